@@ -15,7 +15,7 @@ from agent_server.http.middleware import (
     AuthMiddleware,
     BodySizeLimitMiddleware,
 )
-from agent_server.metering.key_usage import Metering
+from agent_server.metering.accounts import Metering
 from agent_server.models.pool import ModelPool, ModelTable
 from agent_server.models.watcher import follow
 from agent_server.routes import api

@@ -12,8 +12,7 @@ from agent_server.engine_protocol import Engine
 from agent_server.engines.embeddings import NAME as EMBEDDER
 from agent_server.engines.embeddings import EmbeddingEngine
 from agent_server.engines.factory import create_engine
-from agent_server.metering.accounts import Accounts
-from agent_server.metering.key_usage import Metering
+from agent_server.metering.accounts import Accounts, Metering
 from agent_server.settings.admission import AdmissionSettings
 from agent_server.settings.models import ModelConfig
 from terrarium.config import Config

@@ -21,9 +21,7 @@ from agent_server.admission.scheduler import QueuedRequest
 from agent_server.engine_protocol import Chunk, Chunks, Engine, ModelInfo, TokenCount
 from agent_server.engines.cache_salt import CACHE_SALT, cache_salt
 from agent_server.errors import ApiError, Unsupported
-from agent_server.metering.accounts import ExpectedUse, Reservation
-from agent_server.metering.budgets import Spender
-from agent_server.metering.key_usage import Metering
+from agent_server.metering.accounts import ExpectedUse, Metering, Reservation, Spender
 from agent_server.metering.request_context import ANYBODY, RequestContext
 from terrarium.cancellation import ScopeCancelled
 from terrarium.usage import TokenUsage

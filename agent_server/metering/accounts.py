@@ -1,27 +1,262 @@
-"""The accounts of keys and budgets: what a request expects to use is reserved, and settled when it
-has ended.
+"""Quotas and budgets, the account of both, and the usage of keys as it is recorded.
 
-One server keeps its accounts itself; several servers share those of one process
-(`agent_server/ray/shared_admission.py`).
+What a request expects to use is reserved, and settled when it has ended. One server keeps its
+accounts itself; several share those of one process (`agent_server/ray/shared_admission.py`).
+
+Quotas are those of a key. Times are seconds since 1970 of a `SteadyClock`: a time of day that is
+put back would fill windows for as long. A quota is full when as much as its limit has been used, so
+the last request that is let in may go over it: the cost of an answer is known only when it ends.
+All tokens of an answer count for the time when it was let in.
+
+Budgets are tokens and money that may be spent in a UTC day, in all or by each tendril, model,
+channel or person. What was spent is read from the usage tables at a start. Whose request it was is
+known by pseudonyms only (`x-person`, `x-channel`), and what each of them has spent is kept until
+midnight.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+import asyncio
+import math
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, date, datetime
 from secrets import token_hex
 from typing import Protocol
 
-from agent_server.metering.budgets import Budgets, Spender
-from agent_server.metering.quotas import Charge, Quotas
-from agent_server.settings.prices import BudgetSettings
+import structlog
+
+from agent_server.errors import RateLimited
+from agent_server.metering.metrics import Metrics
+from agent_server.metering.request_context import OURSELVES, RequestContext
+from agent_server.settings.prices import BudgetSettings, UsageSettings
 from storage.db.database import Database
+from storage.db.errors import Unavailable
 from storage.usage.api_keys import Key
-from storage.usage.spender_usage import SpenderUsage
-from storage.usage.usage import UsageTable
+from storage.usage.spender_usage import SpenderKey, SpenderUsage
+from storage.usage.usage import UsageAmount, UsageKey, UsageTable, WriteBehindCounter
 from terrarium.clock import SteadyClock
+from terrarium.usage import TokenUsage
+
+MINUTE, DAY = 60, 86_400
+
+
+class RateWindow:
+    """A sliding window over the last minute, with a resolution of a second."""
+
+    def __init__(self) -> None:
+        self._total = 0
+        self._seconds: deque[list[int]] = deque()
+
+    def add(self, now: float, amount: int) -> None:
+        """Count `amount` as used now."""
+        second = math.floor(now)
+        self._total += amount
+        if self._seconds and self._seconds[-1][0] == second:
+            self._seconds[-1][1] += amount
+        else:
+            self._seconds.append([second, amount])
+
+    def correct(self, then: float, amount: int) -> None:
+        """Count `amount` more (or less) as used `then`, unless that is over a minute ago."""
+        second = math.floor(then)
+        # A request that began over a minute ago has left the window, and needs no correction.
+        for entry in reversed(self._seconds):
+            if entry[0] == second:
+                entry[1] += amount
+                self._total += amount
+
+    def retry_after(self, now: float, limit: int) -> float:
+        """Return the seconds until less than `limit` has been used within a minute."""
+        while self._seconds and self._seconds[0][0] + 1 + MINUTE <= now:
+            self._total -= self._seconds.popleft()[1]
+        left = self._total
+        if left < limit:
+            return 0.0
+        for second, amount in self._seconds:
+            left -= amount
+            if left < limit:
+                return second + 1 + MINUTE - now
+        return 0.0
+
+
+@dataclass(slots=True)
+class _Used:
+    """The usage of one key; the day is a UTC day, as in the usage table."""
+
+    requests: RateWindow = field(default_factory=RateWindow)
+    tokens: RateWindow = field(default_factory=RateWindow)
+    day: int = 0
+    today: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Charge:
+    """An estimate that was charged, to be reconciled later."""
+
+    key: str
+    time: float
+    tokens: int
+
+
+class Quotas:
+    """The usage of all keys against their quotas."""
+
+    def __init__(self) -> None:
+        self._used: dict[str, _Used] = {}
+
+    def seed(self, key: str, tokens: int, now: float) -> None:
+        """Count `tokens` that `key` has used today before a restart."""
+        used = self._used.setdefault(key, _Used())
+        used.day, used.today = int(now // DAY), tokens
+
+    def charge(self, key: Key, tokens: int, now: float, *, again: bool = False) -> Charge | None:
+        """Charge a request of about `tokens`. Raises RateLimited while a quota is full.
+
+        With `again` it is a further part of a request that was let in. Returns None for a key
+        without quotas.
+        """
+        if not key.has_quotas:
+            return None
+        used = self._used.setdefault(key.name, _Used())
+        if used.day != int(now // DAY):
+            used.day, used.today = int(now // DAY), 0
+        if not again:
+            _require_room(key, used, now)
+            used.requests.add(now, 1)
+        used.tokens.add(now, tokens)
+        used.today += tokens
+        return Charge(key.name, now, tokens)
+
+    def reconcile(self, charge: Charge, tokens: int) -> None:
+        """Correct a charge to the `tokens` that its request has used."""
+        day, more = int(charge.time // DAY), tokens - charge.tokens
+        # Another process may have made the charge: then its key may be unknown here.
+        used = self._used.setdefault(charge.key, _Used(day=day))
+        used.tokens.correct(charge.time, more)
+        if used.day == day:
+            used.today += more
+
+
+def _require_room(key: Key, used: _Used, now: float) -> None:
+    if limit := key.requests_per_minute:
+        _require(used.requests.retry_after(now, limit), f"{limit} requests per minute")
+    if limit := key.tokens_per_minute:
+        _require(used.tokens.retry_after(now, limit), f"{limit} tokens per minute")
+    if (limit := key.tokens_per_day) and used.today >= limit:
+        _require(DAY - now % DAY, f"{limit} tokens per day")
+
+
+def _require(seconds: float, quota: str) -> None:
+    if seconds > 0:
+        wait = math.ceil(seconds)
+        raise RateLimited(
+            f"this key's quota of {quota} is used up; try again in {wait} s",
+            code="quota_exceeded",
+            headers={"retry-after": str(wait)},
+        )
+
+
+_DAY = 86_400
+_MOST = 100_000  # persons or channels of one budget in a day; all others share one
+
+
+@dataclass(slots=True)
+class _Spent:
+    """Tokens, and their cost in the currency of the price table."""
+
+    tokens: int = 0
+    cost: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Spender:
+    """Those in whose budgets a request is: its tendril and model, and the pseudonyms of its channel
+    and person, "" where there is none."""
+
+    tendril: str
+    model: str
+    channel: str = ""
+    person: str = ""
+
+    @classmethod
+    def of_request(cls, context: RequestContext, model: str) -> Spender:
+        """Return those of a request to a model."""
+        return cls(context.key.name, model, context.channel, context.person)
+
+
+class Budgets:
+    """The budgets by name. Times are seconds since 1970.
+
+    A budget is used up when as much as its limit was spent: requests that are answered at that
+    moment go on to their end. A model's own tests are in no budget. Without any (`are_set`) nothing
+    has to be counted.
+    """
+
+    def __init__(self, settings: Mapping[str, BudgetSettings]) -> None:
+        self.are_set = bool(settings)
+        self._settings = settings
+        self._day = 0
+        self._spent: dict[str, dict[str, _Spent]] = {}
+
+    def require_room(self, spender: Spender, now: float) -> None:
+        """Raise RateLimited while a budget of the request is used up."""
+        for name, spent in self._accounts(spender, now):
+            budget = self._settings[name]
+            if budget.tokens_per_day is not None and spent.tokens >= budget.tokens_per_day:
+                raise _exhausted(name, f"{budget.tokens_per_day:,} tokens", now)
+            if budget.cost_per_day is not None and spent.cost >= budget.cost_per_day:
+                raise _exhausted(name, f"{budget.cost_per_day:g} (money)", now)
+
+    def restore(self, spender: Spender, tokens: int, cost: float, now: float) -> None:
+        """Count what a person on a channel had used before this start, in their own budgets."""
+        for name, spent in self._accounts(spender, now):
+            if self._settings[name].is_of_people:
+                spent.tokens += tokens
+                spent.cost += cost
+
+    def spend(self, spender: Spender, tokens: int, cost: float, now: float) -> None:
+        """Count what a request has used."""
+        for _, spent in self._accounts(spender, now):
+            spent.tokens += tokens
+            spent.cost += cost
+
+    def _accounts(self, spender: Spender, now: float) -> list[tuple[str, _Spent]]:
+        """Return the budgets in which a request is, with what was spent of each today."""
+        day = int(now // _DAY)
+        if day > self._day:
+            self._day, self._spent = day, {}
+        if spender.tendril == OURSELVES.name:
+            return []
+        found = []
+        for name, budget in self._settings.items():
+            account = _account(budget, spender)
+            if account is not None:
+                accounts = self._spent.setdefault(name, {})
+                if account not in accounts and len(accounts) >= _MOST:
+                    account = ""
+                found.append((name, accounts.setdefault(account, _Spent())))
+        return found
+
+
+def _account(budget: BudgetSettings, spender: Spender) -> str | None:
+    """Return the name under which a budget counts a request, None for one that is not in it."""
+    if budget.tendril not in (None, spender.tendril) or budget.model not in (None, spender.model):
+        return None
+    if budget.per == "all":
+        return ""
+    return str(getattr(spender, budget.per)) or None
+
+
+def _exhausted(name: str, limit: str, now: float) -> RateLimited:
+    wait = math.ceil(_DAY - now % _DAY)
+    return RateLimited(
+        f"the budget {name} of {limit} a day is used up; try again in {wait} s",
+        code="budget_exhausted",
+        headers={"retry-after": str(wait)},
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,3 +347,93 @@ class ServerAccounts:
         for key, tokens, cost in await SpenderUsage(database).read(today):
             spender = Spender(key.tendril, key.model, key.channel, key.person)
             self._budgets.restore(spender, tokens, cost, now)
+
+
+FORGET = 600.0
+"""Seconds between two looks for what was used by persons and channels on days before."""
+
+log = structlog.get_logger()
+
+
+class UsageRecorder:
+    """Counts usage by day, tendril and model, in memory until it is written."""
+
+    def __init__(self, usage: UsageSettings) -> None:
+        self._prices = usage.prices
+        self._keeps_spenders = any(each.is_of_people for each in usage.budgets.values())
+        self._table: UsageTable | None = None
+        self._spenders: SpenderUsage | None = None
+        self._tally: WriteBehindCounter[UsageKey] = WriteBehindCounter(self._write)
+        self._people: WriteBehindCounter[SpenderKey] = WriteBehindCounter(self._write_spenders)
+
+    def record(self, spender: Spender, used: TokenUsage, *, requests: int = 1) -> float:
+        """Count the usage of a request, and return its cost."""
+        price = self._prices.get(spender.model)
+        cost = price.cost(used) if price else 0.0
+        amount = UsageAmount(requests, used.prompt, used.cached, used.completion, cost)
+        today = datetime.now(UTC).date()
+        self._tally.add(UsageKey(today, spender.tendril, spender.model), amount)
+        if self._keeps_spenders and (spender.channel or spender.person):
+            key = SpenderKey(today, spender.tendril, spender.model, spender.channel, spender.person)
+            self._people.add(key, amount)
+        return cost
+
+    @asynccontextmanager
+    async def writing_to(self, database: Database) -> AsyncIterator[None]:
+        """Write the counts to tables of `database`, every few seconds and at the end."""
+        self._table, self._spenders = UsageTable(database), SpenderUsage(database)
+        async with self._tally.writing(), self._people.writing():
+            forgetting = asyncio.create_task(self._forget_spenders())
+            try:
+                yield
+            finally:
+                forgetting.cancel()
+                await asyncio.wait({forgetting})
+
+    async def read(
+        self, since: date, until: date, tendril: str | None = None
+    ) -> Mapping[UsageKey, UsageAmount]:
+        """Return all amounts of these days, written or not. Raises Unavailable."""
+        assert self._table is not None
+        async with self._tally.quiesce():
+            found = dict(await self._table.read(since, until, tendril))
+        for usage_key, amount in self._tally.unwritten.items():
+            if since <= usage_key.day <= until and tendril in (None, usage_key.tendril):
+                found[usage_key] = found.get(usage_key, UsageAmount()) + amount
+        return dict(sorted(found.items()))
+
+    async def _forget_spenders(self) -> None:
+        """Remove what persons and channels have used on days before, until cancelled."""
+        assert self._spenders is not None
+        while True:
+            try:
+                await self._spenders.forget_before(datetime.now(UTC).date())
+            except Unavailable as error:  # a full disk passes
+                log.warning("usage.not_forgotten", error=str(error))
+            await asyncio.sleep(FORGET)
+
+    async def _write_spenders(self, amounts: Mapping[SpenderKey, UsageAmount]) -> None:
+        assert self._spenders is not None
+        await self._spenders.add(amounts)
+
+    async def _write(self, amounts: Mapping[UsageKey, UsageAmount]) -> None:
+        assert self._table is not None
+        await self._table.add(amounts)
+
+
+@dataclass(frozen=True, slots=True)
+class Metering:
+    """The accounts, records and metrics that all engines share."""
+
+    accounts: Accounts
+    recorder: UsageRecorder
+    metrics: Metrics
+    log_prompts: bool = False
+
+    @classmethod
+    def from_settings(
+        cls, usage: UsageSettings, accounts: Accounts | None, *, log_prompts: bool
+    ) -> Metering:
+        """Make what `[usage]` asks for; without `accounts` that others share, with its own."""
+        accounts = accounts or ServerAccounts(usage.budgets)
+        return cls(accounts, UsageRecorder(usage), Metrics(), log_prompts)

@@ -9,7 +9,7 @@ from typing import Annotated
 from fastapi import Depends, Request
 
 from agent_server.admission.admitted_engine import AdmittedEngine
-from agent_server.metering.key_usage import Metering
+from agent_server.metering.accounts import Metering
 from agent_server.metering.request_context import RequestContext, request_context
 from agent_server.models.pool import ModelPool
 from agent_server.tendril_registry import TendrilRegistry

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_server.errors import RateLimited
-from agent_server.metering.quotas import DAY, MINUTE, Quotas, RateWindow
+from agent_server.metering.accounts import DAY, MINUTE, Quotas, RateWindow
 from storage.usage.api_keys import Key
 from terrarium.clock import SteadyClock
 

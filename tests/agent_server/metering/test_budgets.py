@@ -11,7 +11,7 @@ import httpx2
 import pytest
 
 from agent_server.errors import RateLimited
-from agent_server.metering.budgets import Budgets, Spender
+from agent_server.metering.accounts import Budgets, Spender
 from agent_server.metering.request_context import OURSELVES
 from agent_server.settings.prices import BudgetSettings, UsageSettings
 from storage.db.database import Database

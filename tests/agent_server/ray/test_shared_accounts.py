@@ -6,8 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from agent_server.errors import EngineUnavailable, RateLimited
-from agent_server.metering.accounts import ExpectedUse, Reservation
-from agent_server.metering.budgets import Spender
+from agent_server.metering.accounts import ExpectedUse, Reservation, Spender
 from agent_server.ray.shared_accounts import SharedAccounts
 from storage.db.database import Database
 from storage.usage.api_keys import Key, server_path
