@@ -80,8 +80,9 @@ class Leases:
         self._now = _NOW[database.dialect]
         self._fences: dict[str, int] = {}
 
-    async def find(self, names: Collection[str]) -> Sequence[Lease]:
-        """Return the leases of these names that were ever held, by name. Raises Unavailable."""
+    async def find(self, prefix: str) -> Sequence[Lease]:
+        """Return the leases that were ever held whose names begin so, by name. Raises
+        Unavailable."""
         rows = await self._database.fetch_all(_FIND.format(now=self._now))
         return [
             Lease(
@@ -93,7 +94,7 @@ class Leases:
                 timedelta(microseconds=row["settled_for"]),
             )
             for row in rows
-            if row["name"] in names
+            if row["name"].startswith(prefix)
         ]
 
     async def acquire(self, names: Collection[str], duration: timedelta) -> bool:

@@ -180,6 +180,20 @@ async def test_only_those_that_are_to_share_the_work_run_beside_one_another(pair
         assert re.search("already runs|another IRC tendril is active", alone.err)
 
 
+@pytest.mark.parametrize("standby", [True, False])
+async def test_one_that_names_other_networks_is_refused_with_what_to_do(
+    pair: Pair, standby: bool
+) -> None:
+    async with pair.tendril("Terra"):
+        text = pair.config.read_text().replace("standby = true", f"standby = {standby}".lower())
+        network = f'[irc.networks.pond]\nserver = "127.0.0.1"\nport = {pair.ircd.port}\n'
+        pair.config.write_text(f"{text}{network}")
+        other = await terrarium(*pair.arguments("another machine"), cwd=pair.folder)
+        assert other.status != 0
+        wanted = "is on irc, not on pond: name the same networks in \\[irc\\] for both"
+        assert re.search(wanted if standby else f"already runs|{wanted}", other.err)
+
+
 async def test_one_that_was_frozen_and_replaced_says_nothing_and_stands_by(pair: Pair) -> None:
     async with (
         pair.tendril("Terra") as frozen,

@@ -10,7 +10,7 @@ from typing import Any
 from harnesses.core.errors import TendrilError, root_cause
 from harnesses.core.tendril.status import StatusFile
 from harnesses.irc.event_handler import EventHandler
-from harnesses.irc.failover.standby import Standby, lease_names
+from harnesses.irc.failover.standby import PREFIX, Standby, require_same_networks
 from harnesses.irc.failover.takeover import Takeover
 from harnesses.irc.services import BotServices
 from harnesses.irc.transport.networks import Networks
@@ -56,10 +56,12 @@ class Failover:
         if self._standby:
             self._standby.guard(log)
             return
-        for lease in await Leases(database, "").find(lease_names(self._networks).values()):
+        found = await Leases(database, "").find(PREFIX)
+        require_same_networks(found, self._networks)
+        for lease in found:
             if lease.is_held:
                 raise TendrilError(
-                    f"another IRC tendril is active on {lease.name.removeprefix('irc/')}, with the"
+                    f"another IRC tendril is active on {lease.name.removeprefix(PREFIX)}, with the"
                     " same log; stop that one, or set standby = true in [irc] for both"
                 )
 

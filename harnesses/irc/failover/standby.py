@@ -16,13 +16,14 @@ import os
 import secrets
 import socket
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
 import structlog
 
+from harnesses.core.errors import TendrilError
 from harnesses.irc.channel_settings import load_channel_settings
 from harnesses.irc.protocol.events import IrcEvent
 from harnesses.irc.settings import NetworkSettings
@@ -31,6 +32,9 @@ from storage.db.database import Database
 from storage.db.errors import StorageError, Unavailable
 from storage.log import ChatLog
 from storage.queues.leases import Lease, Leases, Renewal
+
+PREFIX = "irc/"
+"""What the names of the leases of networks begin with."""
 
 LEASE = timedelta(seconds=5)
 """How long a holder that says nothing more counts as active."""
@@ -93,8 +97,10 @@ class Standby:
         return self._time() < self._valid_until
 
     async def try_acquire(self) -> bool:
-        """Take the leases if nobody holds one; whether we have them. Raises Unavailable."""
-        found = await self._leases.find(self._names.values())
+        """Take the leases if nobody holds one; whether we have them. Raises Unavailable, and
+        TendrilError when others are on other networks."""
+        found = await self._leases.find(PREFIX)
+        require_same_networks(found, self._names)
         self._holders, self._looked = {lease.name: lease for lease in found}, self._time()
         if any(lease.is_held for lease in found):
             return False
@@ -217,7 +223,23 @@ class Standby:
 
 def lease_names(networks: Iterable[str]) -> dict[str, str]:
     """Return the names of the leases of networks."""
-    return {name: f"irc/{name}" for name in networks}
+    return {name: f"{PREFIX}{name}" for name in networks}
+
+
+def require_same_networks(found: Sequence[Lease], networks: Collection[str]) -> None:
+    """Make sure that who is active is on these networks and no others: it does all that is in the
+    log's queues, also for networks that it is not on. Raises TendrilError."""
+    by_holder: dict[str, set[str]] = {}
+    for lease in found:  # of a holder all are looked at: they may run out one after another
+        by_holder.setdefault(lease.holder, set()).add(lease.name.removeprefix(PREFIX))
+    for lease in found:
+        theirs = by_holder[lease.holder]
+        if lease.is_held and theirs != set(networks):
+            raise TendrilError(
+                f"another IRC tendril with the same log is on {' '.join(sorted(theirs))}, not on"
+                f" {' '.join(sorted(networks))}: name the same networks in [irc] for both, or give"
+                " each a log of its own ([storage] db_path or url)"
+            )
 
 
 def _as_standby(settings: NetworkSettings) -> NetworkSettings:

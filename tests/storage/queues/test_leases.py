@@ -45,13 +45,13 @@ async def test_one_of_many_has_it(stores: Stores) -> None:
 async def test_all_or_none_are_taken(two: Two) -> None:
     assert await two.one.acquire(["irc/oftc"], LONG)
     assert not await two.other.acquire(NAMES, LONG)
-    assert [lease.name for lease in await two.other.find(NAMES)] == ["irc/oftc"]
+    assert [lease.name for lease in await two.other.find("irc/")] == ["irc/oftc"]
 
 
 async def test_one_that_has_run_out_is_the_next_ones_with_a_higher_fence(two: Two) -> None:
     assert await two.one.acquire(NAMES, OVER)
     assert await two.other.acquire(NAMES, LONG)
-    assert [(each.holder, each.fence) for each in await two.one.find(NAMES)] == [("other", 2)] * 2
+    assert [(each.holder, each.fence) for each in await two.one.find("irc/")] == [("other", 2)] * 2
     with pytest.raises(LeaseLost):
         await two.one.renew({}, LONG)
     assert not await two.one.acquire(NAMES, LONG)
@@ -59,9 +59,9 @@ async def test_one_that_has_run_out_is_the_next_ones_with_a_higher_fence(two: Tw
 
 async def test_one_that_has_run_out_and_that_nobody_took_is_renewed(two: Two) -> None:
     assert await two.one.acquire(NAMES, OVER)
-    assert not any(lease.is_held for lease in await two.other.find(NAMES))
+    assert not any(lease.is_held for lease in await two.other.find("irc/"))
     await two.one.renew({}, LONG)
-    assert all(lease.is_held for lease in await two.other.find(NAMES))
+    assert all(lease.is_held for lease in await two.other.find("irc/"))
     assert not await two.other.acquire(NAMES, LONG)
 
 
@@ -70,19 +70,19 @@ async def test_one_that_is_let_go_can_be_taken_at_once(two: Two) -> None:
     await two.one.release()
     assert await two.other.acquire(NAMES, LONG)
     await two.one.release()
-    assert all(lease.is_held for lease in await two.one.find(NAMES))
+    assert all(lease.is_held for lease in await two.one.find("irc/"))
 
 
 async def test_the_holder_tells_its_name_and_until_when_it_has_logged(two: Two) -> None:
     assert await two.one.acquire(["irc/oftc"], LONG)
     news = Renewal("Terra!t@host", timedelta(seconds=90))
     await two.one.renew({"irc/oftc": news}, LONG)
-    (lease,) = await two.other.find(NAMES)
+    (lease,) = await two.other.find("irc/")
     assert lease.known_as == "Terra!t@host"
     assert timedelta(seconds=90) <= lease.settled < LONG
     assert timedelta() < lease.left <= LONG
     await two.one.renew({}, OVER)  # no news leave what was told before
-    (kept,) = await two.other.find(NAMES)
+    (kept,) = await two.other.find("irc/")
     assert (kept.known_as, kept.is_held) == ("Terra!t@host", False)
     assert kept.settled >= timedelta(seconds=90)
 
