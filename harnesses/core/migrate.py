@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -19,6 +20,7 @@ from harnesses.core.options import ConfigFile, DataFolder
 from harnesses.core.tendril.status import ProcessState, reports
 from storage.db.address import Address, PostgresSchema
 from storage.db.database import NEEDS_EXTRA, Database
+from storage.db.errors import Unavailable
 from storage.db.neighbours import other_files
 from storage.settings import StorageSettings, log_path
 from storage.transfer.transfer import Transfer
@@ -65,18 +67,31 @@ async def move_all(config: Config, to: str, tell: Tell) -> Sequence[str]:
     pairs = await _pairs(config, to)
     if not pairs:
         raise TendrilError(f"there is nothing to move in {config.data}")
-    for name, (source, target) in pairs.items():
-        async with Database.open(source) as here, Database.open(target) as there:
-            await _copy(name, await Transfer.begin(here, there), tell)
-    with hold_lock(config.data, "up", "terrarium up"):
-        await _require_stopped(config, pairs)
+    with _may_go_on():
         for name, (source, target) in pairs.items():
             async with Database.open(source) as here, Database.open(target) as there:
-                transfer = await Transfer.begin(here, there)
-                if not transfer.is_over:
-                    rows = await transfer.finish()
-                    tell(f"{name}: finished, {sum(rows.values()):,} rows")
+                await _copy(name, await Transfer.begin(here, there), tell)
+        with hold_lock(config.data, "up", "terrarium up"):
+            await _require_stopped(config, pairs)
+            for name, (source, target) in pairs.items():
+                async with Database.open(source) as here, Database.open(target) as there:
+                    transfer = await Transfer.begin(here, there)
+                    if not transfer.is_over:
+                        rows = await transfer.finish()
+                        tell(f"{name}: finished, {sum(rows.values()):,} rows")
     return list(pairs)
+
+
+@contextmanager
+def _may_go_on() -> Iterator[None]:
+    """Say of what a database could not do that it was not in vain."""
+    try:
+        yield
+    except Unavailable as error:
+        raise TendrilError(
+            f"{error}; nothing is lost: once that is mended run the same command again: it goes on"
+            " where it was"
+        ) from error
 
 
 async def _copy(name: str, transfer: Transfer, tell: Tell) -> None:

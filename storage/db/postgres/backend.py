@@ -22,6 +22,7 @@ from storage.db.postgres.connection import (
     AsyncPostgresConnection,
     PostgresConnection,
     adapt,
+    in_one_line,
     row_factory,
 )
 from storage.db.postgres.migration import migrate
@@ -120,7 +121,7 @@ class PostgresBackend:
             async with self._shared.connection() as raw, raw.transaction():
                 yield AsyncPostgresConnection(raw)
         except psycopg.errors.UniqueViolation as error:
-            raise Conflict(f"another transaction was quicker: {_words(error)}") from error
+            raise Conflict(f"another transaction was quicker: {in_one_line(error)}") from error
         except psycopg.Error as error:
             raise _unwritable(error) from error
 
@@ -246,7 +247,9 @@ def _prepare(address: PostgresSchema, patience: float) -> None:
             adapt(raw)
             migrate(PostgresConnection(raw), address)
     except psycopg.Error as error:
-        raise Unavailable(f"{address}: cannot be used as a database: {_words(error)}") from error
+        raise Unavailable(
+            f"{address}: cannot be used as a database: {in_one_line(error)}"
+        ) from error
 
 
 def _pool(
@@ -296,13 +299,9 @@ def _conninfo(address: PostgresSchema, patience: float | None = None) -> str:
     return make_conninfo(address.url, options=options, application_name=address.schema)
 
 
-def _words(error: psycopg.Error) -> str:
-    return str(error).strip() or type(error).__name__
-
-
 def _unwritable(error: psycopg.Error) -> Unavailable:
-    return Unavailable(f"the database cannot be written: {_words(error)}")
+    return Unavailable(f"the database cannot be written: {in_one_line(error)}")
 
 
 def _unreadable(error: psycopg.Error) -> Unavailable:
-    return Unavailable(f"the database cannot be read: {_words(error)}")
+    return Unavailable(f"the database cannot be read: {in_one_line(error)}")

@@ -60,6 +60,11 @@ def _bind(sql: str, values: Values) -> tuple[bytes, Values]:
     return query, _named(values) if b"%(p1)s" in query else values
 
 
+def in_one_line(error: psycopg.Error) -> str:
+    """Return what has happened: the details below it may hold values of rows."""
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+
+
 class PostgresRow:
     """A row whose values have positions and names."""
 

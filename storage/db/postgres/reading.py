@@ -10,7 +10,13 @@ import psycopg
 from storage.connection import Row, Values
 from storage.db.address import PREFIX, PostgresSchema
 from storage.db.errors import Unavailable
-from storage.db.postgres.connection import PostgresConnection, adapt, row_factory, translate
+from storage.db.postgres.connection import (
+    PostgresConnection,
+    adapt,
+    in_one_line,
+    row_factory,
+    translate,
+)
 
 _SCHEMAS = """
 SELECT nspname FROM pg_namespace WHERE starts_with(nspname, ?)
@@ -26,7 +32,7 @@ def schemas(url: str) -> list[PostgresSchema]:
         with psycopg.connect(url) as raw:
             rows = raw.execute(translate(_SCHEMAS), [PREFIX, "turns"]).fetchall()
     except psycopg.Error as error:
-        raise Unavailable(f"the database cannot be read: {error}") from error
+        raise Unavailable(f"the database cannot be read: {in_one_line(error)}") from error
     return [PostgresSchema(url, row[0].removeprefix(PREFIX)) for row in rows]
 
 
@@ -44,7 +50,7 @@ def is_in_use(address: PostgresSchema, patience: float) -> bool:
                     return True
                 time.sleep(_PAUSE)
     except psycopg.Error as error:
-        raise Unavailable(f"the database cannot be read: {error}") from error
+        raise Unavailable(f"the database cannot be read: {in_one_line(error)}") from error
 
 
 def read_schemas(
