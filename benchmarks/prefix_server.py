@@ -46,10 +46,10 @@ class Talked:
     seconds: Sequence[float]
 
 
-async def talk(http: httpx2.AsyncClient) -> Talked:
+async def talk(http: httpx2.AsyncClient, turns: int = TURNS) -> Talked:
     """Have all conversations in turn, and add up what each answer says of its use."""
     talks = [_Talk(http, number) for number in range(CONVERSATIONS)]
-    seconds = [await each.turn(turn) for turn in range(TURNS) for each in talks]
+    seconds = [await each.turn(turn) for turn in range(turns) for each in talks]
     prompt, cached = (sum(counts) for counts in zip(*(each.used for each in talks), strict=True))
     return Talked(prompt, cached / prompt * 100, seconds)
 

@@ -26,6 +26,7 @@ from benchmarks.small_server import small_server
 from storage.usage.api_keys import Key
 
 KEYS = (Key("heavy", weight=3), Key("light"))
+TURNS = 10  # of each conversation: half of those of prefix_server, and the same at both
 PLACES = 4
 WEIGHED = 400  # answers
 WARM = 40  # answers before that
@@ -47,11 +48,11 @@ async def figures() -> AsyncIterator[Figure]:
 async def _cached() -> AsyncIterator[Figure]:
     """The share of prompts from the cache, by one process and by two engines."""
     async with small_server() as (http, _):
-        alone = await talk(http)
+        alone = await talk(http, TURNS)
     async with small_server(
         options=["--ray"], RAY_MIN_ENGINES="2", RAY_MAX_ENGINES="2", MODEL_THREADS="1"
     ) as (http, _):
-        on_ray = await talk(http)
+        on_ray = await talk(http, TURNS)
     yield Figure("prompts from the cache, one process", alone.cached, "%")
     yield Figure("prompts from the cache, on Ray", on_ray.cached, "%")
     yield Figure("less on Ray by", alone.cached - on_ray.cached, "points", 3)
