@@ -14,6 +14,7 @@ from storage.chat_log.channel_name import ChannelName
 from storage.chat_log.event import Place
 from storage.db.database import Address, Database
 from storage.db.errors import StorageError
+from storage.queues.change_watch import ChangeWatch
 from storage.queues.outbox import Outbox, OutgoingMessage
 
 _POLL = 1.0  # seconds between looks at the outbox
@@ -62,11 +63,17 @@ class TendrilOutbox:
 
     async def deliver(self, say: SayText) -> None:
         """Say the messages for this tendril, in order and each second anew, until cancelled."""
+        watch, is_left = ChangeWatch(self.database), False
         while True:
             try:
-                for message in await self._outbox.list_unsent(self._owner):
-                    if await say(message.place, message.text):
-                        await self._outbox.mark_sent(message)
+                if watch.may_have_changed() or is_left:
+                    is_left = False
+                    for message in await self._outbox.list_unsent(self._owner):
+                        if await say(message.place, message.text):
+                            await self._outbox.mark_sent(message)
+                        else:
+                            is_left = True
             except StorageError as error:  # a full disk passes
                 _log.error("outbox.not_delivered", error=str(error))
+                is_left = True
             await asyncio.sleep(_POLL)

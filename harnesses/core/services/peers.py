@@ -26,6 +26,7 @@ from llm.tools.toolbox import Tool, Toolbox, ToolError, ToolSource, describe, to
 from storage.chat_log.event import Identity, Scope
 from storage.db.database import Database
 from storage.db.errors import StorageError
+from storage.queues.change_watch import ChangeWatch
 from storage.queues.peer_questions import PeerQuestions
 from terrarium.cancellation import await_shielded
 from terrarium.clock import Clock
@@ -102,6 +103,7 @@ class PeerService:
     """
 
     def __init__(self, database: Database, name: str, present: Present, clock: Clock) -> None:
+        self._database = database
         self._questions = PeerQuestions(database)
         self._name, self._present, self._clock = name, present, clock
 
@@ -145,10 +147,12 @@ class PeerService:
 
     async def _answer_to(self, number: int) -> str:
         """Wait for the answer to a question."""
+        watch = ChangeWatch(self._database)
         while True:
-            answer = await self._questions.answer_to(number)
-            if answer is not None:
-                return answer
+            if watch.may_have_changed():
+                answer = await self._questions.answer_to(number)
+                if answer is not None:
+                    return answer
             await asyncio.sleep(_POLL)
 
     def _check(self, tendril: str, origin: Origin, budget: RunBudget) -> None:
@@ -168,8 +172,12 @@ class PeerService:
         """Have the questions to this tendril answered, several at once, until cancelled."""
         await self._answer_taken()
         running: dict[int, asyncio.Task[None]] = {}
+        watch, has_failed = ChangeWatch(self._database), False
         async with asyncio.TaskGroup() as tasks:
             while True:
+                if not watch.may_have_changed() and not has_failed:
+                    await asyncio.sleep(_POLL)
+                    continue
                 try:
                     waiting = await self._questions.unanswered(self._name)
                     for question in waiting:
@@ -179,7 +187,9 @@ class PeerService:
                             running[question.id] = tasks.create_task(work)
                 except StorageError as error:  # a full disk passes
                     _log.error("peers.not_read", error=str(error))
+                    has_failed = True
                 else:
+                    has_failed = False
                     wanted = {question.id for question in waiting}
                     for number in [each for each in running if each not in wanted]:
                         running.pop(number).cancel()  # who asked has gone, or it is answered
