@@ -128,6 +128,7 @@ async def test_whatever_was_said_is_made_something_of_once_however_often_it_is_k
             running = tasks.create_task(tendril.run())
             await tendril.is_ready.wait()
             for _ in range(3):  # what was dead is added again, and what comes of it
+                await clock.advance(timedelta(hours=1))  # what was killed last is due again
                 await tendril.turn(TurnRequest(conversation=ROOM, who="ada", text="once more"))
                 await tendril.settled()
             watermarks = await tendril.memory.rooms.progress(ROOM)
