@@ -76,6 +76,7 @@ async def test_a_damaged_backup_restores_nothing(tmp_path: Path) -> None:
     assert not list(again.rglob("*.db"))
 
 
+@pytest.mark.slow
 async def test_what_was_restored_goes_on_where_the_backup_was_made(tmp_path: Path) -> None:
     data, copy = tmp_path / "data", tmp_path / "copy"
     data.mkdir()

@@ -6,6 +6,8 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pytest
+
 from harnesses.core.tendril.status import StatusFile
 from storage.chat_log.event import Event, EventType
 from storage.db.address import Address, PostgresSchema
@@ -52,6 +54,7 @@ async def exported(folder: Path, **environment: str) -> str:
     return done.out
 
 
+@pytest.mark.slow
 async def test_killed_in_the_middle_it_goes_on_and_the_export_is_the_same_there_and_back(
     tmp_path: Path,
 ) -> None:

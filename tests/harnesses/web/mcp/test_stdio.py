@@ -44,6 +44,7 @@ async def test_a_desktop_client_uses_the_running_web_tendril(tmp_path: Path, mod
         assert value(await client.call_tool("read_log"))["lines"][-1]["text"].endswith("sleep")
 
 
+@pytest.mark.slow
 async def test_it_reads_what_its_token_opens(tmp_path: Path) -> None:
     events = [event("crimson", channel="#red"), event("emerald", channel="#green")]
     settings = {"token": "whole-token", "tokens": TOKENS}

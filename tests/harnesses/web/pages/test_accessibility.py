@@ -36,6 +36,7 @@ PAGES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("size", "scheme"), [(DESKTOP, "light"), (PHONE, "dark")])
 async def test_nothing_grave_keeps_anybody_out_of_a_page(
     tmp_path: Path, size: tuple[int, int], scheme: Literal["light", "dark"]

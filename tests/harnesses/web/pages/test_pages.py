@@ -123,6 +123,7 @@ async def test_the_slash_key_searches_and_a_result_leads_to_its_context(tmp_path
         await expect(page.locator(".line:target")).to_contain_text("that's the minimum")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "path",
     ["/channel/irc/%23ubuntu", "/", "/search?q=hostile", "/stats/irc/%23ubuntu", "/person/%3Cb%3E"],
