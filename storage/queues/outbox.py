@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 
 from storage.chat_log.event import Place
 from storage.db.database import Database, to_micros
@@ -21,11 +20,6 @@ class OutgoingMessage:
     id: int
     place: Place
     text: str
-
-
-def outbox_path(data: Path) -> Path:
-    """Return the file through which tendrils hand messages to one another."""
-    return data / "outbox.db"
 
 
 class Outbox:

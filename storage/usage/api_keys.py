@@ -11,7 +11,6 @@ import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, Literal
 
 from storage.connection import NOTIFY, AsyncConnection, Dialect
@@ -58,11 +57,6 @@ class ApiKeyRow:
     hint: str
     created: datetime
     revoked: datetime | None
-
-
-def server_path(data: Path) -> Path:
-    """Return the agent server's file: keys and usage."""
-    return data / "server.db"
 
 
 def digest(secret: str | bytes) -> bytes:

@@ -10,7 +10,8 @@ from pathlib import Path
 import httpx2
 
 from storage.db.database import Database
-from storage.usage.api_keys import Key, Keys, server_path
+from storage.usage.api_keys import Key, Keys
+from tests.kit.data_files import server_path
 from tests.kit.patience import PATIENCE
 
 """Seconds until the server must have seen a change, or a queue must have changed."""

@@ -25,8 +25,6 @@ from agent_server.schemas.chat import (
     validate,
 )
 
-LOGPROBS = "message.output_text.logprobs"
-
 
 class FunctionTool(FunctionSpec):
     """A tool that the client runs; there are no others here."""

@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from functools import partial
 from typing import ClassVar
 from uuid import uuid4
 
@@ -156,7 +157,7 @@ class TendrilMedium(TendrilResources, ABC):
             TendrilOutbox.open(store_address(self.config, "outbox"), self.name) as self.outbox,
         ):
             self.metrics = TendrilMetrics()
-            self.peers = PeerService(self.outbox.database, self.name, lambda: askable(data), clock)
+            self.peers = PeerService(self.outbox.database, self.name, partial(askable, data), clock)
             self.remind = ReminderService(
                 self.database,
                 clock,

@@ -120,7 +120,6 @@ _TOKEN = re.compile(
     re.IGNORECASE,
 )
 _LISTS = re.compile(r"\b(?:gcd|lcm|max|min|round)\s*\(", re.IGNORECASE)
-_LISTED = re.compile(_TOKEN.pattern.replace(r"\d{1,3}(?:,\d{3})+(?![\d,])|", ""), re.IGNORECASE)
 _SIGNS = {"**": "^", "×": "*", "·": "*", "÷": "/", "√": "sqrt"}
 _FRACTIONS = {
     "½": Fraction(1, 2),

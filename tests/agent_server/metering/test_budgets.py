@@ -15,9 +15,9 @@ from agent_server.metering.accounts import Budgets, Spender
 from agent_server.metering.request_context import OURSELVES
 from agent_server.settings.prices import BudgetSettings, UsageSettings
 from storage.db.database import Database
-from storage.usage.api_keys import server_path
 from storage.usage.spender_usage import SpenderUsage
 from tests.kit.agent_server import agent_server
+from tests.kit.data_files import server_path
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.patience import PATIENCE
 

@@ -12,9 +12,9 @@ from typing import Any
 import httpx2
 import pytest
 
-from storage.usage.api_keys import server_path
 from tests.kit.agent_server import agent_server, until_ready
 from tests.kit.command import begun, line_with
+from tests.kit.data_files import server_path
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.patience import PATIENCE
 from tests.kit.ports import free_port

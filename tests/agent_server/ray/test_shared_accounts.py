@@ -9,9 +9,10 @@ from agent_server.errors import EngineUnavailable, RateLimited
 from agent_server.metering.accounts import ExpectedUse, Reservation, Spender
 from agent_server.ray.shared_accounts import SharedAccounts
 from storage.db.database import Database
-from storage.usage.api_keys import Key, server_path
+from storage.usage.api_keys import Key
 from storage.usage.usage import UsageAmount, UsageKey, UsageTable
 from terrarium.config import Config
+from tests.kit.data_files import server_path
 
 IRC = Key("irc", tokens_per_day=100)
 SPENDER = Spender("irc", "terra", "frogs", "ada")

@@ -16,8 +16,9 @@ from harnesses.core.scaffold import Kind
 from harnesses.core.tendril.status import ProcessState, report
 from storage.chat_log.event import Place
 from storage.db.database import Database
-from storage.queues.outbox import Outbox, outbox_path
+from storage.queues.outbox import Outbox
 from tests.kit.command import environment_without_settings
+from tests.kit.data_files import outbox_path
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.patience import PATIENCE
 from tests.kit.ports import free_port

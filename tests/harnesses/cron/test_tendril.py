@@ -20,10 +20,11 @@ from storage.db.database import Database
 from storage.log import ChatLog
 from storage.memory.conversations import Conversations
 from storage.queues.jobs import Job, Jobs
-from storage.queues.outbox import Outbox, OutgoingMessage, outbox_path
+from storage.queues.outbox import Outbox, OutgoingMessage
 from storage.usage.token_spending import Spending
 from terrarium.config import Config, ConfigError, load
 from tests.kit.clock import ManualClock
+from tests.kit.data_files import outbox_path
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.patience import PATIENCE
 

@@ -9,7 +9,8 @@ import pytest
 from harnesses.core.errors import UnknownTendril
 from storage.chat_log.event import Place
 from storage.db.database import Database
-from storage.queues.outbox import Outbox, outbox_path
+from storage.queues.outbox import Outbox
+from tests.kit.data_files import outbox_path
 from tests.kit.room_tendril import TEA, room_tendril, rooms_config
 
 

@@ -21,7 +21,8 @@ from harnesses.core.tendril.status import report
 from harnesses.irc.tendril import IrcTendril
 from storage.chat_log.event import Place
 from storage.db.database import Database
-from storage.queues.outbox import Outbox, outbox_path
+from storage.queues.outbox import Outbox
+from tests.kit.data_files import outbox_path
 from tests.kit.irc_client import IrcClient, irc_client
 from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril, kept_turns, logged
 from tests.kit.ircd import embedded_ircd
