@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from storage.chat_log.event import EVERYTHING
-from storage.log import Query
+from storage.log import ChatLog, Query
 from tests.kit.irc_client import irc_client
 from tests.kit.irc_script import listening
 from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril
@@ -17,6 +17,17 @@ from tests.kit.ircd import inspircd
 from tests.kit.openai_script import Answer, ScriptedOpenAI
 from tests.kit.patience import PATIENCE
 from tests.kit.znc import znc
+
+
+async def spoken(log: ChatLog) -> list[str]:
+    """Return what we have said, once there is any: it is logged a moment after it is heard."""
+    ours = Query(scope=EVERYTHING, own=True, limit=100)
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            lines = await log.find(ours)
+            if said := [e.text for e in lines if e.type in ("PRIVMSG", "NOTICE", "ACTION")]:
+                return said
+            await asyncio.sleep(0.05)  # another task writes it, and tells only who waits for a line
 
 
 async def test_a_bouncer_is_told_nothing_when_its_server_goes_and_comes(tmp_path: Path) -> None:
@@ -44,9 +55,7 @@ async def test_a_bouncer_is_told_nothing_when_its_server_goes_and_comes(tmp_path
                         await alice.say(ROOM, ".ping")
                         await alice.expect("alice: pong")
                     assert bouncer.is_running
-                    lines = await log.find(Query(scope=EVERYTHING, own=True, limit=100))
-                    spoken = [e.text for e in lines if e.type in ("PRIVMSG", "NOTICE", "ACTION")]
-                    assert spoken == ["alice: pong"]
+                    assert await spoken(log) == ["alice: pong"]
         assert script.requests == []
         assert "status" not in json.dumps(script.beside)
 
