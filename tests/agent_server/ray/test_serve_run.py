@@ -89,6 +89,7 @@ def _environment(folder: Path) -> Mapping[str, str]:
         **environment_without_settings(),
         **{name: value for name, value in pairs if name not in OTHERS},
         "RAY_AUTH_TOKEN_PATH": str(token),
+        "RAY_ADDRESS": "local",  # else it joins a cluster that another test has just started
         "RAY_SERVE_REPLICA_AUTOSCALING_METRIC_PUSH_INTERVAL_S": "1",
     }
 

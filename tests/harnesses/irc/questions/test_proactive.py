@@ -53,11 +53,11 @@ class World:
         while self.clock.now() < end and not until():
             before = self.beats + 1
             await self.clock.advance(STEP)
-            if self.tendril.events.proactive.scheduler.is_awake:
-                await self.until(functools.partial(self._has_beaten, before))
+            await self.until(functools.partial(self._has_beaten, before))
 
     def _has_beaten(self, times: int) -> bool:
-        return self.beats >= times
+        """Whether the heart has beaten so often, or rests: it may begin to at any moment."""
+        return self.beats >= times or not self.tendril.events.proactive.scheduler.is_awake
 
     async def until(self, happened: Callable[[], bool]) -> None:
         """Wait for something that takes no time of the clock's."""
