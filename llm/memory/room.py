@@ -3,7 +3,8 @@
 What stands at the beginning of a prompt must not change from one question to the next, or the
 engine's prefix cache is lost. So what is shown of a room is stored as it was chosen, is the same
 for all who ask there, and is chosen again only after some turns, after a pause (the cache is cold
-then), or when something was forgotten."""
+then), or when something was forgotten.
+"""
 
 from __future__ import annotations
 

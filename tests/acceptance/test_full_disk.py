@@ -6,7 +6,7 @@ import asyncio
 import os
 import shutil
 import sqlite3
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
@@ -27,6 +27,17 @@ from tests.kit.patience import PATIENCE
 from tests.kit.web_site import WebSite, event, web_site
 
 ADMIN = {"irc": {"admins": "*!*@*"}}
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Iterator[Path]:
+    """A folder on a disk of its own, of 6 MB."""
+    folder = tmp_path / "data"
+    folder.mkdir()
+    with small_disk(folder, 6 << 20) as mounted:
+        if not mounted:
+            pytest.skip("only root can mount a small disk")
+        yield folder
 
 
 def fill(folder: Path) -> Path:
@@ -72,41 +83,36 @@ async def alice_on(
             yield alice, tendril
 
 
-async def test_on_a_full_disk_the_bot_answers_says_so_and_loses_no_line(tmp_path: Path) -> None:
-    data = tmp_path / "data"
-    data.mkdir()
-    with small_disk(data, 6 << 20) as mounted:
-        if not mounted:
-            pytest.skip("only root can mount a small disk")
-        async with (
-            ScriptedOpenAI() as script,
-            alice_on(data, script) as (alice, tendril),
-        ):
-            await alice.say(ROOM, "before")
-            await tendril.services.log.flush()
-            filler = fill(data)
-            long = "frog " * 60
-            for number in range(60):
-                await alice.say(ROOM, f"{number} {long}")
-            full = "the disk: the database cannot be written"
-            await in_state(tendril, ProcessState.WAITING, full)
-            assert not examine_process(data, "irc").ok
-            assert "lines wait in memory" in await said_by(alice, ".status", "queue")
-            await alice.expect(NOT_LOGGED[:40])
-            await said_by(alice, ".stats", "lines by")
-            script.say("Forty-two it is.")
-            await said_by(alice, "Terra: how are you?", "Forty-two")
-            await said_by(alice, ".nolog", "I cannot use my files")
-            filler.unlink()
-            await tendril.services.log.flush()
-            await in_state(tendril, ProcessState.READY)
-            config = tendril.config
-        lines = [text for _, nick, text in await logged(config) if nick == "alice"]
-        assert [line.split()[0] for line in lines if long.strip() in line] == [
-            str(number) for number in range(60)
-        ]
-        with closing(sqlite3.connect(data / "irc.db")) as file:
-            assert file.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+async def test_on_a_full_disk_the_bot_answers_says_so_and_loses_no_line(data: Path) -> None:
+    async with (
+        ScriptedOpenAI() as script,
+        alice_on(data, script) as (alice, tendril),
+    ):
+        await alice.say(ROOM, "before")
+        await tendril.services.log.flush()
+        filler = fill(data)
+        long = "frog " * 60
+        for number in range(60):
+            await alice.say(ROOM, f"{number} {long}")
+        full = "the disk: the database cannot be written"
+        await in_state(tendril, ProcessState.WAITING, full)
+        assert not examine_process(data, "irc").ok
+        assert "lines wait in memory" in await said_by(alice, ".status", "queue")
+        await alice.expect(NOT_LOGGED[:40])
+        await said_by(alice, ".stats", "lines by")
+        script.say("Forty-two it is.")
+        await said_by(alice, "Terra: how are you?", "Forty-two")
+        await said_by(alice, ".nolog", "I cannot use my files")
+        filler.unlink()
+        await tendril.services.log.flush()
+        await in_state(tendril, ProcessState.READY)
+        config = tendril.config
+    lines = [text for _, nick, text in await logged(config) if nick == "alice"]
+    assert [line.split()[0] for line in lines if long.strip() in line] == [
+        str(number) for number in range(60)
+    ]
+    with closing(sqlite3.connect(data / "irc.db")) as file:
+        assert file.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
 
 async def until_health(site: WebSite, status: int) -> None:
@@ -118,45 +124,35 @@ async def until_health(site: WebSite, status: int) -> None:
 
 
 async def test_on_a_full_disk_the_pages_are_served_and_their_health_and_doctor_say_so(
-    tmp_path: Path,
+    data: Path,
 ) -> None:
-    data = tmp_path / "data"
-    data.mkdir()
-    with small_disk(data, 6 << 20) as mounted:
-        if not mounted:
-            pytest.skip("only root can mount a small disk")
-        async with web_site(data, events=[event("before")]) as site:
-            await until_health(site, 200)
-            filler = fill(data)
-            await until_health(site, 503)
-            told = examine_process(data, "web")
-            assert not told.ok
-            assert "the disk" in told.text
-            assert [each["text"] for each in (await site.get("/api/messages"))["messages"]] == [
-                "before"
-            ]
-            filler.unlink()
-            await until_health(site, 200)
-            assert examine_process(data, "web").ok
+    async with web_site(data, events=[event("before")]) as site:
+        await until_health(site, 200)
+        filler = fill(data)
+        await until_health(site, 503)
+        told = examine_process(data, "web")
+        assert not told.ok
+        assert "the disk" in told.text
+        assert [each["text"] for each in (await site.get("/api/messages"))["messages"]] == [
+            "before"
+        ]
+        filler.unlink()
+        await until_health(site, 200)
+        assert examine_process(data, "web").ok
 
 
-async def test_on_a_full_disk_the_metrics_say_so(tmp_path: Path) -> None:
-    data = tmp_path / "data"
-    data.mkdir()
-    with small_disk(data, 6 << 20) as mounted:
-        if not mounted:
-            pytest.skip("only root can mount a small disk")
-        async with (
-            ScriptedOpenAI() as script,
-            agent_server({"upstream": script.url}) as url,
-            httpx2.AsyncClient(base_url=url) as http,
-            web_site(data, agent_url=url),
-        ):
-            await until_metrics(http, "0.0")
-            filler = fill(data)
-            await until_metrics(http, "1.0")
-            filler.unlink()
-            await until_metrics(http, "0.0")
+async def test_on_a_full_disk_the_metrics_say_so(data: Path) -> None:
+    async with (
+        ScriptedOpenAI() as script,
+        agent_server({"upstream": script.url}) as url,
+        httpx2.AsyncClient(base_url=url) as http,
+        web_site(data, agent_url=url),
+    ):
+        await until_metrics(http, "0.0")
+        filler = fill(data)
+        await until_metrics(http, "1.0")
+        filler.unlink()
+        await until_metrics(http, "0.0")
 
 
 async def until_metrics(http: httpx2.AsyncClient, value: str) -> None:
