@@ -14,15 +14,15 @@ import sys
 import tempfile
 from asyncio.subprocess import Process
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import httpx2
 import psutil
 import pytest
 
 from agent_server.ray import command
-from tests.kit.agent_server import until_ready
 from tests.kit.command import begun, environment_without_settings, line_with
 from tests.kit.gone import gone
 from tests.kit.patience import PATIENCE
@@ -126,8 +126,7 @@ async def ray_cluster(data: Path, nodes: int, **settings: str) -> AsyncIterator[
                 **token,
                 **settings,
             ) as server:
-                await until_listening(port)
-                await until_ready(url, STARTING)
+                await until_serving(url)
                 cluster = RayCluster(psutil.Process(process.pid), address, url, server)
                 yield cluster
                 await cluster.stop_server()
@@ -140,17 +139,17 @@ async def ray_cluster(data: Path, nodes: int, **settings: str) -> AsyncIterator[
         assert process.returncode == 0
 
 
-async def until_listening(port: int) -> None:
-    """Return when something listens on a port of loopback. Raises TimeoutError."""
-    async with asyncio.timeout(STARTING):
+async def until_serving(url: str) -> None:
+    """Return when `url` says it is ready. Raises TimeoutError.
+
+    Until then connections may be refused, or broken: Serve starts a proxy again that was slow.
+    """
+    async with asyncio.timeout(STARTING), httpx2.AsyncClient(timeout=PATIENCE) as http:
         while True:
-            try:
-                _, writer = await asyncio.open_connection("127.0.0.1", port)
-            except OSError:
-                await asyncio.sleep(0.1)
-            else:
-                writer.close()
-                return
+            with suppress(httpx2.TransportError):
+                if (await http.get(f"{url}/ready")).is_success:
+                    return
+            await asyncio.sleep(0.1)
 
 
 def _main(data: Path, nodes: int, folder: str) -> int:

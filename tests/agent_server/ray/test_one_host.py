@@ -28,14 +28,13 @@ from storage.runs.reader import newest_runs
 from storage.usage.api_keys import Key, Keys
 from storage.usage.usage import UsageTable
 from terrarium.config import Config
-from tests.kit.agent_server import until_ready
 from tests.kit.command import begun
 from tests.kit.gone import gone
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.patience import PATIENCE
 from tests.kit.ports import free_port
 from tests.kit.postgres import postgres_database
-from tests.kit.ray_cluster import STARTING, replicas_below, require_ray, until_listening
+from tests.kit.ray_cluster import STARTING, replicas_below, require_ray, until_serving
 from tests.kit.server_keys import bearer, until_status
 from tests.kit.small_tendril import SmallTendril
 
@@ -117,8 +116,7 @@ async def host(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[OneHos
     async with ScriptedOpenAI() as script, httpx2.AsyncClient(base_url=url, timeout=60) as http:
         settings = {"SERVER_PORT": str(port), "STORAGE_URL": database, "MODEL_UPSTREAM": script.url}
         async with begun(*words, "--data", "data", cwd=folder, **settings) as process:
-            await until_listening(port)
-            await until_ready(url, STARTING)
+            await until_serving(url)
             running = OneHost(process, folder / "data", database, http, script)
             try:
                 yield running

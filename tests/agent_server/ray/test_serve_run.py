@@ -17,13 +17,12 @@ import pytest
 import pytest_asyncio
 from openai import AsyncOpenAI
 
-from tests.kit.agent_server import until_ready
 from tests.kit.asking_clients import asking_clients
 from tests.kit.command import environment_without_settings
 from tests.kit.gone import gone
 from tests.kit.patience import PATIENCE
 from tests.kit.ports import free_port
-from tests.kit.ray_cluster import STARTING, require_ray, until_listening
+from tests.kit.ray_cluster import STARTING, require_ray, until_serving
 
 require_ray()
 
@@ -121,8 +120,7 @@ async def running(
     )
     url = f"http://127.0.0.1:{port}"
     try:
-        await until_listening(port)
-        await until_ready(url, STARTING)
+        await until_serving(url)
         async with AsyncOpenAI(
             base_url=f"{url}/v1", api_key=KEY, max_retries=0, timeout=PATIENCE
         ) as client:
