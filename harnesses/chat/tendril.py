@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from harnesses.chat.line_input import LineInput
 from harnesses.core.terminal import strip_control_chars
-from llm.skills.learned import TEACH, TeachingTools, is_lesson
+from llm.skills.registry import TEACH, TeachingTools, is_lesson
 from llm.tools.toolbox import Toolbox
 from terrarium import Config, Identity, Origin, Tendril, TurnRequest
 

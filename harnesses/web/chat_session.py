@@ -9,7 +9,7 @@ from harnesses.core.tendril.base import Tendril
 from harnesses.core.tendril.turn import TurnRequest, TurnResult
 from llm.client.client import OnText
 from llm.messages.image import Image
-from llm.skills.learned import TEACH, TeachingTools, is_lesson
+from llm.skills.registry import TEACH, TeachingTools, is_lesson
 from llm.tools.log_search import LogTools
 from storage.chat_log.event import Identity, Scope
 from storage.log import ChatLog

@@ -7,10 +7,10 @@ from collections.abc import Collection
 
 import structlog
 
+from llm.intents.question_text import is_about_talk
 from llm.log_questions.answers import QuotedAnswer
 from llm.prompt.budget import PromptBudget
 from llm.prompt.log_window import LogWindow
-from llm.prompt.question_cues import is_about_talk
 from storage.db.errors import StorageError
 
 NOT_SAID = "I find nothing about that in what was said here."

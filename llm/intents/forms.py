@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from llm.skills.hint import forms
+from llm.intents.question_text import forms
 
 ABILITIES, IDENTITY, MODEL, BOT = "abilities", "identity", "model", "bot"
 """The words of the command `about`: what somebody wants to know of the bot itself."""

@@ -12,8 +12,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from llm.intents.forms import WHOLE
+from llm.intents.question_text import forms, found_in, plain, wish_in
 from llm.scheduling.time_phrases import without_time
-from llm.skills.hint import forms, found_in, plain, wish_in
 
 
 @dataclass(frozen=True, slots=True)

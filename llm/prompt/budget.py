@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from llm.client.response import ModelCard
+from llm.intents.question_text import asks_how, wants_long_answer
 from llm.parsing.stream_parser import AnswerLimit
-from llm.prompt.question_cues import asks_how, wants_long_answer
 
 _FRESH_SECONDS = 1.5  # of reading that a person may have to wait for
 _LEAST = 500  # tokens; a slow machine still has to see the talk that a question belongs to

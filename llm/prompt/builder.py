@@ -19,8 +19,7 @@ from llm.messages.prompt_text import PromptSection
 from llm.prompt.budget import PromptBudget
 from llm.prompt.persona import Persona, Personas
 from llm.skills.hint import HintContext
-from llm.skills.learned import lessons
-from llm.skills.registry import Match, SkillRegistry
+from llm.skills.registry import Match, SkillRegistry, lessons
 from llm.tools.toolbox import Rights, Toolbox
 from storage.db.errors import StorageError
 from storage.memory.taught_skills import FILES, SkillTable

@@ -15,8 +15,8 @@ from itertools import takewhile
 from typing import Any, Generic, TypeVar
 from weakref import WeakValueDictionary
 
+from llm.intents.question_text import goes_on
 from llm.messages.message import Message, Question
-from llm.prompt.question_cues import goes_on
 
 T = TypeVar("T")
 

@@ -10,6 +10,7 @@ from harnesses.core.tendril.resources import TendrilResources
 from harnesses.core.tendril.turn import TurnRequest
 from llm.client.client import RequestOptions
 from llm.client.token_usage import ANSWER
+from llm.intents.question_text import is_about_time
 from llm.log_questions.answers import QuotedAnswer
 from llm.memory.room import RoomMemory
 from llm.messages.prompt_text import PromptSection
@@ -18,7 +19,6 @@ from llm.prompt.builder import Prompt, PromptRequest
 from llm.prompt.compact_context import CompactPromptContext
 from llm.prompt.context_manager import Conversation, PromptContext, PromptInput
 from llm.prompt.persona import Persona
-from llm.prompt.question_cues import is_about_time
 from llm.skills.hint import HintContext
 
 _PSEUDONYMS = secrets.token_bytes(16)

@@ -26,7 +26,7 @@ from harnesses.irc.reminder_delivery import requester_of
 from harnesses.irc.replies.sender import StreamingReply
 from harnesses.irc.services import BotServices
 from llm.prompt.log_window import PROGRESS
-from llm.skills.learned import TEACH, TeachingTools, is_lesson
+from llm.skills.registry import TEACH, TeachingTools, is_lesson
 from storage.chat_log.event import PendingEvent
 
 SLOWLY = "Slowly, please: I hear you again when you have been quiet for a moment."

@@ -7,10 +7,11 @@ from typing import Annotated
 
 from pydantic import Field
 
+from llm.intents.question_text import plain, without_courtesies
 from llm.skills.calculator.sums import NoSum, evaluate, format_number
 from llm.skills.calculator.units import NoUnit, convert_named, measure_in, measures_within
 from llm.skills.calculator.words import sentence_in, sum_in
-from llm.skills.hint import HintContext, WorkedOut, plain, without_courtesies
+from llm.skills.hint import HintContext, WorkedOut
 from llm.tools.toolbox import ToolError, tool
 
 _LOOSE = re.compile(

@@ -9,7 +9,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from llm.skills.hint import HintContext, WorkedOut, plain, without_courtesies
+from llm.intents.question_text import plain, without_courtesies
+from llm.skills.hint import HintContext, WorkedOut
 from llm.tools.toolbox import tool
 
 _COUNTS = {"a": 1, "an": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6}

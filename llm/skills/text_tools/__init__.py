@@ -11,7 +11,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from llm.skills.hint import HintContext, WorkedOut, plain, without_courtesies
+from llm.intents.question_text import plain, without_courtesies
+from llm.skills.hint import HintContext, WorkedOut
 from llm.tools.toolbox import tool
 
 _ROMAN = (

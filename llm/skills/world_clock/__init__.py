@@ -8,7 +8,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from llm.skills.hint import HintContext, WorkedOut, without_courtesies
+from llm.intents.question_text import without_courtesies
+from llm.skills.hint import HintContext, WorkedOut
 from llm.skills.world_clock.clocks import clock_answer, time_there
 from llm.skills.world_clock.dates import date_answer
 from llm.skills.world_clock.places import zone_of

@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from llm.intents.question_text import without_courtesies
 from llm.scheduling.days import easter
-from llm.skills.hint import HintContext, without_courtesies
+from llm.skills.hint import HintContext
 from llm.skills.registry import SkillRegistry
 from llm.skills.text_tools import from_roman, roman
 from llm.skills.world_clock.places import zone_name

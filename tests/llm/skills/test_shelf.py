@@ -19,8 +19,7 @@ from llm.skills.calculator import calculate, convert_unit
 from llm.skills.calculator.sums import NoSum, evaluate
 from llm.skills.dice import roll_dice
 from llm.skills.hint import HintContext
-from llm.skills.learned import TEACH, TeachingTools, is_lesson, lessons
-from llm.skills.registry import SkillRegistry
+from llm.skills.registry import TEACH, SkillRegistry, TeachingTools, is_lesson, lessons
 from llm.skills.world_clock import current_time, days_between
 from llm.tools.toolbox import Toolbox
 from storage.db.database import Database

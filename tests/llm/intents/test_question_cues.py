@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from llm.prompt.question_cues import asks_how, goes_on, is_about_time
+from llm.intents.question_text import asks_how, goes_on, is_about_time
 
 
 @pytest.mark.parametrize(

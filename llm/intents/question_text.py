@@ -1,8 +1,76 @@
-"""Cues in the words of a question: to the one before it, to the time, to the talk."""
+"""The text of a question: without its courtesies, matched with forms, and the cues in its words.
+
+Without "hey", "can you" and "please" the few words that matter can be compared. A cue is a word
+that points to the question before, to the time, or to the talk.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+
+LONGEST = 400
+"""The most characters of a question that skills look at."""
+
+_BEFORE = re.compile(
+    r"(?:(?:hey|hi|hello|ok|okay|so|well|um+|please|pls|bitte|and|quick question|question|sag mal)"
+    r"(?:\s*[,:!.]+\s*|\s+)"
+    r"|(?:can|could|would|will) you (?:please |kindly )?(?=\w)"
+    r"|(?:kannst|könntest) du (?:mir )?(?:bitte )?(?=\w)"
+    r"|do you (?:happen to )?know (?=what|how|when|which|the|if)"
+    r"|(?:please )?(?:tell|show|give) me (?=what|how|when|which|the|a\b|today|if)"
+    r"|sag(?:e)? mir (?:bitte )?(?=was|wie|wann)"
+    r"|(?:i want to know|i'd like to know|i wonder|let me know) (?=what|how|when|which|if))",
+    re.IGNORECASE,
+)
+_AFTER = re.compile(
+    r"(?:[\s,]+(?:please|pls|bitte|thanks|thank you|thx|danke|for me|exactly|genau))+[\s.!?]*$",
+    re.IGNORECASE,
+)
+_END = re.compile(r"(?:[\s?.,;]|(?<!\d)!)+$")  # "5!" is a sum
+_TURNED = re.compile(  # "(tell me) what time it is"
+    r"^(what(?: (?:time|day|date|year|week|month))?|when|how much) ((?!is |are |was )[^?]+)"
+    r" (is|are|was)$"
+)
+_QUOTES = str.maketrans({"’": "'", "‘": "'", "“": '"', "”": '"', "„": '"', "−": "-", "–": "-"})
+
+
+def plain(question: str) -> str:
+    """Return a question with straight quotes and single spaces; nothing when it is too long."""
+    text = " ".join(question.translate(_QUOTES).split())
+    return text if len(text) <= LONGEST else ""
+
+
+def wish_in(question: str) -> str:
+    """Return `plain(question)` without "hey", "can you", "please", "?" and so on."""
+    text = plain(question)
+    for _ in range(4):  # "hey, can you please tell me what ..."
+        if not (match := _BEFORE.match(text)):
+            break
+        text = text[match.end() :]
+    return _END.sub("", _AFTER.sub("", _END.sub("", text)))
+
+
+def without_courtesies(question: str) -> str:
+    """Return `wish_in(question)` in lower case, "(tell me) what X is" turned to "what is X"."""
+    return _TURNED.sub(r"\1 \3 \2", wish_in(question).lower())
+
+
+def forms(*patterns: str) -> tuple[re.Pattern[str], ...]:
+    """Return the forms that a question may have, compiled."""
+    return tuple(map(re.compile, patterns))
+
+
+def found_in(questions: tuple[re.Pattern[str], ...], text: str) -> Mapping[str, str] | None:
+    """Return the named parts of the first form that the whole text has, None when it has none.
+
+    A part that the form leaves out is the empty string.
+    """
+    for form in questions:
+        if match := form.fullmatch(text):
+            return {name: part or "" for name, part in match.groupdict().items()}
+    return None
+
 
 _GOING_ON = re.compile(
     r"(?:and|or|but|also|so|then|else|no|nope|not|yes|yeah|actually|sorry|wait|oh|ok|okay|again|more"
