@@ -22,12 +22,11 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from benchmarks.context_data import Annotated, Said, annotated, follow, stripped
-from llm.threads import links, ranking
+from llm.threads import ranking
 from llm.threads.channel_threads import Threads
-from llm.threads.links import Features
-from llm.threads.model import ThreadModel, words
+from llm.threads.model import LINK_SIZE, Features, ThreadModel, link_features, start_features, words
 
-MODEL = Path(links.__file__).with_name("model.json")
+MODEL = Path(ranking.__file__).with_name("model.json")
 _FREQUENT = 60  # lines that must have a word for it to be listed
 _EVERY = 7  # samples of the ranking model: one of so many
 _STEPS = 60
@@ -67,11 +66,11 @@ def parent_samples(file: Annotated, threads: Threads) -> Iterator[Sample]:
         right = {numbers.get(parent) for parent in parents[index]}
         reply = threads.reply(threads.utterance(said.nick, said.text, said.minute))
         near = threads.near()
-        rows = links.features(reply, near)
+        rows = link_features(reply, near)
         hits = [line.n in right for line in near]
         start = index in parents[index]
         if found := sum(hits) + start:
-            rows.append(links.start_features(reply, threads.since(reply.line)))
+            rows.append(start_features(reply, threads.since(reply.line)))
             yield Sample(rows, [hit / found for hit in [*hits, start]])
 
 
@@ -166,9 +165,9 @@ def main() -> None:
     """Fit to the folder that the command line names."""
     files = list(annotated(Path(sys.argv[1])))
     model = counted(files)
-    unfitted = replace(model, links=[0.0] * links.SIZE, ranking=[0.0] * ranking.SIZE)
+    unfitted = replace(model, links=[0.0] * LINK_SIZE, ranking=[0.0] * ranking.SIZE)
     table = Table.of(files, unfitted, parent_samples)
-    linked = replace(unfitted, links=fit(table, links.SIZE, softmax_loss))
+    linked = replace(unfitted, links=fit(table, LINK_SIZE, softmax_loss))
     table = Table.of(files, linked, conversation_samples)
     done = replace(linked, ranking=fit(table, ranking.SIZE, logistic_loss))
     MODEL.write_text(json.dumps(asdict(done), ensure_ascii=False) + "\n", encoding="utf-8")

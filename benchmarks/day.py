@@ -15,7 +15,7 @@ import structlog
 
 from benchmarks import ubuntu
 from benchmarks.figure import Figure, percentile
-from llm.memory.schedule import SESSION, STUDIED
+from llm.memory.services import SESSION, STUDIED
 from storage.chat_log.event import EventType
 from tests.kit.day import SimulatedDay
 

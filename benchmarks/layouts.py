@@ -15,10 +15,9 @@ from benchmarks.replay import BOT, Asked, Channel
 from harnesses.core.tendril.base import Tendril
 from harnesses.core.tendril.turn import TurnRequest
 from llm.client.client import AgentClient, RequestOptions
-from llm.messages.message import Message
-from llm.messages.prompt_text import render_block
+from llm.messages.message import Message, render_block
+from llm.prompt.builder import Persona
 from llm.prompt.log_window import LogWindow
-from llm.prompt.persona import Persona
 from llm.threads.channel_threads import ChannelThreads
 from storage.chat_log.event import SPOKEN, Place, Scope
 from storage.log import Query

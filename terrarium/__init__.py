@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from harnesses.core.tendril.base import Tendril as Tendril
     from harnesses.core.tendril.turn import TurnRequest as TurnRequest
     from harnesses.core.tendril.turn import TurnResult as TurnResult
-    from llm.messages.prompt_text import escape_tags as escape_tags
+    from llm.messages.message import escape_tags as escape_tags
     from llm.tools.toolbox import ToolError as ToolError
     from llm.tools.toolbox import tool as tool
     from storage.chat_log.event import Identity as Identity
@@ -45,7 +45,7 @@ _MODULES = {
     "ToolError": "llm.tools.toolbox",
     "TurnRequest": "harnesses.core.tendril.turn",
     "TurnResult": "harnesses.core.tendril.turn",
-    "escape_tags": "llm.messages.prompt_text",
+    "escape_tags": "llm.messages.message",
     "tool": "llm.tools.toolbox",
 }
 

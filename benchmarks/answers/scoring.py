@@ -9,7 +9,7 @@ from functools import cache
 from zoneinfo import ZoneInfo
 
 from benchmarks.answers.questions import FOLDER, SetItem
-from llm.messages.prompt_text import escape_tags
+from llm.messages.message import escape_tags
 from storage.queues.reminders import Reminder
 
 _INVISIBLE = re.compile(r"[\u200b-\u200f\x00-\x09\x0b-\x1f]")

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from harnesses.core.counted import counted
 from harnesses.core.terminal import strip_control_chars
 from harnesses.logs.maintenance import open_log
-from llm.messages.prompt_text import render_line, stamp
+from llm.messages.message import render_line, stamp
 from storage.chat_log.channel_name import ChannelName
 from storage.chat_log.event import PUBLIC
 from storage.log import ChatLog, Query

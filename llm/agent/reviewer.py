@@ -16,8 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from llm.agent.outcome import Outcome
 from llm.client.client import AgentClient, RequestOptions
 from llm.messages.errors import ModelError
-from llm.messages.message import Message
-from llm.messages.prompt_text import escape_tags
+from llm.messages.message import Message, escape_tags
 from terrarium.usage import TokenUsage
 
 GOOD = 8

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import replace
@@ -22,7 +23,6 @@ from typing import Any, Protocol, Self
 
 import structlog
 
-from llm.agent.guardrails import Key
 from llm.agent.outcome import Outcome
 from storage.chat_log.event import PendingEvent
 from storage.db.errors import StorageError
@@ -33,6 +33,10 @@ from terrarium.usage import TokenUsage
 _EXPIRY_INTERVAL = 3600.0  # seconds
 
 _log = structlog.get_logger()
+
+
+Key = tuple[str, str]
+"""A call: its tool, and its arguments as `canonical` has them."""
 
 
 class RunStore(Protocol):
@@ -234,3 +238,11 @@ async def expire_runs(runs: Runs, days: Callable[[], int], clock: Clock) -> None
         except StorageError as error:  # another hour is soon enough
             _log.error("runs.not_expired", error=str(error))
         await asyncio.sleep(_EXPIRY_INTERVAL)
+
+
+def canonical(arguments: str) -> str:
+    """Return arguments in one spelling of the same JSON; unchanged if they are no JSON."""
+    try:
+        return json.dumps(json.loads(arguments or "{}"), sort_keys=True)
+    except (ValueError, RecursionError):
+        return arguments

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from llm.agent.guardrails import Profile
+from llm.agent.tool_executor import Profile
 from llm.attention.message_features import MessageFeatures
 from storage.chat_log.event import Place
 from storage.queues.attention_state import AttentionState, Signal

@@ -19,7 +19,7 @@ from terrarium.usage import TokenUsage
 
 ANSWER = "answer"
 """The purpose of answers to people; what nobody has asked for has the profile of its run (see
-`llm.agent.guardrails`), and memory and reviews have purposes of their own."""
+`llm.agent.tool_executor`), and memory and reviews have purposes of their own."""
 
 _NAMED = timedelta(days=30)  # for how long it is kept whose conversation it was
 

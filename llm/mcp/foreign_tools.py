@@ -19,7 +19,7 @@ from typing import Any
 import mcp_types as types
 from pydantic import BaseModel, ConfigDict
 
-from llm.messages.prompt_text import escape_tags
+from llm.messages.message import escape_tags
 from llm.tools.toolbox import FOREIGN
 
 MOST_TOOLS = 64

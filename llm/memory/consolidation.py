@@ -14,8 +14,7 @@ import structlog
 
 from llm.client.client import RequestOptions
 from llm.memory import prompts
-from llm.memory.schedule import CONDENSED, MOST_NOTES, SESSION, STUDIED, JobKind
-from llm.memory.services import MemoryServices
+from llm.memory.services import CONDENSED, MOST_NOTES, SESSION, STUDIED, JobKind, MemoryServices
 from llm.messages.errors import ContextTooLong, RequestRejected
 from llm.messages.message import Message
 from llm.scheduling.worker import Handler

@@ -12,8 +12,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 
-from llm.messages.message import Message
-from llm.messages.prompt_text import PromptSection
+from llm.messages.message import Message, PromptSection
 from storage.memory.consolidation_state import RoomTurn
 from storage.memory.memories import person_of
 

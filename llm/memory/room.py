@@ -1,4 +1,4 @@
-"""The memory of one room, as it serves one person: prompt sections, tools, commands.
+"""The memory of a tendril, room by room: prompt sections, tools, commands, background jobs.
 
 What stands at the beginning of a prompt must not change from one question to the next, or the
 engine's prefix cache is lost. So what is shown of a room is stored as it was chosen, is the same
@@ -9,7 +9,7 @@ then), or when something was forgotten.
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Annotated
@@ -17,6 +17,8 @@ from typing import Annotated
 import structlog
 from pydantic import BaseModel, Field
 
+from llm.client.client import AgentClient, ModelCatalog
+from llm.memory.consolidation import Consolidator
 from llm.memory.prompts import (
     LONGEST_FACT,
     LONGEST_KEY,
@@ -25,14 +27,18 @@ from llm.memory.prompts import (
     key_of,
     one_line,
 )
-from llm.memory.schedule import MemoryScheduler
-from llm.memory.services import MemorySearch, MemoryServices
+from llm.memory.services import MemoryScheduler, MemorySearch, MemoryServices
 from llm.messages.errors import Unreachable
-from llm.messages.prompt_text import PromptSection
+from llm.messages.message import PromptSection
+from llm.scheduling.worker import Handler
 from llm.tools.toolbox import tool
+from storage.db.database import Database
 from storage.db.errors import StorageError
 from storage.memory.consolidation_state import RoomMemorySnapshot
-from storage.memory.memories import MANUAL, Memories, Memory, MemoryKind
+from storage.memory.memories import MANUAL, Memories, Memory, MemoryKind, person_of
+from storage.queues.jobs import Job, Jobs
+from terrarium.clock import Clock
+from terrarium.config import Config
 
 _STATEMENTS = tuple(
     re.compile(form, re.IGNORECASE)
@@ -367,3 +373,67 @@ def _matches(memory: Memory, wanted: Collection[str]) -> bool:
 
 def _words(text: str) -> set[str]:
     return {word.lower() for word in _WORD.findall(text)}
+
+
+class TendrilMemory:
+    """The memory in a tendril's file. Where the log is indexed by meaning, memories are too."""
+
+    def __init__(
+        self,
+        tendril: str,
+        database: Database,
+        jobs: Jobs,
+        client: AgentClient,
+        catalog: ModelCatalog,
+        clock: Clock,
+        config: Config,
+    ) -> None:
+        services = MemoryServices.open(tendril, database, jobs, client, catalog, clock, config)
+        self.memories = services.memories
+        self.rooms = services.rooms
+        self._services = services
+        self._scheduler = MemoryScheduler(services)
+        self._search = MemorySearch(services)
+        self._consolidator = Consolidator(services)
+
+    def handlers(self) -> Mapping[str, Handler]:
+        """Return the handlers of its jobs, by kind."""
+        own = self._consolidator.handlers()
+        return {
+            **self._scheduler.handlers(),
+            **{kind: self._then_reschedule(work) for kind, work in own.items()},
+        }
+
+    def for_room(self, room: str, conversation: str, person: str) -> RoomMemory:
+        """Return the memory of a room as it serves a conversation with a person."""
+        return RoomMemory(
+            self._services, self._search, self._scheduler, room, conversation, person_of(person)
+        )
+
+    async def schedule_check(self, room: str = "") -> None:
+        """Look for due jobs in a room, or in all, as soon as the worker is idle.
+
+        Raises StorageError.
+        """
+        await self._scheduler.schedule_check(room)
+
+    async def on_cleared(self, conversation: str, room: str) -> None:
+        """Schedule what a cleared conversation leaves to rebuild, if others share its room.
+
+        Raises StorageError.
+        """
+        if room != conversation:
+            await self._scheduler.schedule_check(room)
+
+    async def compact(self, room: str, through: int) -> None:
+        """Schedule the summary of a room up to a turn. Raises StorageError."""
+        await self._scheduler.schedule_summary(room, through)
+
+    def _then_reschedule(self, work: Handler) -> Handler:
+        """Wrap a job, so that it looks in the end if more has become due meanwhile."""
+
+        async def run_and_reschedule(job: Job) -> None:
+            await work(job)
+            await self._scheduler.schedule_due(job.payload["room"])
+
+        return run_and_reschedule

@@ -1,15 +1,165 @@
-"""Messages between a tendril and the model, with tool calls and replies."""
+"""Messages between a tendril and the model, with tool calls, replies, and text by others in them.
+
+What people, pages, tools or models wrote is data, so it must not pass for our own marks:
+`escape_tags` makes whatever looks like one harmless. `PromptSection` is what stands beside the log
+and the turns: facts, summaries, skills.
+"""
 
 from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from itertools import groupby
 from typing import Any, Literal
+from unicodedata import normalize
 
-from llm.messages.prompt_text import escape_tags
-from storage.chat_log.event import PendingEvent
+from storage.chat_log.event import Event, EventType, PendingEvent, event_line
 from terrarium.usage import TokenUsage
+
+_TAGS = (
+    "(?:earlier_|found_)?irc_logs|tool_results?|tool_responses?|tool_calls?|tools?"
+    "|system|sys|think|thinking|thought|memory|topic"
+    "|facts|own_facts|summary|episodes|notes|steps"  # sections of the prompt
+    "|assistant|user|function(?:_calls?|s)?|invoke|parameter"  # roles, calls
+    "|skills?|lessons|guidance|worked_out|draft|request|faults|now"
+)
+_CONTROL = (  # tokens of models that are written with plain angles
+    "start_of_turn|end_of_turn|end_of_utterance|bos|eos|s|pad|unk|mask|sop|eop"
+    r"|[A-Z_]+_TOKEN|(?:unused|reserved_|SPECIAL_|ctrl)\d+|__(?:media|image)__"
+)
+_BRACKETED = (
+    "INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS|TOOL_CONTENT|THINK|IMG|ARGS"
+    r"|BOS|EOS|EOT|[gs]?MASK|UNUSED_TOKEN_\d+|\|\w{1,40}\|"
+)
+_HALVED = "turn|channel|think|tool|tool_call|tool_response|image|audio|video"
+_RESERVED = re.compile(
+    rf"<(?=<?[\s/]{{0,9}}(?:{_TAGS})\b)"  # our own tags and those of tool templates, also doubled
+    r"|<(?=[｜|][^<>]{1,60}[｜|]>)"  # <|im_start|> and its like
+    rf"|<(?=\|(?:{_HALVED})>|(?:{_HALVED})\|>)"  # <|turn> ... <turn|>; <|bob> may be a nick
+    rf"|<(?=/?(?:{_CONTROL})>)"
+    rf"|\[(?=/?(?-i:{_BRACKETED})\])",
+    re.IGNORECASE,
+)
+
+_INVISIBLE = re.compile(  # what nobody sees
+    "[\u00ad\u034f\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufe00-\ufe0f\ufeff]"
+)
+_DISGUISE = re.compile(f"{_INVISIBLE.pattern}|[\ufe64\ufe65\uff00-\uff5e]")
+_ANGLE = re.compile("[<\uff1c\ufe64\\[\uff3b]")
+_LONGEST_TAG = 120
+
+
+def escape_tags(text: str) -> str:
+    """`text` with every reserved tag made harmless. Idempotent.
+
+    A tag in disguise counts as well: with characters that nobody sees, or in full width.
+    """
+    text = _RESERVED.sub(_escape, text)
+    return _ANGLE.sub(_escape_disguised, text) if _DISGUISE.search(text) else text
+
+
+def _escape(match: re.Match[str]) -> str:
+    return "&#91;" if match[0] in "[\uff3b" else "&lt;"
+
+
+def _escape_disguised(match: re.Match[str]) -> str:
+    ahead = match.string[match.start() : match.start() + _LONGEST_TAG]
+    plain = normalize("NFKC", _INVISIBLE.sub("", ahead))
+    return _escape(match) if _RESERVED.match(plain) else match[0]
+
+
+_CUT = "...[truncated]"
+
+
+@dataclass(frozen=True, slots=True)
+class PromptSection:
+    """Data under a `name`, a reserved tag that text cannot forge; ValueError for any other name.
+
+    Of `text` whole lines are shown from its beginning, in `budget` characters; a mark tells that
+    there was more. Its string is what the model reads, "" for an empty text.
+    """
+
+    name: str
+    text: str
+    budget: int
+
+    def __post_init__(self) -> None:
+        if escape_tags(f"<{self.name}>") == f"<{self.name}>":
+            raise ValueError(
+                f"{self.name} is no tag that llm.messages.message keeps from being forged"
+            )
+
+    def __str__(self) -> str:
+        text = _cut(self.text.strip(), self.budget)
+        return f"<{self.name}>\n{escape_tags(text)}\n</{self.name}>" if text else ""
+
+
+def within(sections: Sequence[PromptSection], budget: int) -> list[PromptSection]:
+    """Fit sections into `budget` characters together, each by its share of the length."""
+    lengths = [min(len(section.text), section.budget) for section in sections]
+    if (total := sum(lengths)) <= budget:
+        return list(sections)
+    return [
+        replace(section, budget=length * budget // total)
+        for section, length in zip(sections, lengths, strict=True)
+    ]
+
+
+def render_sections(sections: Sequence[PromptSection]) -> str:
+    """Render the sections, with an empty line between two."""
+    return "\n\n".join(filter(None, map(str, sections)))
+
+
+def _cut(text: str, budget: int) -> str:
+    """Cut a text to whole lines; the first line is cut when even that is too long."""
+    if len(text) <= budget:
+        return text
+    kept = text[: max(0, budget - len(_CUT) - 1) + 1]
+    whole, newline, _ = kept.rpartition("\n")
+    return f"{whole if newline else kept[:-1]}\n{_CUT}" if len(kept) > 1 else ""
+
+
+_FOLDED = {EventType.JOIN: "joined", EventType.PART: "left", EventType.QUIT: "quit"}
+
+
+EARLIER = "earlier_irc_logs"
+"""The tag of lines from further back that belong to a question."""
+
+
+def stamp(time: datetime) -> str:
+    """The time of a line, in UTC."""
+    return f"[{time.isoformat(' ', 'seconds')[:19]}]"
+
+
+def render_block(events: Sequence[Event], tag: str = "irc_logs") -> str:
+    """The events between tags, or nothing when there are none."""
+    lines = "\n".join(_lines(events))
+    return f"<{tag}>\n{lines}\n</{tag}>\n\n" if lines else ""
+
+
+def _lines(events: Iterable[Event]) -> Iterable[str]:
+    """One line an event; all who come and go one after another share one, without its time, which
+    would be most of it: the lines around tell that."""
+    for folded, group in groupby(events, key=lambda event: event.type in _FOLDED):
+        if folded:
+            yield escape_tags(f"*** {'; '.join(_came_and_went(group))}")
+        else:
+            yield from map(render_line, group)
+
+
+def _came_and_went(events: Iterable[Event]) -> Iterable[str]:
+    for kind, group in groupby(events, key=lambda event: _FOLDED[event.type]):
+        nicks = ", ".join(dict.fromkeys(event.nick for event in group))
+        yield f"{nicks} {kind}"
+
+
+def render_line(event: Event) -> str:
+    """One event with its time, harmless, on one line: nobody can write a line for another."""
+    return escape_tags(" ".join(f"{stamp(event.time)} {event_line(event)}".splitlines()))
+
 
 Status = Literal["active", "awaiting_answer", "closed", "idle"]
 """The state of a conversation, as the model sees it."""

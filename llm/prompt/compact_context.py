@@ -14,9 +14,8 @@ from datetime import UTC, datetime, timedelta
 
 from llm.intents.question_text import goes_on, is_about_talk, is_about_time
 from llm.messages.errors import ContextTooLong
-from llm.messages.message import Message
-from llm.messages.prompt_text import escape_tags
-from llm.prompt.budget import PromptBudget
+from llm.messages.message import Message, escape_tags
+from llm.prompt.builder import PromptBudget
 from llm.prompt.context_manager import Counter, PromptInput
 from storage.chat_log.event import Event, EventType
 

@@ -13,10 +13,11 @@ from datetime import UTC, datetime
 
 from llm.client.client import TokenCountResult
 from llm.messages.errors import ContextTooLong
-from llm.messages.message import Message, Question
-from llm.messages.prompt_text import (
+from llm.messages.message import (
     EARLIER,
+    Message,
     PromptSection,
+    Question,
     escape_tags,
     render_block,
     render_line,

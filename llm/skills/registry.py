@@ -26,7 +26,7 @@ from typing import Annotated, TypeVar
 import structlog
 from pydantic import BaseModel, Field
 
-from llm.messages.prompt_text import PromptSection
+from llm.messages.message import PromptSection
 from llm.skills.hint import Hint, HintContext, WorkedOut
 from llm.threads.model import InverseDocumentFrequency, load_model, words
 from llm.tools.toolbox import ToolError, tool, tools_in, tools_of

@@ -9,9 +9,19 @@ from collections.abc import Callable
 from itertools import islice
 from typing import TypeVar
 
-from llm.threads import links, ranking
-from llm.threads.links import MOST_SHARED, MOST_WORDS, ReplyFeatures, Utterance
-from llm.threads.model import InverseDocumentFrequency, ThreadModel, load_model, words
+from llm.threads import ranking
+from llm.threads.model import (
+    MOST_SHARED,
+    MOST_WORDS,
+    NEAR,
+    InverseDocumentFrequency,
+    ReplyFeatures,
+    ThreadModel,
+    Utterance,
+    load_model,
+    parents,
+    words,
+)
 from llm.threads.ranking import LIKELY
 from storage.chat_log.event import SPOKEN, Event, EventType, Place, Scope
 from storage.chat_log.query import Query
@@ -132,7 +142,7 @@ class Threads:
             if n in self._chances:
                 self._chances[n][line.n] = chance
         self._chances[line.n] = chances | {line.n: 1.0}
-        self._chances.pop(line.n - links.NEAR, None)
+        self._chances.pop(line.n - NEAR, None)
         self._remember(line)
         return line.n
 
@@ -168,7 +178,7 @@ class Threads:
 
     def parents(self, reply: ReplyFeatures) -> list[tuple[Utterance, float]]:
         """Return the lines that a reply may answer, each with its probability."""
-        return links.parents(self._model.links, reply, self.near(), self.since(reply.line))
+        return parents(self._model.links, reply, self.near(), self.since(reply.line))
 
     def lines(self) -> list[Utterance]:
         """Return the lines that may belong to a question, newest first."""
@@ -176,7 +186,7 @@ class Threads:
 
     def near(self) -> list[Utterance]:
         """Return the lines that may be answered, newest first."""
-        return list(islice(self._lines, links.NEAR))
+        return list(islice(self._lines, NEAR))
 
     def since(self, line: Utterance) -> int | None:
         """Return how many lines ago the speaker of a line spoke, None if never."""

@@ -1,7 +1,12 @@
-"""The parts of the models of threads: binned features, word rarity, the fitted weights.
+"""The link model, and the parts of both models of threads: binned features, rarity, weights.
 
 The models are additive: a score is a sum of weights, one for the bin of each feature. So fitting is
 a convex problem, and scoring a few list look-ups.
+
+The link model finds the earlier line that a line replies to, or that it starts a conversation. It
+is a multinomial logit over the last lines and "starts one". Its features are the usual ones of
+conversation disentanglement (Elsner and Charniak 2008; Kummerfeld et al. 2019): how near a line is,
+who said it and to whom, who has spoken since, which words it shares.
 """
 
 from __future__ import annotations
@@ -11,11 +16,12 @@ import math
 import re
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from math import prod
+from operator import itemgetter
 
 
 class Bins(list[int]):
@@ -113,3 +119,176 @@ def load_model() -> ThreadModel:
     """Return the model that is part of the package."""
     saved = json.loads((files("llm.threads") / "model.json").read_text(encoding="utf-8"))
     return ThreadModel(saved["links"], saved["ranking"], saved["words"], saved["lines"])
+
+
+MOST_WORDS = 20
+"""The most words that are counted of a line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Utterance:
+    """Number `n` of the lines that people said; people are numbers of `People`."""
+
+    n: int
+    minute: int
+    speaker: int
+    addressee: int | None
+    named: frozenset[int]
+    words: frozenset[str]
+    length: int  # in words, at most MOST_WORDS
+    asks: bool
+
+
+SAME, ADDRESSED, ANOTHER, CIRCLE, ANYBODY = RELATIONS = range(5)
+"""The author of an earlier line: the speaker; the person whom the speaker addresses; another one
+although the speaker addresses somebody; one of the speaker's circle; anybody."""
+
+NOBODY, SPEAKER, INSIDE, OUTSIDE, NAMES = KINDS = range(5)
+"""The addressee of an earlier line: nobody; the speaker; one of the speaker's circle; another one;
+or it names the speaker among others."""
+
+MOST_SHARED = 201
+"""The sum of squared weights of shared words is cut off here."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyFeatures:
+    """A line, the people its speaker has to do with (`circle`), and how rare the words are that
+    it shares with earlier lines (`shared`: sums of squared weights by line, at most
+    MOST_SHARED)."""
+
+    line: Utterance
+    circle: Set[int]
+    shared: Mapping[int, int]
+
+    def relation(self, earlier: Utterance) -> int:
+        """Return the speaker's relation to an earlier line, one of RELATIONS."""
+        line, by, to = self.line, earlier.speaker, earlier.addressee
+        if by == line.speaker:
+            return SAME
+        if line.addressee is not None:
+            return ADDRESSED if by == line.addressee else ANOTHER
+        if by in self.circle and (to is None or to == line.speaker or to in self.circle):
+            return CIRCLE
+        return ANYBODY
+
+    def kind(self, earlier: Utterance) -> int:
+        """Return the addressee of an earlier line, one of KINDS."""
+        to = earlier.addressee
+        if to == self.line.speaker:
+            return SPEAKER
+        if self.line.speaker in earlier.named:
+            return NAMES
+        if to is None:
+            return NOBODY
+        return INSIDE if to in self.circle else OUTSIDE
+
+    def minutes_since(self, earlier: Utterance) -> int:
+        """Return the minutes since an earlier line was said."""
+        return max(0, self.line.minute - earlier.minute)
+
+    def shares_addressee(self, earlier: Utterance) -> bool:
+        """Return if both lines speak to the same person."""
+        return self.line.addressee is not None and self.line.addressee == earlier.addressee
+
+
+NEAR = 120  # lines back in which the parent is looked for
+_MOST_PARENTS = 6
+_LEAST_CHANCE = 0.01
+_SHARPNESS = 0.8  # below 1, doubt between parents is kept; chosen on the training files
+
+_distances = Bins((1, 2, 3, 4, 5, 6, 8, 10, 13, 17, 22, 28, 36, 48, 64, 85), NEAR)
+_gaps = Bins((0, 1, 2, 3, 5, 8, 12, 20, 40, 90), 91)
+_lengths = Bins((1, 2, 3, 5, 8, 12, 18), MOST_WORDS)
+_shares = Bins((0, 5, 12, 20, 32, 50, 80, 130, 200), MOST_SHARED)
+_since = Bins((0, 1, 3, 5, 8, 13, 22, 36, 64, 120), 121)
+_few = Bins((0, 1, 2), NEAR)
+
+_layout = WeightLayout()
+_DISTANCE = _layout.block(len(RELATIONS), _distances.bins)
+_GAP = _layout.block(len(RELATIONS), _gaps.bins)
+_KIND = _layout.block(len(RELATIONS), len(KINDS))
+_OWN_BETWEEN = _layout.block(len(RELATIONS), _few.bins)
+_THEIR_BETWEEN = _layout.block(len(RELATIONS), _few.bins)
+_SHARED = _layout.block(len(RELATIONS), _shares.bins)
+_LENGTH = _layout.block(len(RELATIONS), _lengths.bins)
+_SAME_ADDRESSEE = _layout.block(2)
+_START_SINCE = _layout.block(_since.bins + 1)
+_START_LENGTH = _layout.block(_lengths.bins)
+_START_ASKS = _layout.block(2, 2)
+_START_CIRCLE = _layout.block(_few.bins)
+LINK_SIZE = _layout.size
+
+_PLACES = [
+    (
+        _distances.indices(_DISTANCE, relation),
+        _gaps.indices(_GAP, relation),
+        range(_KIND + relation * len(KINDS), _KIND + (relation + 1) * len(KINDS)),
+        _few.indices(_OWN_BETWEEN, relation),
+        _few.indices(_THEIR_BETWEEN, relation),
+        _shares.indices(_SHARED, relation),
+        _lengths.indices(_LENGTH, relation),
+    )
+    for relation in RELATIONS
+]
+"""The indices of the bins by relation, computed once, not for each candidate."""
+
+Features = tuple[int, ...]
+"""The index of the weight of each feature."""
+
+
+def link_features(reply: ReplyFeatures, earlier: Iterable[Utterance]) -> list[Features]:
+    """Return the features of each candidate of `earlier`, newest first."""
+    n, speaker, shared = reply.line.n, reply.line.speaker, reply.shared
+    spoken: dict[int, int] = {}
+    rows: list[Features] = []
+    for each in earlier:
+        distances, gaps, kinds, own, theirs, shares, lengths = _PLACES[reply.relation(each)]
+        since = spoken.get(each.speaker, 0)
+        rows.append(
+            (
+                distances[n - each.n],
+                gaps[min(reply.minutes_since(each), _gaps.most)],
+                kinds[reply.kind(each)],
+                own[spoken.get(speaker, 0)],
+                theirs[since],
+                shares[shared.get(each.n, 0)],
+                lengths[each.length],
+                _SAME_ADDRESSEE + reply.shares_addressee(each),
+            )
+        )
+        spoken[each.speaker] = since + 1
+    return rows
+
+
+def start_features(reply: ReplyFeatures, since: int | None) -> Features:
+    """Return the features of "starts a conversation"; the speaker's last line is `since` lines
+    back."""
+    line = reply.line
+    silent = _since.bins if since is None else _since[min(since, _since.most)]
+    return (
+        _START_SINCE + silent,
+        _START_LENGTH + _lengths[line.length],
+        _START_ASKS + 2 * (line.addressee is not None) + line.asks,
+        _START_CIRCLE + _few[min(len(reply.circle), _few.most)],
+    )
+
+
+def parents(
+    weights: Weights, reply: ReplyFeatures, earlier: list[Utterance], since: int | None
+) -> list[tuple[Utterance, float]]:
+    """Return the likeliest parents among `earlier` (newest first), each with its probability."""
+    scores = [
+        weights[a] + weights[b] + weights[c] + weights[d]
+        + weights[e] + weights[f] + weights[g] + weights[h]
+        for a, b, c, d, e, f, g, h in link_features(reply, earlier)
+    ]  # fmt: skip
+    start = sum(weights[place] for place in start_features(reply, since))
+    # A softmax over all candidates and "starts a conversation"; less the maximum, so that exp does
+    # not overflow. What "starts" takes of the whole belongs to no parent.
+    most = max([start, *scores])
+    chances = [math.exp(_SHARPNESS * (score - most)) for score in scores]
+    whole = sum(chances) + math.exp(_SHARPNESS * (start - most))
+    best = sorted(zip(earlier, chances, strict=True), key=itemgetter(1), reverse=True)
+    likely = [(each, chance / whole) for each, chance in best[:_MOST_PARENTS]]
+    return [(each, chance) for each, chance in likely if chance > _LEAST_CHANCE]

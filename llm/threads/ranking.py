@@ -9,8 +9,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from llm.threads.links import KINDS, MOST_SHARED, RELATIONS, Features, ReplyFeatures, Utterance
-from llm.threads.model import Bins, WeightLayout, Weights
+from llm.threads.model import (
+    KINDS,
+    MOST_SHARED,
+    RELATIONS,
+    Bins,
+    Features,
+    ReplyFeatures,
+    Utterance,
+    WeightLayout,
+    Weights,
+)
 
 LIKELY = -4.0
 """The score from which on a line is worth its tokens to a model that sees the last lines anyway: of

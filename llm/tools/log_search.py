@@ -8,7 +8,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from llm.messages.prompt_text import escape_tags, render_line, stamp
+from llm.messages.message import escape_tags, render_line, stamp
 from llm.tools.semantic_search import SemanticIndex, nearest_events
 from llm.tools.toolbox import tool
 from storage.chat_log.event import Event, PendingEvent, Scope

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 from pydantic_core import to_jsonable_python
 
 from llm.messages.image import Image
-from llm.messages.prompt_text import escape_tags
+from llm.messages.message import escape_tags
 
 FOREIGN = "__"
 """Stands in the names of tools of MCP servers, after the server's, and in no name of ours."""

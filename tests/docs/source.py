@@ -15,7 +15,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def trees(*packages: str) -> dict[str, ast.Module]:
-    """Return the tree of each module by its path, `llm/prompt/budget.py`."""
+    """Return the tree of each module by its path, `llm/prompt/builder.py`."""
     return {path: tree for package in packages for path, tree in _trees(package).items()}
 
 

@@ -10,8 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from llm.client.client import TokenCountResult
-from llm.messages.message import Message, Question, wire
-from llm.messages.prompt_text import PromptSection
+from llm.messages.message import Message, PromptSection, Question, wire
 from llm.prompt.context_manager import Conversation, PromptContext, PromptInput
 from llm.prompt.log_window import LogWindow
 from llm.threads.channel_threads import ChannelThreads

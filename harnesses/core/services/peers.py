@@ -18,10 +18,9 @@ import structlog
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from harnesses.core.errors import PeerRefused
-from llm.agent.guardrails import RunBudget
-from llm.agent.tool_executor import TOOL_TIMEOUT
+from llm.agent.tool_executor import TOOL_TIMEOUT, RunBudget
 from llm.client.client import Priority
-from llm.messages.prompt_text import escape_tags
+from llm.messages.message import escape_tags
 from llm.tools.toolbox import Tool, Toolbox, ToolError, ToolSource, describe, tool
 from storage.chat_log.event import Identity, Scope
 from storage.db.database import Database

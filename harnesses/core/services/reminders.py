@@ -17,7 +17,7 @@ from typing import Annotated
 import structlog
 from pydantic import Field
 
-from llm.messages.prompt_text import escape_tags
+from llm.messages.message import escape_tags
 from llm.scheduling.cron_schedule import Timetable, is_zone, parse_zone
 from llm.scheduling.time_phrases import FORMS, NotUnderstood, ResolvedTime, parse_time
 from llm.scheduling.worker import Worker

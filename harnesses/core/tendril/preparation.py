@@ -13,12 +13,10 @@ from llm.client.token_usage import ANSWER
 from llm.intents.question_text import is_about_time
 from llm.log_questions.answers import QuotedAnswer
 from llm.memory.room import RoomMemory
-from llm.messages.prompt_text import PromptSection
-from llm.prompt.budget import PromptBudget
-from llm.prompt.builder import Prompt, PromptRequest
+from llm.messages.message import PromptSection
+from llm.prompt.builder import Persona, Prompt, PromptBudget, PromptRequest
 from llm.prompt.compact_context import CompactPromptContext
 from llm.prompt.context_manager import Conversation, PromptContext, PromptInput
-from llm.prompt.persona import Persona
 from llm.skills.hint import HintContext
 
 _PSEUDONYMS = secrets.token_bytes(16)

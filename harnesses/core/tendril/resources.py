@@ -15,7 +15,7 @@ from harnesses.core.tendril.status import StatusFile
 from llm.client.client import AgentClient, ModelCatalog, TokenCounter
 from llm.client.settings import AgentSettings
 from llm.client.token_usage import TokenAccounting
-from llm.memory.memory import TendrilMemory
+from llm.memory.room import TendrilMemory
 from llm.messages.errors import ModelError
 from llm.prompt.builder import PromptBuilder
 from storage.db.database import Address, Database

@@ -12,12 +12,13 @@ from harnesses.core.tendril.medium import TendrilMedium
 from harnesses.core.tendril.model_run import ModelRun
 from harnesses.core.tendril.preparation import build_prompt, choose_model, create_context
 from harnesses.core.tendril.turn import TurnRequest, TurnResult
-from llm.agent.direct_answers import direct_answer, quoted_answer
-from llm.agent.guardrails import UNASKED
 from llm.agent.outcome import Outcome
+from llm.agent.tool_executor import UNASKED
 from llm.agent.trace import Beside, Trace
 from llm.client.client import RequestOptions
 from llm.memory.room import RoomMemory
+from llm.prompt.builder import direct_answer
+from llm.prompt.log_window import quoted_answer
 from storage.runs.runs import Run
 
 BLIND = "My model cannot look at images; please tell me in words what is in it."

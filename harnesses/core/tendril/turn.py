@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from harnesses.core.services.peers import Origin
-from llm.agent.guardrails import Profile, RunLimits
 from llm.agent.outcome import Deferral, Outcome
+from llm.agent.tool_executor import Profile, RunLimits
 from llm.client.client import OnText, Priority
 from llm.client.settings import AgentSettings
 from llm.messages.image import Image

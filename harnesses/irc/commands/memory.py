@@ -15,8 +15,7 @@ from harnesses.irc.policy.requests import (
 )
 from harnesses.irc.reminder_delivery import requester_of
 from harnesses.irc.services import BotServices
-from llm.memory.memory import TendrilMemory
-from llm.memory.room import PersonalMemory, fact_key, statement_in
+from llm.memory.room import PersonalMemory, TendrilMemory, fact_key, statement_in
 from llm.scheduling.cron_schedule import is_zone
 from llm.skills.world_clock.places import zone_name
 from storage.memory.memories import Memory

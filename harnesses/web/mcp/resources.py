@@ -9,7 +9,7 @@ from urllib.parse import quote, unquote
 import mcp_types as types
 from mcp.shared.exceptions import MCPError
 
-from llm.messages.prompt_text import render_line
+from llm.messages.message import render_line
 from storage.chat_log.event import Event, Place, Scope
 from storage.chat_log.query import Query
 from storage.protocols import LogReader

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llm.agent.guardrails import Act, Guardrails, Profile, RunLimits
+from llm.agent.tool_executor import Act, Guardrails, Profile, RunLimits
 from llm.client.settings import AgentSettings
 from llm.messages.message import ToolCall
 from llm.tools.toolbox import ToolOptions

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from llm.agent.guardrails import RunLimits
+from llm.agent.tool_executor import RunLimits
 from llm.attention.attention import Attention, Trigger, TriggerKind
 from llm.attention.message_features import MessageFeatures
 from llm.client.settings import AgentSettings

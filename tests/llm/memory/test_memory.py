@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from harnesses.core.tendril.turn import TurnRequest
-from llm.memory.schedule import JobKind
+from llm.memory.services import JobKind
 from storage.memory.memories import HEARSAY, Memory, MemoryKind
 from terrarium.config import Config
 from tests.kit.clock import ManualClock

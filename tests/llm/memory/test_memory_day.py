@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from llm.memory.schedule import KEPT_UNFOLDED, SESSION, STUDIED
+from llm.memory.services import KEPT_UNFOLDED, SESSION, STUDIED
 from storage.memory.consolidation_state import EPISODES, LEARNT_FACTS
 from storage.memory.conversations import KEPT
 from storage.memory.memories import MemoryKind

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from harnesses.core.tendril.turn import TurnRequest
-from llm.memory.schedule import MOST_UNFOLDED, SESSION
+from llm.memory.services import MOST_UNFOLDED, SESSION
 from storage.memory.memories import MemoryKind
 from terrarium.config import Config
 from tests.kit.clock import ManualClock

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from llm.memory.schedule import JobKind, pending_jobs
+from llm.memory.services import JobKind, pending_jobs
 from storage.memory.consolidation_state import Watermarks
 
 ROOM = Watermarks("#frogs", version=7)

@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llm.messages.message import wire
-from llm.messages.prompt_text import PromptSection, escape_tags, render_block
-from llm.prompt.persona import Persona
+from llm.messages.message import PromptSection, escape_tags, render_block, wire
+from llm.prompt.builder import Persona
 from llm.tools.toolbox import render_result
 from storage.chat_log.event import Event, EventType
 

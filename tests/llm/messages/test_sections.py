@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llm.messages.prompt_text import PromptSection, render_sections, within
+from llm.messages.message import PromptSection, render_sections, within
 
 
 def test_a_section_stands_between_its_tags() -> None:

@@ -8,9 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from llm.prompt.budget import PromptBudget
-from llm.prompt.builder import CORE, TOOLS, Prompt, PromptBuilder, PromptRequest, helps
-from llm.prompt.persona import Persona
+from llm.prompt.builder import (
+    CORE,
+    TOOLS,
+    Persona,
+    Prompt,
+    PromptBudget,
+    PromptBuilder,
+    PromptRequest,
+    helps,
+)
 from llm.tools.toolbox import tool
 from storage.db.database import Database
 from storage.memory.taught_skills import FILES, SkillTable, TaughtSkill

@@ -11,7 +11,7 @@ import pytest
 from llm.client.response import CapabilitiesPart, ModelCard
 from llm.messages.errors import ContextTooLong
 from llm.messages.message import Message, Question
-from llm.prompt.budget import PromptBudget
+from llm.prompt.builder import PromptBudget
 from llm.prompt.compact_context import CompactPromptContext
 from llm.prompt.context_manager import Conversation, PromptInput
 from storage.chat_log.event import Event

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from llm.messages.errors import ContextTooLong
-from llm.messages.message import Message
-from llm.messages.prompt_text import PromptSection
+from llm.messages.message import Message, PromptSection
 from llm.prompt.log_window import LogWindow
 from storage.db.database import Database
 from storage.log import ChatLog

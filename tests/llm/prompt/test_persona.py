@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from llm.prompt.persona import Persona, Personas
+from llm.prompt.builder import Persona, Personas
 from terrarium.config import ConfigError
 from tests.docs.reference import ROOT
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from llm.agent.direct_answers import is_local
+from llm.prompt.log_window import is_local
 
 
 @pytest.mark.parametrize(
