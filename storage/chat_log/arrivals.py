@@ -3,7 +3,8 @@
 Ids follow time, and a time may be wrong: one line that says it is of the year 2099 would be the
 newest for good, and all that is said until then would count as history. So what is said now, and
 what is newer than all before, is also noted in the table `arrivals`, which grows in the order of
-insertion; whoever follows goes by that. It has the last 20,000 events (`event_table.insert`).
+insertion; whoever follows goes by that. It has the last 20,000 events (`event_table.insert`), and
+no index by event: each line that is written would pay for what is asked seldom.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ def end(connection: Connection) -> LogEnd:
 
 def position_of(connection: Connection, event_id: int) -> int | None:
     """Return the position of an event; None of one that is older than the table or was imported."""
-    sql = "SELECT seq FROM arrivals WHERE event_id = ?"
+    sql = "SELECT seq FROM arrivals WHERE event_id = ? ORDER BY seq DESC LIMIT 1"
     row = connection.execute(sql, [event_id]).fetchone()
     return int(row[0]) if row else None
 

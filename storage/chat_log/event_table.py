@@ -27,10 +27,13 @@ from storage.db.database import Connection, Row, from_micros, to_micros
 
 LATE = 300_000  # milliseconds that a line may be on its way: a net split, a slow server
 CLOCK = 86_400_000  # milliseconds that the time of a line may be behind although it is said now
-ARRIVALS = 20_000  # events whose order of insertion is known
+ARRIVALS = 20_000  # events whose order of insertion is known, at least
+_TRIMMED = 1_000  # older ones that are removed at once: each removal writes pages of its own
 INSERT = f"INSERT INTO events VALUES ({', '.join('?' * 13)})"
 _CHANNELS = "SELECT id, network, name, private FROM channels"
 _CHANNEL = "INSERT INTO channels (network, name, private) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
+_ARRIVED = "INSERT INTO arrivals (event_id) SELECT CAST(value AS BIGINT) FROM json_each(?)"
+_TRIM = "DELETE FROM arrivals WHERE seq < (SELECT (max(seq) - ?1) / ?2 * ?2 FROM arrivals)"
 _NEAR = 1_024  # ids looked at behind each time to find one that is free
 _TAKEN = (
     "SELECT DISTINCT events.id FROM json_each(?) t"
@@ -64,9 +67,8 @@ def insert(connection: Connection, events: Sequence[Event], *, live: bool = Fals
 
 def _note_arrivals(connection: Connection, ids: Sequence[int]) -> None:
     """Note events in the order in which they came, for those who follow the log."""
-    connection.executemany("INSERT INTO arrivals (event_id) VALUES (?)", [[each] for each in ids])
-    oldest = "(SELECT max(seq) FROM arrivals) - ?"
-    connection.execute(f"DELETE FROM arrivals WHERE seq <= {oldest}", [ARRIVALS])
+    connection.execute(_ARRIVED, [json.dumps(ids)])
+    connection.execute(_TRIM, [ARRIVALS, _TRIMMED])
 
 
 def _channels(
