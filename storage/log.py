@@ -33,7 +33,7 @@ __all__ = ["ChannelStats", "ChatLog", "EventContext", "Query", "Stats"]
 _BATCH = 2_000  # events that are written in one transaction
 _FEW = 10  # events that are written inline
 _YIELDS = 2  # turns of the event loop by which a question overtakes its own line in the log
-_GATHER = 0.01  # seconds for which written lines gather, so that one fsync serves all
+_GATHER = 0.005  # seconds for which written lines gather, so that one fsync serves all
 _RETRY_PAUSE = 1.0  # seconds until what the disk did not take is tried again
 _CLOSING = 3.0  # seconds that the last batches have to be written
 

@@ -24,6 +24,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import groupby
+from operator import add
 from typing import Any
 
 from storage.connection import NOTIFY, Connection, Dialect
@@ -221,29 +222,28 @@ def _add_counts(connection: Connection, counts: _Counts, sign: int) -> None:
         connection.executemany(_COUNT[table], sorted(rows))  # neighbours share a page
 
 
-def _count_rows(rows: Iterable[Sequence[Any]], private: Collection[int]) -> _Counts:
+def _count_rows(rows: Sequence[Sequence[Any]], private: Collection[int]) -> _Counts:
     """Return the sums that these rows make."""
-    events: Counter[int] = Counter()
-    spoken: Counter[tuple[int, str, int, int, int]] = Counter()
-    for row in rows:
-        channel_id = row[1]
-        events[channel_id] += 1
-        if row[2] in SPOKEN_TYPES:
-            own = int(row[11])
-            reply = int(own and row[12] is not None)
-            spoken[channel_id, row[4], row[3] // _HOUR, own, reply] += 1
+    events = Counter(row[1] for row in rows)
+    spoken = Counter(
+        (row[1], row[4], row[3] // _HOUR, row[11], row[12] is not None)
+        for row in rows
+        if row[2] in SPOKEN_TYPES
+    )
     counts: _Counts = {table: {} for table in _COUNT}
     for channel_id, count in events.items():
         for place in _places(channel_id, private):
-            _count(counts, "totals", (place,), count, 0, 0, 0)
-    for (channel_id, nick, hour, own, reply), count in spoken.items():
-        owned, replied = own * count, reply * count
+            _count(counts["totals"], (place,), (count, 0, 0, 0))
+    for (channel_id, nick, hour, is_own, is_reply), count in spoken.items():
+        own = int(is_own)
+        owned = own * count
+        replied = owned if is_reply else 0
         for place in _places(channel_id, private):
-            _count(counts, "totals", (place,), 0, count, owned, replied)
-            _count(counts, "hours", (place, hour), count, owned, replied)
-            _count(counts, "week", (place, (hour + _MONDAY) % 168), count)
-            _count(counts, "people", (place, nick, own), count)
-        _count(counts, "people_days", (nick, channel_id, hour // 24, own), count, replied)
+            _count(counts["totals"], (place,), (0, count, owned, replied))
+            _count(counts["hours"], (place, hour), (count, owned, replied))
+            _count(counts["week"], (place, (hour + _MONDAY) % 168), (count,))
+            _count(counts["people"], (place, nick, own), (count,))
+        _count(counts["people_days"], (nick, channel_id, hour // 24, own), (count, replied))
     return counts
 
 
@@ -251,7 +251,9 @@ def _places(channel_id: int, private: Collection[int]) -> tuple[int, ...]:
     return (channel_id,) if channel_id in private else (channel_id, EVERYWHERE)
 
 
-def _count(counts: _Counts, table: str, key: tuple[Any, ...], *found: int) -> None:
-    known = counts[table].get(key)
-    added = found if known is None else tuple(a + b for a, b in zip(known, found, strict=True))
-    counts[table][key] = added
+def _count(
+    sums: dict[tuple[Any, ...], Sequence[int]], key: tuple[Any, ...], added: Sequence[int]
+) -> None:
+    """Add to the sums of a table."""
+    known = sums.get(key)
+    sums[key] = added if known is None else [*map(add, known, added)]

@@ -32,7 +32,6 @@ _TRIMMED = 1_000  # older ones that are removed at once: each removal writes pag
 INSERT = f"INSERT INTO events VALUES ({', '.join('?' * 13)})"
 _CHANNELS = "SELECT id, network, name, private FROM channels"
 _CHANNEL = "INSERT INTO channels (network, name, private) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
-_ARRIVED = "INSERT INTO arrivals (event_id) SELECT CAST(value AS BIGINT) FROM json_each(?)"
 _TRIM = "DELETE FROM arrivals WHERE seq < (SELECT (max(seq) - ?1) / ?2 * ?2 FROM arrivals)"
 _NEAR = 1_024  # ids looked at behind each time to find one that is free
 _TAKEN = (
@@ -67,7 +66,7 @@ def insert(connection: Connection, events: Sequence[Event], *, live: bool = Fals
 
 def _note_arrivals(connection: Connection, ids: Sequence[int]) -> None:
     """Note events in the order in which they came, for those who follow the log."""
-    connection.execute(_ARRIVED, [json.dumps(ids)])
+    connection.executemany("INSERT INTO arrivals (event_id) VALUES (?)", [[each] for each in ids])
     connection.execute(_TRIM, [ARRIVALS, _TRIMMED])
 
 
