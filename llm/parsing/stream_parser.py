@@ -28,10 +28,13 @@ _NO_END = re.compile(
 _ANNOUNCED = re.compile(r":[*_]*\s*\Z")
 _FENCED = "```"
 
+_DENIES = r"(?!(?:both|hardly|neither|no|not|only|\S*n['’]t)\b)"
 _ADDED_CLAUSE = re.compile(
     r"\A(?!\s*(?:according|after|although|as|at|before|because|by|during|for|from|if|in|of|on|over"
-    r"|since|to|under|well|when|while|with|yes|no)\b)\s*(?:[^\s,]+\s+){2,}[^\s,]+"
-    r"(?=,\s+(?:as|known|making|meaning|not|where|which|who|whose)\s)",
+    r"|since|to|under|well|when|while|with|yes|no)\b)\s*"
+    r"(?:(?:[^\s,]+\s+){2,}[^\s,]+(?=,\s+(?:as|known|making|meaning|not|where|which|who|whose)\s)"
+    # "It is not red, but blue" says with the second half what the first one leaves open.
+    rf"|(?:{_DENIES}[^\s,]+\s+){{2,}}{_DENIES}[^\s,]+(?=,\s+but\s))",
     re.IGNORECASE,
 )
 """A sentence up to the comma before a clause that only adds to it: "Paris, which ..."."""

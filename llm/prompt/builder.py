@@ -21,6 +21,7 @@ from pydantic import BaseModel, Field
 
 from llm.client.response import ModelCard
 from llm.intents.question_text import asks_how, wants_long_answer
+from llm.intents.small_talk import small_talk_answer
 from llm.log_questions.answers import QuotedAnswer
 from llm.mcp.servers import McpServers
 from llm.messages.message import PromptSection, escape_tags
@@ -465,15 +466,20 @@ async def _lessons(
 NOT_SAID = "I find nothing about that in what was said here."
 
 
-def direct_answer(worked_out: str, quoted: QuotedAnswer | None, budget: PromptBudget) -> str | None:
+def direct_answer(
+    question: str, worked_out: str, quoted: QuotedAnswer | None, budget: PromptBudget
+) -> str | None:
     """Return the answer to a question that needs no model of this size, or None.
 
     What a skill has worked out is the answer, whatever the model. A question about who said what is
     answered with the lines themselves where the model cannot search. A model that is too small to
-    retell a line rightly is not asked to, nor to guess what only people here know.
+    retell a line rightly is not asked to, nor to guess what only people here know, nor to be
+    polite.
     """
     if worked_out:
         return worked_out
+    if budget.is_tiny and (answer := small_talk_answer(question)):
+        return answer
     if not budget.is_small or quoted is None:
         return None
     return (quoted.text or NOT_SAID) if quoted.is_about_log or budget.is_tiny else None

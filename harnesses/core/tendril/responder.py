@@ -53,7 +53,7 @@ class Responder:
             quoted = await quoted_answer(request.log_window, request.text)
         context = await create_context(tendril, request, memory, budget, prompt, quoted)
         async with trace:
-            direct = direct_answer(prompt.worked_out, quoted, budget)
+            direct = direct_answer(request.text, prompt.worked_out, quoted, budget)
             if direct is not None and not request.image:
                 outcome = Outcome.without_model(direct)
             else:

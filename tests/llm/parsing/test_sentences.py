@@ -57,6 +57,9 @@ def test_it_ends_after_so_many_sentences(text: str, one: str, two: str) -> None:
         ("In the year 1492, an explorer came.", "In the year 1492, an explorer came."),
         ("Paris, which is big.", "Paris, which is big."),
         ("It was Bell, who else?", "It was Bell."),
+        ("The sky is blue, but actually white. Yes.", "The sky is blue."),
+        ("It is not a fruit, but a nut. Yes.", "It is not a fruit, but a nut."),
+        ("They don't fly, but swim. Yes.", "They don't fly, but swim."),
         ("It takes 3, 4 or 5 days, as it is far.", "It takes 3, 4 or 5 days, as it is far."),
     ],
 )

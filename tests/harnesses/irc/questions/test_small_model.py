@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from llm.intents.small_talk import CANNOT_TRANSLATE
 from tests.harnesses.irc.commands.test_registry import NOBODY, alice_in, ask
 from tests.kit.irc_client import IrcClient
 from tests.kit.irc_tendril import ROOM
@@ -59,6 +60,16 @@ async def test_a_tiny_model_gets_the_question_alone_and_answers_in_one_sentence(
         ]
         assert request["temperature"] == 0
         assert "tools" not in request
+
+
+async def test_a_tiny_model_is_not_asked_to_be_polite_or_to_translate(tmp_path: Path) -> None:
+    async with scripted(tmp_path, TINY) as (alice, script):
+        assert await ask(alice, ".terrarium thanks a lot!") == "You are welcome."
+        assert await ask(alice, ".terrarium translate good morning to French") == CANNOT_TRANSLATE
+        assert script.requests == []
+    async with scripted(tmp_path / "small", SMALL) as (alice, script):
+        script.say("Any time.")
+        assert await ask(alice, ".terrarium thanks a lot!") == "Any time."
 
 
 @pytest.mark.parametrize("card", [TINY, SMALL])
