@@ -36,6 +36,7 @@ BATCH = 5_000
 FORMER = 323  # lines a second of the program that this one follows
 PER_SECOND, SECONDS = 500, 20
 AGAIN = 30
+_INSERT = f"INSERT INTO events VALUES ({', '.join('?' * 13)})"
 RUNS = 3  # of a question; the median counts
 
 
@@ -121,7 +122,7 @@ class _Bare:
         """Write the batch that begins at `start`."""
         batch, partitions = self._batches[start]
         self._file.execute("BEGIN IMMEDIATE")
-        self._file.executemany(event_table.INSERT, batch)
+        self._file.executemany(_INSERT, batch)
         for number, lines in partitions:
             words, parts = fts5.inserts(number)
             self._file.executemany(words, lines)

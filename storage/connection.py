@@ -72,6 +72,10 @@ class Connection(Protocol):
     def executemany(self, sql: str, values: Iterable[Values], /) -> Cursor:
         """Run a statement with each of several values."""
 
+    def insert_rows(self, into: str, rows: Sequence[Sequence[Any]], /) -> None:
+        """Insert rows in the way that is fastest for many. `into` is a table, with columns in
+        brackets where the rows have not all of them."""
+
 
 class AsyncCursor(Protocol):
     """The result of a statement, fetched without blocking."""

@@ -29,7 +29,6 @@ LATE = 300_000  # milliseconds that a line may be on its way: a net split, a slo
 CLOCK = 86_400_000  # milliseconds that the time of a line may be behind although it is said now
 ARRIVALS = 20_000  # events whose order of insertion is known, at least
 _TRIMMED = 1_000  # older ones that are removed at once: each removal writes pages of its own
-INSERT = f"INSERT INTO events VALUES ({', '.join('?' * 13)})"
 _CHANNELS = "SELECT id, network, name, private FROM channels"
 _CHANNEL = "INSERT INTO channels (network, name, private) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
 _TRIM = "DELETE FROM arrivals WHERE seq < (SELECT (max(seq) - ?1) / ?2 * ?2 FROM arrivals)"
@@ -58,7 +57,7 @@ def insert(connection: Connection, events: Sequence[Event], *, live: bool = Fals
         values(event, event_id, channels[event.network, log_index.fold_name(event.channel)], time)
         for event, event_id, time in zip(events, placed.ids, times, strict=True)
     ]
-    connection.executemany(INSERT, rows)
+    connection.insert_rows("events", rows)
     log_index.add_events(connection, rows, private, placed.drift)
     _note_arrivals(connection, placed.ids if live else placed.current)
     return placed.ids
@@ -66,7 +65,7 @@ def insert(connection: Connection, events: Sequence[Event], *, live: bool = Fals
 
 def _note_arrivals(connection: Connection, ids: Sequence[int]) -> None:
     """Note events in the order in which they came, for those who follow the log."""
-    connection.executemany("INSERT INTO arrivals (event_id) VALUES (?)", [[each] for each in ids])
+    connection.insert_rows("arrivals (event_id)", [[each] for each in ids])
     connection.execute(_TRIM, [ARRIVALS, _TRIMMED])
 
 

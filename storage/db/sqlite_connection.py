@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Sequence
+from typing import Any
 
 import aiosqlite
 
@@ -13,6 +15,12 @@ class SqliteConnection(sqlite3.Connection):
     """A connection that says what it is to."""
 
     dialect = Dialect.SQLITE
+
+    def insert_rows(self, into: str, rows: Sequence[Sequence[Any]], /) -> None:
+        """Insert rows."""
+        if rows:
+            places = ", ".join("?" * len(rows[0]))
+            self.executemany(f"INSERT INTO {into} VALUES ({places})", rows)
 
 
 class AsyncSqliteConnection(aiosqlite.Connection):

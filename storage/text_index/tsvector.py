@@ -27,6 +27,13 @@ _INDEXES = (
     "CREATE INDEX IF NOT EXISTS words_{0}_words ON words_{0} USING gin (words)",
     "CREATE INDEX IF NOT EXISTS words_{0}_parts ON words_{0} USING gin (parts gin_trgm_ops)",
 )
+# Until the end of the transaction new lines pend in a list, from which they go into the index in
+# the order of their words: one way into the tree for each word, not for each word of each line.
+_ALL_PENDING = ("SET LOCAL gin_pending_list_limit = '64MB'", "SET LOCAL work_mem = '64MB'")
+_INDEX_PENDING = (
+    "SELECT gin_clean_pending_list('words_{0}_words'), gin_clean_pending_list('words_{0}_parts')"
+)
+_MANY = 500  # lines, as an import brings
 _EXISTS = "SELECT to_regclass(?) IS NOT NULL"
 
 
@@ -39,10 +46,15 @@ class TsvectorIndex:
             connection.execute(_TABLE.format(number))
             for index in _INDEXES:
                 connection.execute(index.format(number))
-        connection.executemany(
-            f"INSERT INTO words_{number} VALUES (?, CAST(? AS tsvector), ?)",
+        if len(lines) >= _MANY:
+            for setting in _ALL_PENDING:
+                connection.execute(setting)
+        connection.insert_rows(
+            f"words_{number}",
             [(event_id, _vector(text, tags), text.lower()) for event_id, text, tags in lines],
         )
+        if len(lines) >= _MANY:
+            connection.execute(_INDEX_PENDING.format(number))
 
     def remove(self, connection: Connection, number: int, lines: Sequence[IndexedLine]) -> None:
         """Take lines out."""

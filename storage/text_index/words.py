@@ -5,16 +5,15 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterator, Sequence
 
+_BREAKS = {code: " " for code in range(128) if not chr(code).isalnum()}
+
 
 def words(text: str) -> Sequence[str]:
     """Return the words of a text as FTS5's `unicode61` splits it."""
-    return list(_words(text))
+    return text.translate(_BREAKS).split() if text.isascii() else list(_words(text))
 
 
 def _words(text: str) -> Iterator[str]:
-    if text.isascii():
-        yield from "".join(char if char.isalnum() else " " for char in text).split()
-        return
     word = ""
     for char in text:
         category = unicodedata.category(char)

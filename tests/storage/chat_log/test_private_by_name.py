@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from storage import log_index
 from storage.chat_log.event import PUBLIC, Event, EventType, Identity, Place, is_private
-from storage.chat_log.event_table import INSERT, values
+from storage.chat_log.event_table import values
 from storage.db.database import Database, to_micros
 from storage.log import ChatLog, Query
 from storage.search.models import SearchQuery
@@ -51,7 +51,7 @@ async def test_a_file_that_says_of_a_person_that_they_are_public_is_repaired(
             (2, said("my secret frogs", VERA, "vera")),
             (3, said("frogs for operators", POND, "op")),
         )
-        file.executemany(INSERT, stored)
+        file.insert_rows("events", stored)
         log_index.add_events(file, stored, private={1}, drift=0)  # as the flags said
     async with Database.open(path) as database:
         log = ChatLog(database)

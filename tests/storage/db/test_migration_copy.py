@@ -14,7 +14,6 @@ import pytest
 
 from storage import log_index
 from storage.chat_log.event import PUBLIC
-from storage.chat_log.event_table import INSERT
 from storage.db.database import Database
 from storage.db.errors import Unavailable
 from storage.db.migration_copy import copies
@@ -36,7 +35,7 @@ def old_log(path: Path, lines: int = 3) -> None:
             (n, 1, "PRIVMSG", n * 1000, "ada", "u", "h", None, "", f"{n} {FROGS}", None, 0, None)
             for n in range(1, lines + 1)
         ]
-        file.executemany(INSERT, rows)
+        file.insert_rows("events", rows)
         log_index.add_events(file, rows, private=(), drift=0)
 
 
