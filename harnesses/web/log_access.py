@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Annotated
@@ -29,11 +29,15 @@ _STEP = 1000  # events read at once where all are wanted
 
 @dataclass(frozen=True, slots=True)
 class LogAccess:
-    """Reads `log` within `scope`; every `Query` that it is given is confined to that."""
+    """Reads `log` within `scope`; every `Query` that it is given is confined to that.
+
+    `is_open` returns False when the viewer's login has ended, for what goes on after its request.
+    """
 
     log: ChatLog
     notifier: LogChangeNotifier
     scope: Scope
+    is_open: Callable[[], Awaitable[bool]]
     semantic_index: SemanticIndex | None = None
 
     def query(self, place: Place | None = None) -> Query:
@@ -145,8 +149,9 @@ class LogAccess:
             raise HTTPException(503, "The index of meanings cannot be asked now.") from error
 
     def follow(self, query: Query) -> AsyncIterator[Event]:
-        """The events after the query's `after_id` as they come, until the server stops."""
-        return self.notifier.events(self.log, self._confine(query))
+        """The events after the query's `after_id` as they come, until the server stops or the
+        viewer's login has ended."""
+        return self.notifier.events(self.log, self._confine(query), self.is_open)
 
     async def _find(self, query: Query, limit: int, *, newest: bool = True) -> list[Event]:
         return await self.log.find(replace(self._confine(query), limit=limit), newest=newest)
@@ -156,7 +161,11 @@ class LogAccess:
 
 
 def _reader(state: AppStateDep, viewer: ViewerDep) -> LogAccess:
-    return LogAccess(state.log, state.notifier, viewer.scope, state.semantic_index)
+    async def is_open() -> bool:
+        login = viewer.login
+        return not login or await state.web_logins.proof_of(login) is not None
+
+    return LogAccess(state.log, state.notifier, viewer.scope, is_open, state.semantic_index)
 
 
 LogAccessDep = Annotated[LogAccess, Depends(_reader)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 
 from starlette.requests import Request
@@ -19,14 +19,20 @@ COOKIE = "terrarium_login"
 
 @dataclass(frozen=True, slots=True)
 class Viewer:
-    """A viewer: the scope that they may read, and if they have shown a token, now or at a login.
+    """A viewer: the scope that they may read, if they have shown a token, and the secret of the
+    `login` at which they did; "" when they show it with each request.
 
     Where no token is asked for, everybody counts as known.
     """
 
     scope: Scope
     is_authenticated: bool = True
-    is_logged_in: bool = False
+    login: str = field(default="", repr=False)
+
+    @property
+    def is_logged_in(self) -> bool:
+        """True if they have a login, which may end."""
+        return bool(self.login)
 
     @property
     def has_full_access(self) -> bool:
@@ -71,9 +77,10 @@ class AccessTokens:
             found = self.opened_by(request.query_params.get("token", ""))
         if found is not None:
             return Viewer(found)
-        found = await self._logged_in(request.cookies.get(COOKIE, ""))
+        cookie = request.cookies.get(COOKIE, "")
+        found = await self._logged_in(cookie)
         if found is not None:
-            return Viewer(found, is_logged_in=True)
+            return Viewer(found, login=cookie)
         return Viewer(self._public, is_authenticated=False) if self._public else None
 
     def shown(self, request: Request) -> Sequence[str]:

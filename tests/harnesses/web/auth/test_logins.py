@@ -38,6 +38,19 @@ async def client(site: WebSite) -> AsyncIterator[httpx2.AsyncClient]:
         yield http
 
 
+@asynccontextmanager
+async def following(site: WebSite, cookie: str) -> AsyncIterator[AsyncIterator[str]]:
+    """Follow the log with this cookie; yields the lines that have data, once it has begun."""
+    headers = {"cookie": f"{COOKIE}={cookie}"}
+    async with (
+        client(site) as http,
+        http.stream("GET", "/api/stream", headers=headers) as stream,
+    ):
+        lines = stream.aiter_lines()
+        assert (await anext(lines)).startswith("id:")
+        yield (line async for line in lines if line.startswith("data:"))
+
+
 def contents(folder: Path) -> list[bytes]:
     """Return all that is in the files of a folder."""
     return [path.read_bytes() for path in folder.rglob("*") if path.is_file()]
@@ -53,6 +66,23 @@ async def test_after_a_logout_a_copied_cookie_opens_nothing(tmp_path: Path) -> N
         assert COOKIE not in site.http.cookies
         assert await status_with(site, copied) == 401
         assert await status_with(site, others) == 200
+
+
+async def test_after_a_logout_an_open_stream_tells_nothing_more(tmp_path: Path) -> None:
+    async with web_site(tmp_path, settings={"token": TOKEN}) as site, client(site) as other:
+        copied, others = await log_in(site.http), await log_in(other)
+        async with (
+            asyncio.timeout(PATIENCE),
+            following(site, copied) as ended,
+            following(site, others) as going_on,
+        ):
+            await site.said("before")
+            assert "before" in await anext(ended)
+            assert "before" in await anext(going_on)
+            await site.http.post("/logout")
+            await site.said("after")
+            assert "after" in await anext(going_on)
+            assert [line async for line in ended] == []
 
 
 async def test_a_login_outlives_a_restart_and_ends_with_its_token(tmp_path: Path) -> None:
