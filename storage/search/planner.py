@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from storage import log_index
@@ -12,7 +12,7 @@ from storage.db.database import Connection, Row, to_micros
 from storage.log_index import fold_name, text_index
 from storage.search.matcher import Matcher, contains
 from storage.search.query_parser import Clause, ParsedQuery, Term, TermKind
-from storage.text_index.model import IdRange, Phrase, WordMatch
+from storage.text_index.model import IdRange, IndexQuery, Phrase, WordMatch
 
 _MOST_CHANNELS = 24  # that are asked of the index; of more, each hit is looked at
 _SHORTEST_PART = 3  # letters of a part that the index knows
@@ -110,12 +110,16 @@ class ClausePlan:
         looked_at = self._have or self._lack or self._lacking or not self._words
         self.exact = filtering.exact and not looked_at
 
-    def ids(self, connection: Connection, id_range: IdRange, limit: int) -> list[int]:
-        """Return the newest ids that may fit, newest first."""
+    def ids(
+        self, connection: Connection, ranges: Sequence[IdRange], limit: int, *, ordered: bool
+    ) -> list[int]:
+        """Return the newest ids that may fit, newest first; so are the ranges. Unless `ordered` any
+        of them, in any order."""
         if not self._words and not self._parts:
-            return self._scan(connection, id_range, limit)
+            return self._scan(connection, ranges, limit)
         index = text_index(connection)
-        return index.ids(connection, id_range, self._words, self._parts, limit)
+        wanted = IndexQuery(self._words, self._parts, limit, ordered)
+        return index.ids(connection, ranges, wanted)
 
     def fits(self, text: str) -> bool:
         """Return True if a text has what the index could not be asked for."""
@@ -125,11 +129,11 @@ class ClausePlan:
             and not (self._lacking is not None and self._lacking.matches(text))
         )
 
-    def _scan(self, connection: Connection, id_range: IdRange, limit: int) -> list[int]:
+    def _scan(self, connection: Connection, ranges: Sequence[IdRange], limit: int) -> list[int]:
         query = replace(
             self._filter.query,
-            after_id=id_range.first - 1,
-            before_id=id_range.last + 1,
+            after_id=ranges[-1].first - 1,
+            before_id=ranges[0].last + 1,
             limit=limit,
         )
         # LIKE reads the lines themselves: only for what has neither a word nor three letters.

@@ -22,7 +22,6 @@ from storage.text_index.model import IdRange
 LAST_ID = (1 << 53) - 1  # the most that JavaScript counts exactly
 _PATIENCE = 0.1  # seconds in all: of a disk that is slow there is more to wait for
 _LOOKED_AT = 20_000  # lines
-_FIRST = 10_000  # lines of the first piece, about
 _AT_ONCE = 400  # ids of one piece
 _ROWS = """
 SELECT * FROM events WHERE id IN (SELECT CAST(value AS BIGINT) FROM json_each(?))
@@ -32,20 +31,25 @@ ORDER BY id DESC"""
 @dataclass(frozen=True, slots=True)
 class _Pace:
     """Time that a search may take, in seconds by `clock`: `budget` in all, `plain` for whole words,
-    which are quick but for a few. A piece that took less than `quick` makes the next one bigger,
-    one that took more than `slow` smaller."""
+    which are quick but for a few. The first piece has about `first` lines; one that took less than
+    `quick` makes the next one four times as wide, or up to `most_growth` times as long as it should
+    not take `slow`; one that took more than that makes it smaller. A piece is of one
+    partition unless it `spans_partitions`, where to ask takes longer than to look."""
 
     clock: Callable[[], float]
     budget: float
     plain: float
     quick: float
     slow: float
+    first: int
+    most_growth: int
+    spans_partitions: bool
 
 
 _PACES = {
     # SQLite works in our thread: waiting while the machine is busy makes no answer partial.
-    Dialect.SQLITE: _Pace(time.thread_time, 0.008, 0.04, 0.001, 0.004),
-    Dialect.POSTGRES: _Pace(time.monotonic, 0.024, 0.12, 0.004, 0.012),
+    Dialect.SQLITE: _Pace(time.thread_time, 0.008, 0.04, 0.001, 0.004, 10_000, 4, False),
+    Dialect.POSTGRES: _Pace(time.monotonic, 0.024, 0.12, 0.004, 0.012, 40_000, 64, True),
 }
 
 
@@ -83,10 +87,14 @@ class ResultScanner:
         first, last = id_range(connection, filtering.query)
         self.first = first or 1
         self._last = LAST_ID if last is None else last
-        self._partitions = connection.execute(
+        rows = connection.execute(
             "SELECT number, lines FROM partitions WHERE lines > 0 ORDER BY number DESC"
-        ).fetchall()
+        )
+        self._partitions: dict[int, int] = dict(map(tuple, rows))
         self._pace = _PACES[connection.dialect]
+        # In ids, not lines: as wide as holds the first lines, were they spread evenly.
+        newest = next(iter(self._partitions.values()), 1)
+        self._first_width = max(1, (self._pace.first << PARTITION_BITS) // newest)
         self._began = self._pace.clock()
         plain = all(plan.plain for plan in plans)
         self._budget = self._pace.plain if plain else self._pace.budget
@@ -118,7 +126,7 @@ class ResultScanner:
         Returns also if there was time to count them all.
         """
         counted = 0
-        for piece in self._pieces(self.first, top, most):
+        for piece in self._pieces(self.first, top, most, ordered=False):
             counted += len(piece.ids)
             if counted >= most:
                 return most, True
@@ -126,33 +134,54 @@ class ResultScanner:
                 return counted, False
         return counted, True
 
-    def _pieces(self, bottom: int, top: int, at_once: int) -> Iterator[_Batch]:
-        """Read what the index has between two ids, piece by piece, newest first."""
-        width = 0
+    def _pieces(
+        self, bottom: int, top: int, at_once: int, *, ordered: bool = True
+    ) -> Iterator[_Batch]:
+        """Read what the index has between two ids, piece by piece, newest first. Unless `ordered`
+        the ids of a piece come in any order, and where there are `at_once` it may have more."""
+        width = self._first_width
         looked_at = 0.0
-        for number, lines in self._partitions:
-            # In ids, not lines: as wide as holds `_FIRST` lines, were they spread evenly.
-            width = width or max(1, (_FIRST << PARTITION_BITS) // lines)
-            begin = max(bottom, number << PARTITION_BITS)
-            end = min(top, self._last, ((number + 1) << PARTITION_BITS) - 1)
-            while begin <= end:
-                # FTS5 reads all that begins with a prefix, however few ids are asked for.
-                first = begin if self._whole else max(begin, end - width + 1)
-                began = self._pace.clock()
-                ids, reached = self._ids(IdRange(number, first, end), at_once)
-                looked_at += lines * (end - reached + 1) / (1 << PARTITION_BITS)
-                yield _Batch(ids, reached, looked_at)
-                width = self._adapt_width(width, self._pace.clock() - began)
-                end = reached - 1
+        end = min(top, self._last)
+        while ranges := self._ranges(bottom, end, width):
+            began = self._pace.clock()
+            ids, reached = self._ids(ranges, at_once, ordered=ordered)
+            looked_at += sum(self._lines(each, reached) for each in ranges)
+            yield _Batch(ids, reached, looked_at)
+            width = self._adapt_width(width, self._pace.clock() - began)
+            end = reached - 1
 
-    def _ids(self, id_range: IdRange, limit: int) -> tuple[Sequence[int], int]:
+    def _ranges(self, bottom: int, end: int, width: int) -> Sequence[IdRange]:
+        """Return the ranges of the piece that goes from `end` downwards, newest first: together as
+        wide as `width`, in one partition or in all that it takes."""
+        ranges: list[IdRange] = []
+        for number in self._partitions:
+            begin = max(bottom, number << PARTITION_BITS)
+            last = min(end, ((number + 1) << PARTITION_BITS) - 1)
+            if begin > last:
+                continue
+            # FTS5 reads all that begins with a prefix, however few ids are asked for.
+            first = begin if self._whole else max(begin, last - width + 1)
+            ranges.append(IdRange(number, first, last))
+            width -= last - first + 1
+            if width <= 0 or not self._pace.spans_partitions:
+                break
+        return ranges
+
+    def _lines(self, id_range: IdRange, reached: int) -> float:
+        """Return about how many lines of a range have ids of `reached` or more."""
+        width = max(0, id_range.last - max(id_range.first, reached) + 1)
+        return self._partitions[id_range.number] * width / (1 << PARTITION_BITS)
+
+    def _ids(
+        self, ranges: Sequence[IdRange], limit: int, *, ordered: bool
+    ) -> tuple[Sequence[int], int]:
         """Return the newest ids in a piece that may fit any of the plans, and the id down to which
         these are all."""
-        reached = id_range.first
+        reached = ranges[-1].first
         lists = []
         for plan in self._plans:
-            ids = plan.ids(self._connection, id_range, limit)
-            if len(ids) == limit:  # below its last id this plan has not been asked
+            ids = plan.ids(self._connection, ranges, limit, ordered=ordered)
+            if ordered and len(ids) == limit:  # below its last id this plan has not been asked
                 reached = max(reached, ids[-1])
             lists.append(ids)
         if len(lists) == 1:
@@ -179,6 +208,9 @@ class ResultScanner:
 
     def _adapt_width(self, width: int, took: float) -> int:
         """Return the width of the next piece, in ids."""
-        if took < self._pace.quick:
-            return min(width << 2, 1 << PARTITION_BITS)
-        return max(width >> 1, 1 << 20) if took > self._pace.slow else width
+        pace = self._pace
+        if took < pace.quick:
+            growth = min(max(4, int(pace.slow / took)), pace.most_growth)
+            widest = LAST_ID if pace.spans_partitions else 1 << PARTITION_BITS
+            return min(width * growth, widest)
+        return max(width >> 1, 1 << 20) if took > pace.slow else width

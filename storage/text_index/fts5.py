@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from storage.connection import Connection
-from storage.text_index.model import IdRange, IndexedLine, Phrase, WordMatch
+from storage.text_index.model import IdRange, IndexedLine, IndexQuery, Phrase, WordMatch
 
 _MERGED = 256  # pages of an index that one step of `merge` writes
 _MOST_TRIGRAMS = 12  # of one part: with so many next to nothing else is found
@@ -65,14 +65,20 @@ class Fts5Index:
         connection.execute(f"DROP TABLE parts_{number}")
 
     def ids(
-        self,
-        connection: Connection,
-        id_range: IdRange,
-        match: WordMatch | None,
-        parts: Sequence[str],
-        limit: int,
+        self, connection: Connection, ranges: Sequence[IdRange], wanted: IndexQuery
     ) -> list[int]:
-        """Return the newest ids of lines that may fit, newest first."""
+        """Return the newest ids of lines in `ranges` that may fit, newest first; so are these."""
+        found: list[int] = []
+        for id_range in ranges:
+            found += self._ids(connection, id_range, wanted, wanted.limit - len(found))
+            if len(found) == wanted.limit:
+                break
+        return found
+
+    def _ids(
+        self, connection: Connection, id_range: IdRange, wanted: IndexQuery, limit: int
+    ) -> list[int]:
+        match, parts = wanted.match, wanted.parts
         number, bounds = id_range.number, [id_range.first, id_range.last]
         trigrams = _trigrams(parts)
         table, asked = (

@@ -40,6 +40,18 @@ class IdRange:
     last: int
 
 
+@dataclass(frozen=True, slots=True)
+class IndexQuery:
+    """The newest `limit` lines that have the words of `match` and the `parts` of text, three
+    characters or more, in any case; not all of a line that is found need have the parts. Unless
+    `ordered` any such lines, in any order, where that is quicker."""
+
+    match: WordMatch | None
+    parts: Sequence[str]
+    limit: int
+    ordered: bool
+
+
 class TextIndex(Protocol):
     """The index in one kind of database: a partition has a number and may not exist yet."""
 
@@ -56,18 +68,9 @@ class TextIndex(Protocol):
         """Drop a partition."""
 
     def ids(
-        self,
-        connection: Connection,
-        id_range: IdRange,
-        match: WordMatch | None,
-        parts: Sequence[str],
-        limit: int,
+        self, connection: Connection, ranges: Sequence[IdRange], wanted: IndexQuery
     ) -> list[int]:
-        """Return the newest ids of lines that may fit, newest first.
-
-        `match` is about words, `parts` are parts of the text, three characters or more, in any
-        case: not all of a line that is found need be in it.
-        """
+        """Return the ids of lines in `ranges` that may fit, newest first; so are the ranges."""
 
     def matching(
         self, connection: Connection, id_range: IdRange, match: WordMatch, order: str, limit: int

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from storage.connection import Connection
-from storage.text_index.model import IdRange, IndexedLine, Phrase, WordMatch
+from storage.text_index.model import IdRange, IndexedLine, IndexQuery, Phrase, WordMatch
 from storage.text_index.words import fold, words
 
 _LAST_POSITION = 16_383  # of a word in a tsvector
@@ -71,42 +71,33 @@ class TsvectorIndex:
         connection.execute(f"DROP TABLE words_{number}")
 
     def ids(
-        self,
-        connection: Connection,
-        id_range: IdRange,
-        match: WordMatch | None,
-        parts: Sequence[str],
-        limit: int,
+        self, connection: Connection, ranges: Sequence[IdRange], wanted: IndexQuery
     ) -> list[int]:
-        """Return the newest ids of lines that fit, newest first."""
+        """Return the ids of lines in `ranges` that fit, newest first, in one round trip."""
         where, values = "", []
-        if match:
-            where, values = " AND words @@ CAST(? AS tsquery)", [_query(match)]
-        for part in parts:
+        if wanted.match:
+            where, values = " AND words @@ CAST(? AS tsquery)", [_query(wanted.match)]
+        for part in wanted.parts:
             where += " AND parts LIKE ?"
             values.append(f"%{_unlike(part.lower())}%")
-        return self._ids(connection, id_range, (where, values), "DESC", limit)
+        # Without an order the index tells some lines of a common word at once.
+        end = f"{' ORDER BY rowid DESC' if wanted.ordered else ''} LIMIT {wanted.limit}"
+        each = [
+            f"SELECT rowid FROM words_{id_range.number} WHERE rowid BETWEEN ? AND ?{where}{end}"
+            for id_range in ranges
+        ]
+        sql = each[0] if len(each) == 1 else f"({') UNION ALL ('.join(each)}){end}"
+        bound = [value for each in ranges for value in (each.first, each.last, *values)]
+        return [row[0] for row in connection.execute(sql, bound)]
 
     def matching(
         self, connection: Connection, id_range: IdRange, match: WordMatch, order: str, limit: int
     ) -> list[int]:
         """Return ids of lines that fit, in `order`: ASC or DESC."""
-        condition = (" AND words @@ CAST(? AS tsquery)", [_query(match)])
-        return self._ids(connection, id_range, condition, order, limit)
-
-    def _ids(
-        self,
-        connection: Connection,
-        id_range: IdRange,
-        condition: tuple[str, list[str]],
-        order: str,
-        limit: int,
-    ) -> list[int]:
-        where, values = condition
         rows = connection.execute(
-            f"SELECT rowid FROM words_{id_range.number} WHERE rowid BETWEEN ? AND ?{where}"
-            f" ORDER BY rowid {order} LIMIT ?",
-            [id_range.first, id_range.last, *values, limit],
+            f"SELECT rowid FROM words_{id_range.number} WHERE rowid BETWEEN ? AND ?"
+            f" AND words @@ CAST(? AS tsquery) ORDER BY rowid {order} LIMIT ?",
+            [id_range.first, id_range.last, _query(match), limit],
         )
         return [row[0] for row in rows]
 
