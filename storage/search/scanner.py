@@ -23,6 +23,9 @@ LAST_ID = (1 << 53) - 1  # the most that JavaScript counts exactly
 _PATIENCE = 0.1  # seconds in all: of a disk that is slow there is more to wait for
 _LOOKED_AT = 20_000  # lines
 _AT_ONCE = 400  # ids of one piece
+_PARTITIONS = """
+SELECT number, lines, (SELECT max(id) FROM events) FROM partitions WHERE lines > 0
+ORDER BY number DESC"""
 _ROWS = """
 SELECT * FROM events WHERE id IN (SELECT CAST(value AS BIGINT) FROM json_each(?))
 ORDER BY id DESC"""
@@ -84,17 +87,16 @@ class ResultScanner:
         self._filter = filtering
         self._plans = plans
         self._whole = any(plan.whole for plan in plans)
+        rows = connection.execute(_PARTITIONS).fetchall()
+        self._partitions: dict[int, int] = {number: lines for number, lines, _ in rows}
         first, last = id_range(connection, filtering.query)
         self.first = first or 1
-        self._last = LAST_ID if last is None else last
-        rows = connection.execute(
-            "SELECT number, lines FROM partitions WHERE lines > 0 ORDER BY number DESC"
-        )
-        self._partitions: dict[int, int] = dict(map(tuple, rows))
+        newest = rows[0][2] if rows else 0
+        self._last = newest if last is None else min(last, newest)
         self._pace = _PACES[connection.dialect]
-        # In ids, not lines: as wide as holds the first lines, were they spread evenly.
-        newest = next(iter(self._partitions.values()), 1)
-        self._first_width = max(1, (self._pace.first << PARTITION_BITS) // newest)
+        # In ids, not lines: as wide as holds the first lines where they are densest.
+        densest = max(self._partitions.values(), default=1)
+        self._first_width = max(1, (self._pace.first << PARTITION_BITS) // densest)
         self._began = self._pace.clock()
         plain = all(plan.plain for plan in plans)
         self._budget = self._pace.plain if plain else self._pace.budget
