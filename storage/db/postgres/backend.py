@@ -26,6 +26,7 @@ from storage.db.postgres.connection import (
     row_factory,
 )
 from storage.db.postgres.migration import migrate
+from storage.db.postgres.outage_log import outages
 from terrarium.cancellation import await_shielded
 
 _READERS = 3  # threads, each with a connection
@@ -85,6 +86,7 @@ class PostgresBackend:
     ) -> AsyncIterator[PostgresBackend]:
         """Open a schema, creating it and migrating its tables. Raises StorageError."""
         await asyncio.to_thread(_prepare, address, patience)
+        outages.install()
         with ThreadPoolExecutor(_READERS + 1, thread_name_prefix="postgres") as threads:
             writers = _pool(address, patience, read_only=False, size=1)
             readers = _pool(address, patience, read_only=True, size=_READERS)
@@ -260,6 +262,7 @@ def _pool(
         raw.read_only = read_only
         if read_only:
             raw.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        outages.end()
 
     return ConnectionPool(
         _conninfo(address, patience),
@@ -277,6 +280,7 @@ def _pool(
 def _async_pool(address: PostgresSchema, patience: float) -> AsyncConnectionPool[Any]:
     async def configure(raw: psycopg.AsyncConnection[Any]) -> None:
         adapt(raw)
+        outages.end()
 
     return AsyncConnectionPool(
         _conninfo(address, patience),
