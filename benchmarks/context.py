@@ -23,7 +23,7 @@ from statistics import fmean
 from benchmarks.context_data import Annotated, Said, annotated, follow, stripped
 from benchmarks.figure import Figure
 from llm.threads.channel_threads import Threads
-from llm.threads.ranking import LIKELY
+from llm.threads.model import LIKELY
 
 _SIZES = {20: (88, 86), 50: (96.5, 96)}  # lines: goals in percent, mentions kept and ignored
 _WORSE = 2  # than the window, in the worst file

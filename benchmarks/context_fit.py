@@ -21,12 +21,21 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
+import llm.threads
 from benchmarks.context_data import Annotated, Said, annotated, follow, stripped
-from llm.threads import ranking
 from llm.threads.channel_threads import Threads
-from llm.threads.model import LINK_SIZE, Features, ThreadModel, link_features, start_features, words
+from llm.threads.model import (
+    LINK_SIZE,
+    RANKING_SIZE,
+    Features,
+    ThreadModel,
+    link_features,
+    ranking_features,
+    start_features,
+    words,
+)
 
-MODEL = Path(ranking.__file__).with_name("model.json")
+MODEL = Path(llm.threads.__file__ or "").with_name("model.json")
 _FREQUENT = 60  # lines that must have a word for it to be listed
 _EVERY = 7  # samples of the ranking model: one of so many
 _STEPS = 60
@@ -83,7 +92,7 @@ def conversation_samples(file: Annotated, threads: Threads) -> Iterator[Sample]:
             reply = threads.reply(threads.utterance(said.nick, text, said.minute))
             right = {numbers[line] for line in chosen[index]}
             lines = threads.lines()
-            rows = ranking.features(reply, lines, threads.chances(reply))
+            rows = ranking_features(reply, lines, threads.chances(reply))
             yield Sample(rows, [(line.n in right) / len(right) for line in lines])
 
 
@@ -165,11 +174,11 @@ def main() -> None:
     """Fit to the folder that the command line names."""
     files = list(annotated(Path(sys.argv[1])))
     model = counted(files)
-    unfitted = replace(model, links=[0.0] * LINK_SIZE, ranking=[0.0] * ranking.SIZE)
+    unfitted = replace(model, links=[0.0] * LINK_SIZE, ranking=[0.0] * RANKING_SIZE)
     table = Table.of(files, unfitted, parent_samples)
     linked = replace(unfitted, links=fit(table, LINK_SIZE, softmax_loss))
     table = Table.of(files, linked, conversation_samples)
-    done = replace(linked, ranking=fit(table, ranking.SIZE, logistic_loss))
+    done = replace(linked, ranking=fit(table, RANKING_SIZE, logistic_loss))
     MODEL.write_text(json.dumps(asdict(done), ensure_ascii=False) + "\n", encoding="utf-8")
 
 

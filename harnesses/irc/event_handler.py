@@ -22,8 +22,8 @@ from harnesses.irc.policy.requests import (
     PrivateReply,
 )
 from harnesses.irc.protocol.events import IrcEvent
+from harnesses.irc.questions.channel_view import LogViews
 from harnesses.irc.questions.handler import SLOWLY, QuestionHandler
-from harnesses.irc.questions.log_view import LogViews
 from harnesses.irc.questions.page_titles import PageTitles
 from harnesses.irc.questions.proactive import ProactiveSpeech
 from harnesses.irc.questions.scheduled import ScheduledQuestions

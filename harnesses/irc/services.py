@@ -18,7 +18,6 @@ from harnesses.irc.channel_settings import (
 )
 from harnesses.irc.policy.requests import RequestPolicy
 from harnesses.irc.replies.sender import MessageSender
-from harnesses.irc.settings import IrcSettings
 from harnesses.irc.transport.networks import Networks
 from llm.tools.semantic_search import SemanticIndex
 from llm.web.fetcher import Fetcher
@@ -41,7 +40,8 @@ class BotServices:
     chosen beside them, `policy` decides who is answered, `fetcher` fetches pages for their
     titles. `spawn` runs work beside the rest, which must not raise; `cancel` ends the answers in
     all conversations whose name fits; `started` is the time of the event loop's clock when all this
-    began.
+    began. `log` is the log that all tendrils share, `opt_outs` the people of whom nothing is kept,
+    `semantic_index` the index of the log by meaning, where there is one.
     """
 
     tendril: Tendril
@@ -55,6 +55,9 @@ class BotServices:
     spawn: Spawn
     cancel: Cancel
     started: float
+    log: ChatLog
+    opt_outs: OptOuts
+    semantic_index: SemanticIndex | None
 
     @classmethod
     async def restore(
@@ -84,6 +87,9 @@ class BotServices:
             spawn=spawn,
             cancel=cancel,
             started=clock(),
+            log=tendril.log.chat_log,
+            opt_outs=tendril.log.opt_outs,
+            semantic_index=tendril.log.semantic_index,
         )
         services.configure()
         for name, network in networks.items():
@@ -107,26 +113,6 @@ class BotServices:
     def prefix(self, place: Place) -> str:
         """Return what a command begins with at a place."""
         return self.behaviours.resolve(place).command_prefix
-
-    @property
-    def log(self) -> ChatLog:
-        """The log that all tendrils share."""
-        return self.tendril.log.chat_log
-
-    @property
-    def opt_outs(self) -> OptOuts:
-        """The people of whom nothing is kept."""
-        return self.tendril.log.opt_outs
-
-    @property
-    def semantic_index(self) -> SemanticIndex | None:
-        """The index of the log by meaning, where there is one."""
-        return self.tendril.log.semantic_index
-
-    @property
-    def settings(self) -> IrcSettings:
-        """The table `[irc]` as it is now."""
-        return self.networks.settings
 
     @property
     def web_address(self) -> str | None:

@@ -130,7 +130,7 @@ class AgentClient:
         connection_pool = ConnectionPool(
             settings.api_url.rstrip("/").removesuffix("/v1"),
             own | {"content-type": "application/json"},
-            patience=settings.model_timeout,
+            patience=_SILENCE * settings.timeout,
             connect=_CONNECT,
             proxied=False,
         )
@@ -150,6 +150,11 @@ class AgentClient:
     def configure(self, settings: AgentSettings) -> None:
         """Use other settings from now on; the server stays the same."""
         self._settings = settings
+
+    @property
+    def model_name(self) -> str:
+        """The configured name of the model."""
+        return self._settings.model
 
     def model_of(self, options: RequestOptions) -> str:
         """Return the name of the model that a request with `options` asks for."""
@@ -190,10 +195,10 @@ class AgentClient:
             await self._stream(body, options, tried[-1])
 
         try:
-            async with asyncio.timeout(self._settings.model_timeout):
+            async with asyncio.timeout(seconds := _SILENCE * self._settings.timeout):
                 await _with_retry(attempt, tried)
         except TimeoutError as error:
-            raise TimedOut(f"no answer in {self._settings.model_timeout:g} s") from error
+            raise TimedOut(f"no answer in {seconds:g} s") from error
         reply = tried[-1].reply()
         if self._spend:
             self._spend(options, reply.usage)
@@ -439,17 +444,17 @@ FAST, SMART = "fast", "smart"
 _FRESH = 60.0  # seconds for which an answer of the server is taken to be true
 _UNSETTLED = 3.0  # the same, of a card that does not yet say all
 _MOST = 100  # names; people choose them
+_SILENCE = 0.4  # of a turn's time, for which the model may be silent in one call
 
 _log = structlog.get_logger()
 
 
 class ModelCatalog:
-    """The names that the server of `client` has; `default` is the configured one's at the
-    moment."""
+    """The models that the server of `client` has, by name; the one that the client's settings name
+    at the moment is the default."""
 
-    def __init__(self, client: AgentClient, default: Callable[[], str]) -> None:
+    def __init__(self, client: AgentClient) -> None:
         self._client = client
-        self._default = default
         self._cards: dict[str, tuple[float, ModelCard | None]] = {}
         self._missed: set[str] = set()
 
@@ -459,26 +464,26 @@ class ModelCatalog:
 
     async def smart(self) -> str:
         """Return the model worth a second try, unless it is the configured one by another name."""
-        card, usual = await self._other(SMART), await self._card(self._default())
+        card, usual = await self._other(SMART), await self._card(self._client.model_name)
         same = card and usual and card.root and card.root == usual.root
         return SMART if card and not same else ""
 
     async def resolve(self, name: str) -> str:
         """Return a model that somebody chose; log once when the server has none of that name."""
-        if not name or name == self._default() or await self._card(name):
+        if not name or name == self._client.model_name or await self._card(name):
             self._missed.discard(name)
-            return "" if name == self._default() else name
+            return "" if name == self._client.model_name else name
         if name not in self._cards:
             return name  # the server is away: its answer will tell
         if name not in self._missed:
             self._missed.add(name)
-            _log.warning("models.unknown", model=name, asked_instead=self._default())
+            _log.warning("models.unknown", model=name, asked_instead=self._client.model_name)
         return ""
 
     async def card(self, name: str = "") -> ModelCard | None:
         """Return what the server last said of a model (by default the configured one); None when
         it has none of that name, or was never reached."""
-        return await self._card(name or self._default())
+        return await self._card(name or self._client.model_name)
 
     async def supports_tools(self, name: str = "") -> bool:
         """Return if a model is known to decide well by itself when to use a tool."""
@@ -488,7 +493,7 @@ class ModelCatalog:
         """Return if a model decides well by itself when to use a tool; None as long as the server
         was not reached or has not tested it. One that answers and describes no models is taken
         to have a model that does."""
-        name = name or self._default()
+        name = name or self._client.model_name
         card = await self._card(name)
         if card is None:
             return True if name in self._cards else None
@@ -496,11 +501,11 @@ class ModelCatalog:
 
     async def shown_name(self, name: str = "") -> str:
         """Return what people are told of a model: the name that an alias stands for."""
-        card = await self._card(name or self._default())
-        return (card.weights or card.root or card.id) if card else name or self._default()
+        card = await self._card(name or self._client.model_name)
+        return (card.weights or card.root or card.id) if card else name or self._client.model_name
 
     async def _other(self, name: str) -> ModelCard | None:
-        return None if name == self._default() else await self._card(name)
+        return None if name == self._client.model_name else await self._card(name)
 
     async def _card(self, name: str) -> ModelCard | None:
         """Return the last card of a name; while the server is away, the one before."""

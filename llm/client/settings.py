@@ -73,11 +73,6 @@ class AgentSettings(Settings):
     )
 
     @property
-    def model_timeout(self) -> float:
-        """The longest silence of the model in one call, in seconds."""
-        return 0.4 * self.timeout
-
-    @property
     def zone_name(self) -> str:
         """The IANA name of the zone in which people mean times: the system's unless it is set."""
         return self.timezone or system_zone()

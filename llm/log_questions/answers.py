@@ -37,51 +37,6 @@ Link = Callable[[Event], str | None]
 
 
 @dataclass(frozen=True, slots=True)
-class QuotedAnswer:
-    """Lines of the log as an answer, and the `events` that a model reads, first those of the lines.
-    `lead` is a sentence before them, or all there is to say
-    when there are none; `score` the chance that the first line is what was wanted. `is_about_log`:
-    the question asked who said what, so that the lines are the answer itself. Where none surely is
-    the answer, `candidates` are all the events as lines."""
-
-    lead: str
-    lines: tuple[str, ...] = ()
-    events: tuple[Event, ...] = ()
-    candidates: tuple[str, ...] = ()
-    score: float = 0.0
-    is_about_log: bool = False
-
-    @property
-    def is_sure(self) -> bool:
-        """True if the first line likely is the answer."""
-        return bool(self.lines) and self.lead not in (NEAREST, LATELY)
-
-    def evidence(self, question: str, answer: str) -> tuple[str, ...]:
-        """Return the lines that stand below the `answer` of a small model, which may be wrong:
-        the one that it surely is about, or the nearest, first the one it took its words from."""
-        if self.lead == LATELY:
-            return ()
-        if self.is_sure:
-            return self.lines[:1]
-        told = _stems(answer) - _stems(question)
-        shared = {
-            line: sum(map(rarity, told & _stems(event.text)))
-            for line, event in zip(self.candidates, self.events, strict=True)
-        }
-        source = max(shared, key=shared.__getitem__, default="")
-        if not source or not shared[source]:
-            return self.lines
-        return tuple(dict.fromkeys([source, *self.lines]))[:MOST_LINES]
-
-    @property
-    def text(self) -> str:
-        """The text that people get, at most three lines. The first has the lead, which is so never
-        seen alone while a server's flood limit holds the others back."""
-        first = " ".join(filter(None, (self.lead, *self.lines[:1])))
-        return "\n".join([first, *self.lines[1:]])
-
-
-@dataclass(frozen=True, slots=True)
 class Quoting:
     """The style of quoted lines: in which zone's time, with what `link`, the nick as `nick` writes
     it (so that nobody is highlighted)."""
@@ -101,6 +56,60 @@ class Quoting:
         return f"{stamp} {spoken}" + (f"  {address}" if address else "")
 
 
+PLAIN = Quoting()
+"""In UTC, without links."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuotedAnswer:
+    """Lines of the log as an answer: the `shown` events, written as `quoting` says, and the
+    `events` that a model reads, first those. `lead` is a sentence before the lines, or all there is
+    to say when there are none; `score` the chance that the first line is what was wanted.
+    `is_about_log`: the question asked who said what, so that the lines are the answer itself."""
+
+    lead: str
+    shown: tuple[Event, ...] = ()
+    events: tuple[Event, ...] = ()
+    quoting: Quoting = PLAIN
+    score: float = 0.0
+    is_about_log: bool = False
+
+    @property
+    def is_sure(self) -> bool:
+        """True if the first line likely is the answer."""
+        return bool(self.shown) and self.lead not in (NEAREST, LATELY)
+
+    def evidence(self, question: str, answer: str) -> tuple[str, ...]:
+        """Return the lines that stand below the `answer` of a small model, which may be wrong:
+        the one that it surely is about, or the nearest, first the one it took its words from."""
+        if self.lead == LATELY:
+            return ()
+        if self.is_sure:
+            return (self.quoting.line(self.shown[0]),)
+        told = _stems(answer) - _stems(question)
+        shared = {
+            self.quoting.line(event): sum(map(rarity, told & _stems(event.text)))
+            for event in self.events
+        }
+        source = max(shared, key=shared.__getitem__, default="")
+        if not source or not shared[source]:
+            return self.lines
+        return tuple(dict.fromkeys([source, *self.lines]))[:MOST_LINES]
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The shown events as people read them."""
+        return tuple(map(self.quoting.line, self.shown))
+
+    @property
+    def text(self) -> str:
+        """The text that people get, at most three lines. The first has the lead, which is so never
+        seen alone while a server's flood limit holds the others back."""
+        lines = self.lines
+        first = " ".join(filter(None, (self.lead, *lines[:1])))
+        return "\n".join([first, *lines[1:]])
+
+
 @dataclass(frozen=True, slots=True)
 class Questioner:
     """The nick of who asks, the nicks that are known there, and the time (None: now)."""
@@ -108,10 +117,6 @@ class Questioner:
     nick: str = ""
     nicks: Collection[str] = ()
     now: datetime | None = None
-
-
-PLAIN = Quoting()
-"""In UTC, without links."""
 
 
 async def answer_about_log(
@@ -130,7 +135,7 @@ async def answer_about_log(
     )
     if question is not None and await _is_known(log, question, within, asking):
         found = await answer_from_log(log, question, within, quoting, line_filter)
-        if not found.lines and question.nick:
+        if not found.shown and question.nick:
             # "what is ingrid's talk about?" may be a question about what she told of it
             own = replace(within, nick=question.nick)
             if told := await answer_plainly(log, text, own, quoting, line_filter):
@@ -158,9 +163,7 @@ async def nearest_lines(
     shown = {each.event.id for each in passages.items if each.score >= _NEAR}
     shown.update(event.id for event in by_meaning)
     quoted = [event for event in events if event.id in shown][:MOST_LINES]
-    lines = tuple(map(quoting.line, quoted))
-    candidates = tuple(map(quoting.line, events))
-    return QuotedAnswer(NEAREST if lines else "", lines, tuple(events), candidates)
+    return QuotedAnswer(NEAREST if quoted else "", tuple(quoted), tuple(events), quoting)
 
 
 def _stems(text: str) -> set[str]:
@@ -182,11 +185,11 @@ async def answer_from_log(
     if not question.topic:
         return await _of_person(log, question, timed, quoting, line_filter)
     answer = await _about(log, question, timed, quoting, line_filter)
-    if not answer.lines and question.span:
+    if not answer.shown and question.span:
         for topic in (question.whole_topic, question.topic):
             ever = replace(question, topic=topic, span=ALL_TIME)
             other = await _about(log, ever, query, quoting, line_filter)
-            if other.lines:
+            if other.shown:
                 return replace(other, lead="Not in that time, but:")
     return answer
 
@@ -206,9 +209,8 @@ async def answer_plainly(
     said = passages.answers
     if not said:
         return None
-    events = _select(said)
-    lines = tuple(map(quoting.line, events))
-    return QuotedAnswer("", lines, tuple(events), score=said[0].score)
+    events = tuple(_select(said))
+    return QuotedAnswer("", events, events, quoting, score=said[0].score)
 
 
 async def _is_known(
@@ -240,7 +242,7 @@ async def _of_person(
         first = "first" if question.wish is Wish.OLDEST else "last"
         time = events[0].time.astimezone(quoting.zone)
         lead = f"{quoting.nick(events[0].nick)} {first} spoke here on {time:%Y-%m-%d at %H:%M}:"
-    return QuotedAnswer(lead, tuple(map(quoting.line, events)), tuple(events), score=1.0)
+    return QuotedAnswer(lead, tuple(events), tuple(events), quoting, score=1.0)
 
 
 async def _about(
@@ -265,8 +267,7 @@ async def _about(
     if question.about_time:
         time = events[0].time.astimezone(quoting.zone)
         lead = f"That was on {time:%Y-%m-%d at %H:%M}:"
-    lines = tuple(map(quoting.line, events))
-    return QuotedAnswer(lead, lines, tuple(events), score=fitting[0].coverage)
+    return QuotedAnswer(lead, tuple(events), tuple(events), quoting, score=fitting[0].coverage)
 
 
 def _nobody(question: LogQuestion, quoting: Quoting, back_to: datetime | None) -> str:

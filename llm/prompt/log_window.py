@@ -157,8 +157,9 @@ class LogWindow:
         said = [
             event for event in await self.recent(_LATELY) if not self.line_filter.leaves_out(event)
         ]
-        lines = tuple(map(self.quoting.line, said[-MOST_LINES:]))
-        return QuotedAnswer(LATELY, lines, tuple(said)) if lines else None
+        if not said:
+            return None
+        return QuotedAnswer(LATELY, tuple(said[-MOST_LINES:]), tuple(said), self.quoting)
 
     def _before(self) -> Query:
         return Query(scope=Scope.from_places(self.place), before_id=self.anchor)

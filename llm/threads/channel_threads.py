@@ -9,8 +9,8 @@ from collections.abc import Callable
 from itertools import islice
 from typing import TypeVar
 
-from llm.threads import ranking
 from llm.threads.model import (
+    LIKELY,
     MOST_SHARED,
     MOST_WORDS,
     NEAR,
@@ -18,11 +18,11 @@ from llm.threads.model import (
     ReplyFeatures,
     ThreadModel,
     Utterance,
+    likeliest,
     load_model,
     parents,
     words,
 )
-from llm.threads.ranking import LIKELY
 from storage.chat_log.event import SPOKEN, Event, EventType, Place, Scope
 from storage.chat_log.query import Query
 from storage.protocols import LogReader
@@ -157,7 +157,7 @@ class Threads:
         """Return the same for an utterance."""
         reply = self.reply(line)
         chances = self.chances(reply)
-        chosen = ranking.best(self._model.ranking, reply, self.lines(), chances, most, least)
+        chosen = likeliest(self._model.ranking, reply, self.lines(), chances, most, least)
         return [line.n for line in chosen]
 
     def reply(self, line: Utterance) -> ReplyFeatures:

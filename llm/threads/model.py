@@ -1,4 +1,4 @@
-"""The link model, and the parts of both models of threads: binned features, rarity, weights.
+"""The models of threads: which line a line replies to, and which lines belong to a question.
 
 The models are additive: a score is a sum of weights, one for the bin of each feature. So fitting is
 a convex problem, and scoring a few list look-ups.
@@ -7,6 +7,10 @@ The link model finds the earlier line that a line replies to, or that it starts 
 is a multinomial logit over the last lines and "starts one". Its features are the usual ones of
 conversation disentanglement (Elsner and Charniak 2008; Kummerfeld et al. 2019): how near a line is,
 who said it and to whom, who has spoken since, which words it shares.
+
+The ranking model finds the lines, of the last few hundred, that belong to a question. The
+probability of one conversation says much, but not all: who else of the conversation said a line,
+how long ago, and what words it shares say more. It is a logit, fitted to the hand-made reply links.
 """
 
 from __future__ import annotations
@@ -292,3 +296,106 @@ def parents(
     best = sorted(zip(earlier, chances, strict=True), key=itemgetter(1), reverse=True)
     likely = [(each, chance / whole) for each, chance in best[:_MOST_PARENTS]]
     return [(each, chance) for each, chance in likely if chance > _LEAST_CHANCE]
+
+
+LIKELY = -4.0
+"""The score from which on a line is worth its tokens to a model that sees the last lines anyway: of
+the older lines above it more than a third belong to the question."""
+
+_PERMILLE = 1000
+_chances = Bins((1, 3, 7, 14, 29, 49, 79, 119, 179, 259, 359, 479, 619, 779, 899), _PERMILLE)
+_coarse = Bins((1, 19, 79, 199, 449, 749), _PERMILLE)
+_ranking_distances = Bins((1, 2, 3, 5, 8, 12, 17, 22, 30, 40, 55, 75, 100, 140, 190, 240), 300)
+_ranking_gaps = Bins((0, 1, 2, 3, 5, 8, 12, 20, 40, 90), 91)
+_ranking_shares = Bins((0, 5, 12, 20, 32, 50, 80, 130, 200), MOST_SHARED)
+_counts = Bins((1, 2, 4, 8, 16), 17)
+
+_ranking_layout = WeightLayout()
+_CHANCE = _ranking_layout.block(_chances.bins)
+_RELATION = _ranking_layout.block(len(RELATIONS), _coarse.bins)
+_RANKING_DISTANCE = _ranking_layout.block(len(RELATIONS), _ranking_distances.bins)
+_RANKING_GAP = _ranking_layout.block(_ranking_gaps.bins)
+_RANKING_SHARED = _ranking_layout.block(len(RELATIONS), _ranking_shares.bins)
+_RANKING_KIND = _ranking_layout.block(len(RELATIONS), len(KINDS))
+_SPEAKER = _ranking_layout.block(_coarse.bins, _coarse.bins)
+_COUNT = _ranking_layout.block(_counts.bins)
+RANKING_SIZE = _ranking_layout.size
+
+
+_RANKING_PLACES = [
+    (
+        range(_RELATION + relation * _coarse.bins, _RELATION + (relation + 1) * _coarse.bins),
+        _ranking_distances.indices(_RANKING_DISTANCE, relation),
+        _ranking_shares.indices(_RANKING_SHARED, relation),
+        range(_RANKING_KIND + relation * len(KINDS), _RANKING_KIND + (relation + 1) * len(KINDS)),
+    )
+    for relation in RELATIONS
+]
+"""The indices of the bins by relation, computed once, not for each line."""
+
+_CHANCES, _GAPS = _chances.indices(_CHANCE, 0), _ranking_gaps.indices(_RANKING_GAP, 0)
+
+
+def ranking_features(
+    reply: ReplyFeatures, earlier: list[Utterance], chances: Mapping[int, float]
+) -> list[Features]:
+    """Return the features of each line of `earlier`; `chances` are those of one conversation."""
+    n, shared, longest = reply.line.n, reply.shared, _ranking_gaps.most
+    permille = {line: min(int(_PERMILLE * each), _PERMILLE) for line, each in chances.items()}
+    speakers = _speakers(earlier, permille)
+    rows: list[Features] = []
+    for each in earlier:
+        relations, distances, shares, kinds = _RANKING_PLACES[reply.relation(each)]
+        chance = permille.get(each.n, 0)
+        coarse = _coarse[chance]
+        speaker, count = speakers[each.speaker]
+        rows.append(
+            (
+                _CHANCES[chance],
+                relations[coarse],
+                distances[n - each.n],
+                _GAPS[min(reply.minutes_since(each), longest)],
+                shares[shared.get(each.n, 0)],
+                kinds[reply.kind(each)],
+                speaker + coarse,
+                count,
+            )
+        )
+    return rows
+
+
+def _speakers(earlier: list[Utterance], permille: Mapping[int, int]) -> dict[int, tuple[int, int]]:
+    """By speaker: where the row of their likeliest line begins, and the bin of how many there
+    are."""
+    highest: dict[int, int] = {}
+    for each in earlier:
+        chance = permille.get(each.n, 0)
+        if chance >= highest.get(each.speaker, 0):
+            highest[each.speaker] = chance
+    said = Counter(each.speaker for each in earlier)
+    return {
+        speaker: (
+            _SPEAKER + _coarse[chance] * _coarse.bins,
+            _COUNT + _counts[min(said[speaker], _counts.most)],
+        )
+        for speaker, chance in highest.items()
+    }
+
+
+def likeliest(
+    weights: Weights,
+    reply: ReplyFeatures,
+    earlier: list[Utterance],
+    chances: Mapping[int, float],
+    most: int,
+    least: float,
+) -> list[Utterance]:
+    """Return the `most` lines of `earlier` (newest first) that belong to `reply`, likeliest first,
+    and none with a score under `least`."""
+    scores = [
+        weights[a] + weights[b] + weights[c] + weights[d]
+        + weights[e] + weights[f] + weights[g] + weights[h]
+        for a, b, c, d, e, f, g, h in ranking_features(reply, earlier, chances)
+    ]  # fmt: skip
+    order = sorted(range(len(earlier)), key=scores.__getitem__, reverse=True)
+    return [earlier[index] for index in order[:most] if scores[index] >= least]

@@ -9,8 +9,7 @@ from pydantic import SecretStr
 
 from agent_server.admission.queue import AdmissionQueue
 from agent_server.admission.scheduler import QueuedRequest, Scheduler
-from harnesses.core.tendril.conversation_queue import ConversationQueue
-from harnesses.core.tendril.turn import TurnRequest
+from harnesses.core.tendril.turn import ConversationQueue, TurnRequest
 from llm.client.client import AgentClient
 from llm.client.settings import AgentSettings
 from llm.messages.message import Question
@@ -51,7 +50,7 @@ async def test_a_client_is_shown_without_its_key() -> None:
 
 
 async def test_queues_are_shown_with_their_lengths() -> None:
-    queue: ConversationQueue[None] = ConversationQueue()
+    queue = ConversationQueue()
     assert repr(queue) == "<ConversationQueue idle, 0 waiting>"
     await queue.enter(Question("ada", "secret?"), joins=False)
     shown(queue)

@@ -9,10 +9,15 @@ from typing import Any
 import structlog
 
 from harnesses.core.services.peers import PeerAnswer, PeerQuestion
-from harnesses.core.tendril.conversation_queue import ConversationQueue, ConversationQueues
 from harnesses.core.tendril.process import TendrilProcess
 from harnesses.core.tendril.responder import Responder
-from harnesses.core.tendril.turn import NO_REPLY, TurnRequest, TurnResult
+from harnesses.core.tendril.turn import (
+    NO_REPLY,
+    ConversationQueue,
+    ConversationQueues,
+    TurnRequest,
+    TurnResult,
+)
 from llm.memory.room import RoomMemory
 from llm.messages.errors import ModelError
 from llm.messages.message import Question
@@ -42,7 +47,7 @@ class Tendril(TendrilProcess):
 
     def __init__(self, config: Config, clock: Clock | None = None) -> None:
         super().__init__(config, clock)
-        self._queues: ConversationQueues[TurnResult] = ConversationQueues()
+        self._queues: ConversationQueues = ConversationQueues()
         self._responder = Responder(self)
 
     def __repr__(self) -> str:
@@ -78,9 +83,7 @@ class Tendril(TendrilProcess):
         finally:
             queue.leave()
 
-    async def _take_turn(
-        self, request: TurnRequest, queue: ConversationQueue[TurnResult]
-    ) -> TurnResult:
+    async def _take_turn(self, request: TurnRequest, queue: ConversationQueue) -> TurnResult:
         """Answer, deliver the answer, and remember it if the person has it."""
         memory = self.memory.for_room(
             request.room or request.conversation,
@@ -156,9 +159,7 @@ class Tendril(TendrilProcess):
             queue.leave()
 
 
-async def _remember(
-    result: TurnResult, queue: ConversationQueue[TurnResult], memory: RoomMemory
-) -> None:
+async def _remember(result: TurnResult, queue: ConversationQueue, memory: RoomMemory) -> None:
     """Store the turn, unless it failed or its conversation was cleared meanwhile."""
     try:
         async with queue.memory:

@@ -7,10 +7,9 @@ from collections.abc import Awaitable, Sequence
 import structlog
 
 from harnesses.core.services.peers import PeerTools
-from harnesses.core.tendril.conversation_queue import ConversationQueue
 from harnesses.core.tendril.preparation import Context
 from harnesses.core.tendril.resources import TendrilResources
-from harnesses.core.tendril.turn import TurnRequest, TurnResult
+from harnesses.core.tendril.turn import ConversationQueue, TurnRequest
 from llm.agent.agent_loop import AgentLoop, LoopCallbacks
 from llm.agent.outcome import Outcome
 from llm.agent.reviewer import Reviewer
@@ -46,7 +45,7 @@ class ModelRun:
         self,
         options: RequestOptions,
         toolbox: Toolbox,
-        queue: ConversationQueue[TurnResult],
+        queue: ConversationQueue,
         quoted: QuotedAnswer | None,
     ) -> Outcome:
         """Run the agent loop, and review the answer where the request wants that.

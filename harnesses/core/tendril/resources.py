@@ -105,7 +105,7 @@ class TendrilResources:
         ):
             self.pseudonyms = Pseudonyms(self.config.data, self.name, self.clock.now)
             self.access = AccessMonitor(self.client, self.status)
-            self.catalog = ModelCatalog(self.client, lambda: self.agent.model)
+            self.catalog = ModelCatalog(self.client)
             self.token_counter = TokenCounter(self.client)
             self.conversations = Conversations(self.database)
             self.skills = SkillTable(self.database)

@@ -7,11 +7,10 @@ from functools import partial
 import structlog
 
 from harnesses.core.services.peers import PeerTools
-from harnesses.core.tendril.conversation_queue import ConversationQueue
 from harnesses.core.tendril.medium import TendrilMedium
 from harnesses.core.tendril.model_run import ModelRun
 from harnesses.core.tendril.preparation import build_prompt, choose_model, create_context
-from harnesses.core.tendril.turn import TurnRequest, TurnResult
+from harnesses.core.tendril.turn import ConversationQueue, TurnRequest, TurnResult
 from llm.agent.outcome import Outcome
 from llm.agent.tool_executor import UNASKED
 from llm.agent.trace import Beside, Trace
@@ -33,7 +32,7 @@ class Responder:
         self._tendril = tendril
 
     async def answer(
-        self, request: TurnRequest, queue: ConversationQueue[TurnResult], memory: RoomMemory
+        self, request: TurnRequest, queue: ConversationQueue, memory: RoomMemory
     ) -> TurnResult:
         """Answer a question that has its turn: without the model where that settles it. Raises
         ModelError."""

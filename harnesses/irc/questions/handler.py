@@ -19,9 +19,9 @@ from harnesses.irc.policy.requests import (
     conversation_of,
     payer_of,
 )
-from harnesses.irc.questions.log_view import LogViews
+from harnesses.irc.questions.admin_tools import OPERATE, AdminTools
+from harnesses.irc.questions.channel_view import ChannelTools, LogViews, persona_values
 from harnesses.irc.questions.proactive import ProactiveSpeech
-from harnesses.irc.questions.tools import OPERATE, AdminTools, ChannelTools, persona_values
 from harnesses.irc.reminder_delivery import requester_of
 from harnesses.irc.replies.sender import StreamingReply
 from harnesses.irc.services import BotServices
@@ -53,7 +53,7 @@ class QuestionHandler:
         with self._concurrency.hold(person):
             target = services.sender.target_of(request)
             clock = asyncio.get_running_loop().time
-            reply = StreamingReply(services.sender, target, services.settings, clock)
+            reply = StreamingReply(services.sender, target, services.networks.settings, clock)
             with self._progress_notice(request, reply, person):
                 await self._turn(request, reply)
         return ""
@@ -85,6 +85,7 @@ class QuestionHandler:
     async def _turn(self, request: CommandRequest, reply: StreamingReply) -> None:
         services, network = self._services, request.network
         behaviour = services.behaviours.resolve(request.place)
+        wants_status = behaviour.proactive != "off" and not request.private
 
         async def deliver(result: TurnResult) -> bool:
             services.policy.note_reply(request)
@@ -92,7 +93,8 @@ class QuestionHandler:
             await request.pending_event.wait_visible()
             if not await reply.finish(result):
                 return False
-            await self._proactive.on_answered(request, result)
+            if wants_status:
+                await self._proactive.on_answered(request, result)
             return True
 
         await services.tendril.turn(
@@ -110,7 +112,7 @@ class QuestionHandler:
                 persona=behaviour.persona,
                 model=behaviour.model,
                 joins=True,
-                wants_status=behaviour.proactive != "off" and not request.private,
+                wants_status=wants_status,
                 private=request.private,
                 keeps=request.pending_event.event is not None,
                 origin=request.origin,
@@ -146,7 +148,7 @@ class QuestionHandler:
         services = self._services
         if not services.policy.is_admin(request.network, request.who):
             return ()
-        return {TEACH, OPERATE} if services.settings.admin_tools else {TEACH}
+        return {TEACH, OPERATE} if services.networks.settings.admin_tools else {TEACH}
 
     @contextmanager
     def _progress_notice(
@@ -160,7 +162,7 @@ class QuestionHandler:
                 services.spawn(services.sender.reply(request, PROGRESS))
 
         loop = asyncio.get_running_loop()
-        telling = loop.call_later(services.settings.progress_after, notify)
+        telling = loop.call_later(services.networks.settings.progress_after, notify)
         try:
             yield
         finally:

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 
 from harnesses.core.tendril.turn import TurnResult
 from harnesses.irc.policy.requests import CommandRequest, Decision
-from harnesses.irc.questions.log_view import LogViews
+from harnesses.irc.questions.channel_view import LogViews
 from harnesses.irc.questions.unasked_turn import UnaskedTurns
 from harnesses.irc.services import BotServices
 from llm.attention.attention import LATER, Trigger, TriggerKind
@@ -81,10 +81,11 @@ class ProactiveSpeech:
             self._services.spawn(self._signal(kind, place, line.person, request))
 
     async def on_answered(self, request: CommandRequest, result: TurnResult) -> None:
-        """Plan a follow-up for whoever was answered, when the status of the answer wants it."""
+        """Plan a follow-up for whoever was answered in a channel, when the status of the answer
+        wants it, and `proactive` is still not off there."""
         network = request.network
         place = Place(network.name, network.fold(request.place.channel))
-        if request.private or self._services.behaviours.resolve(place).proactive == "off":
+        if self._services.behaviours.resolve(place).proactive == "off":
             return
         if event_id := await request.pending_event.wait_visible():
             await self._follow_up(place, network.fold(request.nick), event_id, result)

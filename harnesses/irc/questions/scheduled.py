@@ -14,8 +14,8 @@ from harnesses.core.services.reminders import RunOutcome, previous_due
 from harnesses.core.tendril.turn import TurnRequest, TurnResult
 from harnesses.irc.policy.log_records import channel_key, scope_of
 from harnesses.irc.policy.requests import CommandRequest, Decision, conversation_of, payer_of
+from harnesses.irc.questions.channel_view import persona_values
 from harnesses.irc.questions.handler import QuestionHandler
-from harnesses.irc.questions.tools import persona_values
 from harnesses.irc.reminder_delivery import find_owner
 from harnesses.irc.replies.sender import with_mark
 from harnesses.irc.services import BotServices
@@ -83,7 +83,7 @@ class ScheduledQuestions:
             private=reminder.private,
             who=who,
             words=reminder.text,
-            scope=scope_of(reminder.place, services.settings.channel_groups),
+            scope=scope_of(reminder.place, services.networks.settings.channel_groups),
             pending_event=pending,
             admin=services.policy.is_admin(network, who),
         )
@@ -97,7 +97,7 @@ class ScheduledQuestions:
             if not (result.ok and result.text):
                 return True
             target = services.sender.target_of(request)
-            text = with_mark(result.text, services.settings.mark)
+            text = with_mark(result.text, services.networks.settings.mark)
             services.policy.note_reply(request)
             return await services.sender.deliver(target, text, services.sender.lines(target, text))
 

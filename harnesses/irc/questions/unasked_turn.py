@@ -15,8 +15,7 @@ import structlog
 from harnesses.core.attention import NOBODY
 from harnesses.core.tendril.turn import TurnRequest, TurnResult
 from harnesses.irc.policy.log_records import channel_key, conversation_id, scope_of
-from harnesses.irc.questions.log_view import LogViews
-from harnesses.irc.questions.tools import ChannelTools, persona_values
+from harnesses.irc.questions.channel_view import ChannelTools, LogViews, persona_values
 from harnesses.irc.replies.sender import Target, strip_address, with_mark
 from harnesses.irc.services import BotServices
 from harnesses.irc.transport.network import Network
@@ -77,7 +76,7 @@ class UnaskedTurns:
         room = channel_key(place, network.fold)
         is_personal = said is not None or trigger.kind is TriggerKind.THOUGHT
         anchor = said.id if said else round(time.time() * 1000)  # ids of the log follow time
-        scope = scope_of(place, services.settings.channel_groups)
+        scope = scope_of(place, services.networks.settings.channel_groups)
 
         async def deliver(result: TurnResult) -> bool:
             if result.ok and result.text:
@@ -122,7 +121,7 @@ class UnaskedTurns:
     async def _say(self, trigger: Trigger, target: Target, text: str, *, is_test: bool) -> bool:
         """Say the answer, or only note it in test mode; return whether it was said or noted."""
         plain = strip_address(text.lstrip(), target.nick)
-        text = with_mark(plain, self._services.settings.mark)
+        text = with_mark(plain, self._services.networks.settings.mark)
         log = _log.bind(kind=trigger.kind.value, channel=trigger.place.channel)
         if is_test:
             self.would_say[trigger.place] = target.address + text

@@ -22,7 +22,7 @@ async def models(url: str, model: str = "terra") -> AsyncIterator[ModelCatalog]:
     """The names of the server at `url`, where `model` is the configured one."""
     config = Config({"agent": {"api_url": url, "model": model}}, None, Path())
     async with AgentClient.open(config.section(AgentSettings)) as client:
-        yield ModelCatalog(client, lambda: model)
+        yield ModelCatalog(client)
 
 
 async def test_fast_and_smart_are_asked_for_where_the_server_has_them() -> None:

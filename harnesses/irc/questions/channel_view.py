@@ -1,8 +1,9 @@
-"""The part of the log that a turn is shown, and the tools to read more of it."""
+"""What a turn is shown of its channel: lines of the log, who is there, values of the persona."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from datetime import UTC, datetime
 
 import structlog
@@ -11,10 +12,12 @@ from harnesses.core.permalinks import short_link
 from harnesses.irc.policy.requests import CommandRequest
 from harnesses.irc.replies.sender import without_highlight
 from harnesses.irc.services import BotServices
+from harnesses.irc.transport.network import Network
 from llm.log_questions.answers import Quoting
 from llm.prompt.log_window import LogWindow
 from llm.threads.channel_threads import ChannelThreads
 from llm.tools.log_search import LogTools
+from llm.tools.toolbox import tool
 from storage.chat_log.event import Event, PendingEvent, Place, Scope
 from storage.db.database import to_micros
 from storage.db.errors import StorageError
@@ -86,15 +89,16 @@ class LogViews:
     def _quotable_lines(self, place: Place) -> LineFilter:
         """Return a filter of lines that may be an answer: neither commands nor said to the bot."""
         nick = self._services.networks[place.network].nick
-        return LineFilter(prefix=self._services.prefix(place), nicks=(nick,))
+        prefix = self._services.behaviours.resolve(place).command_prefix
+        return LineFilter(prefix=prefix, nicks=(nick,))
 
     def _quoting(self) -> Quoting:
         """Return how lines of the log are quoted: in our time zone, with a link where people can
         open it, and without highlighting anybody."""
-        address = self._services.web_address
 
         def link(event: Event) -> str | None:
-            return f"{address}{short_link(event)}" if address and not event.private else None
+            address = None if event.private else self._services.web_address
+            return f"{address}{short_link(event)}" if address else None
 
         return Quoting(self._services.tendril.agent.zone, link, without_highlight)
 
@@ -102,3 +106,24 @@ class LogViews:
         if place not in self._threads:
             self._threads[place] = ChannelThreads(self._services.log, place)
         return self._threads[place]
+
+
+class ChannelTools:
+    """Tools about the channel of a turn."""
+
+    def __init__(self, network: Network, channel: str) -> None:
+        self._network = network
+        self._channel = channel
+
+    @tool(reads=True)
+    async def get_current_users(self) -> list[str]:
+        """List the nicks of the people who are in this channel now."""
+        return self._network.members(self._channel)
+
+
+def persona_values(network: Network, channel: str, *, private: bool = False) -> Mapping[str, str]:
+    """Return what fills the `$names` of a persona on a channel, or in a private conversation."""
+    if private:
+        return {"nick": network.nick, "channel": "(a private conversation)", "topic": "(none)"}
+    topic = network.topic(channel) or "(none)"
+    return {"nick": network.nick, "channel": channel, "topic": topic}

@@ -1,4 +1,4 @@
-"""Tools and persona values that only IRC has; among them tools that act on a channel for an admin.
+"""Tools of IRC by which the model acts on a channel for an admin.
 
 A model can be talked into anything by what it reads, so nothing is left to it: whether the admin
 is still one (the right `OPERATE`) and still there, and whether we are an operator, is checked when
@@ -9,7 +9,6 @@ against, the letter of a mode, the words of a topic. Else the admin is asked to 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import Annotated
 
 from pydantic import Field
@@ -18,31 +17,8 @@ from harnesses.irc.policy.requests import CommandRequest
 from harnesses.irc.protocol.errors import InvalidMessage
 from harnesses.irc.protocol.message import Message
 from harnesses.irc.replies.sender import sanitize
-from harnesses.irc.transport.network import Network
 from llm.tools.toolbox import ToolError, tool
 from storage.privacy.audit_log import AuditEntry, AuditLog
-
-
-class ChannelTools:
-    """Tools about the channel of a turn."""
-
-    def __init__(self, network: Network, channel: str) -> None:
-        self._network = network
-        self._channel = channel
-
-    @tool(reads=True)
-    async def get_current_users(self) -> list[str]:
-        """List the nicks of the people who are in this channel now."""
-        return self._network.members(self._channel)
-
-
-def persona_values(network: Network, channel: str, *, private: bool = False) -> Mapping[str, str]:
-    """Return what fills the `$names` of a persona on a channel, or in a private conversation."""
-    if private:
-        return {"nick": network.nick, "channel": "(a private conversation)", "topic": "(none)"}
-    topic = network.topic(channel) or "(none)"
-    return {"nick": network.nick, "channel": channel, "topic": topic}
-
 
 OPERATE = "operate"
 """The right to have the model act on channels."""
