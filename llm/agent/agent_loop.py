@@ -11,9 +11,8 @@ from typing import Annotated, Any
 import structlog
 from pydantic import Field
 
-from llm.agent.outcome import Deferral, Outcome
 from llm.agent.tool_executor import Guardrails, RunBudget, RunLimits, ToolExecutor
-from llm.agent.trace import Trace, now
+from llm.agent.trace import Deferral, Outcome, Trace, now
 from llm.client.client import AgentClient, OnText, RequestOptions, ToolChoice
 from llm.messages.errors import ModelError
 from llm.messages.message import Message, ModelReply

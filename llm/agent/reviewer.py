@@ -13,7 +13,7 @@ from dataclasses import replace
 import structlog
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from llm.agent.outcome import Outcome
+from llm.agent.trace import Outcome
 from llm.client.client import AgentClient, RequestOptions
 from llm.messages.errors import ModelError
 from llm.messages.message import Message, escape_tags

@@ -13,8 +13,8 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 
 from llm.messages.message import Message, PromptSection
+from storage.chat_log.opt_outs import person_of
 from storage.memory.consolidation_state import RoomTurn
-from storage.memory.memories import person_of
 
 LONGEST_SUMMARY = 4_000  # characters
 LONGEST_EPISODE = 1_500

@@ -17,7 +17,6 @@ from typing import Annotated
 import structlog
 from pydantic import BaseModel, Field
 
-from llm.client.client import AgentClient, ModelCatalog
 from llm.memory.consolidation import Consolidator
 from llm.memory.prompts import (
     LONGEST_FACT,
@@ -32,13 +31,11 @@ from llm.messages.errors import Unreachable
 from llm.messages.message import PromptSection
 from llm.scheduling.worker import Handler
 from llm.tools.toolbox import tool
-from storage.db.database import Database
+from storage.chat_log.opt_outs import person_of
 from storage.db.errors import StorageError
 from storage.memory.consolidation_state import RoomMemorySnapshot
-from storage.memory.memories import MANUAL, Memories, Memory, MemoryKind, person_of
-from storage.queues.jobs import Job, Jobs
-from terrarium.clock import Clock
-from terrarium.config import Config
+from storage.memory.memories import MANUAL, Memories, Memory, MemoryKind
+from storage.queues.jobs import Job
 
 _STATEMENTS = tuple(
     re.compile(form, re.IGNORECASE)
@@ -378,17 +375,7 @@ def _words(text: str) -> set[str]:
 class TendrilMemory:
     """The memory in a tendril's file. Where the log is indexed by meaning, memories are too."""
 
-    def __init__(
-        self,
-        tendril: str,
-        database: Database,
-        jobs: Jobs,
-        client: AgentClient,
-        catalog: ModelCatalog,
-        clock: Clock,
-        config: Config,
-    ) -> None:
-        services = MemoryServices.open(tendril, database, jobs, client, catalog, clock, config)
+    def __init__(self, services: MemoryServices) -> None:
         self.memories = services.memories
         self.rooms = services.rooms
         self._services = services

@@ -21,7 +21,7 @@ from llm.scheduling.worker import Handler
 from storage.db.database import Database
 from storage.memory.consolidation_state import ConsolidationStore, Watermarks
 from storage.memory.deletion import TEND
-from storage.memory.memories import Memories, Memory, MemoryKind
+from storage.memory.memories import Memories, Memory
 from storage.memory.vectors import MemoryVectors
 from storage.queues.jobs import Job, Jobs
 from storage.settings import StorageSettings
@@ -207,15 +207,14 @@ class MemoryScheduler:
         Raises Unreachable too, while it is unknown if the model is to be asked.
         """
         services = self._services
-        if await services.learns():
-            watermarks = await services.rooms.progress(room)
-            start = min(watermarks.folded, watermarks.told, watermarks.studied)
-            sizes = await services.rooms.sizes(room, start)
-            for each in pending_jobs(watermarks, sizes, bool(await services.rooms.gaps(room))):
+        learns = await services.learns()
+        backlog = await services.rooms.backlog(room, MOST_NOTES)
+        if learns:
+            watermarks = backlog.watermarks or await services.rooms.progress(room)
+            for each in pending_jobs(watermarks, backlog.sizes, backlog.has_gaps):
                 await self._add(room, each)
-        notes = await services.memories.newest(room, MemoryKind.NOTE)
-        if len(notes) >= MOST_NOTES:
-            await self._add(room, PendingJob(JobKind.CONDENSE, 0, str(notes[0].id)))
+        if len(backlog.notes) >= MOST_NOTES:
+            await self._add(room, PendingJob(JobKind.CONDENSE, 0, str(backlog.notes[0])))
         if services.embeds and (missing := await services.vectors.missing(room, 1)):
             await self._add(room, PendingJob(JobKind.EMBED, 0, str(missing[0][0])))
 

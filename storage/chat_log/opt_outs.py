@@ -27,6 +27,11 @@ def name_of(network: str, name: str) -> Name:
     return network, name.lower().translate(_CASES)
 
 
+def person_of(name: str) -> str:
+    """Return a person's name as memory compares it."""
+    return name_of("", name.strip())[1]
+
+
 Mask = tuple[str, str, str, str]
 """A network with the nick, user name and host of somebody on it, as they are compared."""
 

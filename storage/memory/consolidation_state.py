@@ -13,17 +13,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from storage.chat_log.opt_outs import person_of
 from storage.db.database import AsyncConnection, Connection, Database, Row, from_micros, to_micros
 from storage.memory.conversations import Message
-from storage.memory.memories import (
-    Memory,
-    MemoryKind,
-    add,
-    facts_in,
-    found_in,
-    in_network,
-    person_of,
-)
+from storage.memory.memories import SEEN, Memory, MemoryKind, add, facts_in, found_in, in_network
 
 EPISODES = 20
 """That are kept of a room."""
@@ -47,6 +40,9 @@ FROM conversations c JOIN turns t ON t.conversation_id = c.id
 AND t.id >= (SELECT CASE WHEN max(id) < ?2 THEN max(id) ELSE ?2 END FROM turns
     WHERE conversation_id = c.id)
 WHERE c.room = ?1"""
+_NOTES = f"""
+SELECT id FROM memories WHERE room = ? AND layer = 'note' AND {SEEN}
+ORDER BY last_turn, id LIMIT ?"""
 _OPTED_OUT = f"SELECT nick FROM unlogged WHERE {in_network('?1')}"
 _LAST = 1 << 62
 
@@ -89,6 +85,21 @@ class Gap:
 
     first_turn: int
     last_turn: int
+
+
+@dataclass(frozen=True, slots=True)
+class RoomBacklog:
+    """The turns and notes of a room that may become memories.
+
+    `watermarks` are where its jobs are, None where none ever ran; `sizes` the ids of the turns
+    after them, with the characters that each takes; `notes` the ids of its oldest notes.
+    `has_gaps`: some turns lack an episode.
+    """
+
+    watermarks: Watermarks | None
+    sizes: Sequence[tuple[int, int]]
+    has_gaps: bool
+    notes: Sequence[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +146,26 @@ class ConsolidationStore:
             " WHERE EXISTS (SELECT 1 FROM turns WHERE conversation_id = c.id)"
         )
         return [row["room"] for row in rows]
+
+    async def backlog(self, room: str, notes: int) -> RoomBacklog:
+        """Read what waits in a room to become memories, with at most so many `notes`, in one
+        snapshot."""
+
+        def reading(db: Connection) -> RoomBacklog:
+            row = db.execute(_PROGRESS, [room]).fetchone()
+            marks = Watermarks(*row) if row else None
+            start = min(marks.folded, marks.told, marks.studied) if marks else 0
+            turns = db.execute(_TURNS, [room, start, _LAST, _MOST]).fetchall()
+            gap = db.execute("SELECT 1 FROM memory_gaps WHERE room = ? LIMIT 1", [room]).fetchone()
+            found = db.execute(_NOTES, [room, notes]).fetchall()
+            return RoomBacklog(
+                marks,
+                [(row["id"], row["size"]) for row in turns],
+                gap is not None,
+                [row["id"] for row in found],
+            )
+
+        return await self._database.read(reading, inline=True)
 
     async def sizes(self, room: str, after: int) -> list[tuple[int, int]]:
         """Return ids of the turns after one, with the characters that each takes."""

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from storage.chat_log.opt_outs import person_of
 from storage.db.database import Connection, Database, from_micros, to_micros
 from storage.memory.deletion import forget_conversation
-from storage.memory.memories import person_of, said_in
+from storage.memory.memories import said_in
 
 Message = dict[str, Any]
 """A message in the OpenAI chat format: role, content, tool_calls, tool_call_id."""

@@ -10,9 +10,10 @@ import json
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
+from storage.chat_log.opt_outs import person_of
 from storage.connection import Dialect
 from storage.db.database import AsyncConnection, Database
-from storage.memory.memories import Memory, MemoryKind, forget_shown, memory_of, person_of
+from storage.memory.memories import Memory, MemoryKind, forget_shown, memory_of
 from storage.queues.jobs import Jobs
 
 TEND = "memory.tend"

@@ -14,7 +14,6 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from storage.chat_log.opt_outs import name_of
 from storage.connection import Dialect
 from storage.db.database import AsyncConnection, Connection, Database, Row, from_micros, to_micros
 from storage.text_index.bm25 import rank
@@ -47,14 +46,14 @@ ON CONFLICT (room, subject, key) WHERE layer = 'fact' DO UPDATE SET
     begun = excluded.begun, time = excluded.time
 WHERE excluded.confidence >= memories.confidence"""
 # Whoever has opted out is not spoken of, and nothing is shown that has words of theirs in it.
-_SEEN = f"""
+SEEN = f"""
 NOT EXISTS (SELECT 1 FROM unlogged WHERE {in_network("memories.room")} AND nick IN (
     SELECT memories.subject UNION SELECT memories.source UNION
     SELECT person FROM memory_sources WHERE memory_id = memories.id))"""
 _FOUND = f"""
 SELECT memories.*, -bm25(memory_text) AS score FROM memory_text
 JOIN memories ON id = memory_text.rowid
-WHERE memory_text MATCH ? AND room = ? AND {_SEEN} ORDER BY bm25(memory_text) LIMIT ?"""
+WHERE memory_text MATCH ? AND room = ? AND {SEEN} ORDER BY bm25(memory_text) LIMIT ?"""
 
 
 class MemoryKind(StrEnum):
@@ -92,11 +91,6 @@ class Memory:
     id: int = 0
 
 
-def person_of(name: str) -> str:
-    """Return a person's name as memory compares it."""
-    return name_of("", name.strip())[1]
-
-
 class Memories:
     """The memories in a database file."""
 
@@ -111,7 +105,7 @@ class Memories:
     async def newest(self, room: str, layer: MemoryKind, limit: int = _ALL) -> list[Memory]:
         """Return the newest of a layer, in order."""
         rows = await self._database.fetch_all(
-            f"SELECT * FROM memories WHERE room = ? AND layer = ? AND {_SEEN}"
+            f"SELECT * FROM memories WHERE room = ? AND layer = ? AND {SEEN}"
             " ORDER BY last_turn DESC, id DESC LIMIT ?",
             [room, layer, limit],
         )
@@ -135,7 +129,7 @@ class Memories:
         rows = await self._database.fetch_all(
             "SELECT * FROM memories WHERE room = ? AND id IN"
             " (SELECT CAST(value AS BIGINT) FROM json_each(?))"
-            f" AND {_SEEN}",
+            f" AND {SEEN}",
             [room, json.dumps(list(ids))],
         )
         return [memory_of(row) for row in rows]
@@ -163,7 +157,7 @@ def facts_in(
     """Run `Memories.facts` in a reading transaction."""
     rows = db.execute(
         "SELECT * FROM memories WHERE room = :room AND layer = 'fact'"
-        f" AND subject = coalesce(:subject, subject) AND {_SEEN}"
+        f" AND subject = coalesce(:subject, subject) AND {SEEN}"
         " ORDER BY manual DESC, confidence DESC, id DESC LIMIT :limit",
         {"room": room, "subject": subject, "limit": limit},
     )
@@ -176,7 +170,7 @@ def found_in(db: Connection, room: str, text: str, limit: int) -> list[tuple[Mem
     if not words:
         return []
     if db.dialect is Dialect.POSTGRES:
-        known = db.execute(f"SELECT * FROM memories WHERE room = ? AND {_SEEN}", [room]).fetchall()
+        known = db.execute(f"SELECT * FROM memories WHERE room = ? AND {SEEN}", [room]).fetchall()
         ranked = rank([f"{row['key']} {row['text']}" for row in known], words)
         return [(memory_of(known[place]), score) for place, score in ranked[:limit]]
     match = " OR ".join(f'"{word}"' for word in words)

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from llm.agent.agent_loop import AgentLoop, LoopCallbacks
-from llm.agent.outcome import Outcome
 from llm.agent.tool_executor import Profile, RunLimits
+from llm.agent.trace import Outcome
 from llm.client.client import AgentClient, RequestOptions
 from llm.client.settings import AgentSettings
 from llm.messages.message import Message

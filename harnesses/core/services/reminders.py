@@ -23,8 +23,9 @@ from llm.scheduling.time_phrases import FORMS, NotUnderstood, ResolvedTime, pars
 from llm.scheduling.worker import Worker
 from llm.tools.toolbox import ToolError, tool
 from storage.chat_log.event import PendingEvent, Place
+from storage.chat_log.opt_outs import person_of
 from storage.db.database import Database, to_micros
-from storage.memory.memories import Memories, person_of
+from storage.memory.memories import Memories
 from storage.queues.jobs import Job, Jobs
 from storage.queues.reminders import Owner, Reminder, Reminders
 from terrarium.clock import Clock

@@ -1,4 +1,4 @@
-"""From a turn request to what a model is asked: which model, which prompt, which context."""
+"""From a turn request to what a model is asked: which model, prompt and context; and the trace."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from hashlib import blake2b
 
 from harnesses.core.tendril.resources import TendrilResources
 from harnesses.core.tendril.turn import TurnRequest
+from llm.agent.trace import Beside, Trace
 from llm.client.client import RequestOptions
 from llm.client.token_usage import ANSWER
 from llm.intents.question_text import is_about_time
@@ -18,6 +19,7 @@ from llm.prompt.builder import Persona, Prompt, PromptBudget, PromptRequest
 from llm.prompt.compact_context import CompactPromptContext
 from llm.prompt.context_manager import Conversation, PromptContext, PromptInput
 from llm.skills.hint import HintContext
+from storage.runs.runs import Run
 
 _PSEUDONYMS = secrets.token_bytes(16)
 """The key of the pseudonyms of conversations of which nothing is kept."""
@@ -131,6 +133,31 @@ async def create_context(
         budget=budget.tokens,
         now=tendril.clock.now,
     )
+
+
+def create_trace(
+    tendril: TendrilResources, request: TurnRequest, options: RequestOptions, background: Beside
+) -> Trace:
+    """Create the trace of a turn, stored in the tendril's runs; `background` finishes it.
+
+    It names nobody where the conversation is private, and holds only numbers where nobody has asked
+    and nothing is remembered. Of a question of which nothing is to be kept, nothing is stored.
+    """
+    log_window = request.log_window
+    run = Run(
+        request.run or options.id,
+        request.conversation if request.keeps else "",
+        request.profile,
+        options.model or tendril.agent.model,
+        tendril.clock.now(),
+        log_window.anchor if log_window else 0,
+        request.private or not request.keeps,
+        tendril.agent.trace_words,
+        request.text,
+        request.origin.run if request.origin else "",
+    )
+    store = None if request.is_unrecorded else tendril.runs
+    return Trace(run, store, background, log_window.pending_event if log_window else None)
 
 
 def _clock_section(tendril: TendrilResources, question: str) -> list[PromptSection]:

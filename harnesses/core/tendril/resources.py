@@ -16,6 +16,7 @@ from llm.client.client import AgentClient, ModelCatalog, TokenCounter
 from llm.client.settings import AgentSettings
 from llm.client.token_usage import TokenAccounting
 from llm.memory.room import TendrilMemory
+from llm.memory.services import MemoryServices
 from llm.messages.errors import ModelError
 from llm.prompt.builder import PromptBuilder
 from storage.db.database import Address, Database
@@ -113,6 +114,6 @@ class TendrilResources:
             self.runs = Runs(self.database)
             await self.runs.interrupt()  # those that the last process left running
             parts = (self.database, self.jobs, self.client, self.catalog, self.clock)
-            self.memory = TendrilMemory(self.name, *parts, self.config)
+            self.memory = TendrilMemory(MemoryServices.open(self.name, *parts, self.config))
             await self.memory.schedule_check()
             yield

@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Sequence
 from functools import partial
 
 import structlog
 
 from harnesses.core.services.peers import PeerTools
 from harnesses.core.tendril.medium import TendrilMedium
-from harnesses.core.tendril.model_run import ModelRun
-from harnesses.core.tendril.preparation import build_prompt, choose_model, create_context
+from harnesses.core.tendril.preparation import (
+    Context,
+    build_prompt,
+    choose_model,
+    create_context,
+    create_trace,
+)
 from harnesses.core.tendril.turn import ConversationQueue, TurnRequest, TurnResult
-from llm.agent.outcome import Outcome
+from llm.agent.agent_loop import AgentLoop, LoopCallbacks
+from llm.agent.reviewer import Reviewer
 from llm.agent.tool_executor import UNASKED
-from llm.agent.trace import Beside, Trace
-from llm.client.client import RequestOptions
+from llm.agent.trace import Outcome, Trace, now
+from llm.client.client import RequestOptions, TokenCountResult
+from llm.log_questions.answers import QuotedAnswer
 from llm.memory.room import RoomMemory
-from llm.prompt.builder import direct_answer
+from llm.messages.errors import Busy, ContextTooLong, TimedOut, Unreachable
+from llm.messages.message import Message
+from llm.prompt.builder import Prompt, direct_answer
 from llm.prompt.log_window import quoted_answer
-from storage.runs.runs import Run
 
 BLIND = "My model cannot look at images; please tell me in words what is in it."
 
@@ -45,7 +54,7 @@ class Responder:
             return TurnResult(BLIND, ok=False)
         asking = self._peer_tools(request)
         prompt = await build_prompt(tendril, request.with_tools(asking), memory, choice)
-        trace = _trace(tendril, request, options, queue.spawn)
+        trace = create_trace(tendril, request, options, queue.spawn)
         request = await request.with_logged_question()
         quoted = None
         if request.log_window and request.is_by_person and not request.image:
@@ -58,7 +67,7 @@ class Responder:
             else:
                 await context.load()
                 run = ModelRun(tendril, request, context, trace, asking)
-                outcome = await run.answer(options, prompt.toolbox, queue, quoted)
+                outcome = await run.answer(options, prompt, queue, quoted)
                 if budget.is_small and quoted:
                     outcome = outcome.ending_with(quoted.evidence(request.text, outcome.text))
             trace.outcome = outcome
@@ -81,6 +90,94 @@ class Responder:
         return PeerTools(self._tendril.peers, request.origin)
 
 
+class ModelRun:
+    """Has the model answer a request within its loaded context, with tools, traced by `trace`;
+    `asking` is the tool that asks other tendrils, if it may."""
+
+    def __init__(
+        self,
+        tendril: TendrilMedium,
+        request: TurnRequest,
+        context: Context,
+        trace: Trace,
+        asking: PeerTools | None = None,
+    ) -> None:
+        self._tendril = tendril
+        self._request = request
+        self._context = context
+        self._trace = trace
+        self._asking = asking
+
+    async def answer(
+        self,
+        options: RequestOptions,
+        prompt: Prompt,
+        queue: ConversationQueue,
+        quoted: QuotedAnswer | None,
+    ) -> Outcome:
+        """Run the agent loop, and review the answer where the request wants that.
+
+        While the model is away, the quoted lines that answer the question are the answer. Raises
+        ModelError.
+        """
+        tendril, request = self._tendril, self._request
+        loop = AgentLoop(
+            tendril.client,
+            prompt.toolbox,
+            options,
+            request.limits(tendril.agent),
+            # A text that may be rewritten is not shown before it is final.
+            callbacks=LoopCallbacks(
+                None if request.review else request.on_text, queue.take_followups
+            ),
+            # The other model may not see.
+            smart="" if request.image else await tendril.catalog.smart(),
+            trace=self._trace,
+        )
+        if self._asking:
+            self._asking.begin(loop, self._trace.run)
+        began = now()
+        try:
+            outcome = await self._run(loop)
+        except (Unreachable, Busy, TimedOut) as error:
+            if quoted is None or not quoted.text:
+                raise
+            reason = type(error).__name__
+            _log.warning("turn.quoted_only", reason=reason, error=str(error))
+            self._trace.add_failed_request(options.model or tendril.agent.model, reason, began)
+            return Outcome.without_model(quoted.text)
+        return await self._review(loop.options, outcome)
+
+    async def _run(self, loop: AgentLoop) -> Outcome:
+        """Run the loop, each prompt fitted to the window of the model that it asks just then."""
+        counter = self._tendril.token_counter
+        image = self._request.image
+        reserve = loop.options.max_tokens or self._tendril.agent.max_tokens
+        room = reserve + (image.tokens if image else 0)
+
+        async def fit(steps: Sequence[Message]) -> list[Message]:
+            def count(messages: Sequence[Message]) -> Awaitable[TokenCountResult]:
+                return counter.count(loop.options, messages, loop.schemas, room)
+
+            prompt = await self._context.fit(steps, count, room)
+            if image:  # after the counting, which is of words
+                question = len(prompt) - len(steps) - 1
+                prompt[question] = prompt[question] | {"image": image}
+            return prompt
+
+        try:
+            return await loop.run(fit)
+        except ContextTooLong:
+            counter.forget(loop.options)
+            raise
+
+    async def _review(self, options: RequestOptions, outcome: Outcome) -> Outcome:
+        if not self._request.review or not outcome.text:
+            return outcome
+        reviewer = Reviewer(self._tendril.client, options)
+        return await reviewer.review(self._request.text, outcome)
+
+
 def _log_outcome(conversation: str, request_id: str, outcome: Outcome) -> None:
     _log.info(
         "turn.done",
@@ -92,28 +189,3 @@ def _log_outcome(conversation: str, request_id: str, outcome: Outcome) -> None:
         cached_tokens=outcome.usage.cached,
         completion_tokens=outcome.usage.completion,
     )
-
-
-def _trace(
-    tendril: TendrilMedium, request: TurnRequest, options: RequestOptions, background: Beside
-) -> Trace:
-    """Return the trace of a turn, stored in the tendril's runs; `background` finishes it.
-
-    It names nobody where the conversation is private, and holds only numbers where nobody has asked
-    and nothing is remembered. Of a question of which nothing is to be kept, nothing is stored.
-    """
-    log_window = request.log_window
-    run = Run(
-        request.run or options.id,
-        request.conversation if request.keeps else "",
-        request.profile,
-        options.model or tendril.agent.model,
-        tendril.clock.now(),
-        log_window.anchor if log_window else 0,
-        request.private or not request.keeps,
-        tendril.agent.trace_words,
-        request.text,
-        request.origin.run if request.origin else "",
-    )
-    store = None if request.is_unrecorded else tendril.runs
-    return Trace(run, store, background, log_window.pending_event if log_window else None)

@@ -17,8 +17,8 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from harnesses.core.services.peers import Origin
-from llm.agent.outcome import Deferral, Outcome
 from llm.agent.tool_executor import Profile, RunLimits
+from llm.agent.trace import Deferral, Outcome
 from llm.client.client import OnText, Priority
 from llm.client.settings import AgentSettings
 from llm.intents.question_text import goes_on
@@ -38,7 +38,7 @@ class TurnResult:
     stopped, or the model wants to stay silent. `usage` are the tokens, `iterations` and `calls`
     how often the model and tools were called. `messages` is what memory keeps of it beside the
     question, by `remember`; `status` how it is with the conversation, `deferral` when to look at it
-    again (see `llm.agent.outcome`), `on_delivered` what is to be done when the person has it."""
+    again (see `llm.agent.trace`), `on_delivered` what is to be done when the person has it."""
 
     text: str
     ok: bool = True

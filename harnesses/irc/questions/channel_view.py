@@ -1,4 +1,4 @@
-"""What a turn is shown of its channel: lines of the log, who is there, values of the persona."""
+"""The view of a channel that a turn has: lines of the log, who is there, values of the persona."""
 
 from __future__ import annotations
 

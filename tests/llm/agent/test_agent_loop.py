@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from llm.agent.agent_loop import SPEECHLESS, AgentLoop, LoopCallbacks
-from llm.agent.outcome import Outcome
 from llm.agent.tool_executor import RunLimits
+from llm.agent.trace import Outcome
 from llm.client.client import AgentClient, RequestOptions
 from llm.client.settings import AgentSettings
 from llm.messages.errors import RequestRejected

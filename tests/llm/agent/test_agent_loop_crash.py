@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from llm.agent.agent_loop import AgentLoop
-from llm.agent.outcome import Outcome
 from llm.agent.tool_executor import RunLimits
-from llm.agent.trace import Trace
+from llm.agent.trace import Outcome, Trace
 from llm.client.client import AgentClient, RequestOptions
 from llm.client.settings import AgentSettings
 from llm.messages.message import Message

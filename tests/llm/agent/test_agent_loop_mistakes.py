@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 
 from harnesses.core.tendril.turn import TurnRequest
 from llm.agent.agent_loop import SPEECHLESS
-from llm.agent.outcome import Deferral
+from llm.agent.trace import Deferral
 from llm.messages.message import Message, escape_tags
 from tests.harnesses.core.tendril.test_base import small, texts
 from tests.kit.one_turn import World, models, results, run

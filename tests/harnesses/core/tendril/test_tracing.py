@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from harnesses.core.tendril.turn import TurnRequest, TurnResult
-from llm.agent.outcome import Deferral
 from llm.agent.tool_executor import Profile
+from llm.agent.trace import Deferral
 from llm.tools.toolbox import tool
 from storage.runs.reader import RunRecord, newest_runs, read_run
 from tests.harnesses.core.tendril.test_base import small, texts
