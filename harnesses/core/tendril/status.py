@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import lru_cache
@@ -17,9 +18,12 @@ from typing import Any
 import structlog
 from pydantic import BaseModel, ValidationError
 
+from llm.client.client import AgentClient
+from llm.messages.errors import ModelError
 from storage.db.private_files import make_folder
 
 _EVERY = 10.0  # seconds between renewals
+_ACCESS_CHECKED_EVERY = 5.0  # seconds
 _STALE = timedelta(seconds=3 * _EVERY)
 
 STANDBY = "-standby"
@@ -180,6 +184,35 @@ class StatusFile:
             with self._path.open("r+", encoding="utf-8") as file:
                 file.write(text)
                 file.truncate()
+
+
+class AccessMonitor:
+    """Tells by the log and the status file why the agent server does not answer, when only the
+    owner can mend it."""
+
+    def __init__(self, client: AgentClient, status: StatusFile) -> None:
+        self._client, self._status = client, status
+        self._told = ""
+
+    async def watch(self, model: str) -> None:
+        """Look whether the server lets us in, until it does and whenever it did not; until
+        cancelled."""
+        was_let_in = False
+        while True:
+            with suppress(ModelError):  # one that is away is waited for
+                if self._client.trouble or not was_let_in:
+                    await self._client.model(model)
+                    was_let_in = True
+            self.report()
+            await asyncio.sleep(_ACCESS_CHECKED_EVERY)
+
+    def report(self) -> None:
+        """Tell what is known now; the log has it once."""
+        trouble = self._client.trouble
+        if trouble and trouble != self._told:
+            _log.error("agent.not_usable", advice=trouble)
+        self._told = trouble
+        self._status.report_trouble(trouble, "agent server")
 
 
 def report(data: Path, name: str) -> StatusReport | None:
