@@ -2,50 +2,22 @@
 
 from __future__ import annotations
 
-import sys
-import threading
 from pathlib import Path
-from types import FrameType
-from typing import Any
 
 from storage.chat_log.event import EVERYTHING
 from storage.log import Query
-from tests.docs.reference import ROOT
+from tests.docs.tracing import FileTrace
 from tests.kit.irc_client import irc_client
 from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril
 from tests.kit.ircd import embedded_ircd
 from tests.kit.openai_script import ScriptedOpenAI
 
-PACKAGES = ("agent_server", "harnesses", "llm", "storage", "terrarium")
 MOST_IRC = 10
 """Files of `harnesses/irc` between the bytes and the log's `write`."""
 
 MOST_FILES = 18
 """Files from the bytes to the durable row, those of `storage` included. The aim is 16; the seam
 between SQLite and PostgreSQL passes two more."""
-
-
-class FileTrace:
-    """Notes our files whose functions run in this thread, or in new ones, while it is entered."""
-
-    def __init__(self) -> None:
-        self.files: set[str] = set()
-
-    def __enter__(self) -> FileTrace:
-        threading.setprofile(self._note)
-        sys.setprofile(self._note)
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        sys.setprofile(None)
-        threading.setprofile(None)
-
-    def _note(self, frame: FrameType, event: str, argument: Any) -> None:
-        path = Path(frame.f_code.co_filename)
-        if event == "call" and path.is_relative_to(ROOT):
-            name = path.relative_to(ROOT).as_posix()
-            if name.startswith(tuple(f"{package}/" for package in PACKAGES)):
-                self.files.add(name)
 
 
 def of_folder(files: set[str], folder: str) -> list[str]:
@@ -56,27 +28,28 @@ def of_folder(files: set[str], folder: str) -> list[str]:
 async def test_a_line_takes_a_short_way_from_the_socket_to_the_log(tmp_path: Path) -> None:
     """The server is real; the lines are given to the connection by hand, so that no other runs
     beside it."""
-    async with (
-        ScriptedOpenAI() as script,
-        embedded_ircd() as ircd,
-        irc_client(ircd.port, "alice") as alice,
-        irc_tendril(irc_config(tmp_path, ircd.port, script.url)) as tendril,
-    ):
-        await alice.join(ROOM)
-        await alice.say(ROOM, ".ping")
-        await alice.expect("pong")
-        log, client = tendril.services.log, tendril.networks["irc"]._client
-        assert client
-        await log.flush()
-        ways = []
-        for number in range(3):
-            line = f":bob!b@host.example PRIVMSG {ROOM} :{number} frogs are awake\r\n".encode()
-            with FileTrace() as trace:
-                client._connection.data_received(line)
-                await log.flush()
-            ways.append(trace.files)
-        events = await log.find(Query(scope=EVERYTHING, nick="bob"))
-        assert [event.text for event in events] == [f"{n} frogs are awake" for n in range(3)]
+    with FileTrace() as trace:
+        async with (
+            ScriptedOpenAI() as script,
+            embedded_ircd() as ircd,
+            irc_client(ircd.port, "alice") as alice,
+            irc_tendril(irc_config(tmp_path, ircd.port, script.url)) as tendril,
+        ):
+            await alice.join(ROOM)
+            await alice.say(ROOM, ".ping")
+            await alice.expect("pong")
+            log, client = tendril.services.log, tendril.networks["irc"]._client
+            assert client
+            await log.flush()
+            ways = []
+            for number in range(3):
+                line = f":bob!b@host.example PRIVMSG {ROOM} :{number} frogs are awake\r\n".encode()
+                with trace.noting() as files:
+                    client._connection.data_received(line)
+                    await log.flush()
+                ways.append(files)
+            events = await log.find(Query(scope=EVERYTHING, nick="bob"))
+            assert [event.text for event in events] == [f"{n} frogs are awake" for n in range(3)]
     # What else runs in this process at times (a timer, the housekeeping) is not on the way of each.
     way = set.intersection(*ways)
     irc, storage = of_folder(way, "harnesses/irc"), of_folder(way, "storage")
