@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from benchmarks.answers.questions import Half, SetItem, questions
 from benchmarks.answers.room import chatter
 from storage.passages.nearest import FEATURES, MeantQuestion
-from storage.passages.question_words import question_words
 from storage.passages.score import SpokenLine
+from storage.passages.words import question_words
 
 _LINES = 300
 _FACTS = 30  # other facts among the lines

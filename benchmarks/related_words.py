@@ -23,10 +23,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from storage.passages import related_words
-from storage.passages.word_forms import stem
+from storage.passages import words
+from storage.passages.words import stem
 
-TABLE = Path(related_words.__file__).with_name("related_words.txt.gz")
+TABLE = Path(words.__file__).with_name("related_words.txt.gz")
 _READ = 45_000  # words of the vectors, the most frequent
 _KEPT = 14_000  # stems
 _RELATIVES = 12  # of a stem

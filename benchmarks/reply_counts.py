@@ -14,8 +14,8 @@ from itertools import islice
 from pathlib import Path
 
 from benchmarks.context_data import Annotated, Said, annotated
-from storage.passages.question_words import asks
 from storage.passages.replies import NEXT, addressee, distance_bin
+from storage.passages.words import asks
 
 _BINS = range(5)
 _FAR = 40  # lines of the file, with those that nobody said

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from storage.passages import word_vectors
-from storage.passages.word_forms import stem
+from storage.passages.words import stem
 
 TABLE = Path(word_vectors.__file__).with_name("word_vectors.gz")
 _READ = 60_000  # words of the vectors, the most frequent

@@ -11,9 +11,8 @@ from llm.log_questions.parser import ALL_TIME, LogQuestion, Wish, read_log_quest
 from storage.chat_log.event import SPOKEN, Event, EventType
 from storage.chat_log.query import Query
 from storage.passages.passages import PEOPLE, LineFilter, Passage
-from storage.passages.question_words import is_content
 from storage.passages.score import rarity
-from storage.passages.word_forms import stem, tokens
+from storage.passages.words import is_content, stem, tokens
 from storage.protocols import LogReader
 
 MOST_LINES = 3

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from enum import Enum
 
 from storage.chat_log.query import Query
-from storage.passages.question_words import question_words
+from storage.passages.words import question_words
 
 _MONTH_NAMES = (
     "january february march april may june july august september october november december"

@@ -14,7 +14,7 @@ from llm.tools.toolbox import tool
 from storage.chat_log.event import Event, PendingEvent, Scope
 from storage.log import Query
 from storage.passages.passages import PEOPLE, LineFilter
-from storage.passages.question_words import asks, question_words
+from storage.passages.words import asks, question_words
 from storage.protocols import LogReader
 from storage.search.models import Order, SearchQuery
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
 
 import structlog
 
 from storage import log_index
+from storage.connection import Connection
 from storage.db.errors import NewerSchema, Unavailable
 from storage.db.migration_copy import copy_before
-from storage.db.sqlite_connection import SqliteConnection
 
 _INDEXED = 4  # the migration from which on events are indexed and counted as they are written
 
@@ -21,7 +22,7 @@ _WAIT = 600_000  # milliseconds to wait for another process that migrates the sa
 _log = structlog.get_logger()
 
 
-def migrate(connection: SqliteConnection, path: Path) -> None:
+def migrate(connection: Connection, path: Path) -> None:
     """Run the numbered migrations that the file has not seen, all in one transaction; a file that
     has been used is copied first (`storage.db.migration_copy`).
 
@@ -41,13 +42,14 @@ def migrate(connection: SqliteConnection, path: Path) -> None:
         _run(connection, scripts, version)
         connection.execute("COMMIT")
     except BaseException:
-        connection.rollback()
+        with suppress(sqlite3.Error):  # some errors have rolled it back already
+            connection.execute("ROLLBACK")
         raise
     finally:
         connection.execute(f"PRAGMA busy_timeout = {patience}")
 
 
-def require_newest(connection: SqliteConnection, path: Path) -> None:
+def require_newest(connection: Connection, path: Path) -> None:
     """Check that a file needs no migration. Raises NewerSchema, Unavailable."""
     newest = len(migrations())
     try:
@@ -61,7 +63,7 @@ def require_newest(connection: SqliteConnection, path: Path) -> None:
         )
 
 
-def _version(connection: SqliteConnection, path: Path, newest: int) -> int:
+def _version(connection: Connection, path: Path, newest: int) -> int:
     """Return how many migrations a file has seen. Raises NewerSchema."""
     version = int(connection.execute("PRAGMA user_version").fetchone()[0])
     if version > newest:
@@ -72,7 +74,7 @@ def _version(connection: SqliteConnection, path: Path, newest: int) -> int:
     return version
 
 
-def _run(connection: SqliteConnection, scripts: Sequence[str], version: int) -> None:
+def _run(connection: Connection, scripts: Sequence[str], version: int) -> None:
     for script in scripts[version:]:
         for statement in statements(script):
             connection.execute(statement)

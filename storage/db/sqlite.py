@@ -7,24 +7,24 @@ import contextlib
 import os
 import sqlite3
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager, closing, contextmanager
 from functools import partial
 from pathlib import Path
 from queue import Empty, LifoQueue
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import aiosqlite
 import stamina
 
-from storage.connection import AsyncConnection, Connection, Row, Values
+from storage.connection import AsyncConnection, Connection, Dialect, Row, Values
 from storage.db.errors import Unavailable
 from storage.db.integrity import reading_address, require_sound, unusable
 from storage.db.migration import migrate, require_newest
 from storage.db.private_files import make_file, make_folder, tighten
-from storage.db.sqlite_connection import AsyncSqliteConnection, SqliteConnection
 from terrarium.cancellation import await_shielded
+
 
 _PATIENCE = 5.0  # seconds to wait for another process that writes
 _CHUNK = 64  # rows that a cursor fetches at once
@@ -48,6 +48,24 @@ _INLINE_WRITING = (
 )
 
 T = TypeVar("T")
+
+
+class SqliteConnection(sqlite3.Connection):
+    """A connection that says what it is to."""
+
+    dialect = Dialect.SQLITE
+
+    def insert_rows(self, into: str, rows: Sequence[Sequence[Any]], /) -> None:
+        """Insert rows."""
+        if rows:
+            places = ", ".join("?" * len(rows[0]))
+            self.executemany(f"INSERT INTO {into} VALUES ({places})", rows)
+
+
+class AsyncSqliteConnection(aiosqlite.Connection):
+    """A connection for the event loop that says what it is to."""
+
+    dialect = Dialect.SQLITE
 
 
 class SqliteBackend:
@@ -426,3 +444,31 @@ async def _reader(path: Path | str) -> AsyncIterator[aiosqlite.Connection]:
         reader.row_factory = sqlite3.Row
         await reader.execute("PRAGMA query_only = ON")
         yield reader
+
+
+_INTERRUPT_STEPS = 2_000  # instructions between two looks whether a query is late
+
+
+class Interrupted(Exception):
+    """The time of a query is over."""
+
+
+@contextmanager
+def interruptible(connection: Connection, is_late: Callable[[], bool]) -> Iterator[None]:
+    """Raise Interrupted from a query inside once `is_late`.
+
+    It has no effect on PostgreSQL, where a query that is stopped ends its transaction: whoever
+    calls looks at the clock between queries.
+    """
+    if not isinstance(connection, sqlite3.Connection):
+        yield
+        return
+    try:
+        connection.set_progress_handler(is_late, _INTERRUPT_STEPS)
+        yield
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode != sqlite3.SQLITE_INTERRUPT:
+            raise
+        raise Interrupted from error
+    finally:
+        connection.set_progress_handler(None, 0)

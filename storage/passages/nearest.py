@@ -28,9 +28,9 @@ from storage.passages.passages import (
     PassageSearch,
     distinct,
 )
-from storage.passages.question_words import QuestionWords, asks, is_content, question_words, shows
 from storage.passages.score import SpokenLine
 from storage.passages.word_vectors import word_vectors
+from storage.passages.words import QuestionWords, asks, is_content, question_words, shows
 
 FEATURES = (
     "similarity",

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from storage.chat_log.event import Event
-from storage.passages.question_words import asks
+from storage.passages.words import asks
 
 NEXT = 15
 """Lines after a question among which a reply is looked for."""

@@ -12,9 +12,16 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import lru_cache
 
-from storage.passages.question_words import QuestionWord, QuestionWords, asks, is_content, shows
-from storage.passages.related_words import related_words
-from storage.passages.word_forms import stem, tokens
+from storage.passages.words import (
+    QuestionWord,
+    QuestionWords,
+    asks,
+    is_content,
+    related_words,
+    shows,
+    stem,
+    tokens,
+)
 
 FEATURES = (
     "bias",

@@ -1,7 +1,7 @@
 """Vectors of English words: how much two of them have to do with one another.
 
 The table comes along; `benchmarks/word_vectors.py` makes it from GloVe. Words are stems of
-`storage.passages.word_forms`.
+`storage.passages.words`.
 """
 
 from __future__ import annotations

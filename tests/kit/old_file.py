@@ -8,7 +8,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import storage
-from storage.db.sqlite_connection import SqliteConnection
+from storage.db.sqlite import SqliteConnection
 
 MIGRATIONS = Path(storage.__file__).parent / "migrations"
 

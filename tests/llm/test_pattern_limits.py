@@ -23,7 +23,7 @@ resource.setrlimit(resource.RLIMIT_CPU, (60, 60))
 from llm.intents.parser import may_ask_for_fact, read_intent
 from llm.log_questions.parser import read_log_question
 from llm.scheduling.time_phrases import LONGEST_TEXT, NotUnderstood, parse_time, without_time
-from storage.passages.question_words import Expected, asks, question_words, shows
+from storage.passages.words import Expected, asks, question_words, shows
 
 now = datetime(2026, 5, 1, 12, tzinfo=UTC)
 for piece in sys.argv[2:]:

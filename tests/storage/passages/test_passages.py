@@ -14,7 +14,7 @@ from storage.chat_log.opt_outs import OptOuts
 from storage.db.database import Database
 from storage.log import ChatLog, Query
 from storage.passages.passages import LineFilter, Passages
-from storage.passages.question_words import question_words
+from storage.passages.words import question_words
 from tests.kit.stores import Stores
 from tests.kit.ubuntu import spoken
 

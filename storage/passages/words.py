@@ -1,0 +1,411 @@
+"""Words as passages are found by them: their forms, which are related, what a question asks for.
+
+The index keeps words as they were written. So a question asks it for all forms that a word can
+have ("start" for "starts", "started" and "starting"), and whoever compares two texts compares the
+stems of their words. Which words mean nearly the same or are spoken of together, and how frequent
+words are, is in a table that comes along; `benchmarks/related_words.py` makes it from word vectors
+(GloVe) and WordNet. "When does the greenhouse pump start?" asks for a time, with "greenhouse",
+"pump" and "start".
+"""
+
+from __future__ import annotations
+
+import gzip
+import re
+import unicodedata
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from functools import cache, lru_cache
+from importlib.resources import files
+from math import log
+
+from storage.text_index.model import Phrase
+
+_WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
+_POSSESSIVE = re.compile(r"['’]s?$")
+_VOWELS = frozenset("aeiouy")
+_DOUBLED = frozenset("bdfgklmnprtvz")
+_SHORTEST = 3  # letters of a stem
+_SHORTEST_PREFIX = 4  # letters: fewer begin too many other words
+
+# Verbs and nouns of everyday talk whose forms follow no rule, the stem first.
+_IRREGULAR_FORMS = """
+be am is are was were been being|have has had having|do does did done doing|go goes went gone going
+say says said saying|make makes made making|take takes took taken taking|come comes came coming
+see sees saw seen seeing|get gets got gotten getting|give gives gave given giving
+find finds found finding|think thinks thought thinking|tell tells told telling
+become becomes became becoming|leave leaves left leaving|feel feels felt feeling
+bring brings brought bringing|begin begins began begun beginning|keep keeps kept keeping
+hold holds held holding|write writes wrote written writing|stand stands stood standing
+hear hears heard hearing|mean means meant meaning|meet meets met meeting meetings
+run runs ran running|pay pays paid paying|sit sits sat sitting|speak speaks spoke spoken speaking
+lie lies lay lain lying|lead leads led leading|grow grows grew grown growing
+lose loses lost losing|fall falls fell fallen falling|send sends sent sending
+build builds built building buildings|understand understands understood understanding
+draw draws drew drawn drawing|break breaks broke broken breaking|spend spends spent spending
+cut cuts cutting|rise rises rose risen rising|drive drives drove driven driving
+buy buys bought buying|wear wears wore worn wearing|choose chooses chose chosen choosing
+eat eats ate eaten eating|sell sells sold selling|catch catches caught catching
+teach teaches taught teaching|sing sings sang sung singing|sleep sleeps slept sleeping
+fly flies flew flown flying flight flights|swim swims swam swum swimming
+throw throws threw thrown throwing|win wins won winning|fight fights fought fighting
+forget forgets forgot forgotten forgetting|feed feeds fed feeding|hide hides hid hidden hiding
+steal steals stole stolen stealing|shut shuts shutting|shoot shoots shot shooting
+drink drinks drank drunk drinking|ride rides rode ridden riding|bite bites bit bitten biting
+hang hangs hung hanging|stick sticks stuck sticking|freeze freezes froze frozen freezing
+wake wakes woke woken waking|lend lends lent lending|bend bends bent bending
+light lights lit lighting|shake shakes shook shaken shaking|hit hits hitting|put puts putting
+set sets setting|let lets letting|read reads reading|cost costs costing|grind grinds ground
+man men|woman women|child children kid kids|person people persons|foot feet|tooth teeth
+mouse mice|goose geese|knife knives|wife wives|life lives|leaf leaves|shelf shelves|wolf wolves
+half halves|datum data|index indices indexes|bus buses|gas gases
+die dies died dying|tie ties tied tying
+"""
+_STEMS = {
+    form: forms.split()[0]
+    for forms in _IRREGULAR_FORMS.replace("\n", "|").split("|")
+    for form in forms.split()
+}
+_FORMS: dict[str, tuple[str, ...]] = {
+    forms.split()[0]: tuple(forms.split())
+    for forms in _IRREGULAR_FORMS.replace("\n", "|").split("|")
+    if forms
+}
+_STEMS |= {"building": "building", "buildings": "building", "leaves": "leave", "found": "find"}
+_FORMS["building"] = ("building", "buildings")
+_FORMS["build"] = ("build", "builds", "built")
+_EXPANDED = {
+    "won't": "will not",
+    "can't": "can not",
+    "what's": "what is",
+    "who's": "who is",
+    "where's": "where is",
+    "when's": "when is",
+    "how's": "how is",
+    "it's": "it is",
+    "that's": "that is",
+    "there's": "there is",
+    "i'm": "i am",
+    "let's": "let us",
+}
+
+
+def plain(text: str) -> str:
+    """Return a text in lower case and without accents, as the index reads it."""
+    lower = text.lower().replace("’", "'")
+    if lower.isascii():
+        return lower
+    decomposed = unicodedata.normalize("NFKD", lower)
+    return "".join(char for char in decomposed if not unicodedata.combining(char))
+
+
+def tokens(text: str) -> list[str]:
+    """Return the words of a text in order, plain, contractions written out and without a possessive
+    s."""
+    found: list[str] = []
+    for word in _WORD.findall(plain(text)):
+        if "'" in word:
+            found += _whole(word).split()
+        else:
+            found.append(word)
+    return found
+
+
+def _whole(word: str) -> str:
+    if word in _EXPANDED:
+        return _EXPANDED[word]
+    if word.endswith("n't"):
+        return f"{word[:-3]} not"
+    for ending in ("'re", "'ve", "'ll", "'d", "'m"):
+        word = word.removesuffix(ending)
+    return _POSSESSIVE.sub("", word).replace("'", " ")
+
+
+@lru_cache(50_000)
+def stem(word: str) -> str:
+    """Return the stem of a plain word: equal for its forms, and mostly a word itself."""
+    if word in _STEMS:
+        return _STEMS[word]
+    if len(word) <= _SHORTEST or not word.isalpha():
+        return word
+    if word.endswith("ies") and len(word) > 4:
+        return f"{word[:-3]}y"
+    if word.endswith("ied") and len(word) > 4:
+        return f"{word[:-3]}y"
+    for ending in ("ing", "ed"):
+        root = word.removesuffix(ending)
+        if root != word and len(root) >= _SHORTEST - 1 and _VOWELS & set(root):
+            return _without_e(_undouble(root)) if len(root) >= _SHORTEST else word
+    if word.endswith(("sses", "shes", "ches", "xes", "zes")):
+        return _without_e(word[:-2])
+    if word.endswith("s") and not word.endswith(("ss", "us", "is")):
+        return _without_e(word[:-1])
+    return _without_e(word)
+
+
+def _undouble(root: str) -> str:
+    return root[:-1] if root[-1] == root[-2] and root[-1] in _DOUBLED else root
+
+
+def _without_e(root: str) -> str:
+    """Without a final e, which "making" does not have: "mak"."""
+    return root[:-1] if len(root) > _SHORTEST and root.endswith("e") and root[-2] != "e" else root
+
+
+@lru_cache(4_096)
+def forms(word: str) -> tuple[str, ...]:
+    """Return every spelling of a plain word and its other forms, itself among them."""
+    root = stem(word)
+    if root in _FORMS:
+        return tuple(dict.fromkeys([word, *_FORMS[root]]))
+    if not root.isalpha() or len(root) < _SHORTEST:
+        return tuple(dict.fromkeys([word, root]))
+    last = root[-1]
+    made = [word, root, f"{root}s", f"{root}ed", f"{root}ing", f"{root}e", f"{root}es"]
+    if last == "y":
+        made += [f"{root[:-1]}ies", f"{root[:-1]}ied"]
+    if last in _DOUBLED and root[-2] in _VOWELS:
+        made += [f"{root}{last}ed", f"{root}{last}ing", f"{root}{last}"]
+    return tuple(dict.fromkeys(made))
+
+
+@lru_cache(4_096)
+def index_terms(word: str) -> tuple[Phrase, ...]:
+    """Return the few terms of the index that find all forms of a plain word.
+
+    A prefix finds a bit more, and costs less than many forms.
+    """
+    root = stem(word)
+    if root in _FORMS or not root.isascii() or not root.isalpha() or len(root) < _SHORTEST_PREFIX:
+        return tuple(map(Phrase, forms(word)))
+    terms = [Phrase(root, prefix=True)]
+    if root.endswith("y"):
+        terms += [Phrase(f"{root[:-1]}ies"), Phrase(f"{root[:-1]}ied")]
+    return tuple(terms)
+
+
+@dataclass(frozen=True, slots=True)
+class RelatedWords:
+    """`ranks` has the place of each stem in the order of frequency, from 0; `lines` its relatives
+    as the file has them."""
+
+    ranks: Mapping[str, int]
+    lines: list[str]
+
+    def related_to(self, root: str) -> Mapping[str, float]:
+        """Return the stems that are related to a stem, likeliest first, each with its weight: 0.1
+        to 0.9."""
+        rank = self.ranks.get(root)
+        if rank is None:
+            return _ADDED.get(root, {})
+        listed = {each[1:]: int(each[0]) / 10 for each in self.lines[rank].split()[1:]}
+        return listed | _ADDED.get(root, {})
+
+    def rank(self, root: str) -> int:
+        """Return how many stems are more frequent in English."""
+        return self.ranks.get(root, len(self.lines))
+
+
+# What people on a channel use for one another and no general source has.
+_GROUPS = """
+pc computer machine box server host workstation|wifi wlan wireless internet network
+password passphrase pin code credential login|deploy release rollout ship launch
+down offline broken dead unreachable outage|bug error fault issue defect
+boss manager lead chief head|repo repository|docs documentation manual
+config configuration setting|fix repair mend patch|picture photo image|film movie|flat apartment
+lift elevator|fridge refrigerator|garbage trash rubbish recycling|vacation holiday leave
+beamer projector|bike bicycle|car auto vehicle|plane flight aircraft|bus coach
+phone telephone mobile cell|mail email e-mail|call phone ring
+start begin commence kick kickoff open|end finish close stop|meet gather assemble|buy purchase get
+cost price charge fee pay expensive|deadline due|move relocate shift|kid child baby|sick ill
+invoice bill|money treasurer budget cash|address located location|name called|guest visitor
+write author|doctor physician|fair festival fete market|training practise practice rehearsal
+cancel call scrap drop|canteen cafeteria lunch|bakery bread|key unlock|boat ship ferry kayak
+warm temperature hot degree|cold temperature degree|bright lumen|fast speed|old age year
+tall height|cat dog pet hamster rabbit parrot|allergic allergy|pub bar|dinner supper meal
+food meal|borrow lend loan|reserve book|birthday born|wedding marry|job work employ
+live home reside dwell|win champion winner victory|arrive land come arrival
+leave depart departure go|test staging trial|backup save copy|sign signature|sell sold
+responsible charge maintain owner own
+"""
+_ADDED: dict[str, dict[str, float]] = {}
+for _group in _GROUPS.strip().replace("\n", "|").split("|"):
+    _stems = [stem(word) for word in _group.split()]
+    for _each in _stems:
+        for _other in _stems:
+            if _other != _each:
+                _ADDED.setdefault(_each, {})[_other] = 0.6
+
+
+@cache
+def related_words() -> RelatedWords:
+    """The table that comes along."""
+    packed = (files("storage.passages") / "related_words.txt.gz").read_bytes()
+    lines = gzip.decompress(packed).decode().split("\n")
+    return RelatedWords({line.split(" ", 1)[0]: place for place, line in enumerate(lines)}, lines)
+
+
+LONGEST_QUESTION = 1_000
+"""Characters of a question that are read, and of a line in which an answer is looked for: patterns
+take their time with a long text, and all others wait meanwhile."""
+
+_MOST_WORDS = 12  # of a question; who asks with more has pasted something
+_RARE = 7.0  # the most that a word weighs
+_STOP_TEXT = """
+a about after again all also am an and any anybody anyone anything are as at be because been
+before being but by can come could currently did do does doing done each ever every everybody
+everyone exactly few for from get gets getting give go going gone got had has have having he hello
+her here hers hey hi him his how i if in into is it its just kind know known let like ll many may
+me might mine more most much must my need no nobody nor not now of off on once one only onto or
+our ours out over own please really recall remember say said same see shall she should since so
+some somebody someone something sort still such sure tell than thank thanks that the their theirs
+them then there these they thing things this those though through to too under until up upon us
+use used uses using very want was we were what whats when where whether which while who whom whose
+why will with within without would yes yet you your yours re ve happen happened happens supposed
+called anymore currently again actually there's guys folks
+"""
+_STOP = frozenset(_STOP_TEXT.split())
+_KEPT_WHEN_ALONE_TEXT = """
+use used uses using called go going come get happened need
+"""
+_KEPT_WHEN_ALONE = frozenset(_KEPT_WHEN_ALONE_TEXT.split())
+
+
+class Expected(Enum):
+    """The kind of thing that a question asks for."""
+
+    TIME = "time"
+    NUMBER = "number"
+    PLACE = "place"
+    PERSON = "person"
+    REASON = "reason"
+    ANYTHING = "anything"
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionWord:
+    """A word that an answer should have. `forms` are all it may be written as, `rarity` says how
+    much it tells by itself, from 0 to 7, `related` are stems that may stand for it with their
+    weights under 1. A name has a capital inside the question."""
+
+    root: str
+    forms: tuple[str, ...]
+    rarity: float
+    related: Mapping[str, float]
+    is_name: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionWords:
+    """A question as it was understood; `is_state` for "what is the ...?", "where
+    are ...?", but not for "what is a ...?", which nobody asks of a log."""
+
+    words: tuple[QuestionWord, ...]
+    expected: Expected
+    is_state: bool = False
+
+
+_KINDS = (
+    (Expected.REASON, r"\bwhy\b|what(?:'s| is| was)? the reason|how come|for what reason|"
+     r"what (?:caused|keeps|kept)"),
+    (Expected.TIME, r"\bwhen\b|what (?:time|day|date|year|month)|"
+     r"which (?:day|date|year|month|week)|"
+     r"until what|since what|how (?:long|often|soon|late)|deadline|how many (?:hours|days|minutes|"
+     r"weeks|months|years|seconds)|(?:after|at) what"),
+    (Expected.NUMBER, r"how (?:many|much|old|far|tall|big|large|heavy|high|deep|wide|warm|hot|cold|"
+     r"fast|bright|loud|strong|expensive)|"
+     r"what (?:number|percentage|port|temperature|version|price)|"
+     r"which (?:number|port|version)|"
+     r"\b(?:price|cost|rent|phone number|port number|combination) of"),
+    (Expected.PLACE, r"\bwhere\b|(?:what|which|whose) (?:\w+ )?"
+     r"(?:place|room|address|street|city|town|country|floor|building|venue|office|drawer|shelf|house|location)|"
+     r"\b(?:address|location) of"),
+    (Expected.PERSON, r"\bwho(?:se|m)?\b|who's|which (?:person|colleague)|what person"),
+)  # fmt: skip
+_FRAME = re.compile(  # words of the question that no answer has
+    r"\bhow (?:long|often|soon|far|late)\b|\b(?:what|which) (?:time|day|date|year|month)\b"
+)
+_STATES = re.compile(
+    r"^\W*(?:what|where|who|when|which|how|why)\w*(?:'s| is| are| was| were) (?!an? )",
+    re.IGNORECASE,
+)
+_EXPECTED = [(kind, re.compile(pattern)) for kind, pattern in _KINDS]
+
+_NUMBER_WORD = (
+    "one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|thirteen|fourteen|fifteen|"
+    "sixteen|seventeen|eighteen|nineteen|twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety|"
+    "hundred|thousand|million|dozen|half|once|twice|none|zero"
+)
+_COUNTS = re.compile(_NUMBER_WORD)
+_SHOWS = {
+    Expected.TIME: re.compile(
+        rf"\d|\b(?:{_NUMBER_WORD}|noon|midnight|morning|afternoon|evening|night|tonight|today|"
+        r"tomorrow|yesterday|weekend|weekly|daily|monthly|yearly|hourly|always|never|"
+        r"mon|tue|tues|wed|thu|thur|thurs|fri|sat|sun|(?:mon|tues|wednes|thurs|fri|satur|sun)days?|"
+        r"january|february|march|april|may|june|july|august|september|october|november|december|"
+        r"jan|feb|mar|apr|jun|jul|aug|sep|sept|oct|nov|dec|spring|summer|autumn|winter|easter|"
+        r"christmas|week|month|year|hours?|minutes?|days?|weeks?|months?|years?|soon|later|until)\b"
+    ),
+    Expected.NUMBER: re.compile(rf"\d|\b(?:{_NUMBER_WORD}|free|nothing|no)\b"),
+    Expected.PLACE: re.compile(
+        r"\b(?:in|at|on|near|behind|under|inside|to|by|from|above|below|beside|next|upstairs|"
+        r"downstairs|room|street|road|lane|with|over|between|opposite|into|here|there)\b"
+    ),
+    Expected.REASON: re.compile(
+        r"\b(?:because|cause|cuz|since|due|so that|so it|reason|as|thanks to|otherwise|broken?|"
+        r"failed|fault|in order|for|wants?|needs?)\b"
+    ),
+}
+_ASKS = re.compile(
+    r"^(?:[\w\[\]\\`^{}|-]+[,:] +)?(?:(?:and|so|but|ok|hi|hey|hello|well|also|um|hmm)[, ]+)*"
+    r"(?:wh(?:at|en|ere|o|om|ose|y|ich)(?:'?s)?|how|does|do|did|is|are|was|were|can|could|should|would"
+    r"|will|has|have|any(?:one|body)|someone knows?|i wonder|wondering)\b"
+)
+
+
+def question_words(text: str) -> QuestionWords:
+    """Read a question, or the beginning of a long one."""
+    text = text[:LONGEST_QUESTION]
+    asked = plain(text)
+    kinds = (kind for kind, pattern in _EXPECTED if pattern.search(asked))
+    found = tokens(_FRAME.sub(" ", asked))[: 6 * _MOST_WORDS]
+    kept = [word for word in found if word not in _STOP and (len(word) > 1 or word.isdigit())]
+    if not kept:
+        kept = [word for word in found if word in _KEPT_WHEN_ALONE]
+    names = {plain(name) for name in re.findall(r"(?<=[\w,] )[A-Z][\w-]+", text)}
+    words: dict[str, QuestionWord] = {}
+    table = related_words()
+    for word in kept:
+        root = stem(word)
+        if root not in words and len(words) < _MOST_WORDS:
+            rarity = min(_RARE, max(1.0, log(20 + table.rank(root)) - 2.0))
+            words[root] = QuestionWord(
+                root, forms(word), rarity, table.related_to(root), word in names
+            )
+    is_state = _STATES.match(asked) is not None
+    return QuestionWords(tuple(words.values()), next(kinds, Expected.ANYTHING), is_state)
+
+
+def shows(expected: Expected, text: str) -> bool | None:
+    """Return True if a text has what was asked for; None where that cannot be told."""
+    pattern = _SHOWS.get(expected)
+    return None if pattern is None else pattern.search(plain(text[:LONGEST_QUESTION])) is not None
+
+
+def asks(text: str) -> bool:
+    """Return True if a line is a question."""
+    said = text.strip()
+    if plain(said[-1:]) == "?":
+        return True
+    return _ASKS.match(plain(said[:LONGEST_QUESTION])) is not None
+
+
+def is_content(word: str) -> bool:
+    """Return True if a plain word says something by itself."""
+    return word not in _STOP and len(word) > 1
+
+
+def is_number(word: str) -> bool:
+    """Return True if a plain word is a small number, in digits or letters."""
+    return (word.isdigit() and len(word) < 3) or _COUNTS.fullmatch(word) is not None
