@@ -25,7 +25,6 @@ from storage.db.migration import migrate, require_newest
 from storage.db.private_files import make_file, make_folder, tighten
 from terrarium.cancellation import await_shielded
 
-
 _PATIENCE = 5.0  # seconds to wait for another process that writes
 _CHUNK = 64  # rows that a cursor fetches at once
 _CHECKPOINT = 100  # inline writes, of ten pages or so each: SQLite's own limit is 1000 pages
