@@ -82,6 +82,10 @@ class Table:
             found += [_storable(tuple(row)) for row in cursor]
         return found
 
+    def insert(self, connection: Connection, rows: Sequence[Values]) -> None:
+        """Insert rows whose keys are not there yet."""
+        connection.insert_rows(f"{self.name} ({_names(self.columns)})", rows)
+
     def put(self, connection: Connection, rows: Iterable[Values]) -> None:
         """Insert rows, in the place of those with the same keys."""
         others = [column for column in self.columns if column not in self.key]

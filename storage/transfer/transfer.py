@@ -311,7 +311,8 @@ def _put(db: Connection, table: Table, rows: Sequence[Values]) -> None:
     known = {row[0]: row for row in table.rows(db, [row[:1] for row in rows])}
     new = [row for row in rows if known.get(row[0]) != row]
     _unindex(db, [known[row[0]] for row in new if row[0] in known])
-    table.put(db, new)
+    table.insert(db, [row for row in new if row[0] not in known])
+    table.put(db, [row for row in new if row[0] in known])
     if new:
         drift = max(row[0] - row[3] // 1000 for row in new)
         log_index.add_events(db, new, _private(db), max(0, drift))
