@@ -35,6 +35,8 @@ IMPORTED = 200_000
 BATCH = 5_000
 FORMER = 323  # lines a second of the program that this one follows
 PER_SECOND, SECONDS = 500, 20
+FEW = 90  # lines after which the write-ahead log still grows
+FRAME = 4_096 + 24  # bytes of a page in it (https://www.sqlite.org/fileformat.html#walformat)
 AGAIN = 30
 _INSERT = f"INSERT INTO events VALUES ({', '.join('?' * 13)})"
 RUNS = 3  # of a question; the median counts
@@ -82,6 +84,19 @@ async def _writing(folder: Path) -> AsyncIterator[Figure]:
     yield Figure(f"live: acknowledged at {PER_SECOND}/s, p99", percentile(times, 0.99), "ms", 60)
     lost = kept[1] - sum(channel.events for channel in kept[0])
     yield Figure("live: lines lost", lost, "", 0)
+    yield Figure("live: pages written for a line", await _pages_of_a_line(folder, made), "", 27)
+
+
+async def _pages_of_a_line(folder: Path, made: list[Event]) -> float:
+    """Pages in the write-ahead log for each line, each in a transaction of its own."""
+    path = folder / "pages.db"
+    async with Database.open(path) as database:
+        await ChatLog(database).add(made[:BATCH])
+        await database.execute_outside_transaction("PRAGMA wal_checkpoint(TRUNCATE)")
+        for event in made[BATCH : BATCH + FEW]:
+            work = partial(event_table.insert, events=[event], live=True)
+            await database.write(work, durable=False, inline=True)
+        return path.with_name(f"{path.name}-wal").stat().st_size / FRAME / FEW
 
 
 async def _tables(path: Path) -> Path:
