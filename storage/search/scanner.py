@@ -91,8 +91,8 @@ class ResultScanner:
         self._partitions: dict[int, int] = {number: lines for number, lines, _ in rows}
         first, last = id_range(connection, filtering.query)
         self.first = first or 1
-        newest = rows[0][2] if rows else 0
-        self._last = newest if last is None else min(last, newest)
+        self._newest = rows[0][2] if rows else 0
+        self._last = self._newest if last is None else min(last, self._newest)
         self._pace = _PACES[connection.dialect]
         # In ids, not lines: as wide as holds the first lines where they are densest.
         densest = max(self._partitions.values(), default=1)
@@ -172,7 +172,8 @@ class ResultScanner:
     def _lines(self, id_range: IdRange, reached: int) -> float:
         """Return about how many lines of a range have ids of `reached` or more."""
         width = max(0, id_range.last - max(id_range.first, reached) + 1)
-        return self._partitions[id_range.number] * width / (1 << PARTITION_BITS)
+        filled = self._newest - (id_range.number << PARTITION_BITS) + 1
+        return self._partitions[id_range.number] * width / min(filled, 1 << PARTITION_BITS)
 
     def _ids(
         self, ranges: Sequence[IdRange], limit: int, *, ordered: bool
