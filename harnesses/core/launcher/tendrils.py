@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from importlib.metadata import entry_points
+from typing import TYPE_CHECKING
 
 from harnesses.core.errors import TendrilError, UnknownTendril
-from harnesses.core.tendril.base import Tendril
 from storage.queues.leases import LeaseLost
+
+if TYPE_CHECKING:  # `terrarium up` starts tendrils, and needs nothing of what they are made of
+    from harnesses.core.tendril.base import Tendril
 
 GROUP = "terrarium.tendrils"
 

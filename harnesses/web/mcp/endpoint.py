@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from http import HTTPStatus
+from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -30,27 +32,47 @@ class McpEndpoint:
     """
 
     def __init__(self) -> None:
-        self._manager: StreamableHTTPSessionManager | None = None
+        self._asked = asyncio.Event()
+        self._manager: asyncio.Future[StreamableHTTPSessionManager] | None = None
 
     @asynccontextmanager
     async def running(self, state: AppState) -> AsyncIterator[None]:
-        """Answer requests over the parts in `state` until this is left."""
+        """Answer requests over the parts in `state` until this is left.
+
+        What that needs is imported with the first request: it takes about as long as all the rest
+        of the site takes to start.
+        """
         if find_spec("mcp") is None:
             yield
             return
-        from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+        self._manager = asyncio.get_running_loop().create_future()
+        serving = asyncio.create_task(self._serve(state, self._manager))
+        try:
+            yield
+        finally:
+            self._manager = None
+            serving.cancel()
+            with suppress(asyncio.CancelledError):
+                await serving
 
-        from harnesses.web.mcp.server import create_server
-
-        manager = StreamableHTTPSessionManager(
-            create_server(state), stateless=True, max_request_body_size=_MOST_BYTES
-        )
-        async with manager.run():
-            self._manager = manager
-            try:
-                yield
-            finally:
-                self._manager = None
+    async def _serve(
+        self, state: AppState, ready: asyncio.Future[StreamableHTTPSessionManager]
+    ) -> None:
+        """Run the manager from the first request on, and hand it over by `ready`."""
+        await self._asked.wait()
+        try:
+            server = await asyncio.to_thread(import_module, "harnesses.web.mcp.server")
+            http = await asyncio.to_thread(import_module, "mcp.server.streamable_http_manager")
+            manager: StreamableHTTPSessionManager = http.StreamableHTTPSessionManager(
+                server.create_server(state), stateless=True, max_request_body_size=_MOST_BYTES
+            )
+            async with manager.run():
+                ready.set_result(manager)
+                await asyncio.Event().wait()
+        except Exception as error:
+            if ready.done():
+                raise
+            ready.set_exception(error)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
@@ -67,4 +89,7 @@ class McpEndpoint:
             )
             await answer(scope, receive, send)
         else:
-            await self._manager.handle_request(scope, receive, send)
+            self._asked.set()
+            # One that leaves meanwhile must not take the manager from all others.
+            manager = await asyncio.shield(self._manager)
+            await manager.handle_request(scope, receive, send)
