@@ -17,6 +17,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
+from functools import cache
 
 from llm.scheduling.cron_schedule import Timetable
 from llm.scheduling.days import day_in, shift_day, weekday_of
@@ -157,22 +158,31 @@ def _compile(pattern: str) -> re.Pattern[str]:
 
 _BEFORE, _AFTER = r"(?<![\w'.:/-])", r"(?![\w'/-])"
 
-LEADING = tuple(_compile(form + _AFTER) for form in (*_FORMS, _DAY + _THEN))
-"""The forms with which a text may begin."""
 
-TRAILING = tuple(_compile(_BEFORE + form + "$") for form in (*_FORMS, _DAY + _THEN))
-"""The forms with which a text may end."""
+@dataclass(frozen=True, slots=True)
+class _Forms:
+    """The forms with which a text may begin, those with which it may end, and those that are
+    certain within it too."""
 
-ANYWHERE = tuple(
-    _compile(_BEFORE + form + _AFTER)
-    for form in (*_FORMS, rf"{_SURE_DAY}(?:[\s,]+(?:{_SURE_CLOCK}))?")
-)
-"""The forms that are certain within a text too."""
+    leading: tuple[re.Pattern[str], ...]
+    trailing: tuple[re.Pattern[str], ...]
+    anywhere: tuple[re.Pattern[str], ...]
 
-BARE = _compile(
-    rf"(?P<counts>{_SPANS}){_AFTER}(?!\s*(?:before|after|earlier|late|ago|vor|nach|into|of)\b)"
-)
-"""A span alone, with which a text may begin: "10m tea"."""
+
+@cache
+def _forms() -> _Forms:
+    """Compile the forms, which takes a tenth of a second: most processes never read a time."""
+    # A span alone, with which a text may begin: "10m tea".
+    bare = (
+        rf"(?P<counts>{_SPANS}){_AFTER}(?!\s*(?:before|after|earlier|late|ago|vor|nach|into|of)\b)"
+    )
+    sure = (*_FORMS, rf"{_SURE_DAY}(?:[\s,]+(?:{_SURE_CLOCK}))?")
+    forms = (*_FORMS, _DAY + _THEN)
+    return _Forms(
+        leading=(*(_compile(form + _AFTER) for form in forms), _compile(bare)),
+        trailing=tuple(_compile(_BEFORE + form + "$") for form in forms),
+        anywhere=tuple(_compile(_BEFORE + form + _AFTER) for form in sure),
+    )
 
 
 def count_of(word: str) -> float:
@@ -274,9 +284,9 @@ def _find_time(said: str) -> re.Match[str] | None:
     end = _TAIL.search(said)
     body = said[: end.start()] if end else said
     places: tuple[tuple[tuple[re.Pattern[str], ...], Callable[..., re.Match[str] | None]], ...] = (
-        ((*LEADING, BARE), lambda pattern: pattern.match(said)),
-        (TRAILING, lambda pattern: pattern.search(body)),
-        (ANYWHERE, lambda pattern: pattern.search(said)),
+        (_forms().leading, lambda pattern: pattern.match(said)),
+        (_forms().trailing, lambda pattern: pattern.search(body)),
+        (_forms().anywhere, lambda pattern: pattern.search(said)),
     )
     for patterns, find in places:
         found = [match for pattern in patterns if (match := find(pattern)) and match[0].strip()]
@@ -292,7 +302,7 @@ def _with_other(before: str, after: str, parts: dict[str, str], other: str) -> t
     """Add the time of day, or the day, that stands apart: "tomorrow call mum at 9"."""
     tail = _TAIL.search(after)
     body = after[: tail.start()] if tail else after
-    for pattern in TRAILING:
+    for pattern in _forms().trailing:
         match = pattern.search(body)
         if match and match[0] and match.start() > 0:
             found = {name: part.lower() for name, part in match.groupdict().items() if part}
