@@ -167,11 +167,6 @@ class ConsolidationStore:
 
         return await self._database.read(reading, inline=True)
 
-    async def sizes(self, room: str, after: int) -> list[tuple[int, int]]:
-        """Return ids of the turns after one, with the characters that each takes."""
-        rows = await self._database.fetch_all(_TURNS, [room, after, _LAST, _MOST])
-        return [(row["id"], row["size"]) for row in rows]
-
     async def turns(self, room: str, after: int, until: int, limit: int) -> list[RoomTurn]:
         """Return the oldest turns after one, up to another, in order of arrival; without those of
         people who have opted out since."""

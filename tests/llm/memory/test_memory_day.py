@@ -28,7 +28,7 @@ async def test_over_a_day_jobs_run_at_their_cadence_and_once_and_nothing_grows_f
         seen, asked = day.seen, day.questions
         assert asked > 120
         watermarks = await tendril.memory.rooms.progress(ROOM)
-        turns = [turn for turn, _ in await tendril.memory.rooms.sizes(ROOM, 0)]
+        turns = [turn.id for turn in await tendril.memory.rooms.turns(ROOM, 0, 1 << 62, 1_000)]
         assert len(turns) == asked
         made = {purpose: len(spent) for purpose, spent in seen.beside.items()}
         assert made["episode"] == asked // SESSION

@@ -165,7 +165,8 @@ class Interleaved(RuleBasedStateMachine):
             return  # it was killed each time
         for room in ROOMS:
             watermarks = self.do(self.tendril.memory.rooms.progress(room))
-            left = [turn for turn, _ in self.do(self.tendril.memory.rooms.sizes(room, 0))]
+            turns = self.do(self.tendril.memory.rooms.turns(room, 0, 1 << 62, 1_000))
+            left = [turn.id for turn in turns]
             assert len([turn for turn in left if turn > watermarks.told]) < SESSION
             assert len([turn for turn in left if turn > watermarks.folded]) <= MOST_UNFOLDED
             assert self.do(self.tendril.memory.rooms.gaps(room)) == []
