@@ -23,7 +23,7 @@ class FileTrace:
     """
 
     def __init__(self) -> None:
-        self._files: set[str] | None = None
+        self._paths: set[str] | None = None
 
     def __enter__(self) -> FileTrace:
         threading.setprofile(self._note)
@@ -33,19 +33,22 @@ class FileTrace:
     def __exit__(self, *exception: object) -> None:
         sys.setprofile(None)
         threading.setprofile(None)
-        self._files = None
+        self._paths = None
 
     @contextmanager
     def noting(self) -> Iterator[set[str]]:
-        """Yield the set to which files are added, by their paths in the tree."""
-        noted: set[str] = set()
-        self._files = noted
+        """Yield a set that has the files in the end, by their paths in the tree."""
+        # Nothing is looked at before the end: a slow trace would meet timers on every way.
+        self._paths = paths = set[str]()
+        files: set[str] = set()
         try:
-            yield noted
+            yield files
         finally:
-            self._files = None
+            self._paths = None
+            ours = (path for path in paths if path.startswith(_FOLDERS))
+            files.update(Path(path).relative_to(ROOT).as_posix() for path in ours)
 
     def _note(self, frame: FrameType, event: str, _argument: object) -> None:
-        path, files = frame.f_code.co_filename, self._files
-        if files is not None and event == "call" and path.startswith(_FOLDERS):
-            files.add(Path(path).relative_to(ROOT).as_posix())
+        paths = self._paths  # another thread may end the noting
+        if paths is not None and event == "call":
+            paths.add(frame.f_code.co_filename)
