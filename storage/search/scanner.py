@@ -52,7 +52,7 @@ class _Pace:
 _PACES = {
     # SQLite works in our thread: waiting while the machine is busy makes no answer partial.
     Dialect.SQLITE: _Pace(time.thread_time, 0.008, 0.04, 0.001, 0.004, 10_000, 4, False),
-    Dialect.POSTGRES: _Pace(time.monotonic, 0.024, 0.12, 0.004, 0.012, 40_000, 64, True),
+    Dialect.POSTGRES: _Pace(time.monotonic, 0.024, 0.12, 0.004, 0.012, 100_000, 64, True),
 }
 
 
@@ -87,16 +87,20 @@ class ResultScanner:
         self._filter = filtering
         self._plans = plans
         self._whole = any(plan.whole for plan in plans)
+        self._pace = _PACES[connection.dialect]
         rows = connection.execute(_PARTITIONS).fetchall()
         self._partitions: dict[int, int] = {number: lines for number, lines, _ in rows}
+        # In ids, not lines: the width that holds the first lines, were they spread evenly.
+        if self._pace.spans_partitions:
+            lines = max(self._partitions.values(), default=1)
+            self._newest = rows[0][2] if rows else 0
+        else:
+            number, lines = next(iter(self._partitions.items()), (0, 1))
+            self._newest = ((number + 1) << PARTITION_BITS) - 1
+        self._first_width = max(1, (self._pace.first << PARTITION_BITS) // lines)
         first, last = id_range(connection, filtering.query)
         self.first = first or 1
-        self._newest = rows[0][2] if rows else 0
         self._last = self._newest if last is None else min(last, self._newest)
-        self._pace = _PACES[connection.dialect]
-        # In ids, not lines: as wide as holds the first lines where they are densest.
-        densest = max(self._partitions.values(), default=1)
-        self._first_width = max(1, (self._pace.first << PARTITION_BITS) // densest)
         self._began = self._pace.clock()
         plain = all(plan.plain for plan in plans)
         self._budget = self._pace.plain if plain else self._pace.budget

@@ -1,4 +1,4 @@
-"""Outages of PostgreSQL in our log, each once, whatever the connection pools say of them."""
+"""Outages of PostgreSQL in our log, each once, whatever psycopg and its pools say of them."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from threading import Lock
 
 import structlog
 
-_POOLS = "psycopg.pool"
-# How the pools begin a warning that no connection can be made, or that one is gone: that is found
-# when it is needed again, which may be long after the outage.
+_DRIVER = "psycopg"  # and its pools
+# How a warning begins that no connection can be made, or that one is gone: that is found when it is
+# needed again, which may be long after the outage.
 _AWAY = ("error connecting", "reconnection attempt")
-_GONE = ("discarding", "closing returned")
+_GONE = ("discarding", "closing returned", "error ignored terminating")
 
 _log = structlog.get_logger()
 
 
 class OutageLog(logging.Handler):
-    """Takes the warnings of all pools of this process. Of an outage only the first is logged: each
+    """Takes the warnings of psycopg in this process. Of an outage only the first is logged: each
     pool warns at each attempt, and whoever reads or writes is told why by an error."""
 
     def __init__(self) -> None:
@@ -26,8 +26,8 @@ class OutageLog(logging.Handler):
         self._changing = Lock()  # pools have threads of their own
 
     def install(self) -> None:
-        """Take the warnings of the pools from now on; nobody else is shown them."""
-        logger = logging.getLogger(_POOLS)
+        """Take the warnings from now on; nobody else is shown them."""
+        logger = logging.getLogger(_DRIVER)
         logger.addHandler(self)
         logger.propagate = False
 
@@ -38,7 +38,7 @@ class OutageLog(logging.Handler):
             if self._change(is_away=True):
                 _log.warning("postgres.away", warning=warning)
         elif not warning.startswith(_GONE):
-            _log.warning("postgres.pool", warning=warning)
+            _log.warning("postgres.warning", warning=warning)
 
     def end(self) -> None:
         """Note that a connection was made."""
@@ -53,4 +53,4 @@ class OutageLog(logging.Handler):
 
 
 outages = OutageLog()
-"""The one of this process, as the pools have one logger together."""
+"""The one of this process, as psycopg has one logger."""
