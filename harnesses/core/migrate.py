@@ -76,7 +76,7 @@ async def move_all(config: Config, to: str, tell: Tell) -> Sequence[str]:
             for name, (source, target) in pairs.items():
                 async with Database.open(source) as here, Database.open(target) as there:
                     transfer = await Transfer.begin(here, there)
-                    if not transfer.is_over:
+                    if not transfer.is_over or await transfer.reopen():
                         rows = await transfer.finish()
                         tell(f"{name}: finished, {sum(rows.values()):,} rows")
     return list(pairs)
@@ -95,8 +95,10 @@ def _may_go_on() -> Iterator[None]:
 
 
 async def _copy(name: str, transfer: Transfer, tell: Tell) -> None:
-    if transfer.is_over:
-        tell(f"{name}: moved before")
+    if not transfer.is_over:
+        await transfer.require_untouched()
+    elif not await transfer.reopen():
+        tell(f"{name}: moved before, and nothing was written to it since")
         return
     steps: dict[str, int] = {}
     while (table := await transfer.step()) is not None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 
 from storage.connection import Connection
-from storage.transfer.tables import Table
+from storage.transfer.changes import has_table
+from storage.transfer.tables import CHECKSUMS, Table, Values
 
 _PAGE = 5_000  # rows in memory at once
 _BITS = 128
@@ -20,18 +21,49 @@ class Checksum:
     rows: int
     sum: int
 
+    def changed(self, before: Sequence[Values], after: Sequence[Values]) -> Checksum:
+        """Return the checksum once the rows `before` have become `after`."""
+        total = self.sum - _sum(before) + _sum(after)
+        return Checksum(self.rows - len(before) + len(after), total % (1 << _BITS))
+
 
 def checksums(connection: Connection, tables: Sequence[Table]) -> dict[str, Checksum]:
     """Return the checksums of tables by name; every row is read."""
     return {table.name: _checksum(connection, table) for table in tables}
 
 
+def stored(connection: Connection) -> dict[str, Checksum]:
+    """Return the checksums that were noted in a database, by table; {} when none were."""
+    if not has_table(connection, CHECKSUMS):
+        return {}
+    rows = connection.execute(f"SELECT name, row_count, sum FROM {CHECKSUMS}")
+    return {row[0]: Checksum(row[1], int(row[2])) for row in rows}
+
+
+def store(connection: Connection, found: Mapping[str, Checksum]) -> None:
+    """Note checksums by table, in the place of those that were noted."""
+    connection.execute(
+        f"CREATE TABLE IF NOT EXISTS {CHECKSUMS}"
+        " (name TEXT PRIMARY KEY, row_count BIGINT NOT NULL, sum TEXT NOT NULL)"
+    )
+    connection.execute(f"DELETE FROM {CHECKSUMS}")
+    connection.executemany(
+        f"INSERT INTO {CHECKSUMS} VALUES (?, ?, ?)",
+        [[name, checksum.rows, str(checksum.sum)] for name, checksum in found.items()],
+    )
+
+
 def _checksum(connection: Connection, table: Table) -> Checksum:
-    count = total = 0
+    result = Checksum(0, 0)
     page = table.page(connection, None, _PAGE)
     while page:
-        count += len(page)
-        for row in page:
-            total += int.from_bytes(blake2b(repr(row).encode(), digest_size=_BITS // 8).digest())
+        result = result.changed((), page)
         page = table.page(connection, table.key_of(page[-1]), _PAGE) if table.key else []
-    return Checksum(count, total % (1 << _BITS))
+    return result
+
+
+def _sum(rows: Iterable[Values]) -> int:
+    size = _BITS // 8
+    return sum(
+        int.from_bytes(blake2b(repr(row).encode(), digest_size=size).digest()) for row in rows
+    )

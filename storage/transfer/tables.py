@@ -20,10 +20,11 @@ Values = tuple[Any, ...]
 """The values of a row, or of its primary key."""
 
 EVENTS = "events"
-CHANGES, STATE = "transfer_changes", "transfer_state"
-"""Our own tables: in the source what has changed since, in the target how far it has come."""
+CHANGES, STATE, CHECKSUMS = "transfer_changes", "transfer_state", "transfer_checksums"
+"""Our own tables: in the source what has changed since, in the target how far it has come and what
+it was given."""
 
-_NOT_MOVED = DERIVED_TABLES | {CHANGES, STATE, "schema_version", "writers"}
+_NOT_MOVED = DERIVED_TABLES | {CHANGES, STATE, CHECKSUMS, "schema_version", "writers"}
 _INDEX = re.compile(r"words_\d+")
 _COLUMNS = """
 SELECT table_name, column_name, is_identity FROM information_schema.columns

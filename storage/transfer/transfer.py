@@ -6,6 +6,10 @@ transaction of the target. So what has been copied is always a part of what the 
 moment, a step that was interrupted is made again or not at all, and whoever is killed goes on from
 there. In the end the target has all of a snapshot and is compared with it, row by row. What was
 written since is the last delta; only that is left to do while nobody writes.
+
+The source goes on noting changes after the end, and the target has the checksums of what it was
+given. So whoever wrote to the source once more, by mistake or not, is not forgotten: the next run
+takes up the transfer, or refuses when the target was written to as well.
 """
 
 from __future__ import annotations
@@ -22,7 +26,7 @@ from storage.db.database import Database
 from storage.db.secure_delete import secure_delete
 from storage.transfer import changes
 from storage.transfer.changes import Change
-from storage.transfer.checksum import Checksum, checksums
+from storage.transfer.checksum import Checksum, checksums, store, stored
 from storage.transfer.errors import NotTheSame, TransferRefused
 from storage.transfer.tables import CHANGES, EVENTS, STATE, Table, Values, tables
 
@@ -91,8 +95,6 @@ class Transfer:
         noted = await source.read(changes.noted_for)
         self = cls(source, target, moved, is_over)
         if is_over:
-            if noted == transfer:
-                await source.write(lambda db: changes.end(db, moved))
             return self
         if not transfer:
             transfer = secrets.token_hex(8)
@@ -105,6 +107,32 @@ class Transfer:
             await source.write(lambda db: self._note_changes(db, noted, transfer))
         self._positions = await target.read(_positions)
         return self
+
+    async def reopen(self) -> bool:
+        """Take up a transfer that is over where the source was written to since; return False
+        where nothing is to be copied. Reads every row of both.
+
+        Raises TransferRefused when the target would lose what was written to it, or is the copy of
+        something else, and Unavailable.
+        """
+        here = await self._source.read(lambda db: checksums(db, self._tables))
+        there = await self._target.read(lambda db: checksums(db, self._tables))
+        given = await self._target.read(stored)
+        if here in (there, given):
+            return False
+        transfer, _ = await self._target.read(_state)
+        if there != given or await self._source.read(changes.noted_for) != transfer:
+            raise TransferRefused(self._both_changed())
+        await self._target.write(self._reopen_state)
+        self._positions = await self._target.read(_positions)
+        self.is_over = False
+        return True
+
+    async def require_untouched(self) -> None:
+        """Raise TransferRefused when others have written to the target since it was compared."""
+        given = await self._target.read(stored)
+        if given and given != await self._target.read(lambda db: checksums(db, self._tables)):
+            raise TransferRefused(self._both_changed())
 
     async def step(self) -> str | None:
         """Copy a piece; return the name of the table that it was of, None when nothing was left.
@@ -133,11 +161,12 @@ class Transfer:
         for name, wanted in piece.checksums.items():
             if found[name] != wanted:
                 raise NotTheSame(_difference(self._target, name, wanted.rows, found[name].rows))
+        await self._target.write(lambda db: store(db, found))
         return {name: checksum.rows for name, checksum in found.items()}
 
     async def finish(self) -> dict[str, int]:
-        """Copy what was written last, and end the transfer; nobody may write to the source any
-        more. Return how many rows each table has. Raises NotTheSame, Unavailable.
+        """Copy what was written last, and end the transfer; nobody may write to the source
+        meanwhile. Return how many rows each table has. Raises NotTheSame, Unavailable.
         """
         while await self.step() is not None:
             pass
@@ -149,7 +178,6 @@ class Transfer:
                 raise NotTheSame(_difference(self._target, name, wanted, found[name]))
         counters = await self._source.read(self._counters)
         await self._target.write(lambda db: self._end_state(db, counters))
-        await self._source.write(lambda db: changes.end(db, self._tables))
         self.is_over = True
         return found
 
@@ -213,6 +241,8 @@ class Transfer:
         if db.dialect is Dialect.POSTGRES:
             for setting in _BULK:
                 db.execute(setting)
+        given = stored(db)
+        before = {name: self._rows_of(db, name, piece.deltas) for name in given}
         for table in reversed(self._tables):
             if (delta := piece.deltas.get(table.name)) is None:
                 continue
@@ -232,6 +262,18 @@ class Transfer:
                 f"UPDATE {STATE} SET after = ?, is_whole = ? WHERE name = ?",
                 [json.dumps(after) if after else _TO_BE_COPIED, int(is_whole), piece.table.name],
             )
+        if given and piece.deltas:
+            after_it = {name: self._rows_of(db, name, piece.deltas) for name in given}
+            store(db, {name: given[name].changed(before[name], after_it[name]) for name in given})
+
+    def _rows_of(self, db: Connection, name: str, deltas: Mapping[str, _Delta]) -> Sequence[Values]:
+        """Return the rows of a table that the deltas are about, as they are now."""
+        table = next(table for table in self._tables if table.name == name)
+        if (delta := deltas.get(name)) is None:
+            return ()
+        if not table.key:
+            return table.page(db, None, PIECE)
+        return table.rows(db, [*map(table.key_of, delta.rows), *delta.gone])
 
     def _check(self, db: Connection, deltas: Mapping[str, _Delta]) -> None:
         for table in self._tables:
@@ -285,6 +327,20 @@ class Transfer:
                 _set_last_number(db, table, number)
         db.execute(f"DELETE FROM {STATE} WHERE name <> ''")
         db.execute(f"UPDATE {STATE} SET is_whole = 1")
+        if not stored(db):
+            store(db, checksums(db, self._tables))
+
+    def _reopen_state(self, db: Connection) -> None:
+        db.execute(f"UPDATE {STATE} SET is_whole = 0")
+        rows = [(table.name, _TO_BE_COPIED, 1) for table in self._tables]
+        db.executemany(f"INSERT INTO {STATE} VALUES (?, ?, ?)", rows)
+
+    def _both_changed(self) -> str:
+        return (
+            f"{self._target.address} and {self._source.address} were both written to since they"
+            " were the same, or one was never a copy of the other; nothing is overwritten: move"
+            " into a new, empty place"
+        )
 
 
 def _state(db: Connection) -> tuple[str, bool]:
@@ -351,6 +407,6 @@ def _set_last_number(db: Connection, table: Table, number: int) -> None:
 def _difference(target: Database, name: str, wanted: int, found: int) -> str:
     counts = f"{found} rows instead of {wanted}" if wanted != found else "other contents"
     return (
-        f"{target.address}: {name} has {counts}; the source is as it was, so remove the copy and"
-        " begin again"
+        f"{target.address}: {name} has {counts}; the source is as it was, so move into a new, empty"
+        " place"
     )

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from harnesses.core.tendril.status import StatusFile
-from storage.chat_log.event import Event, EventType
+from storage.chat_log.event import EVERYTHING, Event, EventType
 from storage.db.address import Address, PostgresSchema
 from storage.db.database import Database
-from storage.log import ChatLog
+from storage.log import ChatLog, Query
 from storage.memory.conversations import Conversations, Turn
 from storage.transfer.transfer import PIECE
 from tests.kit.command import begun, line_with, terrarium
@@ -126,3 +126,65 @@ async def test_what_cannot_be_moved_is_told_with_what_to_do(tmp_path: Path) -> N
     assert "there is nothing to move in data" in nothing.err
     assert "--to takes a URL: postgresql://USER@HOST/DATABASE" in files.err
     assert "everything is in PostgreSQL already" in twice.err
+
+
+async def write_again(address: Address, number: int) -> None:
+    """Have one more line in a log."""
+    async with Database.open(address) as database:
+        await ChatLog(database).add([said(number)])
+
+
+@pytest.mark.parametrize("to_files", [False, True], ids=["into postgres", "into files"])
+async def test_a_second_move_takes_what_was_written_since(tmp_path: Path, to_files: bool) -> None:
+    url, data = postgres_database(), tmp_path / "data"
+    source: Address = PostgresSchema(url, "irc") if to_files else data / "irc.db"
+    await write_again(source, 0)
+    to, environment = ("files", {"STORAGE_URL": url}) if to_files else (url, {})
+    for number in range(1, 3):
+        done = await terrarium("storage", "migrate", "--to", to, cwd=tmp_path, **environment)
+        assert done.status == 0, done.err
+        await write_again(source, number)
+    done = await terrarium("storage", "migrate", "--to", to, cwd=tmp_path, **environment)
+    assert done.status == 0, done.err
+    target: Address = tmp_path / "files" / "irc.db" if to_files else PostgresSchema(url, "irc")
+    async with Database.open(target) as database:
+        lines = await ChatLog(database).find(Query(scope=EVERYTHING))
+    assert [line.text for line in lines] == ["frog 0", "frog 1", "frog 2"]
+    again = await terrarium("storage", "migrate", "--to", to, cwd=tmp_path, **environment)
+    assert again.status == 0
+    assert "irc: moved before, and nothing was written to it since" in again.err
+
+
+async def test_there_and_back_and_there_again_loses_no_line(tmp_path: Path) -> None:
+    url = postgres_database()
+    await write_again(PostgresSchema(url, "irc"), 0)
+    back = await terrarium("storage", "migrate", "--to", "data", cwd=tmp_path, STORAGE_URL=url)
+    assert back.status == 0, back.err
+    await write_again(tmp_path / "data" / "irc.db", 1)
+    refused = await terrarium("storage", "migrate", "--to", url, cwd=tmp_path)
+    assert refused.status == 1
+    assert "has something in it already; name an empty place" in refused.err
+    new = postgres_database()
+    there = await terrarium("storage", "migrate", "--to", new, cwd=tmp_path)
+    assert there.status == 0, there.err
+    back = await terrarium("storage", "migrate", "--to", "files", cwd=tmp_path, STORAGE_URL=new)
+    assert back.status == 0, back.err
+    await write_again(tmp_path / "files" / "irc.db", 2)
+    refused = await terrarium("storage", "migrate", "--to", new, "--data", "files", cwd=tmp_path)
+    assert refused.status == 1
+    assert "move into a new, empty place" in refused.err
+    assert "moved" not in refused.out
+
+
+async def test_where_both_have_changed_nothing_is_overwritten(tmp_path: Path) -> None:
+    url, file = postgres_database(), tmp_path / "data" / "irc.db"
+    await write_again(file, 0)
+    done = await terrarium("storage", "migrate", "--to", url, cwd=tmp_path)
+    assert done.status == 0, done.err
+    await write_again(PostgresSchema(url, "irc"), 1)
+    kept = await exported(tmp_path, STORAGE_URL=url)
+    await write_again(file, 2)
+    refused = await terrarium("storage", "migrate", "--to", url, cwd=tmp_path)
+    assert refused.status == 1
+    assert "were both written to since they were the same" in refused.err
+    assert await exported(tmp_path, STORAGE_URL=url) == kept

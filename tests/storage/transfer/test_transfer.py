@@ -259,3 +259,72 @@ async def test_others_write_to_the_source_while_pieces_are_copied(places: Places
         await transfer.finish()
         assert lines > 0
         assert await everything(target) == await everything(source)
+
+
+async def moved(source: Database, target: Database) -> Transfer:
+    """Move everything, as far as it was not."""
+    transfer = await Transfer.begin(source, target)
+    if transfer.is_over:
+        await transfer.reopen()
+    if not transfer.is_over:
+        await copy(transfer)
+        await transfer.verify()
+        await transfer.finish()
+    return transfer
+
+
+async def test_what_is_written_to_the_source_after_the_end_is_copied(places: Places) -> None:
+    async with opened(places) as (source, target):
+        await fill(source)
+        for number in range(2):
+            await moved(source, target)
+            log = ChatLog(source)
+            first, *_ = await log.find(Query(scope=PUBLIC, limit=1), newest=False)
+            await log.remove([first.id])
+            await log.add([said(1_000 + number, text="a forgotten pond")])
+            await Conversations(source).add("irc/#frogs/bob", Turn(9, NOON, ()), "irc/#frogs")
+            assert await everything(target) != await everything(source)
+        transfer = await moved(source, target)
+        assert transfer.is_over
+        assert await everything(target) == await everything(source)
+        assert not await transfer.reopen()
+
+
+async def test_a_target_that_was_used_is_not_overwritten(places: Places) -> None:
+    async with opened(places) as (source, target):
+        await fill(source)
+        transfer = await moved(source, target)
+        await ChatLog(target).add([said(1_000, text="a new life")])
+        assert not await transfer.reopen()  # nothing is to be copied
+        await ChatLog(source).add([said(1_001)])
+        kept = await everything(target)
+        with pytest.raises(TransferRefused, match=r"were both written to .* a new, empty place"):
+            await transfer.reopen()
+        assert await everything(target) == kept
+
+
+async def test_a_target_that_is_used_before_the_end_is_not_overwritten(places: Places) -> None:
+    async with opened(places) as (source, target):
+        await fill(source)
+        transfer = await Transfer.begin(source, target)
+        await copy(transfer)
+        await transfer.verify()
+        await ChatLog(source).add([said(1_001)])
+        await transfer.require_untouched()
+        await copy(transfer)
+        await transfer.require_untouched()
+        await ChannelSettings(target).put(PLACE, "model", "large")
+        with pytest.raises(TransferRefused, match="were both written to"):
+            await (await Transfer.begin(source, target)).require_untouched()
+
+
+async def test_a_copy_of_something_else_is_not_overwritten(places: Places, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    kind = SqliteStores if isinstance(places.source, Path) else PostgresStores
+    other = kind(tmp_path / "other")("irc")
+    async with opened(places) as (source, target), Database.open(other) as unrelated:
+        await fill(source)
+        await moved(source, target)
+        await ChatLog(unrelated).add([said(5)])
+        with pytest.raises(TransferRefused, match="never a copy of the other"):
+            await moved(unrelated, target)
