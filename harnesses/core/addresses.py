@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import SecretStr
 
-from harnesses.core.up_file import read_up_file
+from harnesses.core.up_file import RunningUp, read_up_file
 from llm.client.settings import AgentSettings
 from terrarium.config import Config, sections
 
@@ -19,12 +19,13 @@ def with_agent_address(config: Config) -> Config:
 
     That is the one that `terrarium up` runs here, with the key that it has for local commands; else
     the one of the same file: [server] port and admin_key need not be written again as [agent]
-    api_url and api_key.
+    api_url and api_key. Where `[agent]` names the server of that `terrarium up`, its key is used as
+    well.
     """
     agent, server = config.section(AgentSettings), table_settings(config, "server")
-    if "api_url" in agent.model_fields_set or not server:
-        return config
     running = read_up_file(config.data)
+    if not server or ("api_url" in agent.model_fields_set and not _is_at(agent, running)):
+        return config
     if running:
         address, key = running.server, running.key
     elif server["port"]:
@@ -37,6 +38,11 @@ def with_agent_address(config: Config) -> Config:
     if agent.api_key is None and key:
         values["api_key"] = key
     return replace(config, tables={**config.tables, "agent": values})
+
+
+def _is_at(agent: AgentSettings, running: RunningUp | None) -> bool:
+    """Return True if [agent] api_url is the server that runs."""
+    return running is not None and agent.api_url.rstrip("/").removesuffix("/v1") == running.server
 
 
 def table_settings(config: Config, name: str) -> Mapping[str, Any]:

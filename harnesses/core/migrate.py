@@ -15,7 +15,7 @@ from typing import Annotated
 import typer
 
 from harnesses.core.errors import TendrilError
-from harnesses.core.launcher.lock import hold_lock
+from harnesses.core.launcher.lock import AlreadyRunning, hold_lock
 from harnesses.core.options import ConfigFile, DataFolder
 from harnesses.core.tendril.status import ProcessState, reports
 from storage.db.address import Address, PostgresSchema
@@ -30,6 +30,7 @@ storage = typer.Typer(help="Where everything is kept.", no_args_is_help=True)
 
 _SCHEMES = ("postgresql://", "postgres://")
 _LOG = "irc"
+_AGAIN = "stop it and run the same command again, which copies what has been written since"
 _CLOSING = 5.0  # seconds for PostgreSQL to notice that our own connections are gone
 
 Tell = Callable[[str], None]
@@ -67,11 +68,14 @@ async def move_all(config: Config, to: str, tell: Tell) -> Sequence[str]:
     pairs = await _pairs(config, to)
     if not pairs:
         raise TendrilError(f"there is nothing to move in {config.data}")
-    with _may_go_on():
+    has_begun = False
+    try:
         for name, (source, target) in pairs.items():
             async with Database.open(source) as here, Database.open(target) as there:
-                await _copy(name, await Transfer.begin(here, there), tell)
-        with hold_lock(config.data, "up", "terrarium up"):
+                transfer = await Transfer.begin(here, there)
+                has_begun = True
+                await _copy(name, transfer, tell)
+        with _nobody_starts(config):
             await _require_stopped(config, pairs)
             for name, (source, target) in pairs.items():
                 async with Database.open(source) as here, Database.open(target) as there:
@@ -79,18 +83,26 @@ async def move_all(config: Config, to: str, tell: Tell) -> Sequence[str]:
                     if not transfer.is_over or await transfer.reopen():
                         rows = await transfer.finish()
                         tell(f"{name}: finished, {sum(rows.values()):,} rows")
+    except Unavailable as error:
+        if not has_begun:
+            raise
+        raise TendrilError(
+            f"{error}; nothing is lost: once that is mended run the same command again: it goes on"
+            " where it was"
+        ) from error
     return list(pairs)
 
 
 @contextmanager
-def _may_go_on() -> Iterator[None]:
-    """Say of what a database could not do that it was not in vain."""
+def _nobody_starts(config: Config) -> Iterator[None]:
+    """Keep `terrarium up` from starting on the data folder. Raises TendrilError where it runs."""
     try:
-        yield
-    except Unavailable as error:
+        with hold_lock(config.data, "up", "terrarium up"):
+            yield
+    except AlreadyRunning as error:
         raise TendrilError(
-            f"{error}; nothing is lost: once that is mended run the same command again: it goes on"
-            " where it was"
+            f"all is copied, but `terrarium up` (process {error.pid}) runs on {config.data};"
+            f" {_AGAIN}"
         ) from error
 
 
@@ -101,9 +113,10 @@ async def _copy(name: str, transfer: Transfer, tell: Tell) -> None:
         tell(f"{name}: moved before, and nothing was written to it since")
         return
     steps: dict[str, int] = {}
-    while (table := await transfer.step()) is not None:
-        steps[table] = steps.get(table, 0) + 1
-        tell(f"{name}: {table}, step {steps[table]}")
+    while (step := await transfer.step()) is not None:
+        if step.rows:
+            steps[step.table] = steps.get(step.table, 0) + 1
+            tell(f"{name}: {step.table}, step {steps[step.table]}")
     rows = await transfer.verify()
     tell(f"{name}: copied and compared, {sum(rows.values()):,} rows")
 
@@ -146,16 +159,19 @@ async def _schemas(url: str) -> Sequence[PostgresSchema]:
 
 async def _require_stopped(config: Config, pairs: Mapping[str, tuple[Address, Address]]) -> None:
     """Raise TendrilError while somebody may write to what is moved."""
-    again = "stop it and run this again, which copies what has been written since"
     for each in reports(config.data):
         if each.state is not ProcessState.STOPPED and each.is_fresh:
-            raise TendrilError(f"all is copied, but {each.name} (process {each.pid}) runs; {again}")
+            raise TendrilError(
+                f"all is copied, but {each.name} (process {each.pid}) runs; {_AGAIN}"
+            )
     for source, _ in pairs.values():
         if isinstance(source, PostgresSchema):
             from storage.db.postgres.reading import is_in_use
 
             if await asyncio.to_thread(is_in_use, source, _CLOSING):
-                raise TendrilError(f"all is copied, but a process somewhere uses {source}; {again}")
+                raise TendrilError(
+                    f"all is copied, but a process somewhere uses {source}; {_AGAIN}"
+                )
 
 
 def _shown(to: str) -> str:
@@ -170,8 +186,12 @@ def _next_step(config: Config, to: str) -> str:
             f" {config.data} are as they were; nothing that people ask to be forgotten from now on"
             " is removed from them, so delete them once all is well."
         )
+    old = ", ".join(path.name for path in sorted(config.data.glob("*.db")))
+    aside = f" the old {old} with -wal and -shm files out of {config.data}, then" if old else ""
+    move = f" move{aside} all files of {to} into {config.data}"
     return (
-        f"Now remove [storage] url, put the files of {to} into the data folder and start again. The"
-        " database is as it was; nothing that people ask to be forgotten from now on is removed"
-        " from it, so drop it once all is well."
+        "Now remove [storage] url (or STORAGE_URL),"
+        + ("" if Path(to).absolute() == config.data.absolute() else move)
+        + " and start again. The database is as it was; nothing that people ask to be forgotten"
+        " from now on is removed from it, so drop it once all is well."
     )

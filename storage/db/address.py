@@ -29,6 +29,8 @@ class PostgresSchema:
     def __str__(self) -> str:
         parts = urlsplit(self.url)
         place = parts.hostname or "localhost"
+        if ":" in parts.netloc.rpartition("@")[2].rpartition("]")[2]:
+            place += f" port {parts.netloc.rpartition(':')[2]}"
         return f"PostgreSQL database {parts.path.lstrip('/') or 'default'} on {place}, {self.name}"
 
 

@@ -18,6 +18,7 @@ import json
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from storage import log_index
 from storage.chat_log import deletion
@@ -38,6 +39,7 @@ _BULK = (  # nobody searches yet: the indexes take many lines at once, and the r
     "SET LOCAL gin_pending_list_limit = '64MB'",
     "SET LOCAL work_mem = '64MB'",
 )
+_ASIDE = ", or move the old files (*.db, *.db-wal, *.db-shm) out of the folder first"
 _COUNTS_UP = "SELECT 1 FROM sqlite_master WHERE name = ? AND sql LIKE '%AUTOINCREMENT%'"
 
 
@@ -67,6 +69,14 @@ class _Piece:
     rows: Sequence[Values] = ()
     position: _Position = field(default_factory=_Position)
     checksums: Mapping[str, Checksum] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class CopyStep:
+    """A step that was made: rows of a table, or changes that were noted."""
+
+    table: str
+    rows: int
 
 
 class Transfer:
@@ -134,8 +144,8 @@ class Transfer:
         if given and given != await self._target.read(lambda db: checksums(db, self._tables)):
             raise TransferRefused(self._both_changed())
 
-    async def step(self) -> str | None:
-        """Copy a piece; return the name of the table that it was of, None when nothing was left.
+    async def step(self) -> CopyStep | None:
+        """Copy a piece, of an empty table no row; return None when nothing was left.
 
         Raises NotTheSame, Unavailable.
         """
@@ -145,8 +155,8 @@ class Transfer:
         await self._apply(piece)
         if piece.table is not None:
             self._positions[piece.table.name] = piece.position
-            return piece.table.name
-        return CHANGES
+            return CopyStep(piece.table.name, len(piece.rows))
+        return CopyStep(CHANGES, len(piece.changes))
 
     async def verify(self) -> dict[str, int]:
         """Compare every row with a snapshot of the source; return how many rows each table has.
@@ -294,6 +304,7 @@ class Transfer:
         if self._has_rows(db):
             raise TransferRefused(
                 f"{self._target.address} has something in it already; name an empty place"
+                + _ASIDE * isinstance(self._target.address, Path)
             )
         db.execute(
             f"CREATE TABLE {STATE} (name TEXT PRIMARY KEY, after TEXT NOT NULL, is_whole INTEGER)"

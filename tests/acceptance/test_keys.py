@@ -40,6 +40,10 @@ async def test_a_key_that_is_made_while_it_runs_locks_out_neither_tendrils_nor_t
         assert talk.out == "Hello, owner.\n"
         looked = await terrarium("doctor", "--data", ".", cwd=tmp_path, MODEL_UPSTREAM=script.url)
         assert looked.status == 0, looked.out
+        address = json.loads((tmp_path / "run" / "up.json").read_text())["server"]
+        same = {"MODEL_UPSTREAM": script.url, "AGENT_API_URL": f"{address}/v1"}
+        looked = await terrarium("doctor", "--data", ".", cwd=tmp_path, **same)
+        assert looked.status == 0, looked.out
         wrong = {"MODEL_UPSTREAM": script.url, "AGENT_API_KEY": "wrong"}
         looked = await terrarium("doctor", "--data", ".", cwd=tmp_path, **wrong)
         assert looked.status == 1

@@ -13,10 +13,12 @@ from pydantic import SecretStr
 from harnesses.core.addresses import table_settings
 from harnesses.core.effective import holds_secret
 from harnesses.core.launcher.health import CheckResult
+from storage.db.address import PostgresSchema
+from storage.db.database import NEEDS_EXTRA
 from storage.db.errors import StorageError
 from storage.db.integrity import describe_damage
 from storage.db.private_files import data_files, readable_mode
-from storage.settings import log_path
+from storage.settings import StorageSettings, log_path
 from terrarium.config import GOOD_SECRET, Config, is_short
 
 _PATIENCE = 60.0  # seconds that a file may be read for
@@ -96,7 +98,10 @@ def _has_secrets(values: Mapping[str, Any], table: str = "") -> bool:
 
 
 def check_databases(config: Config) -> CheckResult:
-    """Check that the files of the log, the tendrils and the server are whole."""
+    """Check the database of `[storage] url`; without one, that the files of the log, the tendrils
+    and the server are whole."""
+    if url := config.section(StorageSettings).url:
+        return _check_postgres(PostgresSchema(url.get_secret_value(), "all stores"))
     data = config.data
     files = sorted({*data.glob("*.db"), *filter(Path.exists, [log_path(config)])})
     for path in files:
@@ -109,3 +114,18 @@ def check_databases(config: Config) -> CheckResult:
             return CheckResult("files", False, f"{path} is damaged ({finding}); {hint}")
     names = ", ".join(path.name for path in files)
     return CheckResult("files", True, f"{names}: no damage found" if names else "none yet")
+
+
+def _check_postgres(address: PostgresSchema) -> CheckResult:
+    try:
+        from storage.db.postgres.inspection import schema_versions
+    except ImportError:
+        return CheckResult("database", False, NEEDS_EXTRA)
+    try:
+        versions = schema_versions(address)
+    except StorageError as error:
+        return CheckResult("database", False, str(error))
+    if not versions:
+        return CheckResult("database", True, f"{address}: new, tables are made at the first start")
+    stores = ", ".join(f"{name} (version {version})" for name, version in versions.items())
+    return CheckResult("database", True, f"{address}: {stores}")

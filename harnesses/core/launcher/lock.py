@@ -16,8 +16,9 @@ class AlreadyRunning(TendrilError):
     """Another process does the same work on this data folder."""
 
     def __init__(self, command: str, data: Path, pid: str) -> None:
+        self.pid = pid or "unknown"
         super().__init__(
-            f"`{command}` already runs on {data} (process {pid or 'unknown'}); stop that one, "
+            f"`{command}` already runs on {data} (process {self.pid}); stop that one, "
             "or choose another folder with --data DIR"
         )
 

@@ -10,10 +10,18 @@ from __future__ import annotations
 import re
 from importlib.resources import files
 
+import psycopg
+
 from storage.db.address import PostgresSchema
 from storage.db.errors import NewerSchema, Unavailable
 from storage.db.migration import migrations, statements
-from storage.db.postgres.connection import PostgresConnection
+from storage.db.postgres.connection import PostgresConnection, in_one_line
+
+OWNER_HINT = (
+    "have its administrator run ALTER DATABASE ... OWNER TO ... with the names of the database and"
+    " of the role (docs/postgres.md)"
+)
+"""Advice to whoever connects as a role that does not own the database."""
 
 _INITIAL = 23
 _CREATE = (
@@ -47,20 +55,14 @@ def migrate(connection: PostgresConnection, address: PostgresSchema) -> None:
     raw = connection.raw
     with raw.transaction():
         raw.execute("SELECT pg_advisory_xact_lock(hashtextextended('terrarium', 0))")
-        _check(connection, address)
-        for statement in _CREATE:
-            raw.execute(statement.encode())
-        raw.execute(f'CREATE SCHEMA IF NOT EXISTS "{address.schema}"'.encode())
+        require_locale(connection, address)
+        _create(connection, address)
         connection.execute("CREATE TABLE IF NOT EXISTS schema_version (version BIGINT NOT NULL)")
         for statement in _WRITERS:
             connection.execute(statement)
         row = connection.execute("SELECT version FROM schema_version").fetchone()
-        version, scripts = int(row[0]) if row else 0, _scripts()
-        if version > max(scripts):
-            raise NewerSchema(
-                f"{address}: written by a newer Terrarium (version {version}, known"
-                f" {max(scripts)}); update Terrarium or choose another database"
-            )
+        scripts = _scripts()
+        version = require_known(address, int(row[0]) if row else 0)
         for number in sorted(scripts):
             if number > version:
                 raw.execute(scripts[number].encode())
@@ -69,8 +71,28 @@ def migrate(connection: PostgresConnection, address: PostgresSchema) -> None:
             connection.execute("INSERT INTO schema_version VALUES (?)", [max(scripts)])
 
 
-def _check(connection: PostgresConnection, address: PostgresSchema) -> None:
-    """Refuse a database in which letters compare otherwise than in SQLite."""
+def _create(connection: PostgresConnection, address: PostgresSchema) -> None:
+    try:
+        for statement in _CREATE:
+            connection.raw.execute(statement.encode())
+        connection.raw.execute(f'CREATE SCHEMA IF NOT EXISTS "{address.schema}"'.encode())
+    except psycopg.errors.InsufficientPrivilege as error:
+        raise Unavailable(f"{address}: {in_one_line(error)}; {OWNER_HINT}") from error
+
+
+def require_known(address: PostgresSchema, version: int) -> int:
+    """Return the version of a schema. Raises NewerSchema for one that we do not know."""
+    known = max(_scripts())
+    if version > known:
+        raise NewerSchema(
+            f"{address}: written by a newer Terrarium (version {version}, known {known}); update"
+            " Terrarium or choose another database"
+        )
+    return version
+
+
+def require_locale(connection: PostgresConnection, address: PostgresSchema) -> None:
+    """Raise Unavailable for a database in which letters compare otherwise than in SQLite."""
     row = connection.execute(
         "SELECT pg_encoding_to_char(encoding), datctype, datcollate FROM pg_database"
         " WHERE datname = current_database()"

@@ -18,9 +18,10 @@ from storage.db.postgres.connection import (
     translate,
 )
 
-_SCHEMAS = """
+SCHEMAS_WITH = """
 SELECT nspname FROM pg_namespace WHERE starts_with(nspname, ?)
     AND to_regclass(quote_ident(nspname) || '.' || CAST(? AS TEXT)) IS NOT NULL ORDER BY 1"""
+"""Our schemas that have a table; its values are `PREFIX` and the name of the table."""
 
 _SESSIONS = "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s"
 _PAUSE = 0.1  # seconds
@@ -30,7 +31,7 @@ def schemas(url: str) -> list[PostgresSchema]:
     """Return all schemas of a database in which something is kept. Blocks. Raises Unavailable."""
     try:
         with psycopg.connect(url) as raw:
-            rows = raw.execute(translate(_SCHEMAS), [PREFIX, "turns"]).fetchall()
+            rows = raw.execute(translate(SCHEMAS_WITH), [PREFIX, "turns"]).fetchall()
     except psycopg.Error as error:
         raise Unavailable(f"the database cannot be read: {in_one_line(error)}") from error
     return [PostgresSchema(url, row[0].removeprefix(PREFIX)) for row in rows]
@@ -63,7 +64,7 @@ def read_schemas(
         with psycopg.connect(address.url, autocommit=True, row_factory=row_factory) as raw:
             adapt(raw)
             connection = PostgresConnection(raw)
-            for (schema,) in connection.execute(_SCHEMAS, [PREFIX, table]).fetchall():
+            for (schema,) in connection.execute(SCHEMAS_WITH, [PREFIX, table]).fetchall():
                 path = f'"{schema}", public'
                 connection.execute("SELECT set_config('search_path', ?, false)", [path])
                 found[schema.removeprefix(PREFIX)] = connection.execute(query, values).fetchall()

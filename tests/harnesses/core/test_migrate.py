@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from harnesses.core.launcher.lock import hold_lock
 from harnesses.core.tendril.status import StatusFile
 from storage.chat_log.event import EVERYTHING, Event, EventType
 from storage.db.address import Address, PostgresSchema
@@ -95,6 +96,12 @@ async def test_while_something_runs_all_is_copied_and_the_last_delta_is_left(
     copied = await terrarium("storage", "migrate", "--to", url, cwd=tmp_path)
     assert copied.status == 1
     assert "all is copied, but irc (process" in copied.err
+    assert "jobs, step" not in copied.err  # an empty table is not worth a line
+    with hold_lock(data, "up", "terrarium up"):
+        beside = await terrarium("storage", "migrate", "--to", url, cwd=tmp_path)
+    assert beside.status == 1
+    assert "all is copied, but `terrarium up` (process" in beside.err
+    assert "stop it and run the same command again" in beside.err
     async with Database.open(data / "irc.db") as database:
         await ChatLog(database).add([said(LINES)])
     running.mark_stopped()
@@ -169,6 +176,8 @@ async def test_there_and_back_and_there_again_loses_no_line(tmp_path: Path) -> N
     assert there.status == 0, there.err
     back = await terrarium("storage", "migrate", "--to", "files", cwd=tmp_path, STORAGE_URL=new)
     assert back.status == 0, back.err
+    assert "move the old irc.db with -wal and -shm files out of data, then" in back.out
+    assert "all files of files into data and start again" in back.out
     await write_again(tmp_path / "files" / "irc.db", 2)
     refused = await terrarium("storage", "migrate", "--to", new, "--data", "files", cwd=tmp_path)
     assert refused.status == 1

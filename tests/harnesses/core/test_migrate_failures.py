@@ -101,7 +101,10 @@ async def test_a_wrong_password_or_a_server_that_is_away_is_one_sentence(tmp_pat
         sentence = await refused(tmp_path, wrong)
         assert "password authentication failed" in sentence
         assert "xyzzy" not in sentence
-    assert "connection to server on socket" in await refused(tmp_path, url)
+    away = await refused(tmp_path, url)
+    assert "connection to server on socket" in away
+    assert "nothing is lost" not in away  # nothing has begun
+    assert "on localhost port 1," in await refused(tmp_path, "postgresql://a:b@localhost:1/c")
 
 
 @pytest.mark.parametrize("line", ["irc: events, step 2", "irc: copied and compared"])

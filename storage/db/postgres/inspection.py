@@ -1,0 +1,59 @@
+"""Looking at a PostgreSQL database without changing anything in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import psycopg
+
+from storage.connection import Row
+from storage.db.address import PREFIX, PostgresSchema
+from storage.db.errors import Unavailable
+from storage.db.postgres.connection import (
+    PostgresConnection,
+    adapt,
+    in_one_line,
+    row_factory,
+)
+from storage.db.postgres.migration import OWNER_HINT, require_known, require_locale
+from storage.db.postgres.reading import SCHEMAS_WITH
+
+_PATIENCE = 5  # seconds until a server that says nothing counts as away
+_MAY_CREATE = "SELECT has_database_privilege(current_database(), 'CREATE')"
+
+
+def schema_versions(address: PostgresSchema) -> Mapping[str, int]:
+    """Return the version of each store of a database by its name; {} when it is new.
+
+    Blocks. Raises Unavailable when it cannot be reached or used, and NewerSchema.
+    """
+    try:
+        with psycopg.connect(
+            address.url, autocommit=True, row_factory=row_factory, connect_timeout=_PATIENCE
+        ) as raw:
+            adapt(raw)
+            raw.read_only = True
+            connection = PostgresConnection(raw)
+            require_locale(connection, address)
+            found = _versions(connection, address)
+            if not found and not _first(connection.execute(_MAY_CREATE).fetchone()):
+                raise Unavailable(f"{address}: the role may not create schemas in it; {OWNER_HINT}")
+            return found
+    except psycopg.Error as error:
+        raise Unavailable(
+            f"{address}: cannot be used: {in_one_line(error)}; start PostgreSQL, or correct"
+            " STORAGE_URL ([storage] url)"
+        ) from error
+
+
+def _versions(connection: PostgresConnection, address: PostgresSchema) -> dict[str, int]:
+    found = {}
+    for (schema,) in connection.execute(SCHEMAS_WITH, [PREFIX, "schema_version"]).fetchall():
+        row = connection.execute(f'SELECT version FROM "{schema}".schema_version').fetchone()
+        store = PostgresSchema(address.url, schema.removeprefix(PREFIX))
+        found[store.name] = require_known(store, _first(row))
+    return found
+
+
+def _first(row: Row | None) -> int:
+    return int(row[0]) if row else 0
