@@ -63,7 +63,8 @@ def _serve_on_ray(settings: Config) -> None:
     from agent_server.ray import command
 
     settings.section(ServerSettings).require_key()
-    command.prepare(settings.data)
+    command.require_room(settings)
+    command.prepare(settings.data, is_own=command.is_own())
     asyncio.run(_require_file(store_address(settings, "server")))
     with _report_errors():
         model_store.ensure(settings.section(ModelSettings))

@@ -95,7 +95,7 @@ class Metrics:
 
     def watch_queue(self, model: str, scheduler: AdmissionState) -> None:
         """Register the gauges of an engine's places and waiting requests."""
-        self._places.labels(model).set(scheduler.places)
+        self._places.labels(model).set_function(lambda: scheduler.places)
         self._running.labels(model).set_function(lambda: scheduler.running)
         for background, priority in ((False, "interactive"), (True, "background")):
             waiting = partial(scheduler.waiting_count, background=background)

@@ -22,6 +22,7 @@ from agent_server.admission.admission import COUNTING_PLACES
 from agent_server.app import create_app
 from agent_server.http.middleware import AgentServer
 from agent_server.ray.engines import EngineReplica
+from agent_server.ray.loopback import keep_replica_on_loopback
 from agent_server.ray.queue_client import QueueLink
 from agent_server.ray.resources import ClusterResources
 from agent_server.ray.shared_admission import SharedAdmission
@@ -68,6 +69,7 @@ class Ingress:
 
     def __init__(self, config: Config, admission: Any, engines: Mapping[str, Any]) -> None:
         logging.configure_child("server")
+        keep_replica_on_loopback()
         self._config = config
         self._link = QueueLink(admission)
         self._shared = ClusterResources(config, self._link, engines)
@@ -77,6 +79,14 @@ class Ingress:
     def __serve_build_asgi_app__(self) -> AgentServer:
         """Return the same application as without Ray."""
         return create_app(self._config, shared=self._shared)
+
+
+class AdmissionReplica(SharedAdmission):
+    """The process of the queues and accounts."""
+
+    def __init__(self, config: Config) -> None:
+        keep_replica_on_loopback()
+        super().__init__(config)
 
 
 def app(arguments: Mapping[str, str]) -> Application:
@@ -97,7 +107,7 @@ def build(config: Config) -> Application:
     settings = config.section(RaySettings)
     config = replace(config, path=None, data=config.data.resolve())
     admission = serve.deployment(
-        SharedAdmission,
+        AdmissionReplica,
         name="admission",
         num_replicas=1,
         max_ongoing_requests=MOST_ONGOING,

@@ -18,6 +18,7 @@ from agent_server.engines.embeddings import NAME as EMBEDDER
 from agent_server.engines.factory import create_engine
 from agent_server.errors import ApiError, EngineUnavailable, Unsupported
 from agent_server.model_files import store
+from agent_server.ray.loopback import keep_replica_on_loopback
 from agent_server.ray.queue_client import LOST, PAUSE
 from agent_server.ray.shared_admission import RENEWAL
 from agent_server.settings.models import ModelSettings, settings_of_models
@@ -42,6 +43,7 @@ class EngineReplica:
 
     def __init__(self, config: Config, model: str, admission: Any) -> None:
         logging.configure_child("engine")
+        keep_replica_on_loopback()
         settings = settings_of_models(config)[1][model]
         if isinstance(settings, ModelSettings):
             store.ensure(settings)

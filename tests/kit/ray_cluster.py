@@ -100,8 +100,13 @@ def _title(process: psutil.Process) -> str:
 
 
 @asynccontextmanager
-async def ray_cluster(data: Path, nodes: int, **settings: str) -> AsyncIterator[RayCluster]:
-    """A cluster of so many nodes with a CPU each, and a server on it with these settings."""
+async def ray_cluster(
+    data: Path, nodes: int, level: str = "warning", **settings: str
+) -> AsyncIterator[RayCluster]:
+    """A cluster of so many nodes with a CPU each, and a server on it with these settings.
+
+    What the server logs from `level` on has to fit into a pipe.
+    """
     port = free_port()
     url = f"http://127.0.0.1:{port}"
     with tempfile.TemporaryDirectory(prefix="ray-") as folder:  # short, for Unix sockets
@@ -116,7 +121,7 @@ async def ray_cluster(data: Path, nodes: int, **settings: str) -> AsyncIterator[
         try:
             async with asyncio.timeout(STARTING):
                 address = json.loads(await line_with(process.stdout, "gcs"))["gcs"]
-            words = ("--log-level", "warning", "server", "--ray", "--data", str(data))
+            words = ("--log-level", level, "server", "--ray", "--data", str(data))
             token = {"RAY_AUTH_TOKEN_PATH": str(data / "ray-token")}
             async with begun(
                 *words,
@@ -156,7 +161,7 @@ def _main(data: Path, nodes: int, folder: str) -> int:
     """Run the nodes until standard input ends; returns how many processes would not end then."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
-    command.prepare(data)
+    command.prepare(data, is_own=False)
     from ray.cluster_utils import Cluster
 
     head = {"num_cpus": 1, "include_dashboard": False, "temp_dir": folder}

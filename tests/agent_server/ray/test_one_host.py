@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ import psutil
 import pytest
 import pytest_asyncio
 
+from agent_server.settings.models import UPSTREAM_SLOTS
 from harnesses.core.tendril.turn import TurnRequest
 from storage.db.address import PostgresSchema
 from storage.db.database import Database
@@ -96,6 +98,22 @@ class OneHost:
         answer = await self.http.get("/usage", headers={**ADMIN, "x-session-id": f"u/{session}"})
         found: dict[str, Any] = answer.json()
         return found
+
+    async def until_metric(self, name: str, value: float, session: int) -> None:
+        """Return when one of the servers has this metric of its model. Raises TimeoutError."""
+        line = f'{name}{{model="terra"}} {value:.1f}'
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                answer = await self.http.get("/metrics", headers={"x-session-id": f"m/{session}"})
+                if line in answer.text.splitlines():
+                    return
+                await asyncio.sleep(0.1)
+
+    def session(self) -> Path:
+        """Return the folder that Ray has its logs and sockets in."""
+        (raylet,) = (each for each in self.ray() if each.name() == "raylet")
+        words = (word.partition("=") for word in raylet.cmdline())
+        return Path(next(path for name, _, path in words if name.strip("-") == "session_dir"))
 
     def ray(self) -> list[psutil.Process]:
         """Return all that the server has started."""
@@ -195,6 +213,35 @@ async def test_a_tendril_beside_it_has_its_runs_in_the_same_database(
     assert not any(tmp_path.glob("*.db"))  # noqa: ASYNC240
 
 
+async def test_a_ray_of_our_own_listens_on_loopback_only(host: OneHost) -> None:
+    below = [psutil.Process(host.process.pid), *host.ray()]
+    listening = [
+        (" ".join(process.cmdline()), socket.laddr.ip)
+        for process in below
+        for socket in process.net_connections("inet")
+        if socket.status == psutil.CONN_LISTEN
+    ]
+    assert len(listening) > len(host.replicas("ingress"))
+    elsewhere = [each for each in listening if not _is_loopback(each[1])]
+    assert elsewhere == []
+
+
+async def test_metrics_of_any_server_tell_the_places_and_requests_of_the_shared_queue(
+    host: OneHost,
+) -> None:
+    headers = await host.key(Key("watched"))
+    host.script.hang("so much")
+    async with host.http.stream(
+        "POST", CHAT, json={**HELLO, "stream": True}, headers=headers
+    ) as answer:
+        assert await anext(answer.aiter_lines())
+        for session in range(SESSIONS):
+            await host.until_metric("terrarium_running", 1, session)
+            await host.until_metric("terrarium_places", UPSTREAM_SLOTS, session)
+    for session in range(SESSIONS):
+        await host.until_metric("terrarium_running", 0, session)
+
+
 async def test_ctrl_c_in_the_middle_of_an_answer_leaves_nothing_of_ray(host: OneHost) -> None:
     headers = await host.key(Key("last"))
     host.script.hang("so much")
@@ -202,15 +249,22 @@ async def test_ctrl_c_in_the_middle_of_an_answer_leaves_nothing_of_ray(host: One
         "POST", CHAT, json={**HELLO, "stream": True}, headers=headers
     ) as answer:
         assert await anext(answer.aiter_lines())
-        below = host.ray()
+        below, session = host.ray(), host.session()
         assert len(host.replicas("ingress")) == SERVERS
+        assert (session / "logs").is_dir()
         os.killpg(host.process.pid, signal.SIGINT)  # as a terminal does
         async with asyncio.timeout(STARTING):
             said = b"".join(await host.process.communicate()).decode()
     assert host.process.returncode == 0, said
-    assert "failed to shut down" not in said
+    assert "failed" not in said
+    assert not session.exists()
     await gone(below)
     assert (host.data / "ray-token").stat().st_mode & 0o777 == 0o600
+
+
+def _is_loopback(address: str) -> bool:
+    found = ip_address(address)
+    return (getattr(found, "ipv4_mapped", None) or found).is_loopback
 
 
 async def _until_refused(host: OneHost, headers: Mapping[str, str]) -> None:

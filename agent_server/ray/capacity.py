@@ -1,0 +1,117 @@
+"""Whether the nodes of a cluster have room for the engines that the settings ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from agent_server.settings.models import settings_of_models
+from agent_server.settings.ray import RaySettings
+from terrarium.config import Config
+
+Resources = Mapping[str, float]
+"""Amounts by Ray's names of resources."""
+
+CPU, GPU = "CPU", "GPU"
+
+
+@dataclass(frozen=True, slots=True)
+class EngineDemand:
+    """The replicas that one embedded engine has at least, and what each of them reserves."""
+
+    table: str
+    count: int
+    each: Resources
+
+
+def demands(config: Config) -> Sequence[EngineDemand]:
+    """Return the demand of every embedded engine. Raises ConfigError."""
+    ray = config.section(RaySettings)
+    default, models = settings_of_models(config)
+    return [
+        EngineDemand(
+            "[model]" if model is default else f"[model.models.{name}]",
+            ray.min_engines,
+            {CPU: model.threads, GPU: ray.engine_gpus},
+        )
+        for name, model in models.items()
+        if not model.urls
+    ]
+
+
+def shortage(config: Config, nodes: Sequence[Resources], where: str) -> str | None:
+    """Return what does not fit on the nodes and what to do about it, None when all does.
+
+    Each replica has to fit on one node. `where` names the nodes in the sentence. Raises
+    ConfigError.
+    """
+    wanted = demands(config)
+    free = [dict(node) for node in nodes]
+    for demand in sorted(wanted, key=lambda demand: demand.each[CPU], reverse=True):
+        for placed in range(demand.count):
+            if not _place(demand.each, free):
+                return _sentence(demand, placed, wanted, nodes, where)
+    return None
+
+
+def _place(each: Resources, free: Sequence[dict[str, float]]) -> bool:
+    """Take what one replica reserves from the first node that has it."""
+    for node in free:
+        if all(node.get(name, 0) >= amount for name, amount in each.items()):
+            for name, amount in each.items():
+                node[name] = node.get(name, 0) - amount
+            return True
+    return False
+
+
+def _sentence(
+    demand: EngineDemand,
+    placed: int,
+    wanted: Sequence[EngineDemand],
+    nodes: Sequence[Resources],
+    where: str,
+) -> str:
+    """Say it of the resource of which there is too little, CPUs before GPUs."""
+    is_gpu = _needed(wanted, CPU) <= _there(nodes, CPU) and _needed(wanted, GPU) > _there(
+        nodes, GPU
+    )
+    name = GPU if is_gpu else CPU
+    engines = " and ".join(
+        f"{_count(each.count, 'engine')} of {_count(each.each[name], name)}" for each in wanted
+    )
+    need = "each need" if sum(each.count for each in wanted) > 1 else "needs"
+    has = f"{_there(nodes, name):g}"
+    if len(nodes) > 1:
+        most = max(node.get(name, 0) for node in nodes)
+        has += f", on {len(nodes)} nodes of at most {most:g}"
+    return f"{engines} {need} {_needed(wanted, name):g}; {where} has {has}: " + (
+        "lower [ray] engine_gpus" if is_gpu else _advice(demand, placed, wanted, nodes)
+    )
+
+
+def _advice(
+    demand: EngineDemand, placed: int, wanted: Sequence[EngineDemand], nodes: Sequence[Resources]
+) -> str:
+    """Say which settings would fit, in numbers where only one engine and one node count."""
+    if len(wanted) > 1 or len(nodes) > 1:
+        return f"set fewer {demand.table} threads or [ray] min_engines"
+    settings = []
+    if threads := int(_there(nodes, CPU)) // demand.count:
+        settings.append(f"{demand.table} threads = {threads}")
+    if placed:
+        settings.append(f"[ray] min_engines = {placed}")
+    if not settings:
+        return f"set {demand.table} threads = 1 and [ray] min_engines = 1"
+    return f"set {' or '.join(settings)}"
+
+
+def _needed(wanted: Sequence[EngineDemand], name: str) -> float:
+    return sum(demand.count * demand.each[name] for demand in wanted)
+
+
+def _there(nodes: Sequence[Resources], name: str) -> float:
+    return sum(node.get(name, 0) for node in nodes)
+
+
+def _count(amount: float, name: str) -> str:
+    return f"{amount:g} {name}{'' if amount == 1 else 's'}"
