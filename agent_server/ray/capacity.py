@@ -1,4 +1,4 @@
-"""Whether the nodes of a cluster have room for the engines that the settings ask for."""
+"""The room that the nodes of a cluster have for the engines that the settings ask for."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _sentence(
     nodes: Sequence[Resources],
     where: str,
 ) -> str:
-    """Say it of the resource of which there is too little, CPUs before GPUs."""
+    """Return the sentence about the resource that is short, CPUs before GPUs."""
     is_gpu = _needed(wanted, CPU) <= _there(nodes, CPU) and _needed(wanted, GPU) > _there(
         nodes, GPU
     )
@@ -92,7 +92,7 @@ def _sentence(
 def _advice(
     demand: EngineDemand, placed: int, wanted: Sequence[EngineDemand], nodes: Sequence[Resources]
 ) -> str:
-    """Say which settings would fit, in numbers where only one engine and one node count."""
+    """Return which settings would fit, in numbers where only one engine and one node count."""
     if len(wanted) > 1 or len(nodes) > 1:
         return f"set fewer {demand.table} threads or [ray] min_engines"
     settings = []
