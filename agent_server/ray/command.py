@@ -198,17 +198,27 @@ def _leave() -> None:
     from ray import serve
 
     applications = serve.status().applications
-    if APP in applications:
-        serve.delete(APP, _blocking=False)
-    deadline = time.monotonic() + STOPPING
-    while APP in serve.status().applications:
-        if time.monotonic() > deadline:
-            log.warning("server.stopping", after=STOPPING)
-            break
-        time.sleep(LOOK)
     if not is_own() and not applications.keys() - {APP}:
-        serve.shutdown()
+        asyncio.run(_shut_down_serve())
+    elif APP in applications:
+        serve.delete(APP, _blocking=False)
+        deadline = time.monotonic() + STOPPING
+        while APP in serve.status().applications:
+            if time.monotonic() > deadline:
+                log.warning("server.stopping", after=STOPPING)
+                break
+            time.sleep(LOOK)
     ray.shutdown()
+
+
+async def _shut_down_serve() -> None:
+    from ray import serve
+
+    try:
+        async with asyncio.timeout(STOPPING):
+            await serve.shutdown_async()
+    except TimeoutError:
+        log.warning("server.stopping", after=STOPPING)
 
 
 def _remove_session(folder: Path) -> None:

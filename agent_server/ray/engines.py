@@ -105,8 +105,9 @@ class EngineReplica:
 
     async def __del__(self) -> None:
         """Stop the engine; Ray Serve awaits this."""
-        with suppress(*LOST):
-            await self._admission.withdraw.remote(self._model, self._name)
+        with suppress(TimeoutError, *LOST):  # the queue may have stopped before; the offer expires
+            async with asyncio.timeout(RENEWAL):
+                await self._admission.withdraw.remote(self._model, self._name)
         self._stop.set()
         await asyncio.wait({self._running})
 
