@@ -72,19 +72,19 @@ def _sentence(
     where: str,
 ) -> str:
     """Return the sentence about the resource that is short, CPUs before GPUs."""
-    is_gpu = _needed(wanted, CPU) <= _there(nodes, CPU) and _needed(wanted, GPU) > _there(
-        nodes, GPU
-    )
+    is_gpu = _sum_of_demands(wanted, CPU) <= _sum_of_nodes(nodes, CPU) and _sum_of_demands(
+        wanted, GPU
+    ) > _sum_of_nodes(nodes, GPU)
     name = GPU if is_gpu else CPU
     engines = " and ".join(
         f"{_count(each.count, 'engine')} of {_count(each.each[name], name)}" for each in wanted
     )
     need = "each need" if sum(each.count for each in wanted) > 1 else "needs"
-    has = f"{_there(nodes, name):g}"
+    has = f"{_sum_of_nodes(nodes, name):g}"
     if len(nodes) > 1:
         most = max(node.get(name, 0) for node in nodes)
         has += f", on {len(nodes)} nodes of at most {most:g}"
-    return f"{engines} {need} {_needed(wanted, name):g}; {where} has {has}: " + (
+    return f"{engines} {need} {_sum_of_demands(wanted, name):g}; {where} has {has}: " + (
         "lower [ray] engine_gpus" if is_gpu else _advice(demand, placed, wanted, nodes)
     )
 
@@ -96,7 +96,7 @@ def _advice(
     if len(wanted) > 1 or len(nodes) > 1:
         return f"set fewer {demand.table} threads or [ray] min_engines"
     settings = []
-    if threads := int(_there(nodes, CPU)) // demand.count:
+    if threads := int(_sum_of_nodes(nodes, CPU)) // demand.count:
         settings.append(f"{demand.table} threads = {threads}")
     if placed:
         settings.append(f"[ray] min_engines = {placed}")
@@ -105,11 +105,11 @@ def _advice(
     return f"set {' or '.join(settings)}"
 
 
-def _needed(wanted: Sequence[EngineDemand], name: str) -> float:
+def _sum_of_demands(wanted: Sequence[EngineDemand], name: str) -> float:
     return sum(demand.count * demand.each[name] for demand in wanted)
 
 
-def _there(nodes: Sequence[Resources], name: str) -> float:
+def _sum_of_nodes(nodes: Sequence[Resources], name: str) -> float:
     return sum(node.get(name, 0) for node in nodes)
 
 
