@@ -172,10 +172,12 @@ class ReceiptStatus(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """The server's word on a line of ours; `reason` is what it says of one that is refused."""
+    """The server's word on a line of ours; `reason` is what it says of one that is refused, `nick`
+    the one that we had then."""
 
     status: ReceiptStatus
     reason: str = ""
+    nick: str = ""
 
 
 ACCEPTED, LOST = Receipt(ReceiptStatus.ACCEPTED), Receipt(ReceiptStatus.LOST)

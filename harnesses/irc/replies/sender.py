@@ -341,7 +341,7 @@ class MessageSender:
                 if receipt.status is not ReceiptStatus.ACCEPTED:
                     break
                 said += 1
-                self._log_line(target, line)
+                self._log_line(target, line, receipt.nick or network.nick)
         finally:
             for piece in itertools.chain(*sent[said:]):
                 piece.cancel()
@@ -352,11 +352,11 @@ class MessageSender:
             _log.warning("irc.line_refused", network=network.name, place=target.public_name)
         return _Outcome(lines[said:], refused, receipt.reason if refused else "")
 
-    def _log_line(self, target: Target, line: OutgoingLine) -> None:
+    def _log_line(self, target: Target, line: OutgoingLine, nick: str) -> None:
         if not target.logged:
             return
         kind = EventType.ACTION if line.action else EventType.PRIVMSG
-        event = bot_event(target.place, target.network.nick, line.text, kind)
+        event = bot_event(target.place, nick, line.text, kind)
         self._log.write(event, target.answers)
 
 

@@ -11,6 +11,7 @@ import ipaddress
 import ssl
 from collections import deque
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from typing import Generic, Protocol, TypeVar
 
 import structlog
@@ -427,7 +428,7 @@ class IrcClient:
     def _take_receipts(self) -> None:
         for number, known in self._session.receipts():
             if (receipt := self._receipts.pop(number, None)) and not receipt.done():
-                receipt.set_result(known)
+                receipt.set_result(replace(known, nick=self._session.nick))
 
     def _flush(self) -> None:
         for outgoing in self._session.pop_outgoing():

@@ -17,7 +17,7 @@ import structlog
 from harnesses.irc.protocol.errors import InvalidMessage, IrcError, UntrustedCertificate
 from harnesses.irc.protocol.events import IrcEvent
 from harnesses.irc.protocol.message import Message, Source
-from harnesses.irc.protocol.sent_lines import ACCEPTED, LOST, Receipt, budget, split
+from harnesses.irc.protocol.sent_lines import ACCEPTED, LOST, Receipt, ReceiptStatus, budget, split
 from harnesses.irc.session.session import Session
 from harnesses.irc.session.state import JoinRefusal, Member, utc_now
 from harnesses.irc.session.sts import Sts, StsPolicies
@@ -465,7 +465,7 @@ class Network:
             for line in lines:
                 line.cancel()
             raise
-        return [line for line, receipt in receipts if receipt == ACCEPTED]
+        return [line for line, receipt in receipts if receipt.status is ReceiptStatus.ACCEPTED]
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,17 +10,20 @@ from pathlib import Path
 from storage.chat_log.event import PUBLIC
 from storage.log import Query
 from tests.kit.irc_script import WELCOME, Listener, Wire, listening
-from tests.kit.irc_tendril import irc_config, irc_tendril
+from tests.kit.irc_tendril import irc_config, irc_tendril, logged
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.ports import free_port
 
 NEAR = 600  # seconds; a test is over sooner
 
 
-async def let_in(listener: Listener, joining: str = "") -> Wire:
-    """The tendril's connection, once it is in #c with all that it wants."""
+CAPABILITIES = "batch draft/multiline=max-bytes=4096,max-lines=9 message-tags server-time"
+
+
+async def let_in(listener: Listener, joining: str = "", more: str = "") -> Wire:
+    """The tendril's connection, once it is in #c with all that it wants, `more` included."""
     wire = await listener.accept()
-    await wire.offer("batch draft/multiline=max-bytes=4096,max-lines=9 message-tags server-time")
+    await wire.offer(f"{CAPABILITIES} {more}".rstrip())
     await wire.until("CAP END")
     await wire.send(WELCOME)
     await wire.until("JOIN #c")
@@ -79,6 +82,26 @@ async def test_what_is_said_after_a_servers_clock_was_put_back_is_answered_and_f
             await tendril.services.log.flush()
             newer = Query(scope=PUBLIC, after_id=before.id, own=False)
             assert [event.nick for event in await tendril.services.log.find(newer)] == ["bob"]
+
+
+async def test_a_line_of_ours_is_logged_with_the_nick_that_the_server_showed_it_with(
+    tmp_path: Path,
+) -> None:
+    async with listening() as listener, asyncio.TaskGroup() as tasks:
+        url = f"http://127.0.0.1:{free_port()}/v1"
+        config = irc_config(tmp_path, listener.port, url, irc={"channels": ["#c"]})
+        serving = tasks.create_task(let_in(listener, more="echo-message labeled-response"))
+        async with irc_tendril(config):
+            wire = await serving
+            await wire.say(":bob!b@h PRIVMSG #c :.ping")
+            tags, _, rest = (await wire.until("@label=")).partition(" ")
+            while rest != "PRIVMSG #c :bob: pong":
+                await wire.say(f"{tags} :s ACK")
+                tags, _, rest = (await wire.until("@label=")).partition(" ")
+            await wire.say(f"{tags} :Terra!~t@h {rest}", ":Terra!~t@h NICK :Other", "PING :done")
+            await wire.until("PONG")
+    own = [nick for kind, nick, text in await logged(config) if text == "bob: pong"]
+    assert own == ["Terra"]
 
 
 async def test_a_question_of_several_lines_is_answered_once_and_logged_line_by_line(
