@@ -1,1 +1,1 @@
-"""The agent server: an OpenAI-compatible API in front of models. It knows no tendril."""
+"""The agent server: an OpenAI-compatible API in front of models. It depends on no tendril."""

@@ -27,7 +27,7 @@ from storage.settings import store_address
 from terrarium.config import Config
 
 PATIENCE = 1.0
-"""Seconds to wait for another process that writes to the server's file."""
+"""Seconds to wait for another process that holds the lock of the server's database."""
 
 
 def create_app(
@@ -35,10 +35,10 @@ def create_app(
     policy: AdmissionPolicy | None = None,
     shared: SharedResources | None = None,
 ) -> AgentServer:
-    """Build the server that `[server]` and `[model]` describe. Raises ConfigError.
+    """Build the agent server from `[server]`, `[model]` and `[usage]`. Raises ConfigError.
 
-    The engine starts and stops with the application's lifespan; engines that are `shared` with
-    other servers do not.
+    Engines start and stop with the application's lifespan, except those of `shared`, which several
+    servers use.
     """
     server = config.section(ServerSettings)
     server.require_key()
@@ -52,6 +52,8 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        # Left in reverse order: the engines stop and report their last usage before the recorder
+        # writes it, and the database closes last.
         async with (
             Database.open(store_address(config, "server"), patience=PATIENCE) as database,
             api_keys.refreshing(database),
@@ -66,12 +68,13 @@ def create_app(
     app = AgentServer(
         title="Terrarium agent server",
         lifespan=lifespan,
-        docs_url=None,  # these pages load their scripts from elsewhere
+        docs_url=None,  # these pages load scripts from a CDN
         redoc_url=None,
     )
     state = ServerState(pool, embedder, metering, usage.currency)
     metering.metrics.add(state.tendrils)
     endpoints = api.mount(app, state)
+    # Authentication comes before the body limit: without a valid key no byte of a body is read.
     limited = BodySizeLimitMiddleware(endpoints, server.max_body_bytes)
     app.front = AccessLogMiddleware(AuthMiddleware(limited, api_keys), metering.metrics)
     return app

@@ -43,7 +43,7 @@ def server(
     if ray:
         _serve_on_ray(load(config, data))
         return
-    # What the web framework needs would slow down `terrarium model` too.
+    # Imported here: loading the web framework would slow down `terrarium model` as well.
     import uvloop
 
     from agent_server import uvicorn_server
@@ -53,6 +53,7 @@ def server(
     address = settings.section(ServerSettings)
     address.require_key()
     uvloop.run(_require_file(store_address(settings, "server")))
+    # Bind first: a port in use is reported before a model is downloaded.
     with uvicorn_server.listening(address) as listener:
         with _report_errors():
             model_store.ensure(settings.section(ModelSettings))
@@ -72,7 +73,10 @@ def _serve_on_ray(settings: Config) -> None:
 
 
 async def _require_file(address: Address) -> None:
-    """Raise StorageError when the server's file cannot be used; once it serves it is too late."""
+    """Check that the server's database can be opened. Raises StorageError.
+
+    This comes before the server listens: afterwards it would be too late to refuse.
+    """
     if isinstance(address, Path):
         tighten_data(address.parent)
     async with Database.open(address, checked=True):
@@ -94,7 +98,7 @@ def pull(
     config: ConfigFile = None,
     data: DataFolder = Path("data"),
 ) -> None:
-    """Fetch a model into the cache folder; a broken download goes on where it stopped."""
+    """Download a model into the cache folder; an interrupted download is resumed."""
     with _report_errors():
         folder = load(config, data).section(ModelSettings).folder
         if source is None:
@@ -108,7 +112,7 @@ def pull(
 
 @model.command(name="list")
 def list_models(config: ConfigFile = None, data: DataFolder = Path("data")) -> None:
-    """List the models that are here, and those to pull; * marks the best for this machine."""
+    """List the installed models and those to pull; * marks the best for this machine."""
     settings = load(config, data).section(ModelSettings)
     for line in listing(settings, Machine.here(engine_gpus())):
         typer.echo(line)

@@ -1,4 +1,4 @@
-"""The interface of engines."""
+"""The interface that all engines implement."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ Chunks = AsyncGenerator[Chunk, None]
 
 @dataclass(frozen=True, slots=True)
 class TokenCount:
-    """The tokens of a prompt, and how many fit into one request (None: the engine won't say)."""
+    """The token ids of a prompt, their number, and the engine's limit per request.
+
+    `tokens` is empty if the engine reports only the number; `limit` is None if unknown.
+    """
 
     tokens: tuple[int, ...]
     count: int
@@ -26,10 +29,11 @@ class TokenCount:
 
 @dataclass(frozen=True, slots=True)
 class ModelInfo:
-    """The facts that an engine tells of its model; None is unknown.
+    """The facts that an engine reports about its model; None means unknown.
 
-    `context` is in tokens, `weights` the model's name there, `parameters` their number, `gpus` what
-    computes it besides the processor; `identity` differs when it is another model.
+    `context` is the window in tokens, `weights` the model's name at the engine, `parameters` their
+    number, and `gpus` the graphics processors in use; `identity` is a fingerprint that changes when
+    the model is replaced.
     """
 
     context: int | None = None
@@ -52,30 +56,35 @@ class Engine(Protocol):
 
     @property
     def isolates_keys(self) -> bool:
-        """True if no prompt is read from what the prefix cache holds of another `cache_salt`."""
+        """True if prompts with different `cache_salt` never share entries of the prefix cache."""
 
     def lifespan(self) -> AbstractAsyncContextManager[None]:
-        """Start and stop what the engine needs."""
+        """Start and stop the engine's processes and connections."""
 
     def chat(self, body: Mapping[str, Any], session: str | None) -> Chunks:
         """Stream the answer to `{"messages"}`, or the continuation of the text in `{"prompt"}`.
 
-        Closing the generator stops the generation. Choices of a prompt have `text` where those
-        of a chat have `delta`. A `model` in the body is one of the upstream's, for upstreams of
-        many; without one the engine's own is asked. `cache_salt` is for engines that keep the
-        prompts of several keys apart; others leave it out. `session` keeps a conversation on one
-        engine; with `"stream": false` the answer is sent whole, so that chunks may be joined.
-        Raises ApiError, at once, before the first chunk or between two.
+        Closing the generator stops the generation. The choices of a prompt have `text` where those
+        of a chat have `delta`. Raises ApiError: when called, before the first chunk, or between
+        two.
+
+        - `model` in the body selects one of the models of an upstream with several; the default is
+          the engine's own.
+        - `cache_salt` keeps the cached prompts of different keys apart; engines that cannot do that
+          drop it.
+        - `"stream": false` says that the answer will be sent as a whole, so that chunks may be
+          merged.
+        - `session` keeps a conversation on one instance of the engine.
         """
 
     async def count(self, body: Mapping[str, Any]) -> TokenCount:
         """Count the tokens of `{"prompt"}` or `{"messages", "tools"?}`. Raises ApiError."""
 
     async def embeddings(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Answer an embeddings request of the API. Raises ApiError, Unsupported when it cannot."""
+        """Answer an embeddings request of the API. Raises ApiError; Unsupported without them."""
 
     async def ready(self) -> bool:
-        """Return whether a token could be made now."""
+        """Return whether the engine could answer a request now."""
 
     async def model_info(self) -> ModelInfo:
-        """Ask what the model can do. Raises ApiError."""
+        """Ask the engine to describe its model. Raises ApiError."""

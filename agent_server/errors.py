@@ -26,7 +26,7 @@ from typing import Any, ClassVar
 
 
 class ApiError(Exception):
-    """An answer other than success; `message` is shown to the client as it is."""
+    """An error response of the API; `message` is sent to the client verbatim."""
 
     status: ClassVar[int] = 500
     kind: ClassVar[str] = "server_error"
@@ -92,7 +92,7 @@ class NotFound(ApiError):
 
 
 class BodyTooLarge(ApiError):
-    """The request body is longer than `server.max_body_bytes`."""
+    """The request body exceeds `[server] max_body_bytes`, or has too many values."""
 
     status = 413
     kind = "invalid_request_error"
@@ -100,7 +100,7 @@ class BodyTooLarge(ApiError):
 
 
 class RateLimited(ApiError):
-    """A quota is used up, too many wait already, or the engine asks for patience."""
+    """A quota or budget is exhausted, the queue is full, or the upstream answered 429."""
 
     status = 429
     kind = "rate_limit_error"
@@ -108,7 +108,10 @@ class RateLimited(ApiError):
 
 
 class ClientGone(ApiError):
-    """The client closed the connection before its answer was complete."""
+    """The client closed the connection before its answer was complete.
+
+    499 is nginx's convention. It appears in logs and metrics only: nobody is left to receive it.
+    """
 
     status = 499
     kind = "client_error"
@@ -116,7 +119,7 @@ class ClientGone(ApiError):
 
 
 class Unsupported(ApiError):
-    """The engine behind this server cannot do this at all."""
+    """The engine lacks the requested feature."""
 
     status = 501
     kind = "invalid_request_error"
@@ -124,7 +127,7 @@ class Unsupported(ApiError):
 
 
 class EngineUnavailable(ApiError):
-    """No engine can be reached now; worth another attempt in a moment."""
+    """No engine can be reached, or its answer was invalid or broke off; worth a retry."""
 
     status = 503
     kind = "service_unavailable_error"
@@ -135,13 +138,16 @@ class EngineUnavailable(ApiError):
 
 
 class EngineMisconfigured(EngineUnavailable):
-    """The engine refuses our key, or has no such address or model: its owner must mend that."""
+    """The engine rejects our key, has no such path or model, or cannot load its file.
+
+    Only the operator can fix that.
+    """
 
     default_code = "engine_misconfigured"
 
 
 class QueueTimeout(ApiError):
-    """The request has waited for a place at the engine for as long as it may."""
+    """The request has waited for a slot of the engine for the longest time allowed."""
 
     status = 503
     kind = "service_unavailable_error"
@@ -157,4 +163,4 @@ class EngineTimeout(ApiError):
 
 
 class PullError(Exception):
-    """A model could not be fetched; the message says why and what to do."""
+    """A model could not be downloaded; the message says why and what to do."""

@@ -1,4 +1,4 @@
-"""The tendrils that have reported themselves lately, in memory."""
+"""An in-memory registry of the tendrils that have reported recently."""
 
 from __future__ import annotations
 
@@ -11,17 +11,20 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 EXPIRES = 30.0
-"""Seconds after which a tendril that has not reported itself again is gone."""
+"""Seconds without a report after which a tendril is dropped."""
 
 MOST = 100
-"""Tendrils of one key; a report of one more is refused."""
+"""Maximum number of tendrils per key; reports of further ones are refused."""
 
 
 @dataclass(frozen=True, slots=True)
 class TendrilReport:
-    """The report of a tendril: its `state` ("ready", "waiting", ...), the tools of its model, how
-    many questions it is answering or has waiting, the tokens it has used today (UTC), its own
-    counters and gauges, and whether it can write nothing at the moment."""
+    """A status report of a tendril.
+
+    `state` is "ready", "waiting" and so on; `tools` are those offered to its model; `pending`
+    counts the questions being answered or waiting; `tokens_today` is for the UTC day; `counters`
+    and `gauges` are its own metrics; `disk_trouble` is True while it cannot write to its disk.
+    """
 
     state: str
     tools: tuple[str, ...] = ()
@@ -34,8 +37,10 @@ class TendrilReport:
 
 @dataclass(frozen=True, slots=True)
 class RegisteredTendril:
-    """A tendril by its `name` and the name of the key that reported it; `seen` is in seconds of
-    the registry's clock."""
+    """The latest report of the tendril `name`, sent with the API key named `key`.
+
+    `seen` is the time of the report, in seconds of the registry's clock.
+    """
 
     name: str
     key: str
@@ -45,13 +50,16 @@ class RegisteredTendril:
 
 @dataclass(slots=True, eq=False)
 class TendrilRegistry(Collector):
-    """The tendrils by key and name, so that no key can speak for another one's tendril."""
+    """The latest reports, by key and name, and a Prometheus collector of their metrics.
+
+    As the key is part of the index, no key can report for another key's tendril.
+    """
 
     clock: Callable[[], float] = time.monotonic
     _known: dict[tuple[str, str], RegisteredTendril] = field(default_factory=dict)
 
     def record(self, name: str, key: str, report: TendrilReport) -> bool:
-        """Take in a report; return False when the key has too many tendrils already."""
+        """Store a report; return False if the key already has `MOST` other tendrils."""
         self._drop_expired()
         names = {known for owner, known in self._known if owner == key}
         if len(names) >= MOST and name not in names:
@@ -60,12 +68,12 @@ class TendrilRegistry(Collector):
         return True
 
     def present(self) -> list[RegisteredTendril]:
-        """Return the tendrils that are there, by name."""
+        """Return the tendrils that have not expired, ordered by name, then key."""
         self._drop_expired()
         return sorted(self._known.values(), key=lambda each: (each.name, each.key))
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the metrics of the tendrils that are there, as a collector of Prometheus."""
+        """Yield the metrics of the tendrils that have not expired, for Prometheus."""
         whose = ["key", "tendril"]
         pending = GaugeMetricFamily(
             "terrarium_tendril_pending", "Questions that are answered or wait", labels=whose
@@ -90,7 +98,7 @@ class TendrilRegistry(Collector):
         yield from (pending, disk, gauges, counters)
 
     def age(self, tendril: RegisteredTendril) -> float:
-        """Return the seconds since a tendril has reported itself."""
+        """Return the seconds since the last report of a tendril."""
         return self.clock() - tendril.seen
 
     def _drop_expired(self) -> None:

@@ -1,4 +1,4 @@
-"""The process around the application: its socket and its end."""
+"""The agent server's process: its listening socket and its shutdown."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ log = structlog.get_logger()
 
 
 def listening(address: ServerSettings) -> socket.socket:
-    """Return the listening socket of `[server]`. Raises ConfigError when another program has it."""
+    """Open the listening socket of `[server]`. Raises ConfigError if the address cannot be used."""
     try:
         return listen(address.host, address.port)
     except OSError as error:
@@ -32,16 +32,18 @@ def listening(address: ServerSettings) -> socket.socket:
 
 
 async def serve(app: FastAPI, listener: socket.socket) -> None:
-    """Serve until SIGTERM or SIGINT comes or the supervisor is gone."""
-    # What was imported stays: the collector need not look through it again with every request.
+    """Serve until SIGTERM, SIGINT or the end of the supervisor."""
+    # Imported objects live as long as the process: exclude them from garbage collection.
     gc.freeze()
     host, port = listener.getsockname()[:2]
     log.info("server.listening", host=host, port=port)
     serving = asyncio.create_task(http_serving.serve(app, listener, behind_proxy=False))
     stopped = asyncio.create_task(told_to_stop())
     await asyncio.wait({serving, stopped}, return_when=asyncio.FIRST_COMPLETED)
+    # Once cancelled, `serving` lets running answers end within its grace period.
     for task in (serving, stopped):
         task.cancel()
     await asyncio.wait({serving, stopped})
+    # Raises the error of a server that has failed.
     if not serving.cancelled():
         serving.result()

@@ -1,4 +1,4 @@
-"""Engines, each behind an admission queue of its own."""
+"""The factory of engines, each behind its own admission queue."""
 
 from __future__ import annotations
 
@@ -18,20 +18,21 @@ from agent_server.settings.models import ModelConfig
 from terrarium.config import Config
 
 EMBEDDING_PLACES = 4
-"""Requests that take turns with the embedding model, batch by batch."""
+"""Embeddings requests admitted at once; the embedding model interleaves their batches."""
 
 COUNTING_PLACES = 2
-"""Prompts whose tokens one engine counts at once."""
+"""Requests to count tokens that one engine handles at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class AdmissionPolicy:
-    """The rules that are the same on every server; tests take others.
+    """The scheduling rules, which are the same on every server; tests pass others.
 
-    `yields`: a background request without a first token is preempted by an interactive one, which
-    is alone until most answers are whole. None: at the embedded engine only, where requests share
-    one processor. `background_share` is the share of tokens that background gets when all is busy,
-    `max_wait` and `max_wait_background` are how many seconds a request may wait.
+    `yields`: an interactive request preempts background requests that have no first token yet, and
+    nothing is started beside it for a while (see `scheduler.py`). None applies that to the embedded
+    engine only, where requests share one processor. `background_share` is the share of tokens for
+    background requests on a busy engine; `max_wait` and `max_wait_background` are the longest
+    waits, in seconds.
     """
 
     yields: bool | None = None
@@ -40,7 +41,7 @@ class AdmissionPolicy:
     max_wait_background: float = 1800
 
     def queue(self, places: int, most_waiting: int, *, yields: bool) -> AdmissionQueue:
-        """Make a queue by these rules."""
+        """Create a queue with these rules for an engine with `places` slots."""
         scheduler = Scheduler(
             places,
             reserved=reserved_places(places),
@@ -54,7 +55,7 @@ class AdmissionPolicy:
 
 
 class SharedResources(Protocol):
-    """The engines that several servers share, the one queue in front of each, and the accounts."""
+    """The engines, their queues and the accounts that several servers share."""
 
     def engine(self, name: str, settings: ModelConfig) -> Engine:
         """Return a client of the engine of the model `name`. Raises ConfigError."""
@@ -67,7 +68,7 @@ class SharedResources(Protocol):
 
 
 class Admission:
-    """Puts each engine behind an admission queue."""
+    """Creates engines, each behind its own admission queue."""
 
     def __init__(
         self,
@@ -82,7 +83,7 @@ class Admission:
         self._shared = shared
 
     def admitted_engine(self, name: str, settings: ModelConfig) -> AdmittedEngine:
-        """Make the engine of the model `name`, not yet running. Raises ConfigError."""
+        """Create the engine of the model `name`, not yet started. Raises ConfigError."""
         if self._shared is not None:
             engine = self._shared.engine(name, settings)
             return self._wrap(engine, name, self._shared.queue(name))
@@ -91,11 +92,12 @@ class Admission:
         return self._wrap(engine, name, self._queue(settings.places, yields=yields))
 
     def embedding_engine(self) -> AdmittedEngine:
-        """Make the engine of this server's own embedding model."""
+        """Create the engine of this server's own embedding model."""
         queue = self._queue(EMBEDDING_PLACES, yields=bool(self._policy.yields))
         return self._wrap(EmbeddingEngine(), EMBEDDER, queue)
 
     def _wrap(self, engine: Engine, name: str, queue: RequestQueue) -> AdmittedEngine:
+        # Counting tokens has its own queue, so that it does not wait for answers.
         queues = EngineQueues(queue, self._queue(COUNTING_PLACES, yields=False))
         return AdmittedEngine(engine, name, queues, self._metering)
 
@@ -104,5 +106,5 @@ class Admission:
 
 
 def reserved_places(places: int) -> int:
-    """Return how many of `places` background leaves free: a quarter, and at least one of two."""
+    """Return the slots that background leaves free: a quarter, but at least one of two or more."""
     return 0 if places == 1 else max(1, places // 4)

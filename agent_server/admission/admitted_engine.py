@@ -1,6 +1,6 @@
-"""An engine behind its admission queue, which records the usage of each request.
+"""An engine behind its admission queue, with the accounting of each request.
 
-It is the only way to an engine, so that no endpoint can generate tokens past it.
+Endpoints reach engines only through `AdmittedEngine`, so none can bypass admission or quotas.
 """
 
 from __future__ import annotations
@@ -27,16 +27,20 @@ from terrarium.cancellation import ScopeCancelled
 from terrarium.usage import TokenUsage
 
 SAYING = ("content", "reasoning_content", "tool_calls")
-"""What of a delta people or programs wait for."""
+"""Fields of a delta with output: a delta that has only a role is no first token."""
 
 NOTHING = TokenUsage()
 
 
 @dataclass(slots=True)
 class EngineCall:
-    """One request in flight: its sender, and the usage so far; `variant` is the model asked for
-    where the engine has several. `cached_limit` is how many tokens of the prompt its key may be
-    told to have come from the cache (None: all that did)."""
+    """A request that has a slot: its sender, its reservation and its usage so far.
+
+    `prompt` is the estimated number of prompt tokens, `variant` the requested model of an upstream
+    with several, `digests` those of the prompt's prefixes. `cached_limit` is the largest number of
+    cached tokens that the key may see (None: no limit). `pieces` counts chunks with choices, and
+    `first` is the time of the first token, on the monotonic clock.
+    """
 
     context: RequestContext
     request: QueuedRequest
@@ -50,19 +54,21 @@ class EngineCall:
     usage: TokenUsage | None = None
 
     def observe(self, chunk: Chunk) -> None:
-        """Record the usage of the next chunk."""
+        """Update the time of the first token, the number of chunks and the usage."""
         if self.first is None and _says_something(chunk):
             self.first = time.monotonic()
         if isinstance(usage := chunk.get("usage"), dict):
             read = TokenUsage.from_wire(usage)
+            # llama.cpp reports one usage for each of n choices; their common prompt counts once.
             self.usage = read if self.usage is None else self.usage.beside(read)
         if chunk.get("choices"):
             self.pieces += 1
 
     def hide_others_cache(self, chunk: Chunk) -> Chunk:
-        """Return the chunk with no more cached tokens than the key may be told of.
+        """Return the chunk with its `cached_tokens` capped at `cached_limit`.
 
-        `uncached_prompt_tokens` is the engine's own number, by which its speed is measured.
+        `uncached_prompt_tokens` keeps the engine's own number, from which its speed is measured;
+        clients never see it.
         """
         if self.cached_limit is None or not isinstance(chunk.get("usage"), dict):
             return chunk
@@ -71,11 +77,11 @@ class EngineCall:
         return {**chunk, "usage": told, "uncached_prompt_tokens": used.prompt - used.cached}
 
     def model(self, name: str) -> str:
-        """Return the name under which clients ask for the model of the engine `name`."""
+        """Return the name by which clients ask for this model of the engine `name`."""
         return _model(name, self.variant)
 
     def total_usage(self) -> TokenUsage:
-        """Return the usage; an estimate where the answer broke off, nothing where none came."""
+        """Return the reported usage, else an estimate from the output so far."""
         return self.usage or (TokenUsage(self.prompt, self.pieces) if self.pieces else NOTHING)
 
 
@@ -93,27 +99,27 @@ def _says_something(chunk: Chunk) -> bool:
 log = structlog.get_logger()
 
 BYTES_PER_TOKEN = 4
+"""A rough average, to estimate the tokens of a prompt from the size of the request body."""
 FIRST_GUESS = 128
-"""Tokens of an answer, before one has been seen."""
+"""Assumed length of an answer in tokens, until answers have been seen."""
 
 PROBE = 10.0
-"""Seconds in which an engine that has failed must make a token to be ready again."""
+"""Seconds within which a failed engine must produce a token to count as ready again."""
 
 _EMA_ALPHA = 0.1
-"""How much the last answer counts in the running mean of answers' lengths."""
+"""Weight of the latest answer in the exponential moving average of answer lengths."""
 
 
 @dataclass(frozen=True, slots=True)
 class EngineQueues:
-    """The queues in front of one engine: for answers, and for prompts of which tokens are only
-    counted."""
+    """The queues in front of one engine: one for answers, one for counting tokens."""
 
     answers: RequestQueue
     counts: AdmissionQueue
 
 
 class AdmittedEngine:
-    """Admits chats and embeddings to another engine, one by one."""
+    """An engine whose requests are charged, wait for a slot, and are recorded at their end."""
 
     def __init__(self, engine: Engine, name: str, queues: EngineQueues, metering: Metering) -> None:
         queue = queues.answers
@@ -129,7 +135,7 @@ class AdmittedEngine:
 
     @property
     def is_busy(self) -> bool:
-        """True while a request is in flight or waits."""
+        """True while a request is running or waiting."""
         return self._queue.is_busy or self._engine.is_busy
 
     def lifespan(self) -> AbstractAsyncContextManager[None]:
@@ -137,7 +143,7 @@ class AdmittedEngine:
         return self._engine.lifespan()
 
     async def ready(self) -> bool:
-        """Return whether the engine could make a token now; after a failure it has to make one."""
+        """Return whether the engine can answer now; once failed, it must first produce a token."""
         if not await self._engine.ready():
             return False
         if self._failed:
@@ -145,12 +151,13 @@ class AdmittedEngine:
         return not self._failed
 
     async def model_info(self) -> ModelInfo:
-        """Ask the engine what its model can do."""
+        """Ask the engine to describe its model. Raises ApiError."""
         return await self._engine.model_info()
 
     async def count(self, body: Mapping[str, Any], context: RequestContext) -> TokenCount:
-        """Count tokens when there is a place for it, which no answer takes. Raises ApiError."""
+        """Count the tokens of a prompt once the queue for counting admits it. Raises ApiError."""
         accounts, expected = self._metering.accounts, context.size // BYTES_PER_TOKEN
+        # No spender: counting has quotas of its own and is in no budget.
         reservation = await accounts.reserve(ExpectedUse(context.key, expected))
         request, counted = _queued(context, expected), None
         try:
@@ -165,7 +172,7 @@ class AdmittedEngine:
                 accounts.settle(reservation, counted.count if counted else 0, 0.0)
 
     async def embeddings(self, body: Mapping[str, Any], context: RequestContext) -> dict[str, Any]:
-        """Answer an embeddings request when there is a place. Raises ApiError."""
+        """Answer an embeddings request once a slot is free. Raises ApiError."""
         call = await self._acquire(body, context)
         try:
             answer = await self._engine.embeddings(body)
@@ -175,7 +182,7 @@ class AdmittedEngine:
             self._release(call)
 
     async def chat(self, body: Mapping[str, Any], context: RequestContext) -> Chunks:
-        """Stream the answer when there is a place. Raises ApiError."""
+        """Stream the answer once a slot is free. Raises ApiError."""
         call = await self._acquire(body, context)
         try:
             chunk, chunks = await self._start(call, body)
@@ -187,6 +194,7 @@ class AdmittedEngine:
                     yield call.hide_others_cache(chunk)
                     chunk = await anext(chunks, None)
         except ApiError as error:
+            # A server error makes the engine unready until it has produced a token.
             self._failed |= error.status >= 500 and not isinstance(error, Unsupported)
             raise
         finally:
@@ -195,10 +203,11 @@ class AdmittedEngine:
     async def _start(
         self, call: EngineCall, body: Mapping[str, Any]
     ) -> tuple[Chunk | None, Chunks]:
-        """Return the first chunk of an answer (None: it is empty) and the generator of the rest.
+        """Return the first chunk (None if the answer is empty) and the generator of the rest.
 
-        Where requests share a processor, a background one may be preempted until its first chunk:
-        its generation is closed, it waits for a place again, and then begins again.
+        Where requests share a processor, a background request can be preempted until its first
+        chunk: its generation is closed, it waits for a slot again, and then it starts from the
+        beginning.
         """
         is_preemptible = self._queue.yields and call.request.background
         while True:
@@ -212,14 +221,16 @@ class AdmittedEngine:
                 has_started = True
                 return first, chunks
             except ScopeCancelled:
-                pass  # only `await_first_token` raises it: an interactive request needs the place
+                pass  # preempted; only `await_first_token` raises it
             finally:
+                # `chat` closes the generator only after it has got it from here.
                 if not has_started:
                     await chunks.aclose()
             with self._measure_wait(call.context):
                 await self._queue.reacquire(call.request)
 
     async def _probe(self) -> bool:
+        """Return whether the engine produces a token in time. The request bypasses the queue."""
         body = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 1}
         try:
             async with asyncio.timeout(PROBE), aclosing(self._engine.chat(body, None)) as chunks:
@@ -228,10 +239,11 @@ class AdmittedEngine:
             return False
 
     async def _acquire(self, body: Mapping[str, Any], context: RequestContext) -> EngineCall:
-        """Wait for a place. Raises RateLimited or QueueTimeout."""
+        """Reserve quota and budget, then wait for a slot. Raises RateLimited or QueueTimeout."""
         metering = self._metering
         if metering.log_prompts:
             log.info("engine.asked", model=self._name, body=body)
+        # Estimates, as nothing has been tokenized yet; the end of the request corrects them.
         prompt, length = context.size // BYTES_PER_TOKEN, min(self._length, _limit(body))
         spender = Spender.of_request(context, _model(self._name, body.get("model")))
         reservation = await metering.accounts.reserve(
@@ -241,11 +253,15 @@ class AdmittedEngine:
         try:
             with self._measure_wait(context):
                 await self._queue.acquire(request)
+        # Also on cancellation: nothing was used.
         except BaseException:
             if reservation:
                 metering.accounts.settle(reservation, 0, 0.0)
             raise
         call = EngineCall(context, request, reservation, prompt, body.get("model"))
+        # Side channel: a count of cached tokens may reveal what other keys have sent. The
+        # operator's own keys may know that, and engines that isolate keys reveal nothing; all
+        # others are limited to what their own prompts explain.
         may_be_told = context.key.is_own or (self._engine.isolates_keys and context.key != ANYBODY)
         if not may_be_told and not body.keys().isdisjoint(("messages", "prompt")):
             call.digests = prefix_digests(body)
@@ -254,7 +270,7 @@ class AdmittedEngine:
 
     @contextmanager
     def _measure_wait(self, context: RequestContext) -> Iterator[None]:
-        """Count the time of the block as waiting for a place."""
+        """Measure the duration of the block as waiting for a slot, also when it raises."""
         began = time.monotonic()
         try:
             yield
@@ -264,8 +280,9 @@ class AdmittedEngine:
             self._metering.metrics.observe_wait(context, self._name, waited)
 
     def _release(self, call: EngineCall) -> None:
-        """Give the place back and record the usage."""
+        """Release the slot, record the usage and settle the reservation."""
         used, context = call.total_usage(), call.context
+        # The scheduler shares out computation, so cached tokens are free there; quotas count them.
         self._queue.release(call.request, used.prompt - used.cached + used.completion)
         context.attempts += 1
         cost = 0.0 if used == NOTHING else self._record(call, used)
@@ -274,13 +291,16 @@ class AdmittedEngine:
             self._metering.accounts.settle(call.reservation, tokens, cost)
 
     def _record(self, call: EngineCall, used: TokenUsage) -> float:
-        """Record the usage of a request, and return its cost."""
+        """Record the usage of a request; return its cost in the currency of the price table."""
         context, metering, now = call.context, self._metering, time.monotonic()
         if call.cached_limit is not None:
+            # The history needs the true length of the prompt; the capped count goes everywhere
+            # else, as keys can read it at /usage.
             if call.usage:
                 self._history.add(context.key.name, call.digests, used.prompt)
             used = used.limit_cached(call.cached_limit)
         if used.completion:
+            # The engine reports a usage at the end of an answer: it works again.
             self._failed = self._failed and call.usage is None
             self._length += (used.completion - self._length) * _EMA_ALPHA
         metering.metrics.count_usage(context, self._name, used, call.first, now)
@@ -292,10 +312,10 @@ class AdmittedEngine:
 
 
 def _salted(body: Mapping[str, Any], context: RequestContext) -> Mapping[str, Any]:
-    """Return the body with the salt that keeps the prompts of this key apart from others'.
+    """Return the body with the cache salt of its key, which keeps its prompts apart from others'.
 
-    The keys of whoever runs the server have none: they may know of one another, and a salt costs a
-    small model right answers (47 of 60 instead of 50). Nor have requests without a key.
+    The operator's own keys have none: they may know of one another, and a salt costs a small model
+    right answers (47 of 60 instead of 50). Requests without a key have none either.
     """
     if _is_unsalted(context):
         return body
@@ -307,7 +327,7 @@ def _is_unsalted(context: RequestContext) -> bool:
 
 
 def _queued(context: RequestContext, tokens: float) -> QueuedRequest:
-    """Return a request for a queue, which will cost about so many tokens."""
+    """Return the queue entry of a request that will cost about `tokens`."""
     key = context.key
     return QueuedRequest(key.name, tokens, key.weight, context.background, key.parallel)
 

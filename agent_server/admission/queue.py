@@ -1,4 +1,4 @@
-"""The queue of one engine, in asyncio."""
+"""The admission queue of one engine: a `Scheduler` driven by asyncio."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from terrarium.cancellation import CancelScope, ScopeCancelled
 class RequestQueue(Protocol):
     """The queue in front of one engine, in this process or shared by several servers.
 
-    `state` has its numbers. Where `yields`, a background request without a first token is
-    preempted by an interactive one. The methods are described at `AdmissionQueue`.
+    `state` has its numbers. With `yields`, an interactive request preempts background requests that
+    have no first token yet. The methods are described at `AdmissionQueue`.
     """
 
     @property
@@ -42,12 +42,17 @@ class RequestQueue(Protocol):
 
 
 class AdmissionQueue:
-    """Admits requests in the scheduler's order. The longest waits are in seconds, by priority."""
+    """Admits requests in the scheduler's order.
+
+    `interactive` and `background` are the longest waits of the two priorities, in seconds.
+    """
 
     def __init__(self, scheduler: Scheduler, *, interactive: float, background: float) -> None:
         self.scheduler = scheduler
         self._patience = {False: interactive, True: background}
+        # One future per waiting request: True when it is started, False when it is evicted.
         self._waiting: dict[QueuedRequest, asyncio.Future[bool]] = {}
+        # The requests that run and are waiting for their first chunk, if they can be preempted.
         self._stoppable: dict[QueuedRequest, CancelScope] = {}
         self._later: asyncio.TimerHandle | None = None
 
@@ -61,7 +66,7 @@ class AdmissionQueue:
 
     @property
     def state(self) -> AdmissionState:
-        """The numbers of the queue."""
+        """The numbers of the queue, for metrics."""
         return self.scheduler
 
     @property
@@ -76,18 +81,22 @@ class AdmissionQueue:
         return bool(self.scheduler.running or any(waiting))
 
     async def acquire(self, request: QueuedRequest) -> None:
-        """Wait until `request` may run; then `release` must be called.
+        """Wait until `request` may run; the caller must then call `release`.
 
-        Raises RateLimited when too many wait, QueueTimeout when it has waited too long. A task
-        that is cancelled here waits no longer and holds no place.
+        Raises RateLimited if the queue is full or another request takes this one's place in it,
+        QueueTimeout after the longest wait. A task that is cancelled here leaves the queue and
+        holds no slot.
         """
         request.arrived = time.monotonic()
+        # There is no await before `_wait`, so every request that the scheduler has waiting is in
+        # `_waiting`.
         loser = self.scheduler.arrive(request)
         if loser is request:
             raise self._full()
         if loser is not None and not (future := self._waiting.pop(loser)).done():
             future.set_result(False)
         self._dispatch()
+        # A request that is admitted but not yet in `_stoppable` checks in `await_first_token`.
         if not request.background:
             for other in self.scheduler.preemptible():
                 if other in self._stoppable:
@@ -96,9 +105,9 @@ class AdmissionQueue:
             await self._wait(request)
 
     async def await_first_token(self, request: QueuedRequest, chunks: Chunks) -> Chunk | None:
-        """Return the first chunk of the answer to a running request, None when it is empty.
+        """Return the first chunk of the answer to a running request, None if it is empty.
 
-        Raises ScopeCancelled when it has to make room first; then `reacquire` must be called.
+        Raises ScopeCancelled if the request is preempted; the caller must then call `reacquire`.
         """
         if request in self.scheduler.preemptible():
             raise ScopeCancelled  # an interactive request has come since it was admitted
@@ -109,21 +118,21 @@ class AdmissionQueue:
             del self._stoppable[request]
 
     async def reacquire(self, request: QueuedRequest) -> None:
-        """Give the place back, and wait until `request` may run again. Raises as `acquire` does."""
+        """Give up the slot of a preempted request and wait for another. Raises like `acquire`."""
         self.scheduler.requeue(request)
         self._dispatch()
         if request.started is None:
             await self._wait(request)
 
     def on_first_token(self, request: QueuedRequest) -> None:
-        """Record that the first chunk of an answer has come, and start what had to wait for it."""
+        """Record the first chunk of an answer, and start what was held back until then."""
         self.scheduler.on_first_token(request, time.monotonic())
         self._dispatch()
 
     def release(self, request: QueuedRequest, cost: float) -> None:
-        """Give the place back; `cost` is how many tokens were computed, 0 when none was.
+        """Release the slot; `cost` is the number of tokens computed, 0 if none.
 
-        A request that has no place any more, having made room for another, has nothing to give.
+        Does nothing for a request without a slot: one that was preempted and has not got another.
         """
         if request.started is None:
             return
@@ -133,6 +142,7 @@ class AdmissionQueue:
     async def _wait(self, request: QueuedRequest) -> None:
         self._waiting[request] = future = asyncio.get_running_loop().create_future()
         patience = self._patience[request.background]
+        # Counted from the arrival, so that preemption does not start the wait afresh.
         left = request.arrived + patience - time.monotonic()
         try:
             async with asyncio.timeout(left):
@@ -150,6 +160,7 @@ class AdmissionQueue:
             raise self._full()
 
     def _give_up(self, request: QueuedRequest) -> None:
+        # The slot may have been granted just before the timeout or the cancellation took effect.
         if request.started is not None:
             self.release(request, 0)
         elif self._waiting.pop(request, None):
@@ -159,13 +170,14 @@ class AdmissionQueue:
         now = time.monotonic()
         while request := self.scheduler.start(now):
             future = self._waiting.pop(request, None)
-            # One that was cancelled a moment ago gives its place back when it wakes.
+            # A request that `acquire` starts at once has no future. A cancelled future belongs to a
+            # task that has yet to wake up: `_give_up` then releases the slot.
             if future is not None and not future.done():
                 future.set_result(True)
         self._dispatch_later(self.scheduler.exclusive_until - now)
 
     def _dispatch_later(self, seconds: float) -> None:
-        """Dispatch again when the exclusive time of a running request is over."""
+        """Schedule the dispatch at the end of a running request's exclusive time."""
         if self._later:
             self._later.cancel()
             self._later = None
@@ -173,7 +185,7 @@ class AdmissionQueue:
             self._later = asyncio.get_running_loop().call_later(seconds, self._dispatch)
 
     def resize(self, places: int, reserved: int) -> None:
-        """Set how many requests may run at once; those that run beyond it are let be."""
+        """Set the number of slots; requests that already run beyond it continue."""
         self.scheduler.resize(places, reserved)
         self._dispatch()
 

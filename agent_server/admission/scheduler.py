@@ -2,32 +2,33 @@
 
 The rules of `Scheduler`:
 
-- At most `places` run at once, at most `request.parallel` of one key.
-- Interactive requests go before background ones, which leave `reserved` places free, so that a
-  person does not wait for the end of a long answer that nobody waits for.
-- While background waits it is owed `share` of all tokens that are computed. As soon as it is owed
-  as much as its next request will cost, that request goes first, and into a reserved place if need
-  be: so it never starves.
+- At most `places` requests run at once (the slots), and at most `request.parallel` of one key.
+- Interactive requests precede background ones, which leave `reserved` slots free, so that a person
+  does not wait for the end of a long answer that nobody is waiting for.
+- While background requests wait, they are owed `share` of all tokens computed. As soon as the debt
+  covers the cost of the next one, it runs first, if need be in a reserved slot, so that it never
+  starves.
 - Where requests share one processor (`yields`), no background request is started while an
-  interactive one has no first token, and a running one without a first token of its own is
-  preempted: it is queued again. Its prompt is long work that cannot be shared out; the tokens after
-  it are short steps that can. What background is owed is left alone.
-- There an interactive request is also alone for `DECODE_GRACE` seconds from its first token on, but
-  no longer than `MAX_EXCLUSIVE` in all: nothing is started beside it. Two prompts side by side
-  would both be read when the second alone would be, and every token of an answer would wait for a
-  piece of the other's prompt. So most answers are whole before the next prompt is read, and a long
-  one is written while others are read.
-- Within each of the two priorities the order is that of `FairQueue`.
-- At most `most_waiting` wait. In a full queue the key with most requests loses its newest one to a
-  key with fewer, and a background request its place to an interactive one: a flood keeps nobody
-  out. Source of this longest-queue drop: McKenney, "Stochastic Fairness Queueing", 1990.
+  interactive one has no first token, and a running one without a first token is preempted, that is,
+  queued again. Prefill is long work that cannot be shared out; decoding consists of short steps
+  that can. A background request that was owed its slot is exempt from both.
+- There an interactive request is also exclusive: nothing is started beside it until `DECODE_GRACE`
+  seconds after its first token, and no longer than `MAX_EXCLUSIVE` in all. Two prompts read side by
+  side would both be finished only when the second would be in sequence, and each token of an answer
+  would wait for a batch of the other prompt. This way most answers are complete before the next
+  prompt is read, and long ones are decoded while others are read.
+- Within each priority the order is that of `FairQueue`.
+- At most `most_waiting` requests wait. In a full queue the key with the most requests loses its
+  newest one to a key with fewer, and a background request its place to an interactive one: a flood
+  shuts nobody out. Source of this longest-queue drop: McKenney, "Stochastic Fairness Queueing",
+  1990.
 
-The order of `FairQueue` gives each key its share of tokens by start-time fair queueing: each key
-has a virtual start time, the key with the earliest goes next, and its time then moves on by cost
-divided by weight. A key that comes back after a pause starts at the present virtual time, so that
-it can neither save up nor be in debt for it. Source: Goyal, Vin, Cheng, "Start-time Fair Queueing",
-SIGCOMM 1996. The cost of an answer is known only when it ends, so the estimate is then corrected,
-as in Sheng et al., "Fairness in Serving Large Language Models", OSDI 2024.
+`FairQueue` gives each key its share of tokens by start-time fair queueing: each key has a virtual
+start time, the key with the earliest one is next, and its time then advances by cost divided by
+weight. A key that returns after a pause starts at the current virtual time: it has saved up
+nothing. Source: Goyal, Vin, Cheng, "Start-time Fair Queueing", SIGCOMM 1996. The cost of an answer
+is known only at its end, when the estimate is corrected, as in Sheng et al., "Fairness in Serving
+Large Language Models", OSDI 2024.
 """
 
 from __future__ import annotations
@@ -41,11 +42,11 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True, eq=False)
 class QueuedRequest:
-    """One request of a key, and how many tokens it is expected to cost.
+    """A request of a key, with its expected cost in tokens.
 
-    `parallel` is how many requests of this key may run at once, None for any number; `arrived`
-    and `started` are when it came and when it began to run, in seconds of any clock, and
-    `exclusive_until` is how long no other is started beside it.
+    `parallel` is the maximum number of running requests of this key (None: any number). `arrived`,
+    `started` (None: not running) and `exclusive_until` are times in seconds of any one clock;
+    before the last nothing is started beside the request.
     """
 
     key: str
@@ -60,7 +61,7 @@ class QueuedRequest:
 
 @dataclass(slots=True, eq=False)
 class _Flow:
-    """The requests of one key: `start` is its virtual time, `number` tells the order of keys."""
+    """The requests of one key; `start` is its virtual start time, `number` breaks ties."""
 
     start: float
     number: int
@@ -69,12 +70,12 @@ class _Flow:
 
 
 class FairQueue:
-    """The requests that wait, and the virtual time."""
+    """The waiting requests of one priority in fair order, and the virtual time."""
 
     def __init__(self) -> None:
         self._flows: dict[str, _Flow] = {}
-        # Of each key that waits the entry with its present time; older entries are dropped when
-        # they come to the top. So a decision among 10,000 keys looks at few of them.
+        # A heap with lazy deletion: a key whose start changes gets another entry, and outdated
+        # ones are dropped at the top. So a decision among 10,000 keys looks at few of them.
         self._order: list[tuple[float, int, str]] = []
         self._numbers = itertools.count()
         self._now = 0.0
@@ -102,7 +103,7 @@ class FairQueue:
             self._put_in_order(request.key, flow)
 
     def head(self, may_run: Callable[[QueuedRequest], bool]) -> QueuedRequest | None:
-        """Return the request whose turn it is, among those that `may_run`."""
+        """Return the next request in fair order that `may_run`, without removing it."""
         found, passed_over = None, []
         while self._order and found is None:
             start, number, key = self._order[0]
@@ -113,25 +114,26 @@ class FairQueue:
             elif may_run(flow.waiting[0]):
                 found = flow.waiting[0]
             else:
+                # Its key is at its limit of parallel requests: others pass, and it keeps its rank.
                 passed_over.append(heapq.heappop(self._order))
         for entry in passed_over:
             heapq.heappush(self._order, entry)
         return found
 
     def start(self, request: QueuedRequest) -> None:
-        """Take out the `request` that was the head: it runs now."""
+        """Remove `request`, the head of its key, as it now runs; charge its expected cost."""
         flow = self._flows[request.key]
         flow.waiting.popleft()
         flow.running += 1
         self._running += 1
         self._waiting -= 1
-        # Virtual time is the start of the request in service. It never goes back, so a key that was
-        # idle joins at the present.
+        # Virtual time is the start time of the request in service. It never goes back, so that a
+        # key that was idle joins at the present.
         self._now = max(self._now, flow.start)
         self._move(request.key, flow, request.cost / request.weight)
 
     def requeue(self, request: QueuedRequest) -> None:
-        """Put a running request first in the queue of its key, as if it had never run."""
+        """Return a running request to the head of its key's queue, and refund its cost."""
         flow = self._flows[request.key]
         flow.running -= 1
         self._running -= 1
@@ -140,28 +142,28 @@ class FairQueue:
         self._move(request.key, flow, -request.cost / request.weight)
 
     def end(self, request: QueuedRequest, cost: float) -> None:
-        """Take out a running request, and correct its estimated cost to `cost`."""
+        """Remove a running request, and correct its expected cost to the actual `cost`."""
         flow = self._flows[request.key]
         flow.running -= 1
         self._running -= 1
-        # The start was moved by an estimate: what was over or under is made good now.
+        # `start` has charged an estimate; this charges or refunds the difference.
         self._move(request.key, flow, (cost - request.cost) / request.weight)
         self._drop_idle(request.key, flow)
 
     def remove(self, request: QueuedRequest) -> None:
-        """Take out a waiting request."""
+        """Remove a waiting request."""
         flow = self._flows[request.key]
         flow.waiting.remove(request)
         self._waiting -= 1
         self._drop_idle(request.key, flow)
 
     def longest_queue_tail(self) -> QueuedRequest | None:
-        """Return the last request of the key with the longest queue."""
+        """Return the newest request of the key with the longest queue; None if none waits."""
         longest = max(self._flows.values(), key=lambda flow: len(flow.waiting), default=None)
         return longest.waiting[-1] if longest and longest.waiting else None
 
     def _move(self, key: str, flow: _Flow, tokens: float) -> None:
-        """Move the virtual time of a key on, or back."""
+        """Advance the virtual start time of a key, or move it back."""
         flow.start += tokens
         self._put_in_order(key, flow)
 
@@ -170,9 +172,10 @@ class FairQueue:
             heapq.heappush(self._order, (flow.start, flow.number, key))
 
     def _drop_idle(self, key: str, flow: _Flow) -> None:
-        """Forget an idle key that owes nothing, and all keys when all are idle."""
+        """Drop an idle key without debt, and all keys once everything is idle."""
         if flow.waiting or flow.running:
             return
+        # A later start is debt from an earlier cost: a key must not lose it by pausing.
         if flow.start <= self._now:
             del self._flows[key]
         if not self._waiting and not self._running:
@@ -182,17 +185,18 @@ class FairQueue:
 
 
 MAX_EXCLUSIVE = 10.0
-"""Seconds; an 8,000-token prompt takes longer, and a short question does not wait for it."""
+"""Longest exclusive time in seconds. A prompt of 8,000 tokens takes longer to read, and a short
+question does not wait for all of it."""
 
 DECODE_GRACE = 2.0
-"""Seconds, in which a small model writes most answers that are read in a chat."""
+"""Exclusive seconds after the first token: enough for most chat answers of a small model."""
 
 _NEWEST = 0.2
-"""How much the last request counts in the running mean of service times."""
+"""Weight of the latest request in the moving average of service times."""
 
 
 class Scheduler:
-    """The places of one engine and the requests for them. Times are seconds of any clock."""
+    """The slots of one engine and the requests for them. Times are seconds of any one clock."""
 
     def __init__(
         self,
@@ -208,11 +212,14 @@ class Scheduler:
         self._background_places = max(1, places - reserved)
         self._owed_per_token = share / (1 - share)
         self._most_waiting = most_waiting
+        # By priority: `request.background`.
         self._queues = {False: FairQueue(), True: FairQueue()}
         self._running: set[QueuedRequest] = set()
+        # Running requests without a first token; the value is what each was charged of `_owed`.
         self._prefilling: dict[QueuedRequest, float] = {}
         self._of_key: Counter[str] = Counter()
         self._in_background = 0
+        # Tokens that background is owed; below 0 when it has had more than its share.
         self._owed = 0.0
         self._mean = 0.0
 
@@ -223,13 +230,13 @@ class Scheduler:
 
     @property
     def exclusive_until(self) -> float:
-        """The time until which nothing is started, as a running request is to be alone."""
+        """The time before which nothing may be started; 0 if no running request is exclusive."""
         if not self.yields:
             return 0.0
         return max((request.exclusive_until for request in self._running), default=0.0)
 
     def resize(self, places: int, reserved: int) -> None:
-        """Set the places, and how many of them background leaves free."""
+        """Set the number of slots, and how many of them background leaves free."""
         self.places = places
         self._background_places = max(1, places - reserved)
 
@@ -238,7 +245,7 @@ class Scheduler:
         return len(self._queues[background])
 
     def arrive(self, request: QueuedRequest) -> QueuedRequest | None:
-        """Queue `request`. Returns the request that is evicted for it: another, itself, or None."""
+        """Queue `request`; return what a full queue evicts: another request, itself, or None."""
         loser = self._evict(request) if self._waiting_total() >= self._most_waiting else None
         if loser is not request:
             self._queues[request.background].add(request)
@@ -247,7 +254,7 @@ class Scheduler:
         return loser
 
     def start(self, now: float) -> QueuedRequest | None:
-        """Start the request whose turn it is; None when none may start."""
+        """Start and return the next request; None if none may start now."""
         may = self.running < self.places and self.exclusive_until <= now
         request = self._next() if may else None
         if request is None:
@@ -262,50 +269,56 @@ class Scheduler:
         if request.background:
             self._in_background += 1
             self._owed = self._deficit(self._owed - request.cost)
-        # A background request that was owed its place is not preempted, or it might starve. Of the
-        # others it is remembered what they were charged, to be given back when they are preempted.
+        # A background request that was owed its slot is never preempted, or it might starve. For
+        # the others the actual change of `_owed`, which `_deficit` may have clamped, is kept:
+        # preemption refunds it.
         if self.yields and not (request.background and owed >= request.cost):
             self._prefilling[request] = owed - self._owed
         return request
 
     def on_first_token(self, request: QueuedRequest, now: float) -> None:
-        """Record that the first token of a running request has come."""
+        """Record the first token of a running request."""
         self._prefilling.pop(request, None)
         request.exclusive_until = min(request.exclusive_until, now + DECODE_GRACE)
 
     def preemptible(self) -> list[QueuedRequest]:
         """Return the background requests to preempt now."""
+        # Only for an interactive request that is prefilling or could start: one whose key is at its
+        # limit of parallel requests could not use the slot.
         if not self._is_awaited() and self._queues[False].head(self._may_run) is None:
             return []
         return [request for request in self._prefilling if request.background]
 
     def requeue(self, request: QueuedRequest) -> None:
-        """Queue a preempted request again."""
+        """Queue a preempted request again, and refund what it was charged."""
         self._owed += self._prefilling.pop(request)
         self._stop(request)
         self._queues[request.background].requeue(request)
 
     def end(self, request: QueuedRequest, now: float, cost: float) -> None:
-        """End a running request, which has cost `cost` tokens in fact."""
+        """End a running request; `cost` is the number of tokens it actually took."""
         assert request.started is not None
         seconds = now - request.started
         self._prefilling.pop(request, None)
         self._stop(request)
         self._queues[request.background].end(request, cost)
+        # A request that failed without computing anything says nothing about service times.
         if cost:
             self._mean += (seconds - self._mean) * _NEWEST if self._mean else seconds
         if request.background:
             self._owed = self._deficit(self._owed - (cost - request.cost))
         elif self._queues[True]:
-            # For a share s of all tokens, background is owed s / (1 - s) for each of the others.
+            # A share s of all tokens is s / (1 - s) for each interactive token. It accrues only
+            # while background requests wait, so that it cannot be saved up.
             self._owed += cost * self._owed_per_token
 
     def cancel(self, request: QueuedRequest) -> None:
-        """Take out a waiting request."""
+        """Remove a waiting request."""
         self._queues[request.background].remove(request)
 
     def drain_seconds(self, now: float) -> float:
-        """Estimate the seconds until all that wait now have started, at the recent pace."""
+        """Estimate the seconds until all requests waiting now have started, at the recent pace."""
+        # The ages of running requests count too: the mean learns of a slow answer only at its end.
         ages = [now - request.started for request in self._running if request.started is not None]
         each = max(self._mean, sum(ages) / len(ages) if ages else 0.0)
         return self._waiting_total() * each / self.places
@@ -319,7 +332,7 @@ class Scheduler:
         self._in_background -= request.background
 
     def _is_awaited(self) -> bool:
-        """Return whether an interactive request runs that has no first token yet."""
+        """Return whether an interactive request is running without a first token."""
         return any(not request.background for request in self._prefilling)
 
     def _waiting_total(self) -> int:
@@ -328,16 +341,21 @@ class Scheduler:
     def _next(self) -> QueuedRequest | None:
         interactive = self._queues[False].head(self._may_run) if self._queues[False] else None
         if not self._queues[True]:
+            # A debt is not saved up while nothing waits for it.
             self._owed = 0.0
             return interactive
         background = self._queues[True].head(self._may_run)
+        # A request that is owed its cost runs even in a reserved slot, or beside a prefill.
         if background is None or self._owed >= background.cost:
             return background or interactive
         has_place = self._in_background < self._background_places and not self._is_awaited()
         return background if interactive is None and has_place else interactive
 
     def _deficit(self, tokens: float) -> float:
-        """Return what background is owed; it has no debt for tokens that no one else wanted."""
+        """Return `tokens`, but at least 0 unless interactive requests wait.
+
+        Background does not owe for tokens that nobody else wanted.
+        """
         return tokens if self._queues[False] else max(0.0, tokens)
 
     def _may_run(self, request: QueuedRequest) -> bool:
@@ -348,6 +366,7 @@ class Scheduler:
             return other
         queue = self._queues[newcomer.background]
         other = queue.longest_queue_tail()
+        # By more than one: else two keys could evict each other's requests by turns.
         if other and queue.waiting_count(other.key) > queue.waiting_count(newcomer.key) + 1:
             return other
         return newcomer

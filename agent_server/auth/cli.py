@@ -63,7 +63,7 @@ class CreateKeyCommand:
     data: DataFolder = Path("data")
 
     def key(self) -> Key:
-        """Return the key that is described."""
+        """Return the key to create."""
         return Key(
             self.name,
             self.weight,
@@ -78,10 +78,11 @@ class CreateKeyCommand:
 @keys.command()
 @take_options
 def create(command: CreateKeyCommand) -> None:
-    """Make a key and print it: it is shown this once. The tendril gets it as AGENT_API_KEY."""
+    """Create a key and print it, this once only. The tendril gets it as AGENT_API_KEY."""
     config = load(command.config, command.data)
     if asyncio.run(_is_open(config)):
         typer.echo(_closing_note(asyncio.run(_anonymous_requests(config))), err=True)
+        # Scripts are warned on standard error, but not asked.
         if sys.stdin.isatty():
             typer.confirm("Make the key?", abort=True, err=True)
     typer.echo(asyncio.run(_create(config, command.key())))
@@ -93,7 +94,7 @@ def list_(
     config: ConfigFile = None,
     data: DataFolder = Path("data"),
 ) -> None:
-    """List the keys, and what each tendril has used by day and model. Days are UTC days."""
+    """List the keys, and the usage of each tendril by UTC day and model."""
     settings = load(config, data)
     stored, used = asyncio.run(_list_keys(settings, days))
     typer.echo(align_columns([_KEYS, *map(_key_row, stored)]) if stored else "no keys")
@@ -109,7 +110,7 @@ def revoke(
     config: ConfigFile = None,
     data: DataFolder = Path("data"),
 ) -> None:
-    """End a key: whoever still sends it gets 401."""
+    """Revoke a key: requests that still send it get 401."""
     if not asyncio.run(_revoke(load(config, data), name)):
         typer.echo(f"terrarium: there is no key {name}", err=True)
         raise typer.Exit(1)
@@ -122,7 +123,7 @@ async def _create(config: Config, key: Key) -> str:
 
 
 async def _is_open(config: Config) -> bool:
-    """Return whether the server answers without a key until now."""
+    """Return whether the server currently answers without a key."""
     server = config.section(ServerSettings)
     if server.admin_key is not None or server.keys:
         return False
@@ -131,7 +132,7 @@ async def _is_open(config: Config) -> bool:
 
 
 async def _anonymous_requests(config: Config) -> int:
-    """Return how many requests without a key were answered in the last week."""
+    """Return the number of requests answered without a key in the last seven days."""
     today = datetime.now(UTC).date()
     async with Database.open(store_address(config, "server")) as database:
         used = await UsageTable(database).read(today - timedelta(days=6), today, ANYBODY.name)
@@ -139,7 +140,7 @@ async def _anonymous_requests(config: Config) -> int:
 
 
 def _closing_note(anonymous: int) -> str:
-    """Say what the first key changes, and for whom."""
+    """Return the warning that the first key closes the server to requests without one."""
     note = (
         "From now on this server answers nobody without a key. What `terrarium up` starts, and "
         "commands such as `terrarium chat` beside it, have keys of their own."

@@ -1,6 +1,7 @@
-"""A cache of the valid API keys: no request waits for the file.
+"""An in-memory cache of the valid API keys: no request waits for the database.
 
-Keys that are made or revoked while the server runs count within `PAUSE`.
+Keys issued or revoked while the server runs take effect when the database reports the change,
+usually within a second.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ from storage.usage.api_keys import Key, Keys, digest
 log = structlog.get_logger()
 
 PAUSE = 0.5
-"""Seconds between two looks at the file's version."""
+"""Seconds until the keys are read again after the database was unavailable."""
 
 
 class ApiKeyCache:
     """The owners of bearer keys.
 
-    Without a configured key and as long as none was ever issued, the server is open to everybody
-    who can reach it; whoever sends a key of it is known by its name all the same. Revoking the last
+    While no key is configured and none was ever issued, the server is open: it answers everybody
+    who can reach it, but still knows the owners of launch keys by name. Revoking the last issued
     key does not open it again.
     """
 
@@ -47,9 +48,10 @@ class ApiKeyCache:
         return self._admin is not None or bool(self._configured)
 
     def authenticate(self, secret: bytes) -> Key | None:
-        """Return the owner of `secret`, ANYBODY where no key is needed; None for a wrong key.
+        """Return the owner of `secret`, ANYBODY if the server is open, or None for a wrong key.
 
-        Digests are compared, so the time it takes tells nothing of a key.
+        Keys are found and compared by their digests, so that timing reveals nothing about a valid
+        key.
         """
         given = digest(secret)
         if self._admin and hmac.compare_digest(given, self._admin):
@@ -59,7 +61,10 @@ class ApiKeyCache:
 
     @asynccontextmanager
     async def refreshing(self, database: Database) -> AsyncIterator[None]:
-        """Read the keys, and again whenever somebody has changed them. Raises Unavailable."""
+        """Read the keys, and again whenever the database changes.
+
+        Raises Unavailable if the first reading fails.
+        """
         await self._read(Keys(database))
         async with asyncio.TaskGroup() as tasks:
             reader = tasks.create_task(self._keep_reading(database))
@@ -75,9 +80,11 @@ class ApiKeyCache:
                 async for _ in database.changes():
                     await self._read(keys)
             except Unavailable as error:
+                # The cached keys stay valid meanwhile.
                 log.warning("keys.unread", error=str(error))
             await asyncio.sleep(PAUSE)
 
     async def _read(self, keys: Keys) -> None:
+        # In this order: a first key is known before the server closes to requests without one.
         self._issued = await keys.active()
         self.is_open = not self._has_configured and not await keys.exist()

@@ -1,1 +1,1 @@
-"""Engines: what makes the tokens. All of them speak the OpenAI API over HTTP."""
+"""Engines: the backends that generate tokens or embeddings, behind one interface."""

@@ -17,11 +17,11 @@ from agent_server.errors import EngineUnavailable, Unsupported
 
 VERSION = "2023-06-01"
 CONTEXT = 200_000
-"""Tokens that every current model there reads."""
+"""Context window in tokens of every current model there."""
 
 
 class AnthropicEngine(UpstreamEngine):
-    """The models of one account; `model` None takes the first that is listed."""
+    """The models of one account; with `model` None the first one listed is the default."""
 
     def __init__(
         self,
@@ -37,11 +37,11 @@ class AnthropicEngine(UpstreamEngine):
 
     @property
     def isolates_keys(self) -> bool:
-        """False: nothing tells apart whose prompts there are."""
+        """False: the upstream is not told whose prompts it gets."""
         return False
 
     async def chat(self, body: Mapping[str, Any], session: str | None) -> Chunks:
-        """Stream the answer to a chat; there is no continuing of bare texts."""
+        """Stream the answer to a chat. Raises ApiError; Unsupported for a bare `prompt`."""
         if "prompt" in body:
             raise Unsupported("this model answers conversations only")
         asked = {**as_messages_request(body), **self._named(body), "stream": True}
@@ -58,12 +58,13 @@ class AnthropicEngine(UpstreamEngine):
                 if message.is_complete:
                     answer.finish()
                     return
+            # Only `message_stop` ends a message: without it the answer is incomplete.
             raise EngineUnavailable("the engine's answer broke off")
         finally:
             answer.close()
 
     async def count(self, body: Mapping[str, Any]) -> TokenCount:
-        """Count by the upstream's endpoint; the tokens themselves are unknown."""
+        """Count the tokens at the upstream, which reports neither their ids nor a limit."""
         if "prompt" in body:
             body = {**body, "messages": [{"role": "user", "content": body["prompt"]}]}
         asked = {**as_messages_request(body), **self._named(body)}
@@ -73,11 +74,11 @@ class AnthropicEngine(UpstreamEngine):
         return TokenCount((), int(answer.get("input_tokens", 0)), None)
 
     async def embeddings(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Refuse: there are none."""
+        """Raise Unsupported: the API has no embeddings."""
         raise Unsupported("this model makes no embeddings")
 
     async def model_info(self) -> ModelInfo:
-        """Return the facts that all its models share."""
+        """Return the facts that hold for all models of the API."""
         return ModelInfo(CONTEXT, tools=True, vision=True, embeddings=False, weights=self._model)
 
     def _named(self, body: Mapping[str, Any]) -> Mapping[str, Any]:

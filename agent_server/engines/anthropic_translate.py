@@ -1,4 +1,4 @@
-"""Translate chat requests to Anthropic's Messages API, and its events to chat chunks.
+"""Translation of chat requests to Anthropic's Messages API, and of its events to chat chunks.
 
 Source: https://docs.anthropic.com/en/api/messages
 """
@@ -19,18 +19,18 @@ Body = Mapping[str, Any]
 
 KEPT = ("max_tokens", "top_p", "top_k")
 LACKING = ("logprobs", "top_logprobs", "logit_bias", "min_p", "verbosity", "reasoning_effort")
-"""What the Messages API has no word for."""
+"""Fields without an equivalent in the Messages API: requests that use them are rejected."""
 
 
 def as_messages_request(body: Body) -> dict[str, Any]:
-    """Translate a chat body. Raises InvalidRequest for what cannot be asked there."""
+    """Translate a chat body. Raises InvalidRequest for what the Messages API lacks."""
     _require_sayable(body)
     asked: dict[str, Any] = {key: body[key] for key in KEPT if key in body}
     asked["messages"] = list(_turns(body["messages"]))
     if system := _system(body["messages"]):
         asked["system"] = system
     if "temperature" in body:
-        asked["temperature"] = min(body["temperature"], 1)  # the scale there ends at 1
+        asked["temperature"] = min(body["temperature"], 1)  # up to 2 here, up to 1 there
     if stop := body.get("stop"):
         asked["stop_sequences"] = [stop] if isinstance(stop, str) else list(stop)
     if tools := body.get("tools"):
@@ -53,12 +53,16 @@ def _require_sayable(body: Body) -> None:
 
 
 def _system(messages: Sequence[Body]) -> str:
+    # The API has one field for system text, so later system messages move to the front.
     rules = [plain(each["content"]) for each in messages if each["role"] == "system"]
     return "\n\n".join(rules)
 
 
 def _turns(messages: Sequence[Body]) -> Iterator[dict[str, Any]]:
-    """Yield the turns, of which two in a row never have the same role."""
+    """Yield the messages other than the system's; consecutive ones of one role become one.
+
+    So the results of parallel tool calls are all in the one user message that follows the calls.
+    """
     role, blocks = "", list[dict[str, Any]]()
     for message in messages:
         if message["role"] == "system":
@@ -83,7 +87,7 @@ def _blocks(message: Body) -> Iterator[dict[str, Any]]:
         content = [{"type": "text", "text": content}]
     parts: Sequence[Body] = content
     for part in parts:
-        if part["type"] == "text" and part["text"].strip():  # empty ones are refused there
+        if part["type"] == "text" and part["text"].strip():  # the API rejects empty text blocks
             yield {"type": "text", "text": part["text"]}
         elif part["type"] == "image_url":
             yield {"type": "image", "source": _source(part["image_url"].get("url", ""))}
@@ -107,6 +111,7 @@ def _arguments(text: str) -> dict[str, Any]:
         value = json.loads(text or "{}")
     except ValueError:
         value = None
+    # The API requires an object as `input`, even where the model's JSON was invalid.
     return value if isinstance(value, dict) else {"text": text}
 
 
@@ -136,11 +141,11 @@ FINISHED = {
     "tool_use": "tool_calls",
     "refusal": "content_filter",
 }
-"""Why it ended, where it did not simply stop."""
+"""Maps `stop_reason` to `finish_reason`; all others are "stop"."""
 
 
 class MessageStream:
-    """Reads one message. `is_complete` when it has ended as it should."""
+    """Translates the events of one message. `is_complete` once `message_stop` has arrived."""
 
     def __init__(self) -> None:
         self.is_complete = False
@@ -148,7 +153,10 @@ class MessageStream:
         self._usage: dict[str, int] = {}
 
     def chunk(self, event: Event) -> Chunk | None:
-        """Return the chunk that `event` makes, if any. Raises ApiError for an error event."""
+        """Return the chunk for `event`, None if it has no equivalent.
+
+        Raises ApiError for an `error` event.
+        """
         kind = event.get("type")
         if kind == "error":
             raise event_to_api_error(_mapping(event.get("error")))
@@ -172,6 +180,7 @@ class MessageStream:
         block = _mapping(event.get("content_block"))
         if block.get("type") != "tool_use":
             return None
+        # Events number all content blocks, `tool_calls` only the calls.
         place = self._calls[event.get("index", 0)] = len(self._calls)
         function = {"name": block.get("name"), "arguments": ""}
         call = {"index": place, "id": block.get("id"), "type": "function", "function": function}
@@ -192,10 +201,11 @@ class MessageStream:
 
     def _count(self, holder: Event) -> None:
         counts = _mapping(holder.get("usage"))
+        # The counts of `message_delta` are cumulative, so they replace earlier ones.
         self._usage |= {key: n for key, n in counts.items() if isinstance(n, int)}
 
     def _total(self) -> TokenUsage:
-        """Return the usage: there, tokens from and into the cache are counted beside the prompt."""
+        """Return the usage; `input_tokens` excludes tokens read from or written to the cache."""
         cached = self._usage.get("cache_read_input_tokens", 0)
         fresh = self._usage.get("input_tokens", 0)
         written = self._usage.get("cache_creation_input_tokens", 0)

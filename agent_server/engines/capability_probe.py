@@ -1,7 +1,7 @@
-"""Parsers of model descriptions, which each kind of server words differently.
+"""Parsers of the model descriptions of different kinds of servers.
 
-Sources: the OpenAI list of models as vLLM (`max_model_len`), Groq (`context_window`) and
-OpenRouter (`context_length`, `architecture`) extend it; llama.cpp's `/props`; Ollama's `/api/show`.
+Sources: the OpenAI list of models as vLLM (`max_model_len`), Groq (`context_window`) and OpenRouter
+(`context_length`, `architecture`) extend it; llama.cpp's `/props`; Ollama's `/api/show`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 
 from agent_server.engine_protocol import ModelInfo
 
+# Experts, number and unit, but not within a word or a longer number.
 _SIZE = re.compile(r"(?<![\w.])(?:(\d{1,2})x)?(\d{1,4}(?:\.\d{1,3})?) ?([bBmM])(?![A-Za-z0-9])")
 
 LENGTHS = ("max_model_len", "context_window", "context_length")
@@ -42,7 +43,10 @@ def info_from_props(props: Mapping[str, Any]) -> ModelInfo:
 
 
 def info_from_ollama(model: Mapping[str, Any]) -> ModelInfo:
-    """Parse Ollama's `/api/show`, but for the context: that is the training's, not what runs."""
+    """Parse Ollama's `/api/show`.
+
+    Its context length is left out: it is that of the training, not the one in use.
+    """
     able = model.get("capabilities")
     size = size_in(str(_mapping(model, "details").get("parameter_size") or ""))
     if not isinstance(able, list):
@@ -53,7 +57,10 @@ def info_from_ollama(model: Mapping[str, Any]) -> ModelInfo:
 
 
 def size_in(name: str) -> int | None:
-    """Return the number of parameters that a model's name tells: 135M, 0.5b, 8x7B, 30B-A3B."""
+    """Return the number of parameters in a model's name: 135M, 0.5b, 8x7B, 30B-A3B.
+
+    All experts count: 8x7B is 56 billion.
+    """
     found = _SIZE.search(name)
     if not found:
         return None
@@ -63,7 +70,7 @@ def size_in(name: str) -> int | None:
 
 
 def coalesce_info(first: ModelInfo, second: ModelInfo) -> ModelInfo:
-    """Merge two descriptions: `second` counts where `first` is silent."""
+    """Merge two descriptions: what is None in `first` is taken from `second`."""
     return ModelInfo(
         *(
             getattr(second, each.name) if value is None else value

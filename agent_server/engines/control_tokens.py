@@ -1,8 +1,9 @@
-"""Control tokens that clients write into messages, made plain text for the embedded engine.
+"""Escaping of control tokens in messages, for the embedded engine.
 
-llama.cpp reads `<|im_end|>` in a message as the token that ends the message: whoever types it on
-IRC could go on as the system. A zero-width space inside the mark makes it plain text again. The
-marks of other families (Gemma, Mistral, Llama 2, DeepSeek) are tokens too where a model has them.
+llama.cpp tokenizes `<|im_end|>` inside a message as the token that ends the message: whoever types
+it on IRC could continue in the role of the system. A zero-width space inside the mark makes it
+plain text again. The marks of other families (Gemma, Mistral, Llama 2, DeepSeek) are escaped as
+well, as they are tokens where a model has them.
 """
 
 from __future__ import annotations
@@ -12,7 +13,11 @@ from collections.abc import Mapping
 from typing import Any
 
 BREAK = "\u200b"
+"""A zero-width space, inserted after the first character of a mark."""
 
+# Only the first character is consumed, the rest of a mark is looked ahead at, so that marks which
+# overlap are all found. Tags are listed by name: other words in angle brackets have to stay as they
+# are.
 _MARK = re.compile(
     r"<(?=[|｜])"
     r"|<(?=/?(?:start_of_turn|end_of_turn|bos|eos|s|pad|unk|mask|start_of_image|end_of_image"
@@ -24,14 +29,14 @@ _MARK = re.compile(
 
 
 def escape_control_tokens(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a chat body whose messages hold no control tokens."""
+    """Return a chat body without control tokens in its messages; a bare `prompt` is unchanged."""
     if "messages" not in body:
         return dict(body)
     return {**body, "messages": [_message(message) for message in body["messages"]]}
 
 
 def _message(message: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a message with all its texts made plain, those of tool calls too."""
+    """Return a message with all its texts escaped, including those of tool calls."""
     return {key: value if key == "role" else _plain(value) for key, value in message.items()}
 
 

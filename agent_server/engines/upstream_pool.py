@@ -1,4 +1,4 @@
-"""The base URLs of one engine: health, failover, requests, and the responses to them."""
+"""The upstreams of one engine: load balancing, failover, health checks, and their responses."""
 
 from __future__ import annotations
 
@@ -40,16 +40,17 @@ log = structlog.get_logger()
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 
 BREAK_AFTER = 3
-"""Failures in a row after which an upstream is asked no more until a health check passes."""
+"""Consecutive failures that open the circuit, until a health check passes."""
 
 
 @dataclass(slots=True, eq=False)
 class Upstream:
-    """A circuit breaker: `down` while requests do not go there.
+    """A base URL with its circuit breaker: while it is `down`, it gets no requests.
 
-    `in_flight` counts them, `given_up` those that were left before the first byte of an answer.
-    `model` is the first one that it lists, and `takes_salt` is True of vLLM, once that was asked;
-    `counts_chats` is False for llama.cpp, which counts texts only.
+    `in_flight` counts the running requests, `given_up` those that failed or were left before the
+    first byte of an answer. `model` is the first one it lists, once known; `takes_salt` is True
+    once it is known to be vLLM; `counts_chats` becomes False for llama.cpp, which tokenizes only
+    texts.
     """
 
     url: str
@@ -63,38 +64,38 @@ class Upstream:
     counts_chats: bool = True
 
     def record_success(self) -> None:
-        """Close the circuit after an answer."""
+        """Close the circuit, and forget earlier failures."""
         if self.down:
             log.info("upstream.up", url=self.url)
         self.failures, self.down = 0, False
 
     def record_failure(self, reason: str, *, gone: bool = False) -> None:
-        """Count a failure; `gone` when it refuses connections, which opens the circuit at once."""
+        """Count a failure; `gone` (connections are refused) opens the circuit at once."""
         self.failures += 1
         if not self.down and (gone or self.failures >= BREAK_AFTER):
             self.down = True
             log.warning("upstream.down", url=self.url, reason=reason)
 
     def rank(self, session: str) -> bytes:
-        """Return the rank of this upstream for a session, which goes to the one that ranks first.
+        """Return the rank of this upstream for a session, which goes to the lowest.
 
-        Rendezvous hashing: when an upstream goes or comes, the others keep their sessions.
+        Rendezvous hashing: when an upstream joins or leaves, the others keep their sessions.
         """
         return hashlib.blake2b(f"{session}\0{self.url}".encode(), digest_size=8).digest()
 
 
 LONGEST = 64 * 1024 * 1024
-"""Bytes of an answer that comes whole."""
+"""Maximum size in bytes of a response that is read as a whole."""
 
 FAREWELL = 0.05
-"""Seconds in which a stream must end after its last event for its connection to be kept."""
+"""Seconds that a stream may take to end after its last event, for its connection to be reused."""
 
 
 class UpstreamResponse:
-    """The status, the headers and the body of one answer.
+    """The status, headers and body of one response.
 
-    The upstream has it among those it is `in_flight` until it is closed. `timeout` is how many
-    seconds the engine may be silent.
+    Until it is closed it counts as `in_flight` at its upstream. `timeout`, the longest silence in
+    seconds, is enforced by the connection and only quoted in errors here.
     """
 
     def __init__(self, connection: HttpConnection, upstream: Upstream, timeout: float) -> None:
@@ -106,7 +107,7 @@ class UpstreamResponse:
         self.upstream = upstream
 
     async def read(self) -> bytes:
-        """Return the next bytes of the body; none at its end. Raises ApiError."""
+        """Return the next bytes of the body, empty at its end. Raises ApiError."""
         assert self._connection is not None
         try:
             return await self._connection.read()
@@ -130,11 +131,11 @@ class UpstreamResponse:
         return bytes(body)
 
     def finish(self) -> None:
-        """Close after the last event of a stream; its connection is kept if it ends by itself."""
+        """Close after the last event of a stream; the connection is reused if it ends in time."""
         self.close(FAREWELL)
 
     def close(self, grace: float = 0) -> None:
-        """Release the connection; an answer that has not ended is aborted, and its generation."""
+        """Release the connection. An answer that has not ended is aborted, with its generation."""
         if self._connection is not None:
             self._connection.release(grace)
             self._connection = None
@@ -151,25 +152,27 @@ HEADERS = {"content-type": "application/json", "accept-encoding": "identity"}
 
 
 MODELS = "/v1/models"
-"""Where every kind of upstream lists its models; our health check, as it takes the key too."""
+"""The path of the list of models, which all kinds of upstreams have. It is the health check too,
+because it also requires the key."""
 
 VLLM = "vllm"
-"""The owner that vLLM names in its model cards."""
+"""The `owned_by` of model cards from vLLM."""
 
 UNNAMED = "default"
-"""What an upstream that lists no models is asked for."""
+"""The model to ask an upstream for that has no list of models."""
 
 FAULTS = (EngineUnavailable, RateLimited)
-"""The errors of an upstream after which the next one is asked."""
+"""Errors after which the next upstream is tried. EngineMisconfigured is one of them, being an
+EngineUnavailable; EngineTimeout is not."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class UpstreamRequest:
-    """One request to whichever upstream answers; `session` keeps a conversation on one.
+    """A request for any of the upstreams; `session` keeps a conversation on one.
 
-    With `names_model`, a `body` whose `model` is None gets the one of the upstream that is asked.
+    With `names_model`, a `model` that is missing in `body` or None is that of the upstream.
     """
 
     method: str
@@ -181,14 +184,16 @@ class UpstreamRequest:
 
 
 class UpstreamPool:
-    """Sends each request to the first URL that begins an answer.
+    """Load balancing and failover over the upstreams of one engine.
 
-    A conversation goes to the same URL each time, and with it to its cached prompt, unless that one
-    runs its share of the `places` already. Other requests go to the URL that runs fewest.
+    A session always goes to the same upstream, where its prompt is cached, unless that one is
+    running its share of the `places` (slots) already. Other requests go to the upstream that runs
+    the fewest.
 
-    A connection that is refused or breaks, a status of 429 or 5xx, and an empty answer let the
-    next URL try, always before the first byte of an answer and never after. A URL that keeps
-    failing is left alone until its health check passes.
+    The next upstream is tried after a connection that is refused or breaks, a status of 429 or 5xx,
+    one that shows a wrong configuration (401, 403, 404, 405), and an empty answer; always before
+    the first byte of an answer, never after it. Timeouts (silence, 408, 504) are final. An upstream
+    that keeps failing is left out until its health check passes.
     """
 
     def __init__(
@@ -217,17 +222,17 @@ class UpstreamPool:
 
     @property
     def takes_salt(self) -> bool:
-        """True if all upstreams are known to keep the prompts of each `cache_salt` apart."""
+        """True if all upstreams are known to cache per `cache_salt`."""
         return all(each.takes_salt for each in self._pool)
 
     @property
     def given_up(self) -> int:
-        """The number of requests that were left before the first byte of an answer."""
+        """The number of requests that failed or were left before the first byte of an answer."""
         return sum(each.given_up for each in self._pool)
 
     @asynccontextmanager
     async def lifespan(self) -> AsyncIterator[None]:
-        """Check the upstreams' health, and close the connections in the end."""
+        """Run the health checks; close all connections at the end."""
         watching = asyncio.create_task(self._watch())
         self._is_running = True
         try:
@@ -240,7 +245,10 @@ class UpstreamPool:
                 await each.connection_pool.close()
 
     async def send(self, request: UpstreamRequest) -> UpstreamResponse:
-        """Begin an answer; close it in the end. Raises ApiError, the last upstream's own."""
+        """Send a request to the first upstream that begins an answer; the caller closes it.
+
+        Raises the ApiError of the last upstream.
+        """
 
         async def begin(upstream: Upstream) -> UpstreamResponse:
             return await self.ask(upstream, request)
@@ -253,9 +261,10 @@ class UpstreamPool:
         session: str | None = None,
         skipped: tuple[type[ApiError], ...] = FAULTS,
     ) -> T:
-        """Return what the first upstream answers that raises none of the errors that are `skipped`.
+        """Call `ask` with one upstream after another; return the first result.
 
-        Raises ApiError, the last upstream's own.
+        Errors in `skipped` lead to the next upstream. Raises the ApiError of the last one, or
+        EngineUnavailable while all are down.
         """
         problem: ApiError | None = None
         for upstream in self._order(session):
@@ -266,7 +275,7 @@ class UpstreamPool:
         raise problem or EngineUnavailable("no engine can be reached")
 
     async def cards(self, upstream: Upstream) -> list[dict[str, Any]]:
-        """Return what an upstream lists of its models, each with an `id`. Raises ApiError."""
+        """Return the model cards that an upstream lists, each with an `id`. Raises ApiError."""
         try:
             response = await self.ask(upstream, UpstreamRequest("GET", MODELS))
             found = _cards(await response.read_all())
@@ -284,7 +293,7 @@ class UpstreamPool:
         return any(check.result() for check in checks)
 
     async def ask(self, upstream: Upstream, request: UpstreamRequest) -> UpstreamResponse:
-        """Begin the answer of one upstream; close it in the end. Raises ApiError."""
+        """Send a request to one upstream; the caller closes the response. Raises ApiError."""
         content = None if request.body is None else encode(await self._body(upstream, request))
         upstream.in_flight += 1
         try:
@@ -293,6 +302,7 @@ class UpstreamPool:
             upstream.in_flight -= 1
             upstream.given_up += request.method == "POST"
             raise
+        # From here on `in_flight` is decremented by closing the response.
         answer = UpstreamResponse(connection, upstream, self._timeout)
         try:
             await self._require_success(answer, request)
@@ -314,7 +324,7 @@ class UpstreamPool:
     async def _first_bytes(
         self, upstream: Upstream, request: UpstreamRequest, content: bytes | None
     ) -> HttpConnection:
-        """Return the connection with the first bytes of the answer's body. Raises ApiError."""
+        """Return the connection when the body has begun to arrive. Raises ApiError."""
         if not self._is_running:
             raise EngineUnavailable("the engine is not started")
         try:
@@ -339,6 +349,7 @@ class UpstreamPool:
         if answer.status == 200:
             answer.upstream.record_failure("empty")
             raise EngineUnavailable("the engine gave an empty answer")
+        # A server that answers 4xx is healthy, and 501 is a missing feature.
         if answer.status >= 500 and answer.status != 501:
             answer.upstream.record_failure(str(answer.status))
         raise to_api_error(answer.status, body, answer.headers, request.path)
@@ -348,7 +359,9 @@ class UpstreamPool:
         if len(up) < 2:
             return up
         if session is not None:
+            # A full upstream comes after those that have room, whatever its rank.
             return sorted(up, key=lambda each: (each.in_flight >= self._share, each.rank(session)))
+        # The sort is stable: with equal load the upstreams take turns.
         first = next(self._turn) % len(up)
         return sorted(up[first:] + up[:first], key=lambda each: each.in_flight)
 
@@ -363,7 +376,10 @@ class UpstreamPool:
                         tasks.create_task(self._check(each))
 
     async def _check(self, upstream: Upstream) -> bool:
-        """Check the health of an upstream. That it lacks the path is an answer too."""
+        """Check the health of an upstream, and update its circuit.
+
+        An upstream without a list of models is healthy too, as it has answered.
+        """
         try:
             async with asyncio.timeout(CHECK_PATIENCE):
                 answer = await self.ask(upstream, UpstreamRequest("GET", MODELS))
@@ -381,7 +397,7 @@ class UpstreamPool:
 
 
 def _cards(listed: bytes) -> list[dict[str, Any]]:
-    """Return the model cards of a list of models. Raises EngineUnavailable for what is not JSON."""
+    """Parse the model cards of a list of models. Raises EngineUnavailable if it is not JSON."""
     parsed = parse_json(listed)
     cards = parsed.get("data") if isinstance(parsed, dict) else None
     return [
@@ -396,7 +412,7 @@ def _are_of_vllm(cards: Sequence[Mapping[str, Any]]) -> bool:
 
 
 class UpstreamEngine:
-    """The common part of engines behind base URLs; `model` is asked when a request names none."""
+    """The base of engines behind URLs; `model` is the default where a request names none."""
 
     def __init__(
         self,
@@ -420,7 +436,7 @@ class UpstreamEngine:
 
     @asynccontextmanager
     async def lifespan(self) -> AsyncIterator[None]:
-        """Hold the connections open."""
+        """Run the health checks, and keep connections open."""
         async with self._upstream_pool.lifespan():
             yield
 
@@ -431,7 +447,7 @@ class UpstreamEngine:
     async def _json(
         self, request: UpstreamRequest, upstream: Upstream | None = None
     ) -> dict[str, Any]:
-        """Return the JSON object that one upstream answers, or any. Raises ApiError."""
+        """Return the JSON object that `upstream` answers, or any if it is None. Raises ApiError."""
         pool = self._upstream_pool
         response = await (pool.ask(upstream, request) if upstream else pool.send(request))
         answer = parse_json(await response.read_all())
@@ -443,31 +459,31 @@ class UpstreamEngine:
 
 
 def encode(body: Mapping[str, Any]) -> bytes:
-    """Return a request body as JSON. Raises InvalidRequest for what JSON cannot carry."""
+    """Encode a request body as JSON. Raises InvalidRequest for what JSON cannot represent."""
     try:
         return _ENCODER.encode(body).encode()
     except ValueError:
-        # Infinity, NaN, or half of a surrogate pair.
+        # Infinity, NaN, or a lone surrogate, which UTF-8 cannot encode.
         text = "the request holds a number or text that JSON cannot carry"
         raise InvalidRequest(text) from None
 
 
 def parse_json(data: bytes) -> Any:
-    """Parse what an engine sends. Raises EngineUnavailable for what is not JSON."""
+    """Parse JSON from an engine. Raises EngineUnavailable if it is malformed."""
     try:
         return from_json(data)
     except ValueError:
         pass
     try:
-        # Half of a surrogate pair as an escape, of an engine that cuts a character in two: the
-        # strict and faster parser refuses it.
+        # An escaped lone surrogate, from an engine that splits a character between two chunks: the
+        # strict, faster parser rejects it.
         return json.loads(data)
     except ValueError:
         raise EngineUnavailable("the engine sent something that is not JSON") from None
 
 
 class SseStream:
-    """The data of the events of a streamed answer."""
+    """Reads the data of server-sent events from a streamed response."""
 
     def __init__(self, answer: UpstreamResponse) -> None:
         self._answer = answer
@@ -475,13 +491,13 @@ class SseStream:
         self._ended = False
 
     async def next_batch(self) -> list[bytes]:
-        """Return the events that came together; none at the end. Raises ApiError."""
+        """Return the data of the events that arrived together, none at the end. Raises ApiError."""
         found: list[bytes] = []
         try:
             while not found and not self._ended:
                 piece = await self._answer.read()
                 self._ended = not piece
-                found = self._data.feed(piece or b"\n")  # the last line may be left open
+                found = self._data.feed(piece or b"\n")  # the last line may lack its newline
         except EventTooLong as error:
             raise EngineUnavailable("the engine sent an event without an end") from error
         return found

@@ -1,4 +1,4 @@
-"""Handlers that turn every error of a request into an OpenAI error object."""
+"""Exception handlers that convert every error of a request to an error response of the API."""
 
 from __future__ import annotations
 
@@ -16,17 +16,18 @@ from agent_server.http.error_responses import ErrorResponse
 from agent_server.http.middleware import error_response
 
 TAGGED = ("messages", "content", "input")
-"""Lists whose items pydantic names by index and by role or type; the second is not a field."""
+"""Fields with lists of tagged unions: in pydantic's location the index of an item is followed by
+its tag (role or type), which is not a field."""
 
 WORDS = ("literal_error", "union_tag_invalid")
-"""pydantic's errors for a word that is none of those there are."""
+"""pydantic's error types for a value that is none of a fixed set."""
 
 KINDS = frozenset({"str", "int", "float", "bool", "numbers", "texts", "lists"})
 """Steps of a pydantic location that name a branch of a union."""
 
 
 def register(app: FastAPI) -> None:
-    """Let `app` answer all errors in one shape."""
+    """Register the handlers with `app`."""
     for kind in (ApiError, RequestValidationError, HTTPException):
         app.add_exception_handler(kind, _refuse)
 
@@ -48,8 +49,8 @@ async def _refuse(request: Request, error: Exception) -> Response:
 
 
 def _invalid(error: RequestValidationError) -> Response:
-    # Of the branches of a union the one that got furthest is the one that was meant.
-    # A wrong word says more than the fields that another branch would want.
+    # pydantic reports the errors of all branches of a union. The deepest one is most likely in the
+    # branch that was meant; of those equally deep, a wrong value says more than missing fields.
     problem = max(error.errors(), key=lambda each: (len(each["loc"]), each["type"] in WORDS))
     if problem["type"] == "json_invalid":
         return error_response(InvalidRequest("the body is not valid JSON", code="invalid_json"))
@@ -74,7 +75,7 @@ def _http_error(request: Request, error: HTTPException) -> Response:
 def _param(location: Sequence[Any]) -> str | None:
     """Render `("body", "messages", 0, "user", "content")` as `messages[0].content`."""
     if location[0] != "body":
-        return str(location[1])  # a header, or a part of the address
+        return str(location[1])  # a header, or a parameter of the path or query
     path, field = "", ""
     after_index = False
     for step in location[1:]:

@@ -1,4 +1,4 @@
-"""The layers around every request: its id, its log line, its metrics, its key."""
+"""ASGI middleware around every request: its id, log line, metrics, key and size limit."""
 
 from __future__ import annotations
 
@@ -32,10 +32,11 @@ from terrarium.loopback import host_of, is_loopback
 
 log = structlog.get_logger()
 
+# Visible ASCII only: the id is sent back in a header and written to the log.
 _ID = re.compile(rb"[\x21-\x7e]{1,128}")
 CARD = "/v1/models/{name:path}"
 QUIET = frozenset({"/health", "/ready", "/metrics"})
-"""Routes that are polled: they need no key, and their requests are logged at debug level."""
+"""Paths that are polled: they need no key, and their requests are logged at debug level."""
 
 
 def error_response(error: ApiError) -> ErrorResponse:
@@ -45,7 +46,7 @@ def error_response(error: ApiError) -> ErrorResponse:
 
 @dataclass(slots=True)
 class ResponseState:
-    """The progress of a response; its outcome is 499 when it never ended."""
+    """The progress of a response, as its ASGI messages show it."""
 
     status: int | None = None
     complete: bool = False
@@ -62,17 +63,17 @@ class ResponseState:
 
     @property
     def outcome(self) -> int:
-        """The status for logs and metrics."""
+        """The status for logs and metrics: 499 for a response that was never completed."""
         if self.status is None or not self.complete:
             return ClientGone.status
         return self.status
 
 
 class AgentServer(FastAPI):
-    """The FastAPI application behind our middleware, `front`.
+    """The FastAPI application behind our own middleware, `front`.
 
-    What the front answers by itself never enters the framework, which would cost more than the
-    answer does.
+    Requests that `front` answers itself do not enter the framework, whose overhead would cost more
+    than the answer.
     """
 
     front: ASGIApp
@@ -90,7 +91,7 @@ class AgentServer(FastAPI):
 
 
 class AccessLogMiddleware:
-    """Gives each request an id, and is the last place where an error can be caught."""
+    """Gives each request an id, logs and counts it, and catches what nothing else has caught."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
         self._app = app
@@ -108,12 +109,12 @@ class AccessLogMiddleware:
             state.note(message)
             await send(message)
 
-        # Each request has a context of its own, which ends with it.
+        # Each request has its own copy of the context, so nothing has to be unbound.
         structlog.contextvars.bind_contextvars(request_id=request_id.decode())
         try:
             await self._app(scope, receive, send_tracked)
         except asyncio.CancelledError:
-            # Only uvicorn cancels a request: the server stops, and its grace is over.
+            # Only uvicorn cancels a request, when the grace period of a shutdown is over.
             await _farewell(state, scope, receive, send_tracked)
         except Exception:
             log.exception("request.crashed")
@@ -124,9 +125,10 @@ class AccessLogMiddleware:
             self._finish(scope, state, time.monotonic() - began)
 
     def _finish(self, scope: Scope, state: ResponseState, seconds: float) -> None:
+        # The route's pattern: with paths as labels, clients could create series without limit.
         route = getattr(scope.get("route"), "path", "other")
         self._metrics.count_response(route, state.outcome, seconds)
-        # Tendrils look whether there is a model of some name, and mostly there is none.
+        # Tendrils look models up by names that mostly do not exist: such a 404 is no news.
         looked = route == CARD and state.outcome == NotFound.status
         tell = log.debug if route in QUIET or looked else log.info
         context: RequestContext | None = scope.get("request_context")
@@ -141,7 +143,7 @@ class AccessLogMiddleware:
 
 
 async def _farewell(state: ResponseState, scope: Scope, receive: Receive, send: Send) -> None:
-    """Tell a client that its answer is cut short, by a status or by an event."""
+    """Tell the client that the server is stopping, by a 503 or by the last event of its stream."""
     error = EngineUnavailable("the server is stopping")
     if state.status is None:
         await error_response(error)(scope, receive, send)
@@ -151,7 +153,7 @@ async def _farewell(state: ResponseState, scope: Scope, receive: Receive, send: 
 
 
 class AuthMiddleware:
-    """Authenticates a request and makes its context, before a byte of the body is read."""
+    """Authenticates a request and creates its context, before any of the body is read."""
 
     def __init__(self, app: ASGIApp, api_keys: ApiKeyCache) -> None:
         self._app = app
@@ -160,6 +162,8 @@ class AuthMiddleware:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one HTTP request."""
         headers = dict(scope["headers"])
+        # DNS rebinding: a web page can resolve its own name to 127.0.0.1, and the browser then
+        # takes this server for the page's own origin. The Host header still has the page's name.
         if self._api_keys.is_open and not _is_loopback_host(headers):
             text = "without a key this server answers to loopback names such as localhost only"
             await error_response(Forbidden(text))(scope, receive, send)
@@ -181,12 +185,12 @@ class AuthMiddleware:
 
 
 def _is_loopback_host(headers: Mapping[bytes, bytes]) -> bool:
-    """Return whether the Host header means this machine (see terrarium.loopback)."""
+    """Return whether the Host header names this machine (see terrarium.loopback)."""
     return is_loopback(host_of(headers.get(b"host", b"").decode("latin-1")))
 
 
 def _secret(headers: Mapping[bytes, bytes]) -> bytes:
-    """Return the bearer key; Anthropic's clients send it as `x-api-key`."""
+    """Return the API key: a bearer token, or `x-api-key`, which Anthropic's clients send."""
     scheme, _, secret = headers.get(b"authorization", b"").partition(b" ")
     if scheme.lower() == b"bearer":
         return secret.strip()
@@ -194,16 +198,18 @@ def _secret(headers: Mapping[bytes, bytes]) -> bytes:
 
 
 MOST_COMMAS = 50_000
-"""Commas in one body, between values or in texts. All other requests wait while a body of very many
-values is parsed, so it is refused before. A prompt with so many commas has 100,000 tokens or more;
-embeddings may be asked for of many long texts at once."""
+"""Maximum number of commas in one body, between values or inside texts. Parsing a body with very
+many values would block all other requests, so it is refused before that. A prompt with so many
+commas has 100,000 tokens or more; embeddings may be requested for many long texts at once."""
 
 EMBEDDINGS = "/v1/embeddings"
 
 
 class BodySizeLimitMiddleware:
-    """Refuses a request body that is longer than `most` bytes, declared or not, or that has more
-    than `MOST_COMMAS`."""
+    """Refuses a body with more than `most` bytes, declared or not, or too many commas.
+
+    The limit of commas is `MOST_COMMAS`; embeddings are exempt from it.
+    """
 
     def __init__(self, app: ASGIApp, most: int) -> None:
         self._app = app
@@ -211,6 +217,7 @@ class BodySizeLimitMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one HTTP request."""
+        # A chunked body declares no length: it is counted while it is read.
         declared = dict(scope["headers"]).get(b"content-length", b"")
         if declared.isdigit() and int(declared) > self._most:
             await error_response(too_large(self._most))(scope, receive, send)
@@ -227,7 +234,7 @@ class BodySizeLimitMiddleware:
                 text = f"the request body has too many values: at most {MOST_COMMAS} commas"
                 raise HTTPException(BodyTooLarge.status, text)
             if seen > self._most:
-                # The one kind of exception that reading a body lets pass.
+                # FastAPI turns any other exception from reading a body into a 400.
                 raise HTTPException(BodyTooLarge.status, too_large(self._most).message)
             return message
 
@@ -235,10 +242,10 @@ class BodySizeLimitMiddleware:
 
 
 def too_large(most: int) -> BodyTooLarge:
-    """The error for a body over `most` bytes."""
+    """Return the error for a body of more than `most` bytes."""
     return BodyTooLarge(f"the request body is longer than {most} bytes ([server] max_body_bytes)")
 
 
 def _is_guarded(path: str) -> bool:
-    """Return whether an address needs a key: all but those that are polled without one."""
+    """Return whether a path needs a key: all but those in `QUIET`."""
     return path not in QUIET

@@ -1,6 +1,6 @@
 """HTTP responses: JSON and server-sent events, cancelled when the client disconnects.
 
-Text of a model cannot end an event early: JSON has no bare line break.
+A model's text cannot end an event early, because JSON escapes line breaks.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(","
 
 
 def to_json(data: Any) -> bytes:
-    """Return `data` as JSON. Raises EngineUnavailable for a number that JSON cannot carry.
+    """Encode `data` as JSON. Raises EngineUnavailable for a number that JSON cannot represent.
 
-    Half of a surrogate pair, which an engine may send when it cuts a character in two, stays
-    as the escape it came in: UTF-8 cannot hold it.
+    A lone surrogate, from an engine that splits a character between two chunks, stays escaped, as
+    UTF-8 cannot encode it.
     """
     try:
         return _ENCODER.encode(data).encode()
@@ -43,7 +43,7 @@ def sse_event(data: Any, name: str | None = None) -> bytes:
 
 
 class JsonBody(JSONResponse):
-    """A response in one piece."""
+    """A JSON response that is sent as a whole."""
 
     def render(self, content: Any) -> bytes:
         """Return the body."""
@@ -60,11 +60,14 @@ Render = Callable[[ModelAnswer], Events]
 DONE = b"data: [DONE]\n\n"
 
 QUICK = 0.01
-"""Seconds after which it is worth watching whether the client still waits: that takes a task."""
+"""Seconds before a task is started that watches for the client's disconnect."""
 
 
 async def cancel_on_disconnect(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
-    """Return the result of `work`; when the client leaves first, stop it and raise ClientGone."""
+    """Return the result of `work`; if the client disconnects first, cancel it.
+
+    Raises ClientGone then.
+    """
     loop, stoppable = asyncio.get_running_loop(), CancelScope()
     leaving: asyncio.Task[None] | None = None
 
@@ -76,8 +79,8 @@ async def cancel_on_disconnect(receive: Receive, work: Coroutine[Any, Any, T]) -
     def stop(_leaving: asyncio.Task[None]) -> None:
         stoppable.stop()
 
-    # Reading from the connection is the only way to learn that the client has gone, and takes a
-    # task of its own. Most errors and short answers come before it is worth one.
+    # Only `receive` tells that the client has gone, and waiting for it takes a task of its own.
+    # Most errors and short answers are done before that is worthwhile.
     timer = loop.call_later(QUICK, watch)
     try:
         return await stoppable.result(work)
@@ -86,12 +89,13 @@ async def cancel_on_disconnect(receive: Receive, work: Coroutine[Any, Any, T]) -
     finally:
         timer.cancel()
         if leaving is not None:
+            # Without the callback: else the end of `leaving` would cancel what this task does next.
             leaving.remove_done_callback(stop)
             leaving.cancel()
 
 
 class EventStream(Response):
-    """Server-sent events made of chunks, whose generation ends when the client leaves."""
+    """A response of server-sent events; the generation ends when the client disconnects."""
 
     media_type = "text/event-stream"
 
@@ -100,10 +104,11 @@ class EventStream(Response):
         self._events = events
         self.status_code = 200
         self.background = None
+        # nginx would otherwise buffer the stream (x-accel-buffering).
         self.init_headers({"cache-control": "no-cache", "x-accel-buffering": "no"})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send all events, and stop the generation however the sending ends."""
+        """Send all events, and close the generation however the sending ends."""
         async with aclosing(self._answer), aclosing(self._events):
             with suppress(ClientGone):
                 await cancel_on_disconnect(receive, self._send_events(send))
@@ -119,13 +124,16 @@ class EventStream(Response):
 async def start_stream(
     receive: Receive, starting: Coroutine[Any, Any, ModelAnswer], render: Render
 ) -> EventStream:
-    """Start an answer: an error before the first chunk is raised, a later one is an event."""
+    """Return a stream once its first chunk has arrived.
+
+    An error before that is raised, and so has its own status; a later one becomes an event.
+    """
     answer = await cancel_on_disconnect(receive, starting)
     return EventStream(render(answer), answer)
 
 
 def log_stream_error(error: ApiError) -> ApiError:
-    """Log an error that ends a stream which has begun; returns it."""
+    """Log an error that ends a stream already begun, and return it."""
     log.warning("stream.broken", status=error.status, code=error.code)
     return error
 

@@ -1,1 +1,1 @@
-"""The context of requests, the usage of keys, and Prometheus metrics."""
+"""Request contexts; quotas, budgets and usage of keys; Prometheus metrics."""

@@ -1,17 +1,18 @@
-"""Quotas and budgets, the account of both, and the usage of keys as it is recorded.
+"""Quotas and budgets, their accounts, and the recorded usage of keys.
 
-What a request expects to use is reserved, and settled when it has ended. One server keeps its
-accounts itself; several share those of one process (`agent_server/ray/shared_admission.py`).
+What a request is expected to use is reserved before it starts, and settled when it has ended. A
+single server keeps its own accounts; several servers share those of one process
+(`agent_server/ray/shared_admission.py`).
 
-Quotas are those of a key. Times are seconds since 1970 of a `SteadyClock`: a time of day that is
-put back would fill windows for as long. A quota is full when as much as its limit has been used, so
-the last request that is let in may go over it: the cost of an answer is known only when it ends.
-All tokens of an answer count for the time when it was let in.
+Quotas are those of a key. Times are in seconds since 1970 of a `SteadyClock`: if a time of day were
+set back, windows would stay full for as long. A quota is exhausted once its limit has been used, so
+the last request admitted may exceed it, as the cost of an answer is known only at its end. All
+tokens of an answer count at the time of its admission.
 
 Budgets are tokens and money that may be spent in a UTC day, in all or by each tendril, model,
-channel or person. What was spent is read from the usage tables at a start. Whose request it was is
-known by pseudonyms only (`x-person`, `x-channel`), and what each of them has spent is kept until
-midnight.
+channel or person. At the start, what was spent today is read from the usage tables. Channels and
+persons are known only by pseudonyms (`x-channel`, `x-person`), and what they have spent is kept
+only for the day.
 """
 
 from __future__ import annotations
@@ -60,16 +61,17 @@ class RateWindow:
             self._seconds.append([second, amount])
 
     def correct(self, then: float, amount: int) -> None:
-        """Count `amount` more (or less) as used `then`, unless that is over a minute ago."""
+        """Change what was used at the time `then` by `amount`, if that is still in the window."""
         second = math.floor(then)
-        # A request that began over a minute ago has left the window, and needs no correction.
+        # A request admitted over a minute ago has left the window, and needs no correction.
         for entry in reversed(self._seconds):
             if entry[0] == second:
                 entry[1] += amount
                 self._total += amount
 
     def retry_after(self, now: float, limit: int) -> float:
-        """Return the seconds until less than `limit` has been used within a minute."""
+        """Return the seconds until less than `limit` is used within the window; 0 means now."""
+        # An entry stands for a whole second, so it expires a minute after the end of that second.
         while self._seconds and self._seconds[0][0] + 1 + MINUTE <= now:
             self._total -= self._seconds.popleft()[1]
         left = self._total
@@ -84,7 +86,7 @@ class RateWindow:
 
 @dataclass(slots=True)
 class _Used:
-    """The usage of one key; the day is a UTC day, as in the usage table."""
+    """The usage of one key; `today` are the tokens of the UTC day number `day`."""
 
     requests: RateWindow = field(default_factory=RateWindow)
     tokens: RateWindow = field(default_factory=RateWindow)
@@ -94,7 +96,7 @@ class _Used:
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """An estimate that was charged, to be reconciled later."""
+    """An estimate charged at a time, to be reconciled with the actual tokens."""
 
     key: str
     time: float
@@ -108,15 +110,15 @@ class Quotas:
         self._used: dict[str, _Used] = {}
 
     def seed(self, key: str, tokens: int, now: float) -> None:
-        """Count `tokens` that `key` has used today before a restart."""
+        """Set the tokens that `key` had used today before a restart."""
         used = self._used.setdefault(key, _Used())
         used.day, used.today = int(now // DAY), tokens
 
     def charge(self, key: Key, tokens: int, now: float, *, again: bool = False) -> Charge | None:
-        """Charge a request of about `tokens`. Raises RateLimited while a quota is full.
+        """Charge a request with about `tokens`. Raises RateLimited while a quota is exhausted.
 
-        With `again` it is a further part of a request that was let in. Returns None for a key
-        without quotas.
+        With `again` it is a further part of an admitted request, which is not refused and not
+        another request. Returns None for a key without quotas.
         """
         if not key.has_quotas:
             return None
@@ -126,16 +128,18 @@ class Quotas:
         if not again:
             _require_room(key, used, now)
             used.requests.add(now, 1)
+        # The estimate counts at once, so that requests in flight fill the window too.
         used.tokens.add(now, tokens)
         used.today += tokens
         return Charge(key.name, now, tokens)
 
     def reconcile(self, charge: Charge, tokens: int) -> None:
-        """Correct a charge to the `tokens` that its request has used."""
+        """Correct a charge to the `tokens` that its request actually used."""
         day, more = int(charge.time // DAY), tokens - charge.tokens
-        # Another process may have made the charge: then its key may be unknown here.
+        # The charge may be from an earlier process: then its key may be unknown here.
         used = self._used.setdefault(charge.key, _Used(day=day))
         used.tokens.correct(charge.time, more)
+        # The tokens count for the day of the admission, not for that of the end.
         if used.day == day:
             used.today += more
 
@@ -160,7 +164,7 @@ def _require(seconds: float, quota: str) -> None:
 
 
 _DAY = 86_400
-_MOST = 100_000  # persons or channels of one budget in a day; all others share one
+_MOST = 100_000  # accounts of one budget in a day; all further persons or channels share one
 
 
 @dataclass(slots=True)
@@ -173,8 +177,10 @@ class _Spent:
 
 @dataclass(frozen=True, slots=True)
 class Spender:
-    """Those in whose budgets a request is: its tendril and model, and the pseudonyms of its channel
-    and person, "" where there is none."""
+    """The parties whose budgets a request counts against.
+
+    `channel` and `person` are pseudonyms, "" where there are none.
+    """
 
     tendril: str
     model: str
@@ -183,16 +189,16 @@ class Spender:
 
     @classmethod
     def of_request(cls, context: RequestContext, model: str) -> Spender:
-        """Return those of a request to a model."""
+        """Return the spender of a request to `model`."""
         return cls(context.key.name, model, context.channel, context.person)
 
 
 class Budgets:
-    """The budgets by name. Times are seconds since 1970.
+    """The budgets by name. Times are in seconds since 1970.
 
-    A budget is used up when as much as its limit was spent: requests that are answered at that
-    moment go on to their end. A model's own tests are in no budget. Without any (`are_set`) nothing
-    has to be counted.
+    A budget is exhausted once its limit has been spent; answers in progress then continue to their
+    end. The server's own tests of models are in no budget. `are_set` is False if there are none,
+    and nothing has to be counted.
     """
 
     def __init__(self, settings: Mapping[str, BudgetSettings]) -> None:
@@ -202,7 +208,7 @@ class Budgets:
         self._spent: dict[str, dict[str, _Spent]] = {}
 
     def require_room(self, spender: Spender, now: float) -> None:
-        """Raise RateLimited while a budget of the request is used up."""
+        """Raise RateLimited if a budget of the spender is exhausted."""
         for name, spent in self._accounts(spender, now):
             budget = self._settings[name]
             if budget.tokens_per_day is not None and spent.tokens >= budget.tokens_per_day:
@@ -211,20 +217,23 @@ class Budgets:
                 raise _exhausted(name, f"{budget.cost_per_day:g} (money)", now)
 
     def restore(self, spender: Spender, tokens: int, cost: float, now: float) -> None:
-        """Count what a person on a channel had used before this start, in their own budgets."""
+        """Count what a spender used today before this start, in budgets per person or channel.
+
+        All other budgets are restored from the usage table, by `spend`.
+        """
         for name, spent in self._accounts(spender, now):
             if self._settings[name].is_of_people:
                 spent.tokens += tokens
                 spent.cost += cost
 
     def spend(self, spender: Spender, tokens: int, cost: float, now: float) -> None:
-        """Count what a request has used."""
+        """Count the tokens and the cost of a request in all budgets of the spender."""
         for _, spent in self._accounts(spender, now):
             spent.tokens += tokens
             spent.cost += cost
 
     def _accounts(self, spender: Spender, now: float) -> list[tuple[str, _Spent]]:
-        """Return the budgets in which a request is, with what was spent of each today."""
+        """Return the budgets of a spender by name, each with what was spent of it today."""
         day = int(now // _DAY)
         if day > self._day:
             self._day, self._spent = day, {}
@@ -235,6 +244,7 @@ class Budgets:
             account = _account(budget, spender)
             if account is not None:
                 accounts = self._spent.setdefault(name, {})
+                # Pseudonyms come from clients: memory must stay bounded however many they make up.
                 if account not in accounts and len(accounts) >= _MOST:
                     account = ""
                 found.append((name, accounts.setdefault(account, _Spent())))
@@ -242,7 +252,7 @@ class Budgets:
 
 
 def _account(budget: BudgetSettings, spender: Spender) -> str | None:
-    """Return the name under which a budget counts a request, None for one that is not in it."""
+    """Return the account of a spender in a budget, None if it is not in that budget."""
     if budget.tendril not in (None, spender.tendril) or budget.model not in (None, spender.model):
         return None
     if budget.per == "all":
@@ -261,11 +271,11 @@ def _exhausted(name: str, limit: str, now: float) -> RateLimited:
 
 @dataclass(frozen=True, slots=True)
 class ExpectedUse:
-    """About how many tokens a request will use, of the quotas of `key` and the budgets of
-    `spender`.
+    """The tokens that a request is expected to use, for quotas of `key` and budgets of `spender`.
 
-    Without a `spender` tokens are only counted: as many of them as of answers, and in no budget.
-    With `again` it is a further part of an answer that was begun, which nothing stops.
+    Without a `spender` the request only counts tokens: it has quotas of its own, with the same
+    limits, and is in no budget. With `again` it is a further part of an answer, which is not
+    refused.
     """
 
     key: Key
@@ -276,8 +286,10 @@ class ExpectedUse:
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """A reservation in the accounts of the process `ledger`, to be settled when its request has
-    ended; `charge` is None for a key without quotas."""
+    """An entry in the accounts of the process `ledger`, settled when its request has ended.
+
+    `charge` is None for a key without quotas.
+    """
 
     ledger: str
     charge: Charge | None
@@ -285,23 +297,23 @@ class Reservation:
 
 
 class Accounts(Protocol):
-    """The usage of all keys and budgets, against their limits."""
+    """The interface of the accounts of quotas and budgets."""
 
     async def reserve(self, use: ExpectedUse) -> Reservation | None:
-        """Reserve what a request expects to use; None where no limit holds.
+        """Reserve the expected use of a request; return None if it has no limits.
 
-        Raises RateLimited while a quota or a budget is used up.
+        Raises RateLimited while a quota or a budget is exhausted.
         """
 
     def settle(self, reservation: Reservation, tokens: int, cost: float) -> None:
-        """Correct a reservation to the `tokens` and the `cost` of its request."""
+        """Correct a reservation to the actual `tokens` and `cost` of its request."""
 
     async def restore(self, database: Database) -> None:
         """Count what was used today before this start. Raises Unavailable."""
 
 
 class ServerAccounts:
-    """The accounts of one process; fits `Accounts`."""
+    """The accounts of one process; implements `Accounts`."""
 
     def __init__(
         self, budgets: Mapping[str, BudgetSettings], clock: SteadyClock | None = None
@@ -312,9 +324,10 @@ class ServerAccounts:
         self._clock = clock or SteadyClock()
 
     async def reserve(self, use: ExpectedUse) -> Reservation | None:
-        """Reserve what a request expects to use. Raises RateLimited."""
+        """Reserve the expected use of a request. Raises RateLimited."""
         now, quotas = self._clock.time(), self._answers if use.spender else self._counts
         spender = use.spender if self._budgets.are_set else None
+        # Before the charge, which a refusal would have to undo.
         if spender and not use.again:
             self._budgets.require_room(spender, now)
         charge = quotas.charge(use.key, use.tokens, now, again=use.again)
@@ -323,7 +336,11 @@ class ServerAccounts:
         return Reservation(self._ledger, charge, use.spender)
 
     def settle(self, reservation: Reservation, tokens: int, cost: float) -> None:
-        """Correct a reservation. One that a process before this has made counts whole."""
+        """Correct a reservation to the actual use of its request.
+
+        A reservation of an earlier process counts in full, as its estimate is not in these
+        accounts.
+        """
         spender = reservation.spender
         if charge := reservation.charge:
             if reservation.ledger != self._ledger:
@@ -333,7 +350,11 @@ class ServerAccounts:
             self._budgets.spend(spender, tokens, cost, self._clock.time())
 
     async def restore(self, database: Database) -> None:
-        """Count what was used today before this start. Raises Unavailable."""
+        """Count what was used today before this start. Raises Unavailable.
+
+        The usage table has no persons or channels and the spender table only those, so nothing is
+        counted twice in a budget.
+        """
         now = self._clock.time()
         today = datetime.fromtimestamp(now, UTC).date()
         used: Counter[str] = Counter()
@@ -350,13 +371,13 @@ class ServerAccounts:
 
 
 FORGET = 600.0
-"""Seconds between two looks for what was used by persons and channels on days before."""
+"""Seconds between two deletions of what persons and channels used on earlier days."""
 
 log = structlog.get_logger()
 
 
 class UsageRecorder:
-    """Counts usage by day, tendril and model, in memory until it is written."""
+    """Counts usage by day, tendril and model; buffers it in memory and writes it later."""
 
     def __init__(self, usage: UsageSettings) -> None:
         self._prices = usage.prices
@@ -367,12 +388,16 @@ class UsageRecorder:
         self._people: WriteBehindCounter[SpenderKey] = WriteBehindCounter(self._write_spenders)
 
     def record(self, spender: Spender, used: TokenUsage, *, requests: int = 1) -> float:
-        """Count the usage of a request, and return its cost."""
+        """Count the usage of a request; return its cost, 0 for a model without a price.
+
+        `requests` is 0 for a further part of an answer.
+        """
         price = self._prices.get(spender.model)
         cost = price.cost(used) if price else 0.0
         amount = UsageAmount(requests, used.prompt, used.cached, used.completion, cost)
         today = datetime.now(UTC).date()
         self._tally.add(UsageKey(today, spender.tendril, spender.model), amount)
+        # Without a budget per person or channel nothing about them is stored.
         if self._keeps_spenders and (spender.channel or spender.person):
             key = SpenderKey(today, spender.tendril, spender.model, spender.channel, spender.person)
             self._people.add(key, amount)
@@ -380,7 +405,7 @@ class UsageRecorder:
 
     @asynccontextmanager
     async def writing_to(self, database: Database) -> AsyncIterator[None]:
-        """Write the counts to tables of `database`, every few seconds and at the end."""
+        """Write the counts to `database` every few seconds and at the end of the block."""
         self._table, self._spenders = UsageTable(database), SpenderUsage(database)
         async with self._tally.writing(), self._people.writing():
             forgetting = asyncio.create_task(self._forget_spenders())
@@ -393,17 +418,22 @@ class UsageRecorder:
     async def read(
         self, since: date, until: date, tendril: str | None = None
     ) -> Mapping[UsageKey, UsageAmount]:
-        """Return all amounts of these days, written or not. Raises Unavailable."""
+        """Return the usage from `since` to `until` (inclusive), written or not, in order of key.
+
+        Raises Unavailable.
+        """
         assert self._table is not None
         async with self._tally.quiesce():
             found = dict(await self._table.read(since, until, tendril))
+        # There is no await between the release of the lock and this: an amount that was written in
+        # between would be missing from both the table's rows and the buffer.
         for usage_key, amount in self._tally.unwritten.items():
             if since <= usage_key.day <= until and tendril in (None, usage_key.tendril):
                 found[usage_key] = found.get(usage_key, UsageAmount()) + amount
         return dict(sorted(found.items()))
 
     async def _forget_spenders(self) -> None:
-        """Remove what persons and channels have used on days before, until cancelled."""
+        """Delete what persons and channels used on earlier days, until cancelled."""
         assert self._spenders is not None
         while True:
             try:
@@ -423,7 +453,7 @@ class UsageRecorder:
 
 @dataclass(frozen=True, slots=True)
 class Metering:
-    """The accounts, records and metrics that all engines share."""
+    """The accounts, the usage recorder and the metrics that all engines share."""
 
     accounts: Accounts
     recorder: UsageRecorder
@@ -434,6 +464,6 @@ class Metering:
     def from_settings(
         cls, usage: UsageSettings, accounts: Accounts | None, *, log_prompts: bool
     ) -> Metering:
-        """Make what `[usage]` asks for; without `accounts` that others share, with its own."""
+        """Create the metering for `[usage]`; without `accounts` to share it has its own."""
         accounts = accounts or ServerAccounts(usage.budgets)
         return cls(accounts, UsageRecorder(usage), Metrics(), log_prompts)

@@ -1,4 +1,4 @@
-"""The metrics for Prometheus."""
+"""Prometheus metrics of the agent server."""
 
 from __future__ import annotations
 
@@ -18,21 +18,22 @@ class AdmissionState(Protocol):
 
     @property
     def places(self) -> int:
-        """The number of requests that can run at once."""
+        """The number of slots."""
 
     @property
     def running(self) -> int:
         """The number of running requests."""
 
     def waiting_count(self, *, background: bool) -> int:
-        """Count the requests of one priority that wait."""
+        """Return the number of waiting requests of one priority."""
 
 
 SECONDS = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2, 4, 8, 16, 32, 64, 128, 256)
 SPEEDS = (1, 2, 5, 10, 20, 40, 80, 160, 320, 640)
 
 MOST_TENDRILS = 100
-"""More than so many tendrils share the label `other`: each label costs memory for ever."""
+"""Maximum number of tendrils with a label; all further ones share the label `other`, because each
+label takes memory until a restart."""
 
 
 KINDS = ("prompt", "cached", "completion")
@@ -40,7 +41,7 @@ KINDS = ("prompt", "cached", "completion")
 
 @dataclass(frozen=True, slots=True)
 class _Series:
-    """The series of one tendril and model, kept because looking them up is what costs time."""
+    """The series of one tendril and model, kept because looking them up by label is slow."""
 
     prompt: Counter
     cached: Counter
@@ -50,7 +51,7 @@ class _Series:
 
 
 class Metrics:
-    """The metrics of one server. A tendril is the owner of a key."""
+    """The metrics of one server. A tendril is named after its API key."""
 
     def __init__(self) -> None:
         self._registry = registry = CollectorRegistry()
@@ -94,7 +95,7 @@ class Metrics:
         )
 
     def watch_queue(self, model: str, scheduler: AdmissionState) -> None:
-        """Register the gauges of an engine's places and waiting requests."""
+        """Register the gauges of the slots and the waiting requests of an engine."""
         self._places.labels(model).set_function(lambda: scheduler.places)
         self._running.labels(model).set_function(lambda: scheduler.running)
         for background, priority in ((False, "interactive"), (True, "background")):
@@ -102,7 +103,7 @@ class Metrics:
             self._waiting.labels(model, priority).set_function(waiting)
 
     def count_response(self, route: str, status: int, seconds: float) -> None:
-        """Count one request."""
+        """Count a request, and observe how many seconds it took."""
         known = self._answered.get((route, status))
         if known is None:
             known = self._requests.labels(route, str(status)), self._seconds.labels(route)
@@ -112,7 +113,7 @@ class Metrics:
         times.observe(seconds)
 
     def observe_wait(self, context: RequestContext, model: str, seconds: float) -> None:
-        """Observe the seconds that a request waited for a place, or until it gave up."""
+        """Observe the seconds that a request waited for a slot, or until it gave up."""
         tendril = self._tendril(context)
         wait = self._waits.get((tendril, model, context.background))
         if wait is None:
@@ -129,20 +130,25 @@ class Metrics:
         first: float | None,
         ended: float,
     ) -> None:
-        """Count the tokens of an answer; `first` and `ended` are times of the monotonic clock."""
+        """Count the tokens of an answer.
+
+        `first` (None: there was no token) and `ended` are times of the monotonic clock.
+        """
         whose = self._series(self._tendril(context), model)
         whose.prompt.inc(used.prompt)
         whose.cached.inc(used.cached)
         whose.completion.inc(used.completion)
         if first is None:
             return
+        # A usage is there already after the first part of an answer made in two.
         if context.usage is None:
             whose.first.observe(first - context.began)
+        # The time from the first token on covers all tokens but that one.
         if used.completion > 1 and ended > first:
             whose.speed.observe((used.completion - 1) / (ended - first))
 
     def add(self, collector: Collector) -> None:
-        """Expose what a collector has as well."""
+        """Register a further collector."""
         self._registry.register(collector)
 
     def exposition(self) -> bytes:

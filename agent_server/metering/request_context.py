@@ -1,6 +1,6 @@
 """The context of one HTTP request: its sender, its conversation, and its usage so far.
 
-`AuthMiddleware` makes it from the headers and puts it into the ASGI scope; endpoints hand it on to
+`AuthMiddleware` creates it from the headers and puts it into the ASGI scope; endpoints pass it to
 the models, and these to the engines.
 """
 
@@ -18,7 +18,7 @@ from storage.usage.api_keys import Key
 from terrarium.usage import TokenUsage
 
 ANYBODY = Key("anonymous")
-"""The sender of all requests to a server that has no keys."""
+"""The sender of requests without a valid key, on a server that needs none."""
 
 ADMIN = Key("admin", is_own=True)
 """The sender of requests with `[server] admin_key`."""
@@ -27,10 +27,10 @@ OURSELVES = Key("terrarium", is_own=True)
 """The sender of the requests with which the server tests and measures its models."""
 
 LONGEST_SESSION = 256
-"""Characters of `x-session-id`."""
+"""Maximum length of `x-session-id`, in characters."""
 
 LONGEST_PSEUDONYM = 64
-"""Characters of `x-person` and `x-channel`."""
+"""Maximum length of `x-person` and of `x-channel`, in characters."""
 
 PRIORITIES = ("interactive", "background")
 
@@ -59,16 +59,18 @@ HEADERS: dict[str, Any] = {
         ),
     ]
 }
-"""The headers that are read here, for the descriptions of endpoints at /openapi.json."""
+"""OpenAPI description of the headers that are read here, for `/openapi.json`."""
 
 
 @dataclass(slots=True)
 class RequestContext:
-    """The facts of one request, and the counts that grow while it is answered.
+    """The sender and the options of one request, and the counts that grow while it is answered.
 
-    `created` is in seconds since 1970, `began` in those of the monotonic clock; `size` is the
-    length of the body in bytes. `attempts` counts how often the engine was asked: twice where an
-    answer is made in two parts. `person` and `channel` are pseudonyms, "" where none was given.
+    `created` is in seconds since 1970, `began` is a time of the monotonic clock; `size` is the
+    length of the body in bytes, 0 if it was not declared. `attempts` counts the calls of the
+    engine, two for an answer made in two parts; `queue_seconds` is their total wait. `person` and
+    `channel` are pseudonyms, "" where none was given. `usage` is None until the first call has
+    ended with some.
     """
 
     key: Key = ANYBODY
@@ -85,10 +87,9 @@ class RequestContext:
 
     @classmethod
     def from_headers(cls, owner: Key, headers: Mapping[bytes, bytes]) -> RequestContext:
-        """Make the context of a request of `owner`; the only validation of the headers.
+        """Create the context of a request by `owner`; the only validation of these headers.
 
-        A key's priority is the highest that its requests have; they can only ask for less. Raises
-        InvalidRequest.
+        A request can lower the priority of its key, but never raise it. Raises InvalidRequest.
         """
         session = headers.get(b"x-session-id")
         if session is not None and len(session) > LONGEST_SESSION:
@@ -97,6 +98,7 @@ class RequestContext:
         priority = headers.get(b"x-priority", b"interactive").decode("latin-1")
         if priority not in PRIORITIES:
             raise InvalidRequest("x-priority is interactive or background", param="x-priority")
+        # The size is only for estimates, so an absurd one counts as unknown.
         size = headers.get(b"content-length", b"")
         return cls(
             key=owner,
@@ -122,7 +124,7 @@ class RequestContext:
 
 
 def _pseudonym(headers: Mapping[bytes, bytes], name: bytes) -> str:
-    """Return the value of a header. Raises InvalidRequest."""
+    """Return the value of a header, "" if it is absent. Raises InvalidRequest if it is too long."""
     value = headers.get(name, b"")
     if len(value) > LONGEST_PSEUDONYM:
         header = name.decode()
@@ -132,7 +134,7 @@ def _pseudonym(headers: Mapping[bytes, bytes], name: bytes) -> str:
 
 
 def request_context(scope: Scope) -> RequestContext:
-    """Return the context in the ASGI scope of a request that needs a key."""
+    """Return the context in the ASGI scope of a request whose path needs a key."""
     context = scope["request_context"]
     assert isinstance(context, RequestContext)
     return context

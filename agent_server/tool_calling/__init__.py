@@ -1,1 +1,1 @@
-"""Tool calls for models without native support: prompted for, held to a schema."""
+"""Tool calls for models without native support: prompted, constrained by a JSON schema."""

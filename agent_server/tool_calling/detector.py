@@ -1,4 +1,4 @@
-"""A detector of tool calls in a text that streams, at its beginning or after some words."""
+"""An incremental detector of tool calls in streamed text, at the beginning of any line."""
 
 from __future__ import annotations
 
@@ -10,28 +10,30 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class DetectedCall:
-    """The text is a call of this known tool; `many` when it is a list of calls."""
+    """A call of the tool `name`; `many` if it is the first one in a JSON list."""
 
     name: str
     many: bool
 
 
 Verdict = DetectedCall | Literal["open", "text"]
-"""`open`: could still become a call; `text`: cannot."""
+"""`open`: the text may still become a call; `text`: it cannot."""
 
 _FENCE = re.compile(r"\s*(?:```(?:json)?\s*)?")
+# The beginning of a call in parts; white space may stand between them.
 _MARKS = ("{", '"name"', ":")
 
 
 class CallDetector:
-    """Follows a text until a line of it becomes a call of one of `names`.
+    """Searches streamed text for a line that begins a call of one of `names`.
 
-    `buffered` is what may still be a call, and the words before it that came with it.
+    `buffered` is the text held back because it may be a call, with any words before the call that
+    came in the same piece.
     """
 
     def __init__(self, names: Collection[str]) -> None:
         self._names = names
-        self._line: int | None = 0  # where in `buffered` a line begins that may be a call
+        self._line: int | None = 0  # start of a possible call in `buffered`, if any
         self.buffered = ""
 
     @property
@@ -40,7 +42,7 @@ class CallDetector:
         return self.buffered[: self._line]
 
     def feed(self, piece: str) -> Verdict:
-        """Judge the text with one more piece; after "text", all of it may be let go."""
+        """Return the verdict after one more piece; after "text" nothing is held back any more."""
         self.buffered += piece
         while True:
             if self._line is None:
@@ -52,11 +54,12 @@ class CallDetector:
             if end < 0:
                 self.buffered, self._line = "", None
                 return "text"
+            # The next line, which may be in the same piece.
             self._line = end + 1
 
 
 def detect(text: str, names: Collection[str]) -> Verdict:
-    """Judge the beginning of an answer, optionally in a Markdown fence, against known tools."""
+    """Judge whether a line, optionally in a Markdown fence, begins a call of a known tool."""
     if _could_be_fence(text):
         return "open"
     match = _FENCE.match(text)
@@ -68,6 +71,7 @@ def detect(text: str, names: Collection[str]) -> Verdict:
         if not rest.startswith(mark):
             return "open" if mark.startswith(rest) else "text"
         rest = rest[len(mark) :].lstrip()
+    # With the closing quote: one name may be the beginning of another.
     for name in names:
         if rest.startswith(f'"{name}"'):
             return DetectedCall(name, many)

@@ -1,4 +1,4 @@
-"""Tool calls by an engine without them: a free answer, constrained once it becomes a call."""
+"""Tool calls for engines without them: a free answer, constrained once it becomes a call."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from agent_server.tool_calling.prompt import render, section
 from terrarium.usage import TokenUsage
 
 Ask = Callable[[Mapping[str, Any]], Chunks]
-"""Sends a body to the engine; think blocks are already split off."""
+"""Sends a body to the engine; in its chunks think blocks are already split off."""
 
 TOOL_KEYS = ("tools", "tool_choice", "parallel_tool_calls")
 
 
 def render_tools(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `body` for an engine without tools: the tools in words, the history plain."""
+    """Return `body` for an engine without tools: tools and earlier calls are put into words."""
     added = None
     if _may_call(body):
         added = section(body["tools"], several=_several(body))
@@ -49,12 +49,14 @@ async def _auto(
     ask: Ask, body: Mapping[str, Any], tools: Sequence[Mapping[str, Any]], *, several: bool
 ) -> Chunks:
     names = [tool["function"]["name"] for tool in tools]
+    # The chunks of a text that may still become a call.
     held: list[Chunk] = []
     detector, tokens = CallDetector(names), 0
     verdict: Verdict = "text"
     async with aclosing(ask(_unconstrained_body(body, tools))) as chunks:
         async for chunk in chunks:
             if piece := _text(chunk):
+                # A chunk is about one token; a stream that is stopped early reports no usage.
                 tokens += 1
                 verdict = detector.feed(piece)
             held.append(chunk)
@@ -62,6 +64,7 @@ async def _auto(
                 # Closing the generator stops the free answer: the call is generated again from its
                 # beginning, constrained, with the same prompt still in the engine's cache.
                 break
+            # What has ended while it was still open is no call.
             if verdict == "text" or _finish_reason(chunk):
                 for each in held:
                     yield each
@@ -73,6 +76,7 @@ async def _auto(
         async with aclosing(_force_call(ask, body, calls, TokenUsage(completion=tokens))) as answer:
             async for chunk in answer:
                 yield chunk
+    # Chunks that followed the end of an open text, such as its usage.
     for each in held if not isinstance(verdict, DetectedCall) else ():
         yield each
 
@@ -80,9 +84,10 @@ async def _auto(
 async def _force_call(
     ask: Ask, body: Mapping[str, Any], calls: Mapping[str, Any], spent: TokenUsage
 ) -> Chunks:
-    """Ask for a call that follows the schema, and emit it as `tool_calls`.
+    """Generate a call that follows the schema `calls`, and stream it as `tool_calls`.
 
-    `spent` is what a stopped first ask made. Its prompt was the same, so that it counts again.
+    `spent` is the usage of a first request that was stopped. It had the same prompt, which is
+    therefore counted again.
     """
     text, finish, usage, calls_made = "", "stop", None, CallReader()
     speaker: Mapping[str, Any] = {"role": "assistant", "content": None}
@@ -97,9 +102,10 @@ async def _force_call(
             for delta in calls_made.feed(piece):
                 yield _chunk({**speaker, "tool_calls": [delta]})
                 speaker = {}
+    # The engine has not followed the schema: its text is passed on.
     if not calls_made.count and finish != "length":
         yield _chunk({"role": "assistant", "content": text})
-    # What ran into the token limit is no whole call: the client sees "length".
+    # A call that ran into the token limit is incomplete: the client gets "length".
     made = calls_made.count and finish != "length"
     yield _chunk({}, "tool_calls" if made else finish)
     if usage is not None:
@@ -110,7 +116,7 @@ async def _force_call(
 def _unconstrained_body(
     body: Mapping[str, Any], tools: Sequence[Mapping[str, Any]]
 ) -> Mapping[str, Any]:
-    """Return the body of the first request; a client's answer schema is widened by the calls."""
+    """Return the body of the first request; a schema of the client's is widened by the calls."""
     wanted = (body.get("response_format") or {}).get("json_schema")
     if not wanted:
         return body

@@ -1,4 +1,4 @@
-"""An incremental parser of the calls in JSON that a model writes."""
+"""An incremental parser of tool calls that a model writes as JSON."""
 
 from __future__ import annotations
 
@@ -13,19 +13,21 @@ _BEGINNING = re.compile(
 
 
 class CallReader:
-    """Turns `{"name", "arguments"}`, or a list of such, into `tool_calls` deltas piece by piece.
+    """Converts `{"name", "arguments"}`, or a list of them, to `tool_calls` deltas piece by piece.
 
-    The text follows the schema of a call, so that arguments are an object.
+    The text must follow the schema of a call: `arguments` is an object. Any other text yields
+    nothing.
     """
 
     def __init__(self) -> None:
         self.count = 0
         self._held = ""
+        # Levels of open brackets in the arguments: 0 outside of them, -1 before the first.
         self._depth = 0
         self._quoted = self._escaped = False
 
     def feed(self, text: str) -> list[dict[str, Any]]:
-        """Return the deltas that `text` brings; the beginning of a call waits until it is whole."""
+        """Return the deltas that `text` completes; a call begins once its name is complete."""
         self._held += text
         deltas: list[dict[str, Any]] = []
         while delta := self._arguments() if self._depth else self._beginning():
@@ -33,6 +35,7 @@ class CallReader:
         return deltas
 
     def _beginning(self) -> dict[str, Any] | None:
+        # The brace that closes the previous call may be first.
         match = _BEGINNING.match(self._held.lstrip("}\n\t "))
         if match is None or match.string[match.end()] != "{":
             return None
@@ -44,7 +47,7 @@ class CallReader:
         return {"index": self.count - 1, "id": call_id, "type": "function", "function": function}
 
     def _arguments(self) -> dict[str, Any] | None:
-        """Return as much of the arguments as is there."""
+        """Return a delta with the arguments held so far, None if there are none."""
         end = self._end()
         part, self._held = self._held[:end], self._held[end:]
         if not part:
@@ -52,7 +55,9 @@ class CallReader:
         return {"index": self.count - 1, "function": {"arguments": part}}
 
     def _end(self) -> int:
-        """Return where the arguments end in what is held; its length when they do not."""
+        """Return the end of the arguments in the held text; its length if they go on."""
+        # Brackets inside strings do not count. The state outlives the call, as a piece may end
+        # anywhere, even within an escape.
         for place, letter in enumerate(self._held):
             if self._escaped:
                 self._escaped = False

@@ -20,16 +20,16 @@ SEVERAL = "To use several at once, answer with a JSON list of such objects.\n"
 
 
 def section(tools: Sequence[Mapping[str, Any]], *, several: bool) -> str:
-    """The part of the system message that lists the tools."""
+    """Return the section of the system message that describes the tools and the form of calls."""
     lines = "\n".join(_line(tool["function"]) for tool in tools)
     return INTRODUCTION.format(tools=lines, several=SEVERAL if several else "")
 
 
 def render(messages: Sequence[Mapping[str, Any]], added: str | None) -> list[dict[str, Any]]:
-    """Turn a history with calls and results into plain messages, `added` to the system's.
+    """Render a history with calls and results as plain messages; `added` goes to the system's.
 
-    An earlier call becomes the JSON the model is told to write; results that follow one another
-    become one user message, since plain templates know no tool role.
+    An earlier call becomes the JSON that the model is told to write. Consecutive results become one
+    user message, since plain templates have no tool role.
     """
     names: dict[str, str] = {}
     plainly: list[dict[str, Any]] = []
@@ -54,7 +54,7 @@ def render(messages: Sequence[Mapping[str, Any]], added: str | None) -> list[dic
 
 
 def call_text(name: str, arguments: str) -> dict[str, Any]:
-    """One call as the object the model writes; arguments that are not JSON stay text."""
+    """Return a call as the object that the model writes; arguments that are not JSON stay text."""
     try:
         value = json.loads(arguments)
     except ValueError:

@@ -1,4 +1,4 @@
-"""The JSON schema that a tool call must follow, made from the tools' own schemas."""
+"""The JSON schemas that constrain tool calls, made from the tools' own schemas."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from typing import Any
 from agent_server.schemas.schema_limits import is_followed
 
 LONGEST_TEXT = 1000
-"""Characters of a string whose schema sets no limit: without one a small model may never end."""
+"""Maximum length of a string whose schema sets none: without a limit a small model may never end
+it."""
 
 MOST_CALLS = 8
-"""Calls in one list."""
+"""Maximum number of calls in one list."""
 
 
 def one_call(tools: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """A schema of `{"name", "arguments"}` for any one of `tools`."""
+    """Return the schema of `{"name", "arguments"}` for any one of `tools`."""
     definitions: dict[str, Any] = {}
     calls = [_call(tool["function"], definitions) for tool in tools]
     schema: dict[str, Any] = calls[0] if len(calls) == 1 else {"anyOf": calls}
@@ -23,7 +24,7 @@ def one_call(tools: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def many_calls(tools: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """A schema of a list of such calls."""
+    """Return the schema of a list of calls of `tools`."""
     item = one_call(tools)
     definitions = item.pop("$defs", None)
     schema = {"type": "array", "items": item, "minItems": 1, "maxItems": MOST_CALLS}
@@ -31,7 +32,7 @@ def many_calls(tools: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def any_of(call: Mapping[str, Any], answer: Mapping[str, Any]) -> dict[str, Any]:
-    """A schema of a call or of the answer a client wants."""
+    """Return the schema of either a call or the answer that a client wants."""
     definitions = {**call.get("$defs", {})}
     wanted = _limit_strings(answer, "answer", definitions)
     alone = {key: value for key, value in call.items() if key != "$defs"}
@@ -40,7 +41,7 @@ def any_of(call: Mapping[str, Any], answer: Mapping[str, Any]) -> dict[str, Any]
 
 
 def response_format(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The `response_format` that holds an answer to `schema`."""
+    """Return the `response_format` that constrains an answer to `schema`."""
     return {"type": "json_schema", "json_schema": {"name": "call", "schema": schema}}
 
 
@@ -57,11 +58,13 @@ def _call(function: Mapping[str, Any], definitions: dict[str, Any]) -> dict[str,
 
 
 def _limit_strings(schema: Any, owner: str, definitions: dict[str, Any]) -> Any:
-    """Copy a schema: definitions moved to the root under `owner`, free strings limited."""
+    """Copy a schema: its definitions move to `definitions`, free strings get a limit."""
     if isinstance(schema, list):
         return [_limit_strings(item, owner, definitions) for item in schema]
     if not isinstance(schema, dict):
         return schema
+    # References are resolved from the root of the whole schema, so definitions have to be there;
+    # the owner's name keeps those of two tools apart.
     for group in ("$defs", "definitions"):
         for name, inner in (schema.get(group) or {}).items():
             definitions[f"{owner}.{name}"] = _limit_strings(inner, owner, definitions)
@@ -69,7 +72,7 @@ def _limit_strings(schema: Any, owner: str, definitions: dict[str, Any]) -> Any:
         key: _inner(key, value, owner, definitions)
         for key, value in schema.items()
         if key not in ("$defs", "definitions", "$schema")
-        # One pattern that llama.cpp does not know, and it would ignore the whole schema.
+        # For one pattern that it does not support, llama.cpp silently ignores the whole schema.
         and not (key == "pattern" and isinstance(value, str) and not is_followed(value))
     }
     if _is_free_text(copy):
@@ -80,6 +83,7 @@ def _limit_strings(schema: Any, owner: str, definitions: dict[str, Any]) -> Any:
 def _inner(key: str, value: Any, owner: str, definitions: dict[str, Any]) -> Any:
     if key == "$ref" and isinstance(value, str):
         return f"#/$defs/{owner}.{value.rpartition('/')[2]}" if value.startswith("#/") else value
+    # The keys in here are names of the tool's own, which may be those of keywords.
     if key in ("properties", "patternProperties") and isinstance(value, dict):
         return {name: _limit_strings(inner, owner, definitions) for name, inner in value.items()}
     if key in ("const", "enum", "default", "examples", "required"):
