@@ -1,4 +1,4 @@
-"""HTML entities that a small model writes where a character was meant: `It&#39;s` for "It's"."""
+"""Decoding of HTML entities that a small model writes for characters: `It&#39;s` for "It's"."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ _MARK = re.compile(
     r"|(?P<ticks>`+)|(?P<newline>\n)"
 )
 _MARK_BEGUN = re.compile(r"(?:&(?:#[xX]?[0-9a-fA-F]{0,7}|[A-Za-z][A-Za-z0-9]{0,30})?|`+)\Z")
-_FENCE = 3  # backticks, from which code may have several lines
+_FENCE = 3  # backticks that open a multi-line code block; fewer are inline code
 
 
 class HtmlEntityDecoder:
-    """Decodes the entities of one answer as it streams; `prompt` is what the model was given.
+    """Streaming decoder of the entities in one answer; `prompt` is what the model was given.
 
-    Code, between backticks, stays as it is. So does an entity that stands in the prompt: it is
-    quoted, from a line of the log or from the question. Only visible characters and spaces come of
-    it.
+    Code between backticks is left unchanged, and so are entities that occur in the prompt, which
+    are quoted from the log or the question. Entities that stand for control or other unprintable
+    characters are not decoded.
     """
 
     def __init__(self, prompt: Sequence[Message] = ()) -> None:
         self._prompt = prompt
         self._held = ""
-        self._code = 0  # backticks that opened the code we are in
+        self._code = 0  # number of backticks that opened the current code, 0 outside code
 
     def feed(self, text: str) -> str:
-        """Return the part of the stream that is certain now."""
+        """Return the decoded text, without an end that may be the beginning of an entity."""
         self._held += text
         begun = _MARK_BEGUN.search(self._held)
         certain = begun.start() if begun else len(self._held)
@@ -38,7 +38,7 @@ class HtmlEntityDecoder:
         return _MARK.sub(self._decode, text)
 
     def finish(self) -> str:
-        """Return what was held back."""
+        """Return the text still held back."""
         held, self._held = self._held, ""
         return held
 
@@ -47,6 +47,7 @@ class HtmlEntityDecoder:
         if ticks and self._code in (0, ticks):
             self._code = 0 if self._code else ticks
         elif match["newline"] and self._code < _FENCE:
+            # Inline code ends with its line: a stray backtick must not switch decoding off.
             self._code = 0
         elif match["entity"] and not self._code and not self._is_quoted(match[0]):
             character = html.unescape(match[0]).replace("\xa0", " ")
@@ -54,7 +55,7 @@ class HtmlEntityDecoder:
         return match[0]
 
     def _is_quoted(self, entity: str) -> bool:
-        """Return if the model was shown this entity."""
+        """Return whether the prompt contains this entity."""
         return any(
             entity in message["content"]
             for message in self._prompt

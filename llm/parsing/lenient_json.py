@@ -1,8 +1,8 @@
-"""A reader of JSON as small models write it: single quotes, trailing commas, bare keys, Python's
-words, an end that was cut off.
+"""Lenient JSON parser for the output of small models: single quotes, trailing commas, bare keys,
+Python literals, truncated input.
 
-One balanced scan, so that it knows where a value ends and when more must come, and never makes a
-value out of prose: what is read here may become a tool call (docs/decisions/0009).
+A single-pass recursive descent: it reports where a value ends and when more input is needed, and
+never turns prose into a value, since the result may become a tool call (docs/decisions/0009).
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-_DEEPEST = 32
+_DEEPEST = 32  # nested brackets: bounds the recursion
+# The quantifiers are possessive: without backtracking, hostile text takes linear time.
 _SPACE = re.compile(r"[ \t\r\n]*+")
 _STRINGS = {
     '"': re.compile(r'"((?:[^"\\]++|\\.)*+)"', re.DOTALL),
@@ -25,7 +26,7 @@ _ENDS = {"{": "}", "[": "]", "(": ")"}
 
 
 class ParseError(Exception):
-    """The text is no value, whatever else may come."""
+    """The text is not a value, whatever follows."""
 
 
 class IncompleteJson(Exception):
@@ -34,7 +35,7 @@ class IncompleteJson(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ParsedValue:
-    """A value and the index behind it; `cut` if its end was missing and is made up."""
+    """A value and the index after it; `cut` if its missing end was filled in."""
 
     value: Any
     end: int
@@ -43,7 +44,7 @@ class ParsedValue:
 
 @dataclass(frozen=True, slots=True)
 class ParsedArguments:
-    """The arguments between the brackets of a call, by position and by name."""
+    """The positional and named arguments of a call, and the index after the closing bracket."""
 
     positional: tuple[Any, ...]
     named: dict[str, Any]
@@ -52,19 +53,19 @@ class ParsedArguments:
 
 
 def read_value(text: str, start: int = 0, *, final: bool = True) -> ParsedValue:
-    """Read the value that begins at `start`, or after blanks there.
+    """Parse the value at `start`, after optional whitespace.
 
-    Raises ParseError, and IncompleteJson when the text ends too early; where it is `final`, an
-    object, list or string that was begun is closed instead.
+    Raises ParseError, and IncompleteJson if the text ends too early. With `final`, when no more
+    text will follow, an open object, list or string is closed instead.
     """
     reader = _Reader(text, start, final)
     return ParsedValue(reader.value(), reader.at, reader.cut)
 
 
 def read_arguments(text: str, start: int, *, final: bool = True) -> ParsedArguments:
-    """Read the arguments in the brackets that open at `start`, as `(1, x="a")`.
+    """Parse the parenthesised arguments at `start`, such as `(1, x="a")`.
 
-    Raises as `read_value` does.
+    Raises ParseError and IncompleteJson, as `read_value` does.
     """
     reader = _Reader(text, start, final)
     positional: list[Any] = []
@@ -96,7 +97,7 @@ class _Reader:
         return self._word_or_number()
 
     def items(self, between: str) -> list[tuple[str | None, Any]]:
-        """Read the items in brackets; `between` separates a key from its value."""
+        """Parse the items in brackets; `between` separates a key from its value, "" for no keys."""
         self._depth += 1
         if self._depth > _DEEPEST:
             raise ParseError
@@ -111,6 +112,7 @@ class _Reader:
             except IncompleteJson:
                 if not self._final:
                     raise
+                # Drop a key without value, and half a word or number, which may be another one.
                 self.cut = True
                 break
             self._comma(end)
@@ -118,7 +120,7 @@ class _Reader:
         return found
 
     def _next(self) -> str:
-        """Return the next character that is no blank. Raises IncompleteJson at the end."""
+        """Skip whitespace and return the next character. Raises IncompleteJson at the end."""
         self._skip()
         if self.at >= len(self._text):
             raise IncompleteJson
@@ -130,7 +132,7 @@ class _Reader:
         self.at = match.end()
 
     def _at_close(self, end: str) -> bool:
-        """Return if the brackets close here, or are closed because the text is at its end."""
+        """Return whether the brackets end here, by `end` or because the final text is truncated."""
         self._skip()
         if self.at >= len(self._text):
             if not self._final:
@@ -172,7 +174,7 @@ class _Reader:
         return key
 
     def _after_word(self) -> str:
-        """Return the character after a bare word, "" at the end of the text."""
+        """Return the next character after a bare word, "" at the end of the final text."""
         if self.at >= len(self._text) and not self._final:
             raise IncompleteJson
         self._skip()
@@ -197,7 +199,7 @@ class _Reader:
         if match is None or not match[0]:
             raise self._nothing()
         if match.end() == len(self._text):
-            # One more character could make another word or number of it.
+            # One more character could turn it into another word or number.
             raise IncompleteJson
         self.at = match.end()
         if match[0] in _WORDS:
@@ -207,7 +209,7 @@ class _Reader:
         return _number(match[0])
 
     def _nothing(self) -> Exception:
-        """Make the error for what is no value; a minus at the very end may become a number."""
+        """Return the error for text that is not a value; a final "-" may still become a number."""
         return IncompleteJson() if self._text[self.at :] == "-" else ParseError()
 
 
@@ -218,7 +220,7 @@ def _number(text: str) -> int | float:
 
 
 def _unescape(inner: str, quote: str) -> str:
-    """Resolve the escapes of a string; a broken one leaves it as it is written."""
+    """Resolve the escapes of a string; one with an invalid escape is returned as written."""
     if "\\" not in inner:
         return inner
     text = inner.replace("\\'", "'") if quote == "'" else inner

@@ -1,7 +1,7 @@
-"""The stream of a model's answer, parted into text for people, thoughts and tool calls.
+"""Streaming parsers that split a model's answer into visible text, thoughts and tool calls.
 
-`StreamParser` passes each piece through the parsers in this order: thoughts, tool calls, the
-structured output, `HtmlEntityDecoder`, then `PromptEchoFilter` and `SentenceLimit`.
+`StreamParser` passes each piece through a pipeline of parsers: thoughts, tool calls, structured
+output, `HtmlEntityDecoder`, `PromptEchoFilter`, `SentenceLimit`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from llm.parsing.tool_call_formats import ToolCallFormats
 from llm.parsing.tool_calls import ToolCallParser
 from terrarium.thinking import ThinkSplitter
 
+# A sentence ends only once the whitespace after it has arrived: "3." may become "3.5".
 _END = re.compile(r"(?<![.\s])[.!?…]+[\"'”’)\]*]*(?=\s)|\n\s*\n")
+# Abbreviations, initials and list numbers, whose full stop ends no sentence.
 _NO_END = re.compile(
     r"(?:\b(?:e\.g|i\.e|etc|vs|cf|ca|approx|no|st|dr|mr|mrs|ms|prof|jr|sr|[a-z])|^\s*\d+)\.$",
     re.IGNORECASE,
@@ -33,26 +35,32 @@ _ADDED_CLAUSE = re.compile(
     r"\A(?!\s*(?:according|after|although|as|at|before|because|by|during|for|from|if|in|of|on|over"
     r"|since|to|under|well|when|while|with|yes|no)\b)\s*"
     r"(?:(?:[^\s,]+\s+){2,}[^\s,]+(?=,\s+(?:as|known|making|meaning|not|where|which|who|whose)\s)"
-    # "It is not red, but blue" says with the second half what the first one leaves open.
+    # A clause that denies something is kept whole: in "It is not red, but blue" the second half
+    # has the answer.
     rf"|(?:{_DENIES}[^\s,]+\s+){{2,}}{_DENIES}[^\s,]+(?=,\s+but\s))",
     re.IGNORECASE,
 )
-"""A sentence up to the comma before a clause that only adds to it: "Paris, which ..."."""
+"""The main clause of a sentence, up to the comma before a supplementary clause ("..., which ...").
+
+Sentences that begin with a preposition or conjunction do not match: there the main clause comes
+second.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerLimit:
-    """The part of an answer that is shown: so many `sentences`, and with `main_clause` of each no
-    more than what comes before ", which ...", ", not ..." and the like."""
+    """Limit of an answer's length: a number of `sentences`; with `main_clause`, each is cut before
+    a supplementary clause (", which ...", ", not ...")."""
 
     sentences: int
     main_clause: bool = False
 
 
 class SentenceLimit:
-    """Passes on the part of one answer within a limit as it streams; None: all of it.
+    """Streaming filter that truncates one answer at a sentence limit; None: no limit.
 
-    A sentence is whole: with what a colon at its end announces, and with all of its code.
+    A sentence that ends with a colon continues with what it announces, and a fenced code block
+    belongs to the sentence before it.
     """
 
     def __init__(self, limit: AnswerLimit | None) -> None:
@@ -63,7 +71,7 @@ class SentenceLimit:
         self.has_ended = False
 
     def feed(self, text: str) -> str:
-        """Return the part that belongs to these sentences."""
+        """Return the part of the text that is within the limit."""
         if self._limit is None:
             return text
         self._held += text
@@ -78,21 +86,22 @@ class SentenceLimit:
                 self._left -= 1
                 self.has_ended = self._left <= 0
         if not self.has_ended and self._left == 1 and self._main_clause(self._held) != self._held:
-            out += self._main_clause(self._held)  # what follows in this sentence is not waited for
+            # The rest of the last sentence would be dropped anyway, so end without awaiting it.
+            out += self._main_clause(self._held)
             self.has_ended = True
         if self.has_ended:
             self._held = ""
         return out.rstrip() if self.has_ended else out
 
     def _main_clause(self, sentence: str) -> str:
-        """Return a sentence, perhaps not yet whole, without what only adds to it."""
+        """Return a possibly incomplete sentence without its supplementary clause."""
         if self._limit is None or not self._limit.main_clause:
             return sentence
         found = _ADDED_CLAUSE.search(sentence)
         return f"{found[0]}." if found else sentence
 
     def finish(self) -> str:
-        """Return what was held back."""
+        """Return the text still held back."""
         held, self._held = self._held, ""
         return self._main_clause(held)
 
@@ -113,11 +122,12 @@ _LINE_BEGUN = re.compile(r"[ \t>]*(?:\[[^\n]{0,80})?\Z")
 
 
 class PromptEchoFilter:
-    """Filters one answer as it streams; `prompt` is what the model was given.
+    """Streaming filter for prompt tags and forged log lines in one answer; `prompt` is what the
+    model was given.
 
-    The first tag or forged line ends the answer (`has_ended`), as what follows is prompt as well.
-    While nothing has been shown only the mark itself is dropped: the answer may still come. A line
-    that stands in the prompt may be quoted.
+    The first opening tag or forged line ends the answer (`has_ended`): a model that starts to write
+    its prompt continues with it. As long as nothing has been shown, only the tag or the line's
+    prefix is removed, because the answer may follow. Lines that occur in the prompt may be quoted.
     """
 
     def __init__(self, prompt: Sequence[Message] = ()) -> None:
@@ -128,11 +138,11 @@ class PromptEchoFilter:
         self.has_ended = False
 
     def feed(self, text: str) -> str:
-        """Return the part of the stream that may certainly be shown now."""
+        """Return the part of the stream that is certain to be shown."""
         return self._advance(text, final=False)
 
     def finish(self) -> str:
-        """Return what was held back and may be shown."""
+        """Return the text still held back, as far as it may be shown."""
         return self._advance("", final=True)
 
     def _advance(self, text: str, *, final: bool) -> str:
@@ -141,6 +151,7 @@ class PromptEchoFilter:
         while self._held and not self.has_ended:
             line, newline, rest = self._held.partition("\n")
             if self._line_begins and (head := _LINE.match(line)):
+                # Only a whole line can be compared with the prompt, so wait for its end.
                 if not newline and not final:
                     break
                 if not self._is_quoted(line):
@@ -161,7 +172,8 @@ class PromptEchoFilter:
         return out
 
     def _strip_tags(self, line: str, *, whole: bool) -> tuple[str, bool]:
-        """Return a line without our tags, and False if its end must be held back."""
+        """Return a line without prompt tags, and whether it is complete: False while more of it may
+        come, or while its end, which is then held back, may be the beginning of a tag."""
         out = ""
         while tag := _TAG.search(line):
             before = line[: tag.start()]
@@ -179,7 +191,7 @@ class PromptEchoFilter:
         return out + line, whole
 
     def _is_quoted(self, line: str) -> bool:
-        """Return if the model was shown this line."""
+        """Return whether the prompt contains this line, ignoring differences in whitespace."""
         squashed = " ".join(line.strip(" \t>").split())
         return any(
             squashed in " ".join(message["content"].split())
@@ -189,7 +201,7 @@ class PromptEchoFilter:
 
 
 FOLLOW_UP: dict[Status, float] = {"awaiting_answer": 180.0, "idle": 1800.0, "closed": 14400.0}
-"""Seconds after which it may be time to speak again, by status."""
+"""Seconds until a proactive follow-up may be considered, by conversation status."""
 
 _FENCE = re.compile(r"```(?:json)?[ \t\r]*+\n")
 _FENCE_BEGUN = re.compile(r"`{0,3}|```j|```js|```jso|```json[ \t\r]*+|```[ \t\r]*+")
@@ -201,9 +213,9 @@ _CALL_ARGUMENTS = ("arguments", "parameters", "args", "params", "input", "action
 
 @dataclass(frozen=True, slots=True)
 class StructuredOutput:
-    """An answer: its text, its status where it has one, and whether it is silent by intent.
+    """A parsed answer: its text, its status if given, and whether it is deliberately empty.
 
-    `is_call`: it is no answer but looks like a call of a tool that does not exist.
+    `is_call`: the object looks like the call of a tool that does not exist, and has no answer.
     """
 
     text: str
@@ -213,7 +225,8 @@ class StructuredOutput:
 
 
 def read_output(text: str) -> StructuredOutput:
-    """Parse an answer; an object may be cut off, or be followed by words."""
+    """Parse an answer, which is either plain text or a `response`/`status` object. The object may
+    be truncated or followed by text."""
     start = _object_start(text)
     if not _is_object(text, start):
         return StructuredOutput(text)
@@ -233,7 +246,8 @@ def read_output(text: str) -> StructuredOutput:
 
 
 class OutputSplitter:
-    """Holds back an answer that may be an object, until it can be read; text goes on at once."""
+    """Streaming parser of structured output: holds an answer back while it may be an object, and
+    passes plain text through at once."""
 
     def __init__(self) -> None:
         self._held = ""
@@ -241,7 +255,7 @@ class OutputSplitter:
         self.output = StructuredOutput("")
 
     def feed(self, text: str) -> str:
-        """Return the part of the stream that is certainly text for people now."""
+        """Return the part of the stream that is certainly visible text."""
         self._held += text
         if self._plain or not _is_object(self._held, _object_start(self._held)):
             self._plain = True
@@ -249,7 +263,7 @@ class OutputSplitter:
         return ""
 
     def finish(self) -> str:
-        """Return what was held back and is for people."""
+        """Return the visible text still held back, and set `output`."""
         if self._plain:
             return self._let_go()
         self.output = read_output(self._held)
@@ -261,14 +275,14 @@ class OutputSplitter:
 
 
 def _object_start(text: str) -> int:
-    """Return the index where an object would begin: after blanks, maybe in a fence."""
+    """Return the index where an object would begin: after whitespace and perhaps a code fence."""
     start = len(text) - len(text.lstrip())
     match = _FENCE.match(text, start)
     return match.end() if match else start
 
 
 def _is_object(text: str, start: int) -> bool:
-    """Return if an answer that is an object begins there, or may yet."""
+    """Return whether an answer object begins at `start`, or could with more text."""
     rest = text[start:].lstrip()
     head = _HEAD.match(rest)
     if head is None:
@@ -280,7 +294,7 @@ def _is_object(text: str, start: int) -> bool:
 
 
 def _is_call(value: Mapping[str, Any]) -> bool:
-    """Return if an object names a function and its arguments, in one of the usual forms."""
+    """Return whether an object has a function's name and arguments, in one of the usual forms."""
     inner = value.get("function")
     if isinstance(inner, dict):
         return _is_call(inner)
@@ -289,12 +303,12 @@ def _is_call(value: Mapping[str, Any]) -> bool:
 
 
 class StreamParser:
-    """The chain of parsers for one answer.
+    """Pipeline of the parsers for one answer.
 
-    Think blocks are taken out first, then calls of the tools in `schemas`, then the object that an
-    answer may be, then what belongs to the `prompt`, then what is beyond the `limit`; where the
-    answer was asked for as `data`, only the first. `decode_entities`: HTML entities become
-    characters, before the prompt is looked for. Any cut of a stream gives the same.
+    Removes think blocks, then calls of the tools in `schemas`, then unpacks structured output, then
+    removes echoes of the `prompt`, then truncates at the `limit`. With `data`, the answer is
+    machine-readable and only think blocks are removed. With `decode_entities`, HTML entities are
+    decoded before the echo filter. The result does not depend on how the stream is chunked.
     """
 
     def __init__(
@@ -318,43 +332,44 @@ class StreamParser:
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
-        """The calls that were written as text."""
+        """The tool calls that were written as text."""
         return self._calling.calls
 
     @property
     def status(self) -> Status | None:
-        """The state of the conversation, if the answer has one; known at the end."""
+        """The conversation status that the answer gives, if any; known after `finish`."""
         return self._answering.output.status
 
     @property
     def silent(self) -> bool:
-        """True if the model wants to say nothing; known at the end."""
+        """Whether the model chose to say nothing; known after `finish`."""
         return self._answering.output.silent
 
     @property
     def is_call(self) -> bool:
-        """True if it is the call of a tool that does not exist; known at the end."""
+        """Whether the answer is the call of a tool that does not exist; known after `finish`."""
         return self._answering.output.is_call
 
     @property
     def has_ended(self) -> bool:
-        """True if the rest is of no use: there are enough sentences, or the model has gone on to
-        write the prompt."""
+        """Whether the rest of the stream can be discarded: the sentence limit is reached, or the
+        model is repeating its prompt."""
         return self._filter.has_ended or self._limit.has_ended
 
     def feed(self, text: str) -> str:
-        """Return the part that may be shown now."""
+        """Return the text that can be shown now."""
         parted = self._thinking.feed(text)
         self.thought += parted.thought
         if self._data:
             return self._show(parted.shown)
         answer = self._answering.feed(self._calling.feed(parted.shown))
+        # Entities first: an encoded tag or log line would otherwise pass the echo filter.
         if self._entities:
             answer = self._entities.feed(answer)
         return self._show(self._limit.feed(self._filter.feed(answer)))
 
     def finish(self) -> str:
-        """Return the rest that may be shown."""
+        """Return the remaining text that can be shown, after the last piece."""
         parted = self._thinking.finish()
         self.thought += parted.thought
         if self._data:

@@ -1,7 +1,7 @@
-"""The forms in which small models write a tool call as text, read into calls.
+"""Syntaxes in which small models write a tool call as plain text, and their conversion to calls.
 
-An object (`{"name": ..., "arguments": {...}}` and its kin, or a list of such), a function call
-(`name(x=1)`), and the name with parameters of a `<<TOOL:name:parameters>>` tag.
+A JSON object (`{"name": ..., "arguments": {...}}` and its variants, or a list of them), a function
+call (`name(x=1)`), and the name and parameters of a `<<TOOL:name:parameters>>` tag.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ _NAMES = ("name", "tool", "tool_name", "action")
 _ARGUMENTS = ("arguments", "parameters", "args", "params", "input", "tool_input", "action_input")
 _BESIDE = {"id", "type", "function"}
 HEADS = frozenset({*_NAMES, *_ARGUMENTS, *_BESIDE, "tool_calls"})
-"""The keys with which an object may begin that is a call."""
+"""Keys that may come first in the JSON object of a call."""
 
 _FUNCTION = re.compile(r"[ \t\r\n]*+([A-Za-z_][\w.-]*+)(?=\()")
 _BLANK = re.compile(r"[ \t\r\n;,]*+")
 _SOME_NAME = re.compile(r"""["']?name["']?\s*:\s*["']([\w.-]{1,64})""")
 
 Parameters = Mapping[str, Sequence[str]]
-"""The names of the tools, with those of their parameters."""
+"""Tool names, each with the names of its parameters in declaration order."""
 
 
 class ToolCallFormats:
-    """Reads calls of the tools that there are; names are told apart without regard to case."""
+    """Parser of calls to the known tools, whose names are matched case-insensitively."""
 
     def __init__(self, known: Parameters) -> None:
         self._known = known
@@ -38,7 +38,7 @@ class ToolCallFormats:
 
     @classmethod
     def from_schemas(cls, schemas: Iterable[Mapping[str, Any]]) -> ToolCallFormats:
-        """For the tools that OpenAI's `tools` field lists."""
+        """Create a parser for the tools in OpenAI's `tools` field."""
         functions = [schema.get("function", {}) for schema in schemas]
         return cls(
             {
@@ -48,18 +48,21 @@ class ToolCallFormats:
         )
 
     def knows(self, name: str) -> bool:
-        """Return if there is such a tool."""
+        """Return whether a tool of this name exists."""
         return name.lower() in self._spelling
 
     def may_begin(self, word: str) -> bool:
-        """Return if the name of a tool begins so."""
+        """Return whether `word` is a prefix of a tool's name."""
         return any(name.startswith(word.lower()) for name in self._spelling)
 
     def parse_object(
         self, value: Any, source: str, *, cut: bool, strict: bool
     ) -> list[ToolCall] | None:
-        """Return the calls that a JSON value is, or None. Where `strict`, it must hold nothing else
-        and name only tools that exist."""
+        """Return the calls that a JSON value represents, None if it represents none.
+
+        With `strict`, each object may have no other keys than those of a call, and must name an
+        existing tool. `source` is the text of the calls; `cut` says that its end was missing.
+        """
         if isinstance(value, dict) and isinstance(value.get("tool_calls"), list):
             value = value["tool_calls"]
         calls = [_call_parts(each) for each in (value if isinstance(value, list) else [value])]
@@ -71,7 +74,8 @@ class ToolCallFormats:
         return [self._call(name, arguments, source, cut=cut) for name, arguments, _ in whole]
 
     def parse_tag(self, name: str, parameters: str, source: str, *, cut: bool = False) -> ToolCall:
-        """Return the call of a tag; parameters that are no object are the tool's first one."""
+        """Return the call in a tag. Its `parameters` are a JSON object, keyword arguments, or else
+        the value of the tool's first parameter."""
         text = parameters.strip()
         if not text:
             return self._call(name, {}, source, cut=cut)
@@ -79,6 +83,7 @@ class ToolCallFormats:
             try:
                 read = read_value(text)
             except (ParseError, IncompleteJson):
+                # Kept as written: validating them fails when the call runs, and tells the model.
                 return self._call(name, text, source, cut=cut)
             value = read.value if not text[read.end :].strip() else text
             return self._call(
@@ -88,8 +93,8 @@ class ToolCallFormats:
         return self._call(name, named or self._bind_arguments(name, [text], {}), source, cut=cut)
 
     def function(self, text: str, start: int, *, final: bool) -> tuple[ToolCall, int] | None:
-        """Return the call of a known tool that begins at `start`, and its end; None when there is
-        none. Raises IncompleteJson when it may become one."""
+        """Return the function call of a known tool at `start` and the index after it, None if there
+        is none. Raises IncompleteJson if more text could complete a call."""
         match = _FUNCTION.match(text, start)
         if match is None or not self.knows(match[1]):
             return None
@@ -104,9 +109,10 @@ class ToolCallFormats:
     def parse_all(
         self, body: str, source: str, *, final: bool, strict: bool, functions: bool = True
     ) -> list[ToolCall]:
-        """All calls that a text consists of, with `functions` written as such too.
+        """Return the calls in a text that consists of nothing else. With `functions`, they may be
+        written as function calls as well as JSON.
 
-        Raises IncompleteJson when the text ends within one, and ParseError for what is none.
+        Raises IncompleteJson if the text ends within a call, ParseError for anything else in it.
         """
         calls: list[ToolCall] = []
         at = _blank(body, 0)
@@ -125,8 +131,8 @@ class ToolCallFormats:
         return calls
 
     def end_of_calls(self, text: str, begin: int, closer: re.Pattern[str]) -> int:
-        """Return the end of the calls that begin there, where `closer` follows. Raises as
-        `parse_all` does."""
+        """Return the index after the calls that start at `begin`, where `closer` matches. Raises
+        IncompleteJson and ParseError, as `parse_all` does."""
         at = _blank(text, begin)
         while not closer.match(text, at):
             found = self.function(text, at, final=False)
@@ -134,7 +140,8 @@ class ToolCallFormats:
         return at
 
     def unreadable_call(self, body: str, source: str) -> ToolCall:
-        """Make a call of what cannot be read: it fails when it runs, with words for the model."""
+        """Return a call for text that cannot be parsed. It fails when it runs, so that the model
+        sees an error message."""
         match = _SOME_NAME.search(body)
         return self._call(match[1] if match else "", body.strip() or "{", source, cut=False)
 
@@ -146,15 +153,17 @@ class ToolCallFormats:
     def _bind_arguments(
         self, name: str, positional: Sequence[Any], named: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Arguments by name; a lone object in the first place is all of them."""
+        """Return arguments by parameter name; a single positional object is the whole mapping."""
         if len(positional) == 1 and isinstance(positional[0], dict) and not named:
             return positional[0]
         parameters = self._known.get(self._spelling.get(name.lower(), ""), ())
+        # Surplus arguments get names that no tool has: validation rejects them, they are not lost.
         places = [*parameters, *(f"argument_{n + 1}" for n in range(len(parameters), 99))]
         return {**dict(zip(places, positional, strict=False)), **named}
 
     def _by_name(self, name: str, text: str) -> dict[str, Any]:
-        """Parameters written as `x=1, y="a"`, if they are just that."""
+        """Return parameters written as `x=1, y="a"`, an empty dict if the text is anything else or
+        has a parameter that the tool does not have."""
         try:
             read = read_arguments(f"({text})", 0, final=False)
         except (ParseError, IncompleteJson):
@@ -165,9 +174,13 @@ class ToolCallFormats:
 
 
 def _call_parts(value: Any) -> tuple[str, Any, bool] | None:
-    """Name and arguments of an object that is a call, and whether it holds nothing else."""
+    """Return the name and arguments of an object that is a call, and whether it has no other keys.
+
+    None if the object has no name.
+    """
     if not isinstance(value, dict):
         return None
+    # The form of OpenAI's `tool_calls`: {"id": ..., "type": "function", "function": {...}}.
     if isinstance(value.get("function"), dict):
         value = {**value["function"], **{key: value[key] for key in value if key == "id"}}
     name = next((value[key] for key in _NAMES if isinstance(value.get(key), str)), None)

@@ -1,19 +1,20 @@
-"""Tool calls that a model writes as text, taken out of what people are shown.
+"""Streaming parser that extracts tool calls written as text from a model's answer.
 
     <<TOOL:name:parameters>>              parameters: an object, `x=1`, or the first one as it is
-    <tool_call>{"name": ...}</tool_call>  also with name(x=1) inside, also between <tool_result>
-    {"name": "search", "arguments": {}}   alone on a line, of a tool that exists
-    search(query="frogs")                 alone on a line, of a tool that exists
-    ```json ... ```                       a fence with nothing but such objects, at the very end
+    <tool_call>{"name": ...}</tool_call>  or name(x=1) inside; <tool_result> with name(x=1) only
+    {"name": "search", "arguments": {}}   alone on a line, of an existing tool
+    search(query="frogs")                 alone on a line, of an existing tool
+    ```json ... ```                       a fence that holds only such objects and ends the answer
 
-What is quoted is no call: what stands in code (`...` or another fence, or this one when more text
-follows), on a line that begins with `>` or as a line of the log, or just behind a quotation mark.
-Tags are never shown, also when they are broken or do not close: then they are calls that fail, with
-words for the model. Think blocks have been taken out before.
+Quotations are not calls, as people can have the model repeat any text: code (inline, in any other
+fence, or in such a fence when more text follows), lines that begin with `>` or look like log lines,
+and tags directly after a quotation mark. Elsewhere a `<<TOOL:name:` or `<tool_call>` tag is never
+shown: a malformed or unclosed one becomes a call that fails with an error message for the model.
+Think blocks have been removed before.
 
-`ToolCallParser` holds back what may become a call. `_read_tag` and `_read_line` tell it what the
-text that it holds begins with; both are balanced scans, as what closes a tag may also stand in a
-string within it.
+`ToolCallParser` buffers text that may become a call. `_read_tag` and `_read_line` classify the
+start of the buffer. Both scan JSON with balanced brackets and strings, as the closing mark of a tag
+may also occur inside a string.
 """
 
 from __future__ import annotations
@@ -27,27 +28,27 @@ from llm.parsing.lenient_json import IncompleteJson, ParseError, read_value
 from llm.parsing.tool_call_formats import HEADS, ToolCallFormats
 
 LONGEST = 20_000
-"""The most characters of a call; a longer one is not read."""
+"""Maximum characters of one call: limits how much text is held back."""
 
 
 @dataclass(frozen=True, slots=True)
 class NeedMore:
-    """A reading: it cannot be told before more has come: anything, or at least the text `until`."""
+    """A reading: undecided until more text arrives, which includes `until` unless that is empty."""
 
     until: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A reading: so many characters are text."""
+    """A reading: the first `length` characters are text."""
 
     length: int
 
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """A reading: so many characters are calls; while not `sure`, text that follows makes them an
-    example."""
+    """A reading: the first `length` characters are calls. Unless `sure`, text that follows turns
+    them into an example, which is shown."""
 
     calls: Sequence[ToolCall]
     length: int
@@ -56,7 +57,7 @@ class Calls:
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """A reading: so many characters open code, which a line with the `fence` closes."""
+    """A reading: the first `length` characters open a code block, closed by a line with `fence`."""
 
     length: int
     fence: str
@@ -64,14 +65,14 @@ class Code:
 
 @dataclass(frozen=True, slots=True)
 class QuotedLine:
-    """A reading: the line repeats what somebody else has said."""
+    """A reading: the line quotes somebody, so no tag on it is a call."""
 
 
 Reading = NeedMore | Text | Calls | Code | QuotedLine
 
 
 OPENERS = ("<<tool:", "<tool_call>", "<tool_result>")
-"""The beginnings of tags, in any case."""
+"""Openings of tags, matched case-insensitively."""
 
 _FLAGS = re.IGNORECASE | re.ASCII
 _TAG = re.compile(r"<<TOOL:([\w.-]{1,64})(:|>>)", _FLAGS)
@@ -81,7 +82,7 @@ _BLANKS = re.compile(r"[ \t]*+")
 
 
 def _read_tag(text: str, formats: ToolCallFormats, *, final: bool) -> Reading:
-    """Read the tag that `text` begins with, one of OPENERS; `final` when no more comes."""
+    """Classify the tag that `text` begins with, one of OPENERS; `final` if no more text follows."""
     for opener, closer in _BLOCKS.items():
         if text[: len(opener)].lower() == opener:
             return _block(text, opener, closer, formats, final=final)
@@ -104,7 +105,7 @@ def _read_tag(text: str, formats: ToolCallFormats, *, final: bool) -> Reading:
 
 
 def _end_of_parameters(text: str, begin: int) -> int | None:
-    """Return the end of the parameters of a tag, where `>>` follows; None when it has not come."""
+    """Return the index after the parameters of a tag, before its `>>`; None if that is missing."""
     blank = _BLANKS.match(text, begin)
     assert blank is not None
     if text[blank.end() : blank.end() + 1] in ("{", "[", '"'):
@@ -126,8 +127,8 @@ def _end_of_parameters(text: str, begin: int) -> int | None:
 def _block(
     text: str, opener: str, closer: re.Pattern[str], formats: ToolCallFormats, *, final: bool
 ) -> Reading:
-    """Calls between tags. Between those of a result there must be a call of a known function and
-    nothing else, or it is text."""
+    """Classify a block in tags. A `<tool_result>` block is a call only if it consists of one
+    function call of a known tool; otherwise its opening tag is text."""
     begin = len(opener)
     closing: re.Match[str] | None
     try:
@@ -147,8 +148,8 @@ def _block(
 def _closing(
     text: str, closer: re.Pattern[str], begin: int, formats: ToolCallFormats
 ) -> re.Match[str]:
-    """Find what closes a block after the calls in it; when they cannot be read, the first match.
-    Raises IncompleteJson when it has not come yet."""
+    """Find the closing tag after the calls of a block, or the first one if the calls cannot be
+    parsed or are too long. Raises IncompleteJson if there is none yet."""
     try:
         end = formats.end_of_calls(text, begin, closer)
     except ParseError:
@@ -179,12 +180,14 @@ def _only_function(body: str, formats: ToolCallFormats) -> list[ToolCall]:
     return [found[0]] if found and not body[found[1] :].strip() else []
 
 
-_OUTPUT = frozenset({"response", "status"})  # keys of the answer as an object: no call within it
+# Keys of structured output. Such an object is read as a whole, so that a call quoted in it is not
+# found.
+_OUTPUT = frozenset({"response", "status"})
 _REST = re.compile(r"[ \t\r]*+(?=\n|\Z)")
 _FENCE = re.compile(r"(`{3,}+|~{3,}+)([^`\n]*+)\n")
 _FENCE_BEGUN = re.compile(r"`{1,2}|`{3,}+[^`\n]*+|~{1,2}|~{3,}+[^`\n]*+")
 _FUNCTIONS = {"": False, "json": False, "tool_call": True, "tool_code": True}
-"""The labels of fences that may hold calls, and whether written as functions too."""
+"""Info strings of fences that may hold calls, and whether function calls count as such."""
 _HEAD = re.compile(r"[\[ \t\r\n]*+\{[ \t\r\n]*+[\"']?+(\w*+)")
 _HEAD_WITHIN = 200  # characters
 _NICK = re.compile(r"<[^<>\s]{1,32}> ")
@@ -193,8 +196,8 @@ _WORD = re.compile(r"[A-Za-z_][\w.-]*+")
 
 
 def _read_line(text: str, formats: ToolCallFormats, *, final: bool) -> Reading | None:
-    """Read the line that `text` begins with; None when nothing but text within a line can be
-    there."""
+    """Classify the start of a line; None if it has no special beginning, so that only tags within
+    the line are left to look for."""
     blank = _BLANKS.match(text)
     assert blank is not None
     at = blank.end()
@@ -213,7 +216,7 @@ def _read_line(text: str, formats: ToolCallFormats, *, final: bool) -> Reading |
 
 
 def _nick(rest: str, *, final: bool) -> Reading | None:
-    """Read a line as IRC shows it: `<nick> text`."""
+    """Classify a line that may be a quoted IRC message, `<nick> text`."""
     if rest.lower().startswith(OPENERS):
         return None
     if _NICK_BEGUN.fullmatch(rest) and not final:
@@ -259,7 +262,7 @@ def _object(text: str, at: int, formats: ToolCallFormats, *, final: bool) -> Rea
 
 
 def _bracket(begun: str, *, more: bool) -> Reading | None:
-    """`[` and no object: a line of the log has its time there."""
+    """Classify a line that begins with `[` without an object: a log line has its time there."""
     inner = begun.lstrip("[ \t\r\n")
     if not inner and more:
         return NeedMore()
@@ -267,7 +270,7 @@ def _bracket(begun: str, *, more: bool) -> Reading | None:
 
 
 def _alone(calls: list[ToolCall], text: str, end: int, *, final: bool) -> Reading:
-    """Calls, if nothing follows on their line; else that is text."""
+    """Return the calls if nothing follows on their line, else the same characters as text."""
     rest = _REST.match(text, end)
     if rest is None:
         return Text(end)
@@ -287,7 +290,7 @@ def _fence(text: str, at: int, formats: ToolCallFormats, *, final: bool) -> Read
 
 
 def _may_be_calls(body: str, formats: ToolCallFormats, *, functions: bool) -> bool:
-    """Return if a fence may hold nothing but calls, by what has come of it."""
+    """Return whether a fence whose content so far is `body` may hold nothing but calls."""
     body = body.lstrip()
     if head := _HEAD.match(body):
         return head.end() == len(body) or head[1] in HEADS
@@ -300,7 +303,7 @@ def _may_be_calls(body: str, formats: ToolCallFormats, *, functions: bool) -> bo
 def _parse_fence(
     text: str, ticks: str, begin: int, formats: ToolCallFormats, *, functions: bool, final: bool
 ) -> Reading | None:
-    """Read the calls in a fence; None when there is anything else in it."""
+    """Parse the calls in a fence; None if it holds anything else, or too much."""
     closing = re.compile(rf"^[ \t]*+{ticks[0]}{{{len(ticks)},}}+[ \t\r]*+$", re.MULTILINE)
     match = closing.search(text, begin)
     end = match.start() if match else len(text)
@@ -324,14 +327,13 @@ def _parse_fence(
 
 _SPECIAL = re.compile(rf"\n|`++|{'|'.join(OPENERS)}", re.IGNORECASE | re.ASCII)
 _LONGEST_OPENER = max(map(len, OPENERS))
-_LONGEST_SPAN = 2_000  # characters of code within a line
+_LONGEST_SPAN = 2_000  # characters of inline code that are held back until it is closed
 _QUOTES = "\"'`“‘«„"
 
 
 @dataclass(slots=True)
 class _Found:
-    """Calls in the order of the stream; unless they are `sure`, more text makes their `source` an
-    example."""
+    """Adjacent calls of the stream; unless `sure`, their `source` is shown if more text follows."""
 
     calls: tuple[ToolCall, ...]
     source: str
@@ -339,32 +341,32 @@ class _Found:
 
 
 class ToolCallParser:
-    """Splits a stream into text and calls, the same however it is cut into pieces."""
+    """Streaming parser that splits an answer into text and calls, however the stream is chunked."""
 
     def __init__(self, formats: ToolCallFormats) -> None:
         self._formats = formats
         self._found: list[_Found] = []
         self._held = ""
         self._out = ""
-        self._last = ""  # the character before what is held
+        self._last = ""  # the character before the held text
         self._line_begins = True
-        self._quoted = False  # the line
-        self._fence = ""  # what closes the code we are in
+        self._quoted = False  # whether the current line is a quotation
+        self._fence = ""  # what closes the current code block, "" outside one
         self._awaited = NeedMore()
-        self._looked = 0  # how far what is awaited has been looked for
+        self._looked = 0  # length of the held text that was searched for `_awaited.until`
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
-        """The calls so far, in order."""
+        """The calls found so far, in order."""
         return tuple(call for found in self._found for call in found.calls)
 
     def feed(self, text: str) -> str:
-        """Return the part of the stream that is certainly text for people now."""
+        """Return the part of the stream that is certainly visible text."""
         self._held += text
         return self._advance(final=False)
 
     def finish(self) -> str:
-        """Return what was held back and is text after all."""
+        """Return the text still held back that turned out not to be a call."""
         return self._advance(final=True)
 
     def _advance(self, *, final: bool) -> str:
@@ -379,15 +381,16 @@ class ToolCallParser:
         return out
 
     def _awaited_came(self) -> bool:
-        """Return if it is worth reading again. An open tag may grow long: reading it at each piece
-        would take quadratic time."""
+        """Return whether the held text is worth reading again. An open tag may grow long, and to
+        parse it again for each piece would take quadratic time."""
         until = self._awaited.until
+        # Overlap with the part already searched, as `until` may be split between two pieces.
         begin = max(0, self._looked - len(until))
         return until in self._held[begin:].lower()
 
     def _apply(self, reading: Reading | None) -> None:
-        """Take what was read off what is held; None: the line has nothing special to begin with."""
-        # What has been read is no longer the beginning of its line; `_take` sees the next newline.
+        """Consume what was read; None, for a line without special beginning, consumes nothing."""
+        # After any reading the rest is no longer at a line start, until `_take` sees a newline.
         self._line_begins = isinstance(reading, Code)
         if isinstance(reading, Text):
             self._show(reading.length)
@@ -418,10 +421,10 @@ class ToolCallParser:
         return _read_tag(self._held, self._formats, final=final)
 
     def _show(self, length: int) -> None:
-        """Show the first characters that are held."""
+        """Move the first `length` held characters to the output."""
         text = self._take(length)
-        # A fence with calls counts only at the very end of an answer: text after it makes it an
-        # example, so its source is shown first. Blanks decide nothing and stay with it.
+        # A fence with calls counts only at the very end of an answer. Text after it makes it an
+        # example, so its source is shown first. Whitespace is undecided, so it joins the source.
         if text.strip():
             self._out += "".join(found.source for found in self._found if not found.sure)
             self._found = [found for found in self._found if found.sure]
@@ -438,7 +441,7 @@ class ToolCallParser:
         return text
 
     def _certain(self, *, final: bool) -> int:
-        """Return how much of what is held cannot be the beginning of a tag."""
+        """Return how many of the held characters certainly do not begin a tag."""
         start = -1 if final else self._held.find("<", max(0, len(self._held) - _LONGEST_OPENER))
         while start >= 0:
             if any(tag.startswith(self._held[start:].lower()) for tag in OPENERS):
@@ -447,7 +450,10 @@ class ToolCallParser:
         return len(self._held)
 
     def _span(self, ticks: int, *, final: bool) -> Reading:
-        """Code within a line, if what opens it is closed there."""
+        """Classify inline code: one token if it is closed on its line, else its backticks as text.
+
+        As in CommonMark, it is closed by a run of exactly as many backticks.
+        """
         line, end, _ = self._held[:_LONGEST_SPAN].partition("\n")
         decided = final or bool(end) or len(line) == _LONGEST_SPAN
         closing = re.compile(rf"(?<!`)`{{{ticks}}}(?!`)").search(line, ticks)
@@ -456,7 +462,7 @@ class ToolCallParser:
         return Text(ticks) if decided else NeedMore()
 
     def _code(self, *, final: bool) -> Reading:
-        """Read a line of code, or what has come of it; the closing one is taken by itself."""
+        """Classify a complete or partial line of a code block; the closing line ends the block."""
         line, end, _ = self._held.partition("\n")
         mark = re.escape(self._fence[0])
         if self._line_begins and re.fullmatch(rf"[ \t]*+{mark}*+[ \t\r]*+", line):

@@ -1,1 +1,1 @@
-"""Background jobs, cron schedules, times in plain words."""
+"""Background jobs, cron schedules, natural-language times."""

@@ -1,7 +1,7 @@
 """Cron expressions in a time zone.
 
-The rules are Debian cron's: a job at a fixed hour runs once on the night when the clock is put
-back, and right after the gap on the night when it is put forward.
+Daylight saving time follows Debian cron: a job at a fixed hour runs once in the night when clocks
+go back, and right after the gap in the night when they go forward.
 """
 
 from __future__ import annotations
@@ -22,14 +22,15 @@ _FIELDS = "minute hour day-of-month month day-of-week"
 
 @dataclass(frozen=True, slots=True)
 class Timetable:
-    """The times of one job. Make one with `parse`; all times in and out are aware."""
+    """The run times of one job. Create it with `parse`; all datetimes are timezone-aware."""
 
     expression: str
     zone: tzinfo
 
     @classmethod
     def parse(cls, expression: str, zone: str) -> Timetable:
-        """Check expression and zone. Raises ValueError with words for the configuration."""
+        """Validate an expression and the name of a zone. Raises ValueError with a message that
+        explains the mistake in the configuration."""
         table = cls(expression, parse_zone(zone))
         if len(expression.split()) != 5:
             raise ValueError(f'"{expression}" does not have the five fields {_FIELDS}')
@@ -42,18 +43,23 @@ class Timetable:
         return table
 
     def after(self, time: datetime) -> datetime:
-        """Return the first time, in UTC, that is later than `time`."""
+        """Return the first run time, in UTC, that is later than `time`."""
+        # CronSim may begin with an earlier time when `time` is in the second, repeated hour of the
+        # night when clocks go back.
         return next(due for due in self._times(time) if due > time)
 
     def due(self, last: datetime, now: datetime) -> datetime:
-        """Return the time to run for, in UTC, when the last run was for `last`.
+        """Return the run time, in UTC, that follows the run of `last`.
 
-        When several have been missed it is the newest of them; else it is the one to come.
+        If runs have been missed, it is the newest of them, so that only one is made up for;
+        otherwise it is the next one, later than `now`.
         """
         coming = self.after(last)
         if coming > now:
             return coming
+        # One second later, as the start itself is excluded and a time that is exactly now is due.
         back = self._times(now + timedelta(seconds=1), reverse=True)
+        # In the repeated hour the search backwards may skip `coming` for an earlier time.
         return max(coming, next(back, coming))
 
     def _times(self, start: datetime, *, reverse: bool = False) -> Iterator[datetime]:
@@ -63,7 +69,7 @@ class Timetable:
 
 
 def parse_zone(name: str) -> tzinfo:
-    """Return a time zone by its IANA name. Raises ValueError."""
+    """Return a time zone by its IANA name. Raises ValueError with a message for people."""
     if name.upper() == "UTC":
         return UTC
     try:
@@ -75,7 +81,10 @@ def parse_zone(name: str) -> tzinfo:
 
 
 def system_zone() -> str:
-    """Return the IANA name of the system's time zone, "UTC" where it cannot be told."""
+    """Return the IANA name of the system's time zone, "UTC" if it cannot be determined.
+
+    Looks at TZ, /etc/timezone and the target of the link /etc/localtime, in this order.
+    """
     named = os.environ.get("TZ", "").removeprefix(":")
     found = [named, _first_line(Path("/etc/timezone")), *_link_target(Path("/etc/localtime"))]
     name = next((name for name in found if name and is_zone(name)), "UTC")
@@ -90,7 +99,7 @@ def _first_line(path: Path) -> str:
 
 
 def _link_target(path: Path) -> list[str]:
-    """Return the zone whose file a link leads to, such as /usr/share/zoneinfo/Europe/Vienna."""
+    """Return the zone whose file a link points to, such as /usr/share/zoneinfo/Europe/Vienna."""
     try:
         return [str(path.resolve(strict=True)).partition("zoneinfo/")[2]]
     except (OSError, RuntimeError):
@@ -98,7 +107,7 @@ def _link_target(path: Path) -> list[str]:
 
 
 def is_zone(name: str) -> bool:
-    """Return if a time zone has that name."""
+    """Return whether a time zone has that name."""
     try:
         parse_zone(name)
     except ValueError:
@@ -112,4 +121,4 @@ def _require_zone(name: str) -> str:
 
 
 ZoneName = Annotated[str, AfterValidator(_require_zone)]
-"""A setting that names a time zone."""
+"""A setting that is the name of a time zone."""

@@ -1,4 +1,4 @@
-"""Days by the names that people give them: "christmas", "march 12th", "in 3 weeks"."""
+"""Dates in natural language, English and German: "christmas", "march 12th", "3 weeks"."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _SPAN = re.compile(
 _COUNTS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 _NUMBERS = {word: number for number, word in enumerate(_COUNTS, 1)}
 _OF_YEAR = re.compile(r"(?P<name>[a-z' ]+?)(?: (?:of |in )?(?P<year>\d{4}))?")
-_FIRST, _LAST = 1, 9998  # years that are reckoned with
+_FIRST, _LAST = 1, 9998  # supported years
 
 _FIXED: Mapping[str, tuple[int, int]] = {
     "christmas": (12, 25),
@@ -65,9 +65,10 @@ _FIXED: Mapping[str, tuple[int, int]] = {
 
 
 def easter(year: int) -> date:
-    """Return Easter Sunday of a year, by the Gregorian calendar.
+    """Return Easter Sunday of a year in the Gregorian calendar.
 
-    This is the algorithm of Meeus, Jones and Butcher ("Nature", 20 April 1876).
+    The anonymous Gregorian algorithm ("Nature", 20 April 1876), also named after Meeus, Jones and
+    Butcher.
     """
     century, rest = divmod(year, 100)
     golden = year % 19
@@ -80,7 +81,7 @@ def easter(year: int) -> date:
 
 
 def _thanksgiving(year: int) -> date:
-    """Return the fourth Thursday of November, as in the United States."""
+    """Return Thanksgiving of the United States, the fourth Thursday of November."""
     first = date(year, 11, 1)
     return first + timedelta(days=(3 - first.weekday()) % 7 + 21)
 
@@ -101,9 +102,10 @@ _MOVING: Mapping[str, Callable[[int], date]] = {
 
 
 def day_in(text: str, today: date, *, past: bool = False) -> date | None:
-    """Return the day that a text names, None when it names none.
+    """Return the date that a whole lower-case text names, None if it names none.
 
-    One without a year is the next of its kind from `today` on or, with `past`, the last one.
+    Without a year it is the next such date or, with `past`, the last one. `today` itself counts,
+    except for a weekday: "monday" on a Monday is a week away.
     """
     text = re.sub(r"^(?:on |the day |this |am )", "", text.strip()).strip()
     near = {
@@ -129,7 +131,11 @@ def day_in(text: str, today: date, *, past: bool = False) -> date | None:
 
 
 def shift_day(day: date, span: str, sign: int = 1) -> date | None:
-    """Return the day that is so long after `day` (or before): "3 weeks", "a month"."""
+    """Return `day` shifted by a span such as "3 weeks" or "a month"; `sign` -1 goes back.
+
+    Months and years keep the day of the month, at most the last one of the month. None if the text
+    is not a span or the result is not a valid date.
+    """
     match = _SPAN.fullmatch(span.strip())
     if not match:
         return None
@@ -148,7 +154,8 @@ def shift_day(day: date, span: str, sign: int = 1) -> date | None:
 
 
 def month_of(name: str) -> int | None:
-    """Return the number of a month by its English or German name, or the first letters of it."""
+    """Return the number of a month, 1 to 12, by its English or German name; English names may be
+    abbreviated to three or four letters. None for any other text."""
     name = name.lower().replace("ä", "a").rstrip(".")
     german = {"januar": 1, "februar": 2, "marz": 3, "mai": 5, "juni": 6, "juli": 7, "oktober": 10}
     if name in german or name == "dezember":
@@ -159,7 +166,8 @@ def month_of(name: str) -> int | None:
 
 
 def weekday_of(name: str) -> int | None:
-    """Return the number of a weekday, 0 for Monday, by its English or German name."""
+    """Return the number of a weekday, 0 for Monday, by its English or German name; English names
+    may be abbreviated to three letters. None for any other text."""
     name = name.lower().rstrip(".")
     for names in (WEEKDAYS, _GERMAN):
         if name in names:
@@ -205,7 +213,8 @@ def _named_day(text: str, today: date, past: bool) -> date | None:
 
 
 def _nearest(of_year: Callable[[int], date], today: date, past: bool) -> date | None:
-    """Return the next day of its kind, or the last one; the 29th of February may be years away."""
+    """Return the next date of an annual day from `today` on or, with `past`, the last one."""
+    # Leap days are up to eight years apart, around a century that is not a leap year (1896, 1904).
     years = range(today.year, today.year + 9) if not past else range(today.year, today.year - 9, -1)
     for year in years:
         try:

@@ -1,6 +1,6 @@
-"""Times as people write them: "in 20 minutes", "every monday at 9".
+"""Natural-language times, English and German: "in 20 minutes", "every monday at 9".
 
-The time may stand before or after what is to happen, and once within it:
+The time may precede, follow or interrupt the text of a reminder. Examples:
 
     in 20 minutes     10m     in half an hour     in an hour and a half     2 hours from now
     at 18:00     at 6pm     at noon     half past six     18 Uhr
@@ -8,7 +8,7 @@ The time may stand before or after what is to happen, and once within it:
     2026-12-24 18:00     on 24 December     am 24.12. um 18 Uhr     übermorgen
     every day at 9     every weekday at 8:30     every monday and thursday     every hour
 
-A day without a time of day means nine o'clock, or what its part of the day says.
+A day without a time of day means 9:00, or the time that stands for its part of the day.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PARTS_OF_DAY: Mapping[str, time] = {
     **dict.fromkeys(("tonight",), time(20)),
     **dict.fromkeys(("night", "nacht"), time(21)),
 }
-"""The time of day that a part of the day stands for."""
+"""Default time of each part of the day."""
 
 _ENGLISH = "one two three four five six seven eight nine ten eleven twelve"
 _GERMAN = "eins zwei drei vier fünf sechs sieben acht neun zehn elf zwölf"
@@ -61,8 +61,9 @@ WEEKDAY = (
     r"(?:mon|tue(?:s)?|wed(?:nes)?|thu(?:rs)?|fri|sat(?:ur)?|sun)(?:days?)?"
     r"|(?:mon|diens|donners|frei|sams|sonn)tags?|mittwochs?"
 )
-"""A weekday; with an s, each of them."""
+"""Pattern of a weekday, full, abbreviated or plural, in English or German."""
 
+# Longest first: the alternation of a regular expression takes the first branch that matches.
 _NUMBER = "|".join(sorted((*HOUR_WORDS, *_MORE_WORDS), key=len, reverse=True))
 _COUNT = (
     rf"(?:(?:a )?(?P<{{0}}>\d{{{{1,6}}}}(?:[.,]\d{{{{1,2}}}})?(?=\s|[a-z])"
@@ -79,12 +80,12 @@ _MONTHS = rf"(?:\d{{1,3}}|{_NUMBER})\s+(?:months?|years?|monate?n?|jahre?n?)(?!\
 PARTS = re.compile(
     rf"{_COUNT.format('count')}\s*(?P<unit>{_UNIT})(?P<half>\s+and a half)?", re.IGNORECASE
 )
-"""One part of a span: "2 hours", "an hour and a half"."""
+"""Pattern of one part of a duration: "2 hours", "an hour and a half"."""
 
 MONTHS = re.compile(
     rf"(?P<count>\d{{1,3}}|{_NUMBER})\s+(?P<unit>months?|years?|monate?n?|jahre?n?)"
 )
-"""A span that the calendar decides."""
+"""Pattern of a duration in months or years, whose length depends on the calendar."""
 
 _CLOCK = (
     r"(?P<at>(?:at|um|by|around|gegen)\s+)?(?:"
@@ -94,11 +95,11 @@ _CLOCK = (
     r"|(?P<named>noon|midday|midnight|mittag|mitternacht)\b"
     r"|(?P<relative>half past|quarter past|quarter to|halb|viertel nach|viertel vor)\s+"
     rf"(?P<of>\d{{1,2}}|{_HOURS})\b(?:\s*(?P<half2>[ap])\.?m\b)?"
-    # A word alone is no time: "tomorrow one thing".
+    # A number word counts only after "at" (a conditional on that group): "tomorrow one thing".
     rf"|(?P<hourword>(?(at)(?:{_HOURS})|(?!)))\b(?:\s*(?P<half3>[ap])\.?m\b|\s+o'?clock|\s+uhr)?"
     r")"
 )
-# With "at", or plainly a time of day: a number alone is none.
+# Unambiguously a time of day, after "at" or by its form; a bare number is not enough.
 _SURE_CLOCK = (
     r"(?=(?:at|um|by|around|gegen)\s|\d{1,2}:\d\d|\d{1,2}(?:[:.]\d\d)?\s*(?:[ap]\.?m\b|uhr|o'?clock)"
     r"|noon|midnight|midday|mitternacht|half past|quarter |viertel )" + _CLOCK
@@ -122,7 +123,8 @@ _NEAR = (
 )
 _ON_DAY = rf"(?:(?:on|this|next|coming|am|nächsten|kommenden)\s+)(?:{WEEKDAY})\b(?:\s+{_PART}\b)?"
 _ON_NTH = rf"on the\s+{_ORDINAL}\b|am\s+\d{{1,2}}\.(?!\d)"
-# A weekday alone may be part of what is to happen ("monday's meeting"), unless it is at an end.
+# A bare weekday may belong to the reminder ("monday's meeting"), so it counts only at the beginning
+# or end of a text.
 _DAY = (
     rf"(?P<day>(?:(?:on|am)\s+)?(?:{_DATED})|{_ON_NTH}|{_NEAR}|{_ON_DAY}"
     rf"|(?:{WEEKDAY})\b(?!')(?:\s+{_PART}\b)?)"
@@ -161,8 +163,8 @@ _BEFORE, _AFTER = r"(?<![\w'.:/-])", r"(?![\w'/-])"
 
 @dataclass(frozen=True, slots=True)
 class _Forms:
-    """The forms with which a text may begin, those with which it may end, and those that are
-    certain within it too."""
+    """Compiled patterns of times: at the beginning of a text, at its end, and those unambiguous
+    enough to count anywhere."""
 
     leading: tuple[re.Pattern[str], ...]
     trailing: tuple[re.Pattern[str], ...]
@@ -171,8 +173,9 @@ class _Forms:
 
 @cache
 def _forms() -> _Forms:
-    """Compile the forms, which takes a tenth of a second: most processes never read a time."""
-    # A span alone, with which a text may begin: "10m tea".
+    """Compile the patterns on first use: it takes a tenth of a second, and most processes never
+    parse a time."""
+    # A bare duration at the beginning of a text: "10m tea".
     bare = (
         rf"(?P<counts>{_SPANS}){_AFTER}(?!\s*(?:before|after|earlier|late|ago|vor|nach|into|of)\b)"
     )
@@ -186,7 +189,7 @@ def _forms() -> _Forms:
 
 
 def count_of(word: str) -> float:
-    """Return the number that stands before a unit: "2", "1.5", "half an", "einer"."""
+    """Return the value of a number before a unit: "2", "1.5", "half an", "einer"."""
     word = word.lower().strip()
     if word[0].isdigit():
         return float(word.replace(",", "."))
@@ -204,13 +207,14 @@ FORMS = (
     " next friday at 5pm, on the 24th at 18:00, 2026-12-24 18:00, every day at 9,"
     " every weekday at 8:30, every monday and thursday at 9, every hour"
 )
-"""Examples of all that is understood."""
+"""Examples of the supported forms, for messages to people."""
 
 FURTHEST = timedelta(days=366)
+"""The furthest a time may lie in the future."""
 
 LONGEST_TEXT = 500
-"""Characters of a text in which a time is looked for: the patterns take their time with a long one,
-and all others wait meanwhile."""
+"""Maximum characters of a text in which a time is looked for: matching the patterns blocks the
+event loop."""
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "t": 86_400, "w": 604_800}
 _MORNING = time(9)  # of a day without a time
@@ -231,21 +235,21 @@ _DROPPED = re.compile(r"(?:[\s,;:-]+(?:please|pls|bitte|thanks|thank you|danke))
 
 
 class NotUnderstood(ValueError):
-    """The time has no known form or cannot be; the message is for the person who wrote it."""
+    """The text has no known form of a time, or an impossible one; the message is for its author."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResolvedTime:
-    """The first time, in UTC, and for what comes again the cron expression `rule`."""
+    """The (first) time, in UTC, and the cron expression `rule` of a recurring one."""
 
     due: datetime
     rule: str = ""
 
 
 def parse_time(text: str, now: datetime, zone: tzinfo) -> tuple[ResolvedTime, str]:
-    """Return the time that `text` names, as meant at `now` in `zone`, and the text without it.
+    """Return the time that `text` names, relative to `now` in `zone`, and the text without it.
 
-    Raises NotUnderstood.
+    Raises NotUnderstood, also for a time that has passed or is further away than `FURTHEST`.
     """
     parts, rest = _split_time(text)
     if len(text) > LONGEST_TEXT:
@@ -259,13 +263,13 @@ def parse_time(text: str, now: datetime, zone: tzinfo) -> tuple[ResolvedTime, st
 
 
 def without_time(text: str) -> str | None:
-    """Return a text without the time that `parse_time` finds in it, None when it finds none."""
+    """Return a text without the time that `parse_time` finds in it, None if it finds none."""
     parts, rest = _split_time(text)
     return rest if parts else None
 
 
 def _split_time(text: str) -> tuple[dict[str, str], str]:
-    """Return the named parts of the time in a text, in lower case, and the rest of the text."""
+    """Return the named groups of the time in a text, in lower case, and the rest of the text."""
     said = " ".join(text.split())
     match = _find_time(said) if len(text) <= LONGEST_TEXT else None
     if match is None:
@@ -280,7 +284,11 @@ def _split_time(text: str) -> tuple[dict[str, str], str]:
 
 
 def _find_time(said: str) -> re.Match[str] | None:
-    """Find the time in a text: at its beginning, else at its end, else within it."""
+    """Find the time in a text: at its beginning, else at its end, else anywhere in it.
+
+    Of several matches in the same place the leftmost counts, then the longest. None also if the
+    words before it are about the past ("yesterday at 5").
+    """
     end = _TAIL.search(said)
     body = said[: end.start()] if end else said
     places: tuple[tuple[tuple[re.Pattern[str], ...], Callable[..., re.Match[str] | None]], ...] = (
@@ -299,7 +307,8 @@ def _find_time(said: str) -> re.Match[str] | None:
 
 
 def _with_other(before: str, after: str, parts: dict[str, str], other: str) -> tuple[str, str]:
-    """Add the time of day, or the day, that stands apart: "tomorrow call mum at 9"."""
+    """Add a separate time of day or day (`other`) at the end of a text to `parts`: "tomorrow call
+    mum at 9". Return both halves of the text without it."""
     tail = _TAIL.search(after)
     body = after[: tail.start()] if tail else after
     for pattern in _forms().trailing:
@@ -336,16 +345,18 @@ def _later(counts: str, now: datetime, zone: tzinfo) -> datetime:
         number = count_of(match["count"]) + 0.5 * bool(match["half"])
         unit = match["unit"]
         seconds += number * (3600 if unit.startswith("stunde") else _UNITS[unit[0]])
+    # Capped, as a larger sum would overflow; `parse_time` refuses anything beyond FURTHEST.
     return now + timedelta(seconds=min(seconds, 1e9))
 
 
 def _once(parts: dict[str, str], now: datetime, zone: tzinfo) -> datetime:
-    """Return the next time that fits what was written."""
+    """Return the next time that fits the day and time of day in `parts`."""
     local = now.astimezone(zone)
     today, name = local.date(), parts.get("day", "")
     part = _part_of(name)
     clock, later = _clock_of(parts, part)
     if not name:
+        # No day: the next occurrence. "half past six" may mean either half of the day.
         hours = (0, 12) if _is_of_twelve(parts, clock) else (0,)
         todays = [_at(today, clock.replace(hour=(clock.hour + more) % 24), zone) for more in hours]
         coming = [first for first in todays if first > now]
@@ -364,18 +375,21 @@ def _once(parts: dict[str, str], now: datetime, zone: tzinfo) -> datetime:
 
 
 def _is_of_twelve(parts: dict[str, str], clock: time) -> bool:
-    """Return if a time in words, such as "half past six", may be one of the afternoon."""
+    """Return whether a time in words, such as "half past six", may also mean the afternoon."""
     in_words = parts.get("relative") or parts.get("hourword")
     return bool(in_words) and not _half_of(parts) and clock.hour < 12
 
 
 def _half_of(parts: dict[str, str]) -> str:
-    """ "a" or "p", where the half of the day is written."""
+    """Return "a" or "p" if the text says am or pm, else ""."""
     return next((parts[name][0] for name in ("half", "half2", "half3") if parts.get(name)), "")
 
 
 def _day(name: str, today: date, part: str) -> date:
-    """Return the day of a name such as "tomorrow evening" or "on the 24th of december"."""
+    """Return the date of a phrase such as "tomorrow evening" or "on the 24th of december".
+
+    A weekday yields `today`, and its date is up to the caller. Raises NotUnderstood.
+    """
     name = re.sub(r"^(?:on|am|next|this|coming|the|nächsten|kommenden)\s+", "", name)
     name = re.sub(r"^the\s+", "", name)
     if name.startswith(("today", "tonight", "this", "heute")) or name == part:
@@ -388,11 +402,12 @@ def _day(name: str, today: date, part: str) -> date:
     day = day_in(name.replace(" ,", ","), today)
     if day is None and _weekday(name) is None:
         raise NotUnderstood(f"{name} is no date.")
-    return max(date(1970, 1, 2), min(day or today, date(9000, 1, 1)))  # too far, or passed
+    # Clamped, as conversion to UTC could overflow; `parse_time` refuses either end anyway.
+    return max(date(1970, 1, 2), min(day or today, date(9000, 1, 1)))
 
 
 def _of_month(number: int, today: date) -> date:
-    """Return the next day of a month that has a number."""
+    """Return the next date from `today` on with the given day of the month."""
     for step in range(366):
         day = today + timedelta(days=step)
         if day.day == number:
@@ -406,13 +421,13 @@ def _weekday(name: str) -> int | None:
 
 
 def _full(name: str) -> str:
-    """Return a weekday as `weekday_of` knows it."""
+    """Return a weekday in the singular, or its first three letters, as `weekday_of` knows it."""
     name = name.removesuffix("s") if name.endswith(("days", "tags")) else name
     return name if weekday_of(name) is not None else name[:3]
 
 
 def _part_of(name: str) -> str:
-    """Return the part of the day that a name ends with: "tomorrow evening", "tonight"."""
+    """Return the part of the day at the end of a phrase ("tomorrow evening", "tonight"), or ""."""
     words = name.split()
     is_part = bool(words) and words[-1] in PARTS_OF_DAY and (len(words) > 1 or name == "tonight")
     return words[-1] if is_part else ""
@@ -430,7 +445,7 @@ def _again(parts: dict[str, str], now: datetime, zone: tzinfo) -> ResolvedTime:
 
 
 def _days_of(every: str, on: str, local: datetime) -> str:
-    """Return the last three fields of a cron expression."""
+    """Return the last three fields of a cron expression: day of month, month, day of week."""
     named = [weekday_of(_full(day)) for day in re.findall(rf"\b({WEEKDAY})\b", f"{every} {on}")]
     numbers = [str(1 + day) for day in named if day is not None]
     if numbers:
@@ -442,6 +457,7 @@ def _days_of(every: str, on: str, local: datetime) -> str:
     if every in ("week", "woche", "weekly", "wöchentlich"):
         return f"* * {local.isoweekday()}"
     if every in ("month", "monat", "monthly", "monatlich"):
+        # At most the 28th, which every month has: cron skips months without the day.
         nth = re.search(r"\d{1,2}", on)
         return f"{_month_day(nth[0]) if nth else min(local.day, 28)} * *"
     if nth := re.match(r"\d{1,2}", every):
@@ -456,8 +472,11 @@ def _month_day(number: str) -> int:
 
 
 def _clock_of(parts: dict[str, str], part: str) -> tuple[time, int]:
-    """Return the time of day that was written, and how many days later than said it is:
-    "tonight at 1" is tomorrow. Raises NotUnderstood."""
+    """Return the time of day and the number of days to add to the day: "tonight at 1" is tomorrow.
+
+    `part` is the part of the day, which may turn a 12-hour time into one after noon. Raises
+    NotUnderstood.
+    """
     if not _has_clock(parts):
         return PARTS_OF_DAY.get(part, _MORNING), 0
     if named := parts.get("named"):
@@ -496,7 +515,7 @@ def _at(day: date, clock: time, zone: tzinfo) -> datetime:
 
 
 def _clean(before: str, after: str) -> str:
-    """Return what is left of a text without its time."""
+    """Join the text around a time, without leading filler words and trailing courtesies."""
     text = f"{before.strip()} {after.strip()}".strip() if before.strip() else after
     text = text[match.end() :] if (match := _FILLING.match(text)) else text
     tail = (

@@ -1,4 +1,4 @@
-"""The worker: runs the jobs of a database file in the background, beside answers."""
+"""The background worker that runs the jobs of a database."""
 
 from __future__ import annotations
 
@@ -18,23 +18,26 @@ from storage.queues.jobs import LEASE, Job, Jobs
 from terrarium.clock import Clock
 
 Handler = Callable[[Job], Awaitable[object]]
-"""Does a job; what it returns (JSON, without anybody's words) is kept as its result. An error is
-another attempt later; a server that is away or full costs no attempt."""
+"""Executes a job and returns its JSON result, which is stored and so must not quote anybody.
 
-_AT_ONCE = 4
-_LOOK = 30.0  # seconds until what other processes have added, or left to us, is seen
-_AWAY = timedelta(minutes=1)  # until a server that is away or full is asked again
-_SWEEP = timedelta(hours=1)
+An exception fails the attempt, and the job is retried later. `Unreachable` and `Busy` postpone the
+job without costing an attempt.
+"""
+
+_AT_ONCE = 4  # jobs that run concurrently
+_LOOK = 30.0  # polling interval in seconds: jobs added by other processes, a lock that was freed
+_AWAY = timedelta(minutes=1)  # delay of a job whose server is unreachable or busy
+_SWEEP = timedelta(hours=1)  # interval of taking back expired leases and deleting old jobs
 
 _log = structlog.get_logger()
 
 
 class Worker:
-    """Runs jobs of the kinds that have a handler, a few at once, one at a time of a lane.
+    """Runs the jobs whose kind has a handler: a few concurrently, but one at a time per lane.
 
-    Of all processes that are given the same `lock`, a file, one works at a time: its name is the
-    worker's. Workers of other names share the jobs with it; what one was running when it was killed
-    is run again by the next that has its name. `idle` is set while nothing runs or is due.
+    The stem of the file `lock` is the worker's name. Among processes with the same lock file only
+    one works at a time; workers with other names share the jobs with it. The jobs of a killed
+    worker are recovered by the next worker of that name. `idle` is set while no job runs or is due.
     """
 
     def __init__(
@@ -49,9 +52,11 @@ class Worker:
         self.idle = asyncio.Event()
 
     async def run(self) -> None:
-        """Run jobs until it is cancelled."""
+        """Acquire the lock, then run jobs until cancelled."""
         async with self._alone(), asyncio.TaskGroup() as tasks:
             while True:
+                # Cleared before claiming: a job added from here on sets it again, so that `_idle`
+                # returns at once and no wake-up is lost.
                 self._jobs.changed.clear()
                 due = None
                 try:
@@ -62,8 +67,10 @@ class Worker:
                 await self._idle(due)
 
     async def _start_due(self, tasks: asyncio.TaskGroup) -> datetime:
-        """Start what may run now, and return the time of that. Other jobs that are due then wait
-        for one that runs, whose end wakes the worker."""
+        """Start all due jobs that the limit and their lanes allow, and return the time that counted
+        as now. The end of any running job wakes the worker to start the others."""
+        # On the first round. Safe only because the lock guarantees that no other worker of this
+        # name is running: the jobs claimed under it belong to a process that has died.
         if self._swept is None:
             await self._jobs.recover(self._lock.stem)
         now = self._clock.now()
@@ -79,7 +86,7 @@ class Worker:
         return now
 
     async def _idle(self, due: datetime | None) -> None:
-        """Wait for a change, for the time at which a job is due, or for a while."""
+        """Wait until a job is added or ends, until `due`, or for the polling interval."""
         if self._running == 0 and not self._jobs.changed.is_set():
             self.idle.set()
         async with asyncio.TaskGroup() as tasks:
@@ -98,23 +105,25 @@ class Worker:
     async def _execute(self, job: Job) -> None:
         try:
             await self._attempt(job)
-        except asyncio.CancelledError:  # we are to stop: that is no fault of the job
+        except asyncio.CancelledError:  # the worker is stopping: this costs the job no attempt
+            # Shielded, so that a second cancellation does not leave the job leased.
             with suppress(StorageError):
                 await asyncio.shield(self._jobs.postpone(job, self._clock.now()))
             raise
-        except StorageError as error:  # its lease ends, and it is done again
+        except StorageError as error:  # the outcome is lost: the job is rerun after its lease
             _log.error("worker.not_told", kind=job.kind, job=job.id, error=str(error))
         self._running -= 1
         self._jobs.changed.set()
 
     async def _attempt(self, job: Job) -> None:
-        """Run the handler of a job and store how that ended. Raises StorageError."""
+        """Run the handler of a job and store the outcome. Raises StorageError."""
         try:
+            # A job that outlives its lease could be claimed and run by another worker meanwhile.
             async with asyncio.timeout(LEASE.total_seconds()):
                 result = await self._handlers[job.kind](job)
         except (Unreachable, Busy):
             await self._jobs.postpone(job, self._clock.now() + _AWAY)
-        except Exception as error:  # noqa: BLE001 -- whatever a job raises costs it an attempt
+        except Exception as error:  # noqa: BLE001 -- any exception of a job costs it an attempt
             _log.warning("worker.failed", kind=job.kind, job=job.id, exc_info=True)
             await self._jobs.fail(job, type(error).__name__)
         else:
@@ -123,7 +132,8 @@ class Worker:
 
     @asynccontextmanager
     async def _alone(self) -> AsyncIterator[None]:
-        """Hold the lock, which the kernel frees however a process ends."""
+        """Hold the exclusive file lock, waiting for it if necessary. The kernel releases it however
+        the process ends."""
         self._lock.parent.mkdir(parents=True, exist_ok=True)
         with self._lock.open("a") as file:
             while True:

@@ -1,2 +1,2 @@
-"""Skills: what the bot can do or knows how to do beside talking, brought in when a question asks
-for it (docs/skills.md)."""
+"""Skills: abilities and instructions that enter a prompt only when a question calls for them
+(docs/skills.md)."""

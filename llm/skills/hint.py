@@ -1,4 +1,4 @@
-"""Hints: what the code of a skill says to a question, up to an answer that needs no model."""
+"""Hints: results that a skill computes for a question in code, up to an answer without a model."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from datetime import UTC, datetime, tzinfo
 
 @dataclass(frozen=True, slots=True)
 class WorkedOut:
-    """The result of a skill, a sentence for people. If it `is_whole`, it settles the whole question
-    and is the answer as it stands; else it helps the model."""
+    """The result of a hint, a sentence for people. If it `is_whole`, it answers the whole question
+    and is sent as it is; otherwise it is given to the model."""
 
     text: str
     is_whole: bool = False
@@ -18,11 +18,11 @@ class WorkedOut:
 
 @dataclass(frozen=True, slots=True)
 class HintContext:
-    """The time at which a question is asked, and the time zone of the person who asks."""
+    """The time of a question and the time zone of the person asking."""
 
     now: datetime
     zone: tzinfo = UTC
 
 
 Hint = Callable[[str, HintContext], Awaitable[WorkedOut | None]]
-"""Returns what can be said to a question without a model (a sum, the time), or None."""
+"""Computes an answer to a question without a model (a sum, the time), or returns None."""

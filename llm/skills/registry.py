@@ -1,9 +1,8 @@
-"""Skills: of installed packages, in the operator's folder, and taught by people in a room.
+"""Registry of skills: from installed packages, from the operator's folder, and taught in a room.
 
-The first two have the same layout, a folder with a `SKILL.md` and, for a skill that can do
-something, Python beside it. A package names its folder, which is a Python package too, by an entry
-point of the group `terrarium.skills`. What is taught is a text, shown in its room alone, and only
-data to the model.
+The first two share one layout: a folder with a `SKILL.md` and, for tools and hints, Python files.
+A package registers its folder, itself a Python package, as an entry point of the group
+`terrarium.skills`. A taught skill is text that is shown only in its room, to the model as data.
 """
 
 from __future__ import annotations
@@ -38,10 +37,10 @@ GROUP = "terrarium.skills"
 FILE = "SKILL.md"
 
 MOST = 3
-"""The most skills that a question brings in."""
+"""Maximum number of skills for one question."""
 
-_ENOUGH = 1.0  # of a description's words: one that nobody uses, or some rarer ones
-_HINT_TIME = 1.0  # seconds
+_ENOUGH = 1.0  # minimum score: a trigger, a hint, one very rare word or a few less rare ones
+_HINT_TIME = 1.0  # seconds, for all hints of a question together
 _SILENT = WorkedOut("")
 
 _log = structlog.get_logger()
@@ -50,7 +49,7 @@ T = TypeVar("T")
 
 
 class _SkillFrontMatter(BaseModel):
-    """The keys at the head of SKILL.md."""
+    """The front matter of SKILL.md."""
 
     name: str = Field(pattern=f"^{NAME.pattern}$")
     description: str = Field(min_length=1, max_length=500)
@@ -59,8 +58,8 @@ class _SkillFrontMatter(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Skill:
-    """A skill: `body` is what the model reads when a question matches; `tools` are `@tool`
-    functions, and `hint` is asked about every question."""
+    """A skill. `body` is given to the model when a question matches, `tools` are `@tool` functions,
+    and `hint` is called for every question."""
 
     name: str
     description: str
@@ -71,7 +70,7 @@ class Skill:
 
     @classmethod
     def read(cls, folder: Path, modules: tuple[ModuleType, ...], config: Config) -> Skill:
-        """Read the skill in a folder, with the Python that belongs to it. Raises ConfigError."""
+        """Read the skill in a folder; `modules` are its Python modules. Raises ConfigError."""
         front, body = parse(_SkillFrontMatter, folder / FILE)
         if front.name != folder.name:
             raise ConfigError(f'{folder / FILE}: name: must be the folder\'s, "{folder.name}"')
@@ -89,14 +88,14 @@ class Skill:
         )
 
     def is_triggered(self, question: str) -> bool:
-        """Return if one of the triggers is in a question."""
+        """Return whether a question contains one of the triggers."""
         return bool(self.triggers) and _pattern(self.triggers).search(question) is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A skill that a question asks for, with the hint that it returned; `is_whole` if the hint
-    settles the whole question."""
+    """A skill that matches a question, its relevance score, and the text of its hint; `is_whole` if
+    the hint answers the whole question."""
 
     skill: Skill
     score: float
@@ -105,7 +104,7 @@ class Match:
 
 
 class SkillRegistry:
-    """Skills by name, and the errors of those that cannot be used."""
+    """The usable skills by name, and the errors (`problems`) of the unusable ones."""
 
     def __init__(self, skills: Mapping[str, Skill], problems: Mapping[str, str]) -> None:
         self.skills = skills
@@ -115,9 +114,11 @@ class SkillRegistry:
     def read(
         cls, folder: Path, before: SkillRegistry, config: Config | None = None
     ) -> SkillRegistry:
-        """Read all skills. One with an error is logged and stays as `before`; a skill of the
-        folder takes the place of a package's of the same name. Without a `config` each has its
-        default settings."""
+        """Read the skills of all packages and of the operator's `folder`.
+
+        A skill with an error is logged, and its version of `before` is kept, if any. A skill in the
+        folder overrides a package's of the same name. Without a `config`, default settings apply.
+        """
         config = config or Config({}, None, Path("data"))
         skills: dict[str, Skill] = {}
         problems: dict[str, str] = {}
@@ -141,8 +142,12 @@ class SkillRegistry:
         allowed: Collection[str] | None,
         context: HintContext | None = None,
     ) -> list[Match]:
-        """Return the skills that a question asks for, best first: by a trigger, by words of their
-        description, or because they return a hint. Without a `context` it is asked now, in UTC."""
+        """Return at most `MOST` skills that match a question, best first.
+
+        A skill matches by a trigger, by words shared with its description, or because its hint
+        returns something. `allowed` restricts the names; None: all. The default `context` is the
+        present time in UTC.
+        """
         asked = words(question)
         skills = [each for each in self.skills.values() if allowed is None or each.name in allowed]
         hints = await _hints(skills, question, context or HintContext(datetime.now(UTC)))
@@ -178,13 +183,13 @@ def _load_package(entry: EntryPoint, config: Config) -> Skill:
 
 
 def _creator(module: ModuleType) -> Callable[[Config], Iterable[object]] | None:
-    """Return the function `create_tools` of a module, which makes objects with tools by the
-    configuration; None where there is none."""
+    """Return the function `create_tools` of a module, which creates tool owners from the
+    configuration; None if it has none."""
     return getattr(module, "create_tools", None)
 
 
 def _tools(module: ModuleType, config: Config) -> list[Callable[..., Awaitable[object]]]:
-    """Return the tools of a module: the functions it marks, and those that it creates. Raises
+    """Return the tools of a module: its marked functions and those of `create_tools`. Raises
     ConfigError."""
     create = _creator(module)
     if create is None:
@@ -194,16 +199,16 @@ def _tools(module: ModuleType, config: Config) -> list[Callable[..., Awaitable[o
 
 
 LONGEST_QUESTION = 500
-"""The most characters of a question for which hints are asked: no limit of time can interrupt a
-regular expression, and all of a tendril waits for it."""
+"""Maximum characters of a question for which hints are called: no timeout can interrupt a regular
+expression, which blocks the event loop of the tendril."""
 
 
 def hint_in(module: ModuleType) -> Hint | None:
-    """Return the function `hint` of a skill's module, None where there is none.
+    """Return the function `hint` of a skill's module, adapted to `Hint`; None if it has none.
 
-    It may take the question alone or the question and a `HintContext`, and return a string, which
-    never settles the whole question, or a `WorkedOut`. Where the module has a pattern `HINT_CUE`,
-    it is called only for questions in which that is found. Raises ConfigError.
+    The function takes the question, or the question and a `HintContext`, and returns a `WorkedOut`
+    or a string, which never counts as a whole answer. If the module has a pattern `HINT_CUE`, only
+    questions in which that is found are passed on. Raises ConfigError.
     """
     written = getattr(module, "hint", None)
     if written is None:
@@ -232,9 +237,9 @@ def hint_in(module: ModuleType) -> Hint | None:
 async def _hints(
     skills: Iterable[Skill], question: str, context: HintContext
 ) -> dict[str, WorkedOut]:
-    """Return the hints of skills for a question, by their names; a skill that fails has none.
+    """Return the hints for a question by skill name; failed and late ones are left out.
 
-    Most answer at once, so they are asked one after the other, within one time limit for all.
+    Most return at once, so they are called sequentially, within one time limit for all.
     """
     hints: dict[str, WorkedOut] = {}
     if len(question) > LONGEST_QUESTION:
@@ -251,9 +256,11 @@ async def _hints(
 
 
 def _common(skill: Skill, asked: frozenset[str]) -> float:
-    """Return the sum over the shared words of question and description, by rarity: 0 to 1 each."""
+    """Return the summed weights, 0 to 1 each, of the rare words that question and description
+    share."""
     idf = _rarity()
     shared = asked & _described(skill.description)
+    # 121 is the largest squared weight: that of a word in no list, 11 squared.
     return sum(idf.squared_weight(word) for word in shared if not idf.is_common(word)) / 121
 
 
@@ -271,7 +278,7 @@ def _modules_of(folder: Path) -> tuple[ModuleType, ...]:
 
 
 def _guard(what: str, load: Callable[..., T], *arguments: object) -> T:
-    """Call `load`, which runs a skill's code. Raises ConfigError for whatever that raises."""
+    """Call `load`, which runs a skill's code, and turn any exception of it into ConfigError."""
     try:
         return load(*arguments)
     except ConfigError:
@@ -287,9 +294,10 @@ def _execute(path: Path) -> ModuleType:
     if spec is None or spec.loader is None:
         raise ConfigError(f"{path} is no Python")
     module, before = module_from_spec(spec), sys.modules.get(name)
-    sys.modules[name] = module  # dataclasses look for themselves there
+    sys.modules[name] = module  # `dataclasses` looks up a class's module there
     try:
-        # Not by way of the byte code that may lie beside: its stamp has whole seconds only.
+        # Compiled from source: a cached .pyc has a timestamp in whole seconds, and so could be
+        # stale after a quick edit.
         exec(compile(path.read_bytes(), str(path), "exec"), vars(module))  # noqa: S102
     except BaseException:
         sys.modules.pop(name)
@@ -301,8 +309,7 @@ def _execute(path: Path) -> ModuleType:
 
 @lru_cache(1_000)
 def _pattern(triggers: tuple[str, ...]) -> re.Pattern[str]:
-    """Compile the triggers: the words of one, one after another and whole; `*` stands for the rest
-    of a word."""
+    """Compile the triggers: each is a sequence of whole words, in which `*` matches any letters."""
     phrases = [
         r"\s+".join(re.escape(word).replace(r"\*", r"\w*") for word in trigger.split())
         for trigger in triggers
@@ -311,7 +318,7 @@ def _pattern(triggers: tuple[str, ...]) -> re.Pattern[str]:
 
 
 TEACH = "teach"
-"""The right to teach the bot something."""
+"""The right to teach the bot skills."""
 
 _LESSON = re.compile(r"\b(?:learn|unlearn|teach|skills?|how-?to|from now on)\b", re.IGNORECASE)
 _LESSONS_BUDGET = 1_200  # characters
@@ -321,12 +328,12 @@ Name = Annotated[str, Field(pattern=f"^{NAME.pattern}$", description="such as re
 
 
 def is_lesson(question: str) -> bool:
-    """Return if a question may be about teaching, so that the tools for it are worth showing."""
+    """Return whether a question may be about teaching, so that the model needs the tools for it."""
     return _LESSON.search(question) is not None
 
 
 class TeachingTools:
-    """Tools by which `who` teaches the bot something for a room."""
+    """Tools with which `who` teaches the bot skills for one room."""
 
     def __init__(self, table: SkillTable, room: str, who: str, now: Callable[[], datetime]) -> None:
         self._table, self._room, self._who, self._now = table, room, who, now
@@ -356,8 +363,8 @@ class TeachingTools:
 async def lessons(
     table: SkillTable, room: str, question: str
 ) -> tuple[list[PromptSection], tuple[str, ...]]:
-    """Return the section of what was taught in a room for such a question, and the names of the
-    skills. Raises StorageError."""
+    """Return the prompt section of the skills taught in a room that match a question (none or one
+    section), and their names. Raises StorageError."""
     taught = {each.name: each for each in await table.list_taught(room)}
     if not taught:
         return [], ()

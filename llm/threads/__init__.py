@@ -1,5 +1,6 @@
-"""Threads of a channel: the earlier lines that belong to a question, without a model call.
+"""Conversation disentanglement: the earlier lines of a channel that belong to a question, found
+without a model call.
 
-Several conversations run through one channel at once. For each line the probability is kept that it
-and each line before it are of one conversation; for a question the likeliest lines are chosen.
+Several conversations run through one channel at once. For each line, the probabilities that it is
+in the same conversation as each earlier line are kept; for a question the likeliest are chosen.
 """

@@ -1,4 +1,4 @@
-"""The threads of one channel: followed line by line, read from the log, and the people in them."""
+"""Threads of one channel, tracked line by line from the log, and the people in them."""
 
 from __future__ import annotations
 
@@ -27,23 +27,24 @@ from storage.chat_log.event import SPOKEN, Event, EventType, Place, Scope
 from storage.chat_log.query import Query
 from storage.protocols import LogReader
 
-_TAIL = "`_|^-0123456789"  # what people hang on a nick that is taken
+_TAIL = "`_|^-0123456789"  # characters that people append to a nick that is taken
 _SHORTEST = 3  # letters of a nick that is recognised in the middle of a line
 _AROUND = ",:;!?()<>\"'."
 
 
 class People:
-    """The people who have been seen, by number; a person keeps it under a new nick."""
+    """Register of the people seen on a channel, who keep their number when they change nick."""
 
     def __init__(self, is_common: Callable[[str], bool]) -> None:
-        """Make an empty register; `is_common` tells words that are rarely meant as a nick."""
+        """Create an empty register; `is_common` recognises words that are rarely meant as nicks."""
         self._is_common = is_common
         self._by_nick: dict[str, int] = {}
         self._by_stem: dict[str, int] = {}
         self._count = 0
 
     def person(self, nick: str) -> int:
-        """Return the number of the person with `nick`, a new one for a new nick."""
+        """Return the number of the person with `nick`, case-insensitively; a new nick gets a new
+        one."""
         key = nick.lower()
         if key not in self._by_nick:
             self._know(key, self._count)
@@ -51,14 +52,15 @@ class People:
         return self._by_nick[key]
 
     def on_rename(self, old: str, new: str) -> None:
-        """Follow a change of nick."""
+        """Record a nick change."""
+        # The old nick stays known: lines may still address the person by it.
         self._know(new.lower(), self.person(old))
 
     def find_addressee(self, speaker: int, text: str) -> tuple[int | None, frozenset[int]]:
-        """Return the addressee of a line, if that is clear, and everybody it names but its speaker.
+        """Return the addressee of a line, None if unclear, and all people it names but the speaker.
 
-        A leading `nick:` or `nick,` always counts; elsewhere a nick of three letters or more that
-        is no common word. Who is named alone is spoken to.
+        A leading `nick:` or `nick,` always counts as a name, elsewhere a nick of at least three
+        letters that is not a common word. A person named alone counts as the addressee.
         """
         tokens = text.split()
         if tokens and tokens[0][-1] in ":,":
@@ -97,20 +99,20 @@ class People:
 
 
 BACK = 300
-"""The lines back over which a conversation is followed."""
+"""Number of latest lines in which conversations are tracked."""
 
 Key = TypeVar("Key", str, int)
 
-_LEAST_CHANCE = 0.004  # of one conversation; below, it is taken for none
-_LEAST_SQUARED = 4.0  # words that are more frequent than that tell nothing
+_LEAST_CHANCE = 0.004  # probabilities of one conversation below this are dropped
+_LEAST_SQUARED = 4.0  # squared weight below which a word is too frequent to be evidence
 
 
 class Threads:
-    """Takes in what happens in a channel, and finds the lines that belong to a question.
+    """Tracks the conversations of a channel, and finds the lines that belong to a question.
 
-    Lines are numbered from 0 in the order in which they were said. The probability that a line j
-    and an earlier line i are of one conversation is the sum, over the possible parents p of j, of
-    the probability of p times the probability that p and i are of one conversation.
+    Lines are numbered from 0 in chronological order. The probability that a line j and an earlier
+    line i are in one conversation is the sum, over the candidate parents p of j, of the probability
+    that p is the parent, times the probability that p and i are in one conversation.
     """
 
     def __init__(self, model: ThreadModel | None = None) -> None:
@@ -118,26 +120,28 @@ class Threads:
         self._idf = InverseDocumentFrequency(self._model.words, self._model.lines)
         self.people = People(self._idf.is_common)
         self._lines: deque[Utterance] = deque()  # newest first
-        self.count = 0  # lines that were said
-        self._last: dict[int, int] = {}
+        self.count = 0  # lines so far, which is also the number of the next one
+        self._last: dict[int, int] = {}  # number of each person's latest line
+        # P(same conversation) by line, for the last NEAR lines, and by other line.
         self._chances: dict[int, dict[int, float]] = {}
-        self._postings: defaultdict[str, deque[int]] = defaultdict(deque)  # of each word
-        self._contacts: defaultdict[int, deque[int]] = defaultdict(deque)  # of each person
+        # Line numbers by word and partners by person, oldest first, over the last BACK lines.
+        self._postings: defaultdict[str, deque[int]] = defaultdict(deque)
+        self._contacts: defaultdict[int, deque[int]] = defaultdict(deque)
 
     def on_join(self, nick: str) -> None:
-        """Take in a join: the nick is known from now on."""
+        """Record a join, so that the nick is recognised in lines from now on."""
         self.people.person(nick)
 
     def on_rename(self, old: str, new: str) -> None:
-        """Take in a change of nick."""
+        """Record a nick change."""
         self.people.on_rename(old, new)
 
     def on_message(self, nick: str, text: str, minute: int) -> int:
-        """Take in a line that `nick` said in the minute `minute` (of any epoch); return its
+        """Record a line that `nick` said in the minute `minute` (of any epoch), and return its
         number."""
         line = self.utterance(nick, text, minute)
         chances = self.chances(self.reply(line))
-        # Symmetric, so that a later line whose parent is `n` finds this one too.
+        # Kept symmetric, so that a later line whose parent is `n` is related to this one too.
         for n, chance in chances.items():
             if n in self._chances:
                 self._chances[n][line.n] = chance
@@ -149,24 +153,24 @@ class Threads:
     def find_related(
         self, nick: str, text: str, minute: int, most: int, least: float = -math.inf
     ) -> list[int]:
-        """Return the numbers of at most `most` lines that belong to what `nick` asks now, best
-        first, and none with a score under `least`."""
+        """Return the numbers of at most `most` lines that belong to a question of `nick`, best
+        first, and only those with a score of at least `least`. Changes nothing but `people`."""
         return self.related_to(self.utterance(nick, text, minute), most, least)
 
     def related_to(self, line: Utterance, most: int, least: float = -math.inf) -> list[int]:
-        """Return the same for an utterance."""
+        """Return what `find_related` does, for an utterance."""
         reply = self.reply(line)
         chances = self.chances(reply)
         chosen = likeliest(self._model.ranking, reply, self.lines(), chances, most, least)
         return [line.n for line in chosen]
 
     def reply(self, line: Utterance) -> ReplyFeatures:
-        """Make the features of a line as a reply."""
+        """Return the features of a line as a reply to earlier ones."""
         circle = line.named.union(self._contacts.get(line.speaker, ()))
         return ReplyFeatures(line, circle, self._shared_words(line))
 
     def chances(self, reply: ReplyFeatures) -> dict[int, float]:
-        """Return the probability of one conversation with the reply, by earlier line."""
+        """Return, by earlier line, the probability of being in one conversation with the reply."""
         # P(j, i) = sum over parents p of P(p is j's parent) * P(p, i). The P(p, i) of the last
         # NEAR lines are stored, so a line costs (its few parents) * (the lines of their threads).
         chances: dict[int, float] = {}
@@ -177,24 +181,24 @@ class Threads:
         return {n: c for n, c in chances.items() if c >= _LEAST_CHANCE and n >= first}
 
     def parents(self, reply: ReplyFeatures) -> list[tuple[Utterance, float]]:
-        """Return the lines that a reply may answer, each with its probability."""
+        """Return the likeliest parents of a reply, each with its probability."""
         return parents(self._model.links, reply, self.near(), self.since(reply.line))
 
     def lines(self) -> list[Utterance]:
-        """Return the lines that may belong to a question, newest first."""
+        """Return the last BACK lines, the candidates of the ranking model, newest first."""
         return list(self._lines)
 
     def near(self) -> list[Utterance]:
-        """Return the lines that may be answered, newest first."""
+        """Return the last NEAR lines, the candidates of the link model, newest first."""
         return list(islice(self._lines, NEAR))
 
     def since(self, line: Utterance) -> int | None:
-        """Return how many lines ago the speaker of a line spoke, None if never."""
+        """Return how many lines ago the speaker of a line last spoke, None if never."""
         last = self._last.get(line.speaker)
         return None if last is None else line.n - last
 
     def utterance(self, nick: str, text: str, minute: int) -> Utterance:
-        """Make the utterance of the next line."""
+        """Return a line as the next utterance, without recording it."""
         speaker = self.people.person(nick)
         addressee, named = self.people.find_addressee(speaker, text)
         length = min(len(text.split()), MOST_WORDS)
@@ -225,7 +229,7 @@ class Threads:
             self._forget(self._lines.pop())
 
     def _forget(self, line: Utterance) -> None:
-        """Undo `_remember` for the oldest line."""
+        """Remove the oldest line from the indexes, where its entries are the first ones."""
         for word in line.words:
             _drop_first(self._postings, word)
         if line.addressee is not None:
@@ -240,16 +244,16 @@ def _drop_first(index: defaultdict[Key, deque[int]], key: Key) -> None:
 
 
 _FOLLOWED = SPOKEN | {EventType.JOIN, EventType.NICK}
-_MOST = 2 * BACK  # events that are followed at once; before, everything has faded
-_MINUTE = 60_000  # of ids, which are times in milliseconds
-_PIECE = 50  # events between two looks at what else there is to do
+_MOST = 2 * BACK  # events read at once; what came before them no longer matters
+_MINUTE = 60_000  # of event ids, which are times in milliseconds
+_PIECE = 50  # events processed before the event loop is given control
 
 
 class ChannelThreads:
-    """The threads of a `place`, read from the log when a question comes.
+    """The threads of a `place`, read incrementally from the log when a question comes.
 
-    Lines are read in the order of the log, on from those of the last question. When too much was
-    said in the meantime, the newest lines are read from scratch.
+    Continues after the last event read. If more than `_MOST` events have accumulated since, starts
+    over with the newest ones.
     """
 
     def __init__(self, log: LogReader, place: Place) -> None:
@@ -259,20 +263,23 @@ class ChannelThreads:
         self._load_recent()
 
     async def follow(self) -> None:
-        """Take in what was said, so that the next question need not wait for that."""
+        """Read the events since the last call, so that the next question need not wait for it."""
         async with self._busy:
             await self._catch_up(None)
 
     async def find_related(self, who: str, text: str, anchor: int, most: int) -> list[int]:
-        """Return the ids of at most `most` lines that likely belong to what `who` asks with the
-        event `anchor`. Some may have come after it, or be such that a model may not see them
-        now."""
+        """Return the ids of at most `most` lines that likely belong to the question that `who` asks
+        with the event `anchor`.
+
+        Callers filter the result: it may include lines after the anchor, if `follow` has read them,
+        and lines that a model may no longer see.
+        """
         async with self._busy:
-            if self._seen < anchor - 1:  # else nothing was said since
+            if self._seen < anchor - 1:  # otherwise no event lies between them
                 await self._catch_up(anchor)
             minute = anchor // _MINUTE  # ids follow time
             numbers = self._threads.find_related(who, text, minute, most, LIKELY)
-            oldest = self._threads.count - len(self._ids)
+            oldest = self._threads.count - len(self._ids)  # number of the line of `_ids[0]`
             return [self._ids[number - oldest] for number in numbers]
 
     async def _catch_up(self, before: int | None) -> None:
@@ -284,6 +291,7 @@ class ChannelThreads:
             limit=_MOST,
         )
         [events] = await self._log.for_model(query)
+        # A full page has only the newest events: between it and those read before may be a gap.
         if len(events) == _MOST:
             self._load_recent()
         for number, event in enumerate(events, 1):

@@ -1,16 +1,18 @@
-"""The models of threads: which line a line replies to, and which lines belong to a question.
+"""Models of conversation disentanglement: which line a line replies to, and which lines belong to a
+question.
 
-The models are additive: a score is a sum of weights, one for the bin of each feature. So fitting is
-a convex problem, and scoring a few list look-ups.
+Both models are linear over binned features: a score is the sum of one weight per feature, that of
+the bin its value falls into. So fitting is a convex problem, and scoring a few list look-ups.
 
-The link model finds the earlier line that a line replies to, or that it starts a conversation. It
-is a multinomial logit over the last lines and "starts one". Its features are the usual ones of
-conversation disentanglement (Elsner and Charniak 2008; Kummerfeld et al. 2019): how near a line is,
-who said it and to whom, who has spoken since, which words it shares.
+The link model predicts the parent of a line, the earlier line that it replies to, or that it starts
+a conversation. It is a multinomial logit over the last `NEAR` lines and "starts one". Its features
+are the usual ones of the field (Elsner and Charniak 2008; Kummerfeld et al. 2019): the distance of
+a line, who said it and to whom, who has spoken since, which words it shares.
 
-The ranking model finds the lines, of the last few hundred, that belong to a question. The
-probability of one conversation says much, but not all: who else of the conversation said a line,
-how long ago, and what words it shares say more. It is a logit, fitted to the hand-made reply links.
+The ranking model selects the lines, of the last few hundred, that belong to a question. It combines
+the probability of one conversation, from the link model, with the other lines of the same speaker,
+the time since a line and the words it shares. It is a binary logit, fitted to hand-annotated reply
+links.
 """
 
 from __future__ import annotations
@@ -29,9 +31,10 @@ from operator import itemgetter
 
 
 class Bins(list[int]):
-    """The bin of each whole number from 0 to `most`: the first of `edges` that it is not above.
+    """Bin index of each integer from 0 to `most`: the index of the first of `edges` that is not
+    below it, `len(edges)` above all of them.
 
-    A list, because it is looked into some thousand times for a line.
+    A plain list, because each line takes some thousand look-ups.
     """
 
     def __init__(self, edges: Sequence[int], most: int) -> None:
@@ -40,67 +43,71 @@ class Bins(list[int]):
         self.most = most
 
     def indices(self, start: int, row: int) -> list[int]:
-        """For each number the place of its bin, in the given row of the block that `start`s."""
+        """Return the weight index of each number's bin, in a row of the block that begins at
+        `start`."""
         return [start + row * self.bins + each for each in self]
 
 
 class WeightLayout:
-    """Gives each feature its block of the flat list."""
+    """Allocator of blocks of the flat list of weights to features."""
 
     def __init__(self) -> None:
         self.size = 0
 
     def block(self, *sizes: int) -> int:
-        """Allocate a feature of so many bins, or of their product; return its first index."""
+        """Allocate a block for a feature with the given number of bins, or for the product of
+        several; return the index of its first weight."""
         start = self.size
         self.size += prod(sizes)
         return start
 
 
 Weights = Sequence[float]
-"""One weight for each bin of each feature of a model."""
+"""The weights of a model, one for each bin of each feature."""
 
 
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
-_MOST = 11.0  # the weight of a word that is in no list
-_COMMON = 0.0005  # the share of lines from which on a word is common
-_OWN = 20  # a line of the channel itself counts as many of the lines the list was made from
-_MEMORY = 10_000  # lines of the channel after which what was learned counts half
+_MOST = 11.0  # maximum weight, that of a word which is neither listed nor learned
+_COMMON = 0.0005  # fraction of lines from which a word counts as common
+_OWN = 20  # a line of the channel counts as much as this many lines of the list
+_MEMORY = 10_000  # lines of the channel after which the learned counts are halved
 
 
 def words(text: str) -> frozenset[str]:
-    """Return the different words of a line, of two letters or more, in lower case."""
+    """Return the distinct words of a line with at least two characters, in lower case."""
     return frozenset(word for word in _WORD.findall(text.lower()) if len(word) > 1)
 
 
 class InverseDocumentFrequency:
-    """Inverse document frequency: ln(lines / lines with the word), at most 11.
+    """Inverse document frequency of words: ln(lines / lines with the word), at most 11.
 
-    It begins with a list made from other channels and learns the words of this one: what is rare
-    elsewhere may be the talk of the day here, and the channel may speak another language.
+    Starts with counts from other channels and learns those of this one, where a word that is rare
+    elsewhere may be the topic of the day, and the language may be another.
     """
 
     def __init__(self, counts: Mapping[str, int], lines: int) -> None:
-        """`counts` has, of so many `lines`, those with the word."""
+        """Start with `counts`, by word the number of the `lines` that contain it."""
         self._counts = counts
         self._lines = lines
         self._own: Counter[str] = Counter()
         self._own_lines = 0
 
     def is_common(self, word: str) -> bool:
-        """Return if a word is likelier to be a word than a nick."""
+        """Return whether a token is more likely an ordinary word than a nick."""
         return self._counts.get(word, 0) >= _COMMON * self._lines
 
     def squared_weight(self, word: str) -> float:
         """Return the square of a word's weight."""
         listed = self._counts.get(word)
+        # Only frequent words are listed (60 lines or more); for others a prior count of 3.
         seen = (listed or 3) + _OWN * self._own[word]
         return min(math.log((self._lines + _OWN * self._own_lines) / seen), _MOST) ** 2
 
     def learn(self, line: Iterable[str]) -> None:
-        """Learn from the words of one more line."""
+        """Learn from the distinct words of a new line."""
         self._own.update(line)
         self._own_lines += 1
+        # Exponential forgetting; it also bounds the table, as words seen once are dropped.
         if self._own_lines > _MEMORY:
             self._own = Counter({word: n // 2 for word, n in self._own.items() if n > 1})
             self._own_lines //= 2
@@ -108,9 +115,9 @@ class InverseDocumentFrequency:
 
 @dataclass(frozen=True, slots=True)
 class ThreadModel:
-    """The parameters that `benchmarks/context_fit.py` has fitted to #ubuntu logs with hand-made
-    reply links (Kummerfeld et al., ACL 2019): weights of the link and ranking models, and in how
-    many of `lines` lines each frequent word is."""
+    """Parameters that `benchmarks/context_fit.py` has fitted to #ubuntu logs with hand-annotated
+    reply links (Kummerfeld et al., ACL 2019): the weights of the link and ranking models, and for
+    each frequent word the number of the `lines` that contain it."""
 
     links: Weights
     ranking: Weights
@@ -120,18 +127,19 @@ class ThreadModel:
 
 @cache
 def load_model() -> ThreadModel:
-    """Return the model that is part of the package."""
+    """Return the model that is shipped with the package."""
     saved = json.loads((files("llm.threads") / "model.json").read_text(encoding="utf-8"))
     return ThreadModel(saved["links"], saved["ranking"], saved["words"], saved["lines"])
 
 
 MOST_WORDS = 20
-"""The most words that are counted of a line."""
+"""Maximum length of a line in words, as a feature."""
 
 
 @dataclass(frozen=True, slots=True)
 class Utterance:
-    """Number `n` of the lines that people said; people are numbers of `People`."""
+    """A line that somebody said: the number `n` of the line, its speaker, addressee and all people
+    it names as numbers of `People`, and its words."""
 
     n: int
     minute: int
@@ -144,21 +152,21 @@ class Utterance:
 
 
 SAME, ADDRESSED, ANOTHER, CIRCLE, ANYBODY = RELATIONS = range(5)
-"""The author of an earlier line: the speaker; the person whom the speaker addresses; another one
-although the speaker addresses somebody; one of the speaker's circle; anybody."""
+"""Author of an earlier line in relation to a reply: its speaker; its addressee; somebody else,
+though the reply has an addressee; one of the speaker's circle; anybody else."""
 
 NOBODY, SPEAKER, INSIDE, OUTSIDE, NAMES = KINDS = range(5)
-"""The addressee of an earlier line: nobody; the speaker; one of the speaker's circle; another one;
-or it names the speaker among others."""
+"""Addressee of an earlier line in relation to a reply: nobody; the reply's speaker; one of the
+speaker's circle; somebody else; or the line names the speaker among others."""
 
 MOST_SHARED = 201
-"""The sum of squared weights of shared words is cut off here."""
+"""Maximum of the sum of squared weights of shared words, as a feature."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplyFeatures:
-    """A line, the people its speaker has to do with (`circle`), and how rare the words are that
-    it shares with earlier lines (`shared`: sums of squared weights by line, at most
+    """A line as a reply, the people its speaker interacts with (`circle`), and the rarity of the
+    words it shares with earlier lines (`shared`: sum of squared weights by line number, at most
     MOST_SHARED)."""
 
     line: Utterance
@@ -166,7 +174,7 @@ class ReplyFeatures:
     shared: Mapping[int, int]
 
     def relation(self, earlier: Utterance) -> int:
-        """Return the speaker's relation to an earlier line, one of RELATIONS."""
+        """Return the relation to the author of an earlier line, one of RELATIONS."""
         line, by, to = self.line, earlier.speaker, earlier.addressee
         if by == line.speaker:
             return SAME
@@ -188,18 +196,20 @@ class ReplyFeatures:
         return INSIDE if to in self.circle else OUTSIDE
 
     def minutes_since(self, earlier: Utterance) -> int:
-        """Return the minutes since an earlier line was said."""
+        """Return the minutes since an earlier line, at least 0."""
         return max(0, self.line.minute - earlier.minute)
 
     def shares_addressee(self, earlier: Utterance) -> bool:
-        """Return if both lines speak to the same person."""
+        """Return whether both lines have the same addressee."""
         return self.line.addressee is not None and self.line.addressee == earlier.addressee
 
 
-NEAR = 120  # lines back in which the parent is looked for
+NEAR = 120  # latest lines that are candidates for the parent
 _MOST_PARENTS = 6
-_LEAST_CHANCE = 0.01
-_SHARPNESS = 0.8  # below 1, doubt between parents is kept; chosen on the training files
+_LEAST_CHANCE = 0.01  # parents that are less probable are dropped
+# Inverse temperature of the softmax: below 1, uncertainty between parents is kept. Chosen on the
+# training files.
+_SHARPNESS = 0.8
 
 _distances = Bins((1, 2, 3, 4, 5, 6, 8, 10, 13, 17, 22, 28, 36, 48, 64, 85), NEAR)
 _gaps = Bins((0, 1, 2, 3, 5, 8, 12, 20, 40, 90), 91)
@@ -235,15 +245,17 @@ _PLACES = [
     )
     for relation in RELATIONS
 ]
-"""The indices of the bins by relation, computed once, not for each candidate."""
+"""Weight indices of the link model by relation, precomputed because each line has up to `NEAR`
+candidates."""
 
 Features = tuple[int, ...]
-"""The index of the weight of each feature."""
+"""The index of the active weight of each feature."""
 
 
 def link_features(reply: ReplyFeatures, earlier: Iterable[Utterance]) -> list[Features]:
-    """Return the features of each candidate of `earlier`, newest first."""
+    """Return the features of each candidate parent in `earlier`, which is newest first."""
     n, speaker, shared = reply.line.n, reply.line.speaker, reply.shared
+    # Lines by speaker between the candidate and the reply: the reason to go from new to old.
     spoken: dict[int, int] = {}
     rows: list[Features] = []
     for each in earlier:
@@ -266,8 +278,8 @@ def link_features(reply: ReplyFeatures, earlier: Iterable[Utterance]) -> list[Fe
 
 
 def start_features(reply: ReplyFeatures, since: int | None) -> Features:
-    """Return the features of "starts a conversation"; the speaker's last line is `since` lines
-    back."""
+    """Return the features of "starts a conversation"; the speaker's last line was `since` lines
+    ago, None if there is none."""
     line = reply.line
     silent = _since.bins if since is None else _since[min(since, _since.most)]
     return (
@@ -281,15 +293,16 @@ def start_features(reply: ReplyFeatures, since: int | None) -> Features:
 def parents(
     weights: Weights, reply: ReplyFeatures, earlier: list[Utterance], since: int | None
 ) -> list[tuple[Utterance, float]]:
-    """Return the likeliest parents among `earlier` (newest first), each with its probability."""
+    """Return the likeliest parents among `earlier` (newest first) with their probabilities, best
+    first; `since` as in `start_features`."""
     scores = [
         weights[a] + weights[b] + weights[c] + weights[d]
         + weights[e] + weights[f] + weights[g] + weights[h]
         for a, b, c, d, e, f, g, h in link_features(reply, earlier)
     ]  # fmt: skip
     start = sum(weights[place] for place in start_features(reply, since))
-    # A softmax over all candidates and "starts a conversation"; less the maximum, so that exp does
-    # not overflow. What "starts" takes of the whole belongs to no parent.
+    # Softmax over all candidates and "starts a conversation", with the maximum subtracted so that
+    # exp does not overflow. The probability mass of "starts" belongs to no parent.
     most = max([start, *scores])
     chances = [math.exp(_SHARPNESS * (score - most)) for score in scores]
     whole = sum(chances) + math.exp(_SHARPNESS * (start - most))
@@ -299,8 +312,8 @@ def parents(
 
 
 LIKELY = -4.0
-"""The score from which on a line is worth its tokens to a model that sees the last lines anyway: of
-the older lines above it more than a third belong to the question."""
+"""Minimum score at which a line is worth its tokens for a model that sees the last lines anyway:
+more than a third of the older lines above it belong to the question."""
 
 _PERMILLE = 1000
 _chances = Bins((1, 3, 7, 14, 29, 49, 79, 119, 179, 259, 359, 479, 619, 779, 899), _PERMILLE)
@@ -331,7 +344,8 @@ _RANKING_PLACES = [
     )
     for relation in RELATIONS
 ]
-"""The indices of the bins by relation, computed once, not for each line."""
+"""Weight indices of the ranking model by relation, precomputed because each question ranks some
+hundred lines."""
 
 _CHANCES, _GAPS = _chances.indices(_CHANCE, 0), _ranking_gaps.indices(_RANKING_GAP, 0)
 
@@ -339,7 +353,8 @@ _CHANCES, _GAPS = _chances.indices(_CHANCE, 0), _ranking_gaps.indices(_RANKING_G
 def ranking_features(
     reply: ReplyFeatures, earlier: list[Utterance], chances: Mapping[int, float]
 ) -> list[Features]:
-    """Return the features of each line of `earlier`; `chances` are those of one conversation."""
+    """Return the features of each line of `earlier`; `chances` has the probabilities of being in
+    one conversation with `reply`, by line number."""
     n, shared, longest = reply.line.n, reply.shared, _ranking_gaps.most
     permille = {line: min(int(_PERMILLE * each), _PERMILLE) for line, each in chances.items()}
     speakers = _speakers(earlier, permille)
@@ -365,8 +380,8 @@ def ranking_features(
 
 
 def _speakers(earlier: list[Utterance], permille: Mapping[int, int]) -> dict[int, tuple[int, int]]:
-    """By speaker: where the row of their likeliest line begins, and the bin of how many there
-    are."""
+    """Return two weight indices by speaker: the row of their likeliest line, and the bin of their
+    number of lines."""
     highest: dict[int, int] = {}
     for each in earlier:
         chance = permille.get(each.n, 0)
@@ -390,8 +405,8 @@ def likeliest(
     most: int,
     least: float,
 ) -> list[Utterance]:
-    """Return the `most` lines of `earlier` (newest first) that belong to `reply`, likeliest first,
-    and none with a score under `least`."""
+    """Return at most `most` lines of `earlier` (newest first) that belong to `reply`, likeliest
+    first, and only those with a score of at least `least`."""
     scores = [
         weights[a] + weights[b] + weights[c] + weights[d]
         + weights[e] + weights[f] + weights[g] + weights[h]

@@ -1,1 +1,1 @@
-"""Tools: their schema and validation, and the tools over the log."""
+"""Tools for models: the `@tool` decorator, schemas and validation, and the tools over the log."""

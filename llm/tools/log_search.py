@@ -1,4 +1,4 @@
-"""Tools over the chat log, confined to a scope."""
+"""Tools that search the chat log within a scope."""
 
 from __future__ import annotations
 
@@ -20,17 +20,16 @@ from storage.search.models import Order, SearchQuery
 
 _DEFAULT = 20  # lines in a result
 _MOST = 100
-_MOST_NEAR = 6  # of those that are only near in meaning
-_COMMANDS = 2  # times the wanted lines are read, as some are commands
+_MOST_NEAR = 6  # lines of a semantic search
+_COMMANDS = 2  # overfetch factor: commands and the like are filtered out after the query
 
 
 class LogTools:
-    """The tools over `log`, limited to `scope` and to what came before the event `before`, which
-    asks.
+    """Tools over `log`, limited to `scope` and to the events before `before`, the question itself,
+    which may still be pending.
 
-    That may be a line on its way into the log. Lines that are not `spoken`, such as commands, are
-    left out, and the bot's own. When full-text search finds nothing, the `meaning` index is asked,
-    where there is one.
+    The bot's own lines and those that `line_filter` leaves out, such as commands, are not returned.
+    When full-text search finds nothing, `semantic_index` is searched, if given.
     """
 
     def __init__(
@@ -86,7 +85,10 @@ class LogTools:
         return "\n".join(lines or await self._near(query, within)) or "nothing found"
 
     async def _by_words(self, query: str, within: Query) -> list[str]:
-        """Return the newest lines with some words, in order of time."""
+        """Return the newest lines that match a full-text query, rendered, in chronological order.
+
+        Notes follow if there are more results, or if the search ran out of time.
+        """
         reading = replace(within, limit=_COMMANDS * within.limit)
         page = await self._log.search_for_model(
             SearchQuery(text=query, within=reading, order=Order.TIME)
@@ -101,7 +103,7 @@ class LogTools:
         return lines
 
     async def _answers(self, question: str, within: Query) -> str:
-        """Return the lines that likeliest answer a question, best first."""
+        """Return the lines most likely to answer a question, best first."""
         passages = await self._log.passages_for_model(question, within, self._line_filter)
         events = [passage.event for passage in passages.answers]
         if not events:
@@ -110,14 +112,16 @@ class LogTools:
         return "\n".join(["best first:", *map(self._render, events)])
 
     async def _near(self, text: str, within: Query) -> list[str]:
-        """Return the lines that are near in meaning to a query."""
+        """Return the rendered lines nearest in meaning to a query, after a heading; empty if there
+        are none."""
+        # The vector index knows no opt-outs, so `shown_to_model` filters the result.
         near = await nearest_events(self._semantic_index, text, replace(within, limit=_MOST_NEAR))
         shown = await self._log.shown_to_model(near)
         lines = [self._render(event) for event in shown if not self._line_filter.leaves_out(event)]
         return ["no line has these words; nearest in meaning:", *lines] if lines else []
 
     def _render(self, event: Event) -> str:
-        """Render a line as the model reads it, with its channel where there are several."""
+        """Render a line for the model, with its channel if the scope has several."""
         one_place = self._scope.places is not None and len(self._scope.places) == 1
         return (
             render_line(event)
@@ -127,7 +131,8 @@ class LogTools:
 
 
 def _moment(text: str) -> datetime | None:
-    """Parse a time as lines show it, in UTC; None for anything else."""
+    """Parse a time in the format of rendered lines, as UTC unless it has an offset; None if it is
+    invalid."""
     try:
         time = datetime.fromisoformat(text.strip().strip("[]"))
     except ValueError:

@@ -1,7 +1,7 @@
-"""Search by meaning: lines become vectors in the background, a question finds the nearest.
+"""Semantic search: lines are embedded in the background, and a query finds the nearest vectors.
 
-It is another way to search, not a better one: words that are there are found by words. It is for
-questions whose answer was put in other words, and for searches that found nothing.
+Complements full-text search, for answers in other words than the question and for searches that
+found nothing.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from storage.search.models import SearchPage
 from storage.search.vectors import VectorIndex
 
 _BATCH = 16  # lines embedded at once
-_PAUSE = 60.0  # seconds until new lines, or a server that is away, are looked for again
-_NEWEST = 1 << 62
-_WHOLE = 60  # one of so many looks is at the whole log
+_PAUSE = 60.0  # seconds between passes over new lines, and until a failed one is repeated
+_NEWEST = 1 << 62  # greater than any event id
+_WHOLE = 60  # every 60th pass covers the whole log
 _LONGEST = 1_000  # characters of a line that are embedded
 _SESSION = "meaning"
 
@@ -30,17 +30,18 @@ _log = structlog.get_logger()
 
 
 class SemanticIndex:
-    """Finds lines of the log in `database`; `client` makes the vectors."""
+    """Vector index over the log in `database`; `client` computes the embeddings."""
 
     def __init__(self, client: AgentClient, database: Database) -> None:
         self._client = client
         self._vectors = VectorIndex(database)
 
     async def search(self, text: str, within: Query) -> SearchPage:
-        """Return a page of the lines of people that are nearest in meaning, best first.
+        """Return a page of the lines of people that are nearest in meaning to `text`, best first.
 
-        Raises ModelError, and StorageError when there are no vectors or nothing to compare with.
+        Raises ModelError, and StorageError if the log has no vectors, or those of another model.
         """
+        # Vectors of different models cannot be compared.
         known = await self._vectors.model()
         if known is None:
             raise Unavailable("no line is indexed by meaning: set STORAGE_SEMANTIC=true")
@@ -50,11 +51,14 @@ class SemanticIndex:
         return await self._vectors.nearest(vectors[0], within)
 
     async def index(self) -> None:
-        """Give every line its vector, newest first, until cancelled; yields to everything else."""
+        """Embed all lines that have no vector yet, newest first, and new ones, until cancelled.
+
+        Requests have background priority.
+        """
         newest, passes = 0, 0
         while True:
             try:
-                # What is imported lies between older lines: now and then all are looked at.
+                # Imported lines have ids among older ones, so the whole log is checked regularly.
                 after = newest if passes % _WHOLE else 0
                 newest = max(newest, await self.catch_up(after))
                 passes += 1
@@ -65,9 +69,10 @@ class SemanticIndex:
             await asyncio.sleep(_PAUSE)
 
     async def catch_up(self, after: int = 0) -> int:
-        """Go once from the newest line back to the id `after`; the newest id that had no vector.
+        """Embed the lines without a vector in one pass from the newest back to the id `after`.
 
-        Raises ModelError and StorageError; what was done is kept.
+        Returns the newest id that had no vector, 0 if all had one. Raises ModelError and
+        StorageError, keeping the vectors stored so far.
         """
         count, first, before = 0, 0, _NEWEST
         while lines := await self._vectors.missing(after, before, _BATCH):
@@ -86,7 +91,7 @@ class SemanticIndex:
 async def nearest_events(
     semantic_index: SemanticIndex | None, text: str, within: Query
 ) -> list[Event]:
-    """Return the nearest lines, best first; none without an index, or when it cannot be asked."""
+    """Return the nearest lines, best first; none without an index or if the search fails."""
     if semantic_index is None or not text.strip():
         return []
     try:

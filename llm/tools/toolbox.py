@@ -1,4 +1,5 @@
-"""Tools: typed async functions with a docstring, whose signature is both schema and validation."""
+"""Tools: typed async functions whose signature provides the schema and the validation, and whose
+docstring is the description for the model."""
 
 from __future__ import annotations
 
@@ -20,17 +21,17 @@ from llm.messages.image import Image
 from llm.messages.message import escape_tags
 
 FOREIGN = "__"
-"""Stands in the names of tools of MCP servers, after the server's, and in no name of ours."""
+"""Separator of server and tool in the names of MCP servers' tools; no name of ours contains it."""
 
 _MARK = "__terrarium_tool__"
-_LONG = 3_000  # characters of a result; a longer one is cut
+_LONG = 3_000  # characters of a result; a longer one is cut to _SHORT
 _SHORT = 2_500
 
 EffectKey = NewType("EffectKey", str)
-"""The name of one effect of one run, the same when the run is repeated after a crash.
+"""Idempotency key of one effect of a run, the same when the run is repeated after a crash.
 
-A tool that is marked `keyed=True` has a parameter of this type, which the model does not see. Put
-into a table where it must be unique, the key makes the effect happen once.
+A tool marked `keyed=True` has a parameter of this type, which is hidden from the model. Stored
+under a unique constraint, the key makes the effect happen only once.
 """
 
 NO_KEY = EffectKey("")
@@ -48,23 +49,23 @@ class ToolError(Exception):
 
 
 class UnsureToolError(ToolError):
-    """The tool failed in a way that leaves open what it has done."""
+    """The tool failed, and may have had an effect all the same."""
 
     unsure = True
 
 
 @dataclass(frozen=True, slots=True)
 class ToolOptions:
-    """The properties of a tool.
+    """Properties of a tool.
 
-    `reads`: it only reads, so that several may run at once. `effect`: it changes something beyond
-    the run, so it runs once for the same arguments, whatever happens. `keyed`: an effect that is
-    idempotent by its parameter of type `EffectKey`, so that it may be repeated with the same key.
-    `needs`: the right that the person who asks must have at the moment when it runs, whatever the
-    model was talked into. `speaks`: it is a message to people. `quiet`: it only writes the model's
-    own notes. `research`: it looks things up, which may take more uses. `timeout`, in seconds,
-    takes the place of the default. `mcp`: MCP clients of the web tendril may call it, too; they
-    have no rights, so it must not tell what they may not read.
+    `reads`: it only reads, so several calls may run concurrently. `effect`: it changes something
+    beyond the run, so it happens at most once per run with the same arguments. `keyed`: an effect
+    made idempotent by a parameter of type `EffectKey`, so that it may be retried with that key.
+    `needs`: the right that the person asking must have when the tool runs, regardless of what the
+    model was persuaded of. `speaks`: it sends a message to people. `quiet`: it only writes the
+    model's own notes. `research`: it looks things up, and so may be used more often. `timeout`:
+    seconds that override the default. `mcp`: MCP clients of the web tendril may call it as well;
+    they have no rights, so it must not reveal anything that they may not read.
     """
 
     reads: bool = False
@@ -79,7 +80,7 @@ class ToolOptions:
 
 
 class ToolKeywords(TypedDict, total=False):
-    """The keyword arguments of `tool`: those of `ToolOptions`."""
+    """Keyword arguments of `tool`, the fields of `ToolOptions`."""
 
     reads: bool
     effect: bool
@@ -103,13 +104,12 @@ class Tool:
     run: Callable[..., Awaitable[object]]
     options: ToolOptions = ToolOptions()
     key_parameter: str = ""
-    """The parameter that is given the `EffectKey`, if there is one."""
+    """Name of the parameter that receives the `EffectKey`, "" if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class ImageResult:
-    """The result of a tool that has found an image: a text about it, and the image, which is shown
-    to a model that can see."""
+    """Tool result with an image, which only a model with vision is shown, and a text about it."""
 
     text: str
     image: Image
@@ -117,8 +117,8 @@ class ImageResult:
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """The result of a call as the model reads it, perhaps with an image; `ok` if the tool did its
-    work, `unsure` if it failed in a way that leaves open what it has done."""
+    """Result of a call as the model reads it, optionally with an image; `ok` if the tool succeeded,
+    `unsure` if it failed and may have had an effect all the same."""
 
     text: str
     ok: bool
@@ -137,9 +137,10 @@ def tool(**options: Unpack[ToolKeywords]) -> Callable[[F], F]: ...
 def tool(function: F | None = None, /, **options: Unpack[ToolKeywords]) -> F | Callable[[F], F]:
     """Mark an async method or function as a tool; the keywords are those of `ToolOptions`.
 
-    Its docstring tells the model what it does; its annotated parameters, by name, are its
-    arguments. It returns text, or anything that JSON can hold, and raises `ToolError` with
-    words for the model when it cannot. Raises TypeError for a function that cannot be a tool.
+    The docstring is the description for the model, and the annotated parameters are the named
+    arguments. The function returns text or any value that JSON can represent, and raises
+    `ToolError` with a message for the model when it fails. Raises TypeError for a function that
+    cannot be a tool.
     """
 
     def mark(function: F) -> F:
@@ -151,19 +152,19 @@ def tool(function: F | None = None, /, **options: Unpack[ToolKeywords]) -> F | C
 
 
 class ToolSource(ABC):
-    """An owner of tools that are not methods of ours, and that may change from turn to turn."""
+    """Provider of tools that are not marked methods, and may change from turn to turn."""
 
     @abstractmethod
     def tools(self) -> Iterable[Tool]:
-        """Return the tools that there are at this moment."""
+        """Return the tools that currently exist."""
 
 
 Rights = Callable[[], Collection[str]]
-"""Returns the rights that the person who asks has at this moment."""
+"""Returns the current rights of the person asking."""
 
 
 class Toolbox:
-    """The tools of one turn, by name; of two that have the same, the first."""
+    """The tools of one turn, by name; the first one wins if names collide."""
 
     def __init__(self, tools: Iterable[Tool], rights: Rights = frozenset) -> None:
         self._tools: dict[str, Tool] = {}
@@ -173,19 +174,19 @@ class Toolbox:
 
     @classmethod
     def from_owners(cls, *owners: object, rights: Rights = frozenset) -> Toolbox:
-        """Collect the marked methods of each owner; an owner may itself be a marked function, or a
-        `ToolSource`."""
+        """Create a toolbox from owners: objects with marked methods, marked functions, or instances
+        of `ToolSource`."""
         return cls((tool for owner in owners for tool in _owned_tools(owner)), rights)
 
     def only(self, names: Collection[str] | None) -> Toolbox:
-        """Return those of the tools that have one of these names; None: all."""
+        """Return a toolbox with only the tools of these names; None: all."""
         if names is None:
             return self
         tools = (item for name, item in self._tools.items() if name in names)
         return Toolbox(tools, self._rights)
 
     def for_mcp(self) -> Toolbox:
-        """Return those of the tools that MCP clients may call."""
+        """Return a toolbox with only the tools that MCP clients may call."""
         return Toolbox((item for item in self._tools.values() if item.options.mcp), self._rights)
 
     def names(self) -> Collection[str]:
@@ -193,7 +194,7 @@ class Toolbox:
         return self._tools.keys()
 
     def plus(self, *owners: object) -> Toolbox:
-        """Return these tools and those of more owners."""
+        """Return a toolbox with these tools and those of more owners."""
         more = Toolbox.from_owners(*owners)._tools.values()
         return Toolbox([*self._tools.values(), *more], self._rights)
 
@@ -201,11 +202,11 @@ class Toolbox:
         return bool(self._tools)
 
     def schemas(self) -> list[dict[str, Any]]:
-        """Return all tools, as OpenAI's `tools` field lists them."""
+        """Return the tools in the format of OpenAI's `tools` field."""
         return [item.schema for item in self._tools.values()]
 
     def options(self, name: str) -> ToolOptions:
-        """Return the options of a tool; the defaults for one that does not exist."""
+        """Return the options of a tool, the defaults if it does not exist."""
         item = self._tools.get(name)
         return item.options if item else ToolOptions()
 
@@ -218,8 +219,8 @@ class Toolbox:
     ) -> ToolResult:
         """Run a tool with JSON `arguments`, for at most `timeout` seconds.
 
-        Never raises: a name that does not exist, arguments that do not fit, a tool that fails
-        or takes too long, each is a result that says so.
+        Reports failures, such as an unknown name, invalid arguments, an error of the tool or a
+        timeout, as a result for the model instead of raising.
         """
         try:
             result = await self.run(name, arguments, timeout, key)
@@ -235,11 +236,13 @@ class Toolbox:
         timeout: float,  # noqa: ASYNC109 -- the error says that time was up
         key: EffectKey = NO_KEY,
     ) -> object:
-        """Run a tool as `call` does, and return its result as a value that JSON has, or as an
-        `ImageResult`. Raises ToolError, and nothing else."""
+        """Run a tool as `call` does, and return its result as a JSON-compatible value or an
+        `ImageResult`. Raises only ToolError, and UnsureToolError for a timeout or a crash."""
         item = self._tools.get(name)
         if item is None:
             raise ToolError(f"no such tool; there are: {', '.join(self._tools)}")
+        # Checked when the tool runs, as the right may have been lost since the turn began, and
+        # never left to the model, which a prompt injection can persuade.
         if item.options.needs and item.options.needs not in self._rights():
             raise ToolError("not done: the person who asks you may not have that done")
         try:
@@ -253,32 +256,33 @@ class Toolbox:
         except TimeoutError as error:
             raise UnsureToolError(f"no result within {timeout:g} seconds") from error
         except Exception as error:
-            # Tools are anybody's code; who called reads that it failed.
+            # Any third-party code may raise anything. The details go to our log, not to the model.
             _log.exception("tool.failed", tool=name)
             raise UnsureToolError("the tool failed") from error
 
 
 def error_result(name: str, reason: str, *, unsure: bool = False) -> ToolResult:
-    """Make the result of a call that failed, with the reason for the model."""
+    """Return the result of a failed call, with the reason for the model."""
     return ToolResult(render_result(name, f"error: {reason}"), ok=False, unsure=unsure)
 
 
 def render_result(name: str, text: str) -> str:
-    """Render a result as the model reads it: marked as data, its length bounded."""
+    """Render a result for the model: marked as data and bounded in length."""
     if len(text) > _LONG:
         text = text[:_SHORT] + "...[truncated]"
+    # The name comes from the model, so neither name nor text may close the tag or open another.
     label = "".join(c for c in name if c.isalnum() or c in "_-")[:64]
     return f'<tool_result tool="{label}">\n{escape_tags(text)}\n</tool_result>'
 
 
 def tools_in(module: ModuleType) -> list[Callable[..., Awaitable[object]]]:
-    """Return the functions that a module itself marks as tools, in order."""
+    """Return the functions marked as tools that a module defines itself, in order of definition."""
     own = (each for each in vars(module).values() if getattr(each, _MARK, None))
     return [each for each in own if each.__module__ == module.__name__]
 
 
 def _owned_tools(owner: object) -> Iterable[Tool]:
-    """Return the tools of an owner."""
+    """Return the tools of an owner, as `Toolbox.from_owners` accepts it."""
     return owner.tools() if isinstance(owner, ToolSource) else map(describe, tools_of(owner))
 
 
@@ -316,8 +320,9 @@ def _require_usable(function: Callable[..., object]) -> None:
 
 
 def describe(function: Callable[..., Awaitable[object]], more: str = "") -> Tool:
-    """Make the tool of a marked function or bound method; `more` ends what the model is told of
-    it."""
+    """Return the tool of a marked function or bound method; `more` is appended to the description
+    for the model."""
+    # `_read` is cached by the plain function; only `run` differs between instances.
     found = replace(_read(getattr(function, "__func__", function)), run=function)
     if not more:
         return found
@@ -328,7 +333,7 @@ def describe(function: Callable[..., Awaitable[object]], more: str = "") -> Tool
 
 @cache
 def _read(function: Callable[..., Awaitable[object]]) -> Tool:
-    """Make the tool of a plain function: once, as building the model of its arguments is slow."""
+    """Return the tool of a plain function, cached because creating its pydantic model is slow."""
     name = getattr(function, "__name__", "")
     options: ToolOptions = getattr(function, _MARK)
     hints = get_type_hints(function, include_extras=True)
@@ -353,7 +358,11 @@ def _read(function: Callable[..., Awaitable[object]]) -> Tool:
 
 
 async def _run(item: Tool, values: BaseModel, limit: float, key: EffectKey) -> object:
-    """Run a tool; return its result as a value that JSON has. Raises whatever the tool raises."""
+    """Run a tool and return its result as a JSON-compatible value or an `ImageResult`.
+
+    Raises whatever the tool raises, and TimeoutError.
+    """
+    # Shallow, unlike `model_dump`: parameters that are models themselves stay models.
     given: dict[str, Any] = dict(values)
     if item.key_parameter:
         given[item.key_parameter] = key
@@ -363,13 +372,14 @@ async def _run(item: Tool, values: BaseModel, limit: float, key: EffectKey) -> o
 
 
 def text_of(result: object) -> str:
-    """Return the result of `Toolbox.run` as text: JSON, unless it is text."""
+    """Return the result of `Toolbox.run` as text: strings as they are, other values as JSON."""
     if isinstance(result, ImageResult):
         return result.text
     return result if isinstance(result, str) else json.dumps(result, ensure_ascii=False)
 
 
 def _reasons(error: ValidationError) -> str:
+    # Without the input, so that control tokens in the arguments are not echoed to the model.
     problems = error.errors(include_url=False, include_input=False, include_context=False)
     return "; ".join(
         f"{'.'.join(map(str, problem['loc'])) or 'arguments'}: {problem['msg']}"

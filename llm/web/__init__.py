@@ -1,1 +1,1 @@
-"""Pages of the web: fetched safely, read as text, searched for."""
+"""Web pages: safe fetching, text extraction, web search."""

@@ -1,8 +1,8 @@
-"""Public addresses: the only ones that a page is fetched from.
+"""Address policy against server-side request forgery: pages are fetched from public addresses only.
 
-A person on a channel chooses the URL and we make the request, from inside our network. So nothing
-is fetched from an address that people outside could not reach themselves: the machine's own, the
-local network's, and those that lead there under another notation.
+Anybody on a channel can choose the URL of a request that this machine makes from inside its
+network. So nothing is fetched from an address that outsiders could not reach themselves: this
+machine, the local network, and addresses that lead there in another notation.
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ from typing import NamedTuple
 
 IPAddress = IPv4Address | IPv6Address
 
-_UNICAST = IPv6Network("2000::/3")  # all that IANA gives out for the public internet
+# IPv6 global unicast, from which IANA assigns all public addresses. This also excludes notations of
+# IPv4 addresses that `is_global` may accept: ::ffff:0:0/96 (mapped) and 64:ff9b::/96 (NAT64).
+_UNICAST = IPv6Network("2000::/3")
+# Tunnels and the like, which `is_global` accepts for the most part.
 _RELAYS = tuple(
     ip_network(each)
     for each in (
@@ -27,33 +30,35 @@ _RELAYS = tuple(
         "3fff::/20",  # documentation
     )
 )
-_ISATAP = (0x0000_5EFE, 0x0200_5EFE)  # bits 64 to 95, before an IPv4 address
+_ISATAP = (0x0000_5EFE, 0x0200_5EFE)  # bits 64 to 95, followed by an IPv4 address (RFC 5214)
 _NO_NAMES = frozenset(("arpa", "home", "internal", "invalid", "lan", "local", "localhost", "onion"))
 _LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
 _PORTS = frozenset((80, 443, 8000, 8080, 8443))
 
 
 class Endpoint(NamedTuple):
-    """The numeric address and the port that a connection goes to."""
+    """The numeric address and the port of a connection."""
 
     address: str
     port: int
 
 
 Resolve = Callable[[str, int], Awaitable[Sequence[Endpoint]]]
-"""Returns the endpoints of a host name and port. Raises OSError."""
+"""Resolves a host name and port to endpoints. Raises OSError."""
 
 
 @dataclass(frozen=True, slots=True)
 class AddressPolicy:
-    """The rules for the address of a page. The default is the one to use; a program that fetches
-    from a server of its own may name more addresses, and None for any port."""
+    """The addresses and ports that pages may be fetched from. The default is meant for production;
+    `allowed` adds addresses, for a program that fetches from its own server, and `ports` None
+    allows any port."""
 
     allowed: frozenset[IPAddress] = frozenset()
     ports: frozenset[int] | None = field(default=_PORTS)
 
     def is_public(self, address: str) -> bool:
-        """Return if an address in numbers is one of the public internet, or allowed."""
+        """Return whether a numeric address is allowed: public and not of this machine, or listed in
+        `allowed`."""
         try:
             ip = ip_address(address)
         except ValueError:
@@ -61,15 +66,18 @@ class AddressPolicy:
         return ip in self.allowed or (_is_public(ip) and not _is_own(ip))
 
     def has_port(self, port: int) -> bool:
-        """Return if pages are fetched from that port: those of other services are left alone."""
+        """Return whether pages may be fetched from a port. Other ports belong to other services,
+        which a request could disturb."""
         return self.ports is None or port in self.ports
 
 
 def is_host_name(host: str) -> bool:
-    """Return if a host, in ASCII, is a name of the public DNS. A name of one label, or one whose
-    last label is a number in any notation, is an address or a machine of the local network."""
+    """Return whether an ASCII host is a name of the public DNS, and neither a local name nor an
+    IPv4 address in an unusual notation."""
     labels = host.removesuffix(".").lower().split(".")
     last = labels[-1]
+    # The system's resolver also takes "127.1", "0x7f.0.0.1" and "2130706433" for addresses. Their
+    # last label begins with a digit, as that of no name in the public DNS.
     return (
         len(labels) > 1
         and all(_LABEL.fullmatch(label) for label in labels)
@@ -79,7 +87,7 @@ def is_host_name(host: str) -> bool:
 
 
 async def resolve(host: str, port: int) -> Sequence[Endpoint]:
-    """Return the endpoints of a host by the system's resolver. Raises OSError."""
+    """Return the endpoints of a host from the system's resolver. Raises OSError."""
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return [Endpoint(str(sockaddr[0]), int(sockaddr[1])) for *_, sockaddr in found]
@@ -97,12 +105,14 @@ def _is_public(ip: IPAddress) -> bool:
 
 
 def _is_own(ip: IPAddress) -> bool:
-    """Return if a public address is this machine's: a packet to it would leave from it. What
-    listens there may be closed to all others."""
+    """Return whether a public address belongs to this machine. Services that listen on it may be
+    closed to outsiders by a firewall."""
     family = socket.AF_INET if ip.version == 4 else socket.AF_INET6
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
-            probe.connect((str(ip), 9))  # sends nothing
+            # A UDP connect sends nothing, it only selects the route and so the source address,
+            # which is the destination itself if that is local.
+            probe.connect((str(ip), 9))
             return ip_address(probe.getsockname()[0]) == ip
-    except OSError:  # no way there
+    except OSError:  # no route
         return False

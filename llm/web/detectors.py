@@ -1,7 +1,7 @@
-"""Detectors of pages whose kind is known by their address, so that what matters comes first.
+"""Detectors of pages whose kind is recognised by their URL, so that the relevant facts come first.
 
-A repository, an issue or a package is asked for by the documented API of its site, a paste by the
-address of its plain text. Every other page is an article.
+Repositories, issues and packages are fetched from the documented API of their site, pastes from the
+URL of their plain text. Every other page is an article.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Facts = Callable[[Mapping[str, Any]], "Summary"]
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The first things to know of a page: its title, short facts, and a text."""
+    """The essentials of a page: its title, short facts, and a text."""
 
     title: str
     facts: tuple[str, ...] = ()
@@ -26,11 +26,11 @@ class Summary:
 
 @dataclass(frozen=True, slots=True)
 class Detector:
-    """A kind of page: those whose address, without scheme and "www.", fits `pattern`.
+    """A kind of page, whose URL without scheme and "www." matches `pattern`.
 
-    `source` makes the address that is really fetched from the groups of the match. Its JSON becomes
-    a summary by `facts`; without that the source is plain text. `has_page` tells that the page
-    itself says more.
+    `source` is the template of the URL to fetch, filled in with the groups of the match. `facts`
+    turns its JSON into a summary; None: the source is plain text. With `has_page`, the text of the
+    page itself is added.
     """
 
     kind: str
@@ -40,10 +40,11 @@ class Detector:
     has_page: bool = False
 
     def source_of(self, url: str) -> str | None:
-        """Return the address to fetch for a page of this kind, None for any other page."""
+        """Return the URL to fetch for a page of this kind, None for any other page."""
         match = self.pattern.fullmatch(_SCHEME.sub("", url.partition("#")[0]).rstrip("/"))
         if match is None:
             return None
+        # Slashes are quoted too: the name of a scoped npm package, "@types/node", is one segment.
         return self.source.format(**{key: quote(part, safe="") for key, part in _named(match)})
 
 
@@ -53,7 +54,7 @@ _REPO = rf"(?P<owner>{_NAME})/(?P<name>{_NAME}?)(?:\.git)?"
 
 
 def detect(url: str) -> tuple[Detector, str] | None:
-    """Return the detector of a page and the address to fetch for it, None for an article."""
+    """Return the detector of a page and the URL to fetch for it, None for an article."""
     for detector in DETECTORS:
         if source := detector.source_of(url):
             return detector, source
@@ -65,7 +66,7 @@ def _named(match: re.Match[str]) -> list[tuple[str, str]]:
 
 
 def _text(value: object) -> str:
-    """Return what a field of foreign JSON says, "" when it says nothing."""
+    """Return a field of untrusted JSON as text, "" if it is empty or of an unknown form."""
     if isinstance(value, Mapping):
         value = value.get("name") or value.get("login") or value.get("username")
     if isinstance(value, list):
@@ -74,7 +75,7 @@ def _text(value: object) -> str:
 
 
 def _facts(source: Mapping[str, Any], **names: str) -> tuple[str, ...]:
-    """Return the fields of a source that say something, each after its label."""
+    """Return the non-empty fields of a source as "label: text"; `names` maps labels to keys."""
     said = ((label, _text(source.get(key))) for label, key in names.items())
     return tuple(f"{label.replace('_', ' ')}: {text}" for label, text in said if text)
 
@@ -214,4 +215,4 @@ DETECTORS = (
         "https://gist.githubusercontent.com/{owner}/{code}/raw",
     ),
 )
-"""The known kinds, the more exact one first."""
+"""All detectors, in the order in which they are tried."""

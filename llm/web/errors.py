@@ -1,8 +1,8 @@
-"""The errors of fetching a page. Their messages are for people and for the model.
+"""Errors of reading a page. Their messages are for people and for the model.
 
 PageError
-├── PageRefused     it may not be fetched: its address, its rules, its type or its size
-├── PageUnreadable  it was not fetched, or there is nothing to read in it
+├── PageRefused     not allowed: its address, its robots.txt, its type or its size
+├── PageUnreadable  fetching or parsing failed, or it has no text
 └── ExtraMissing    the libraries that read pages are not installed
 """
 
@@ -10,15 +10,15 @@ from __future__ import annotations
 
 
 class PageError(Exception):
-    """A page could not be read; the message says why, and names no address behind a host."""
+    """A page could not be read. The message says why, without the IP addresses of a host."""
 
 
 class PageRefused(PageError):
-    """The page may not be fetched: its address, its rules, its type or its size."""
+    """The page may not be read because of its address, robots.txt, type or size."""
 
 
 class PageUnreadable(PageError):
-    """The page was not fetched, or there is nothing to read in it."""
+    """The page could not be fetched or parsed, or has no text."""
 
 
 class ExtraMissing(PageError):

@@ -1,8 +1,9 @@
-"""The text of an HTML page or a feed, taken out in a child process.
+"""Text extraction from HTML pages and feeds, in a child process.
 
-A page is written by strangers, and a parser may be led into minutes of work or gigabytes. The child
-is stopped when it exceeds its time or memory, and the process that talks with people does not wait
-for its interpreter lock. Run as a program, this module is that child: the page in, JSON out.
+Pages are untrusted, and a hostile one can keep a parser busy for minutes or exhaust the memory. The
+child is killed when it exceeds its limits of time and memory, and parsing does not hold the GIL of
+the process that talks with people. Run as a program, this module is that child: it reads a page
+from standard input and writes JSON.
 """
 
 from __future__ import annotations
@@ -18,17 +19,17 @@ from dataclasses import dataclass
 
 from llm.web.errors import ExtraMissing, PageUnreadable
 
-_SECONDS = 10
+_SECONDS = 10  # of CPU time; twice as many of wall-clock time
 _MEMORY = 1_500_000_000  # bytes of address space, most of them shared libraries
-_MISSING = 3  # the exit status without the extra
+_MISSING = 3  # exit status if the extra is not installed
 _MOST = 60_000  # characters of text that are kept
-_ENTRIES, _SUMMARY = 30, 300  # of a feed, and characters of the summary of one
+_ENTRIES, _SUMMARY = 30, 300  # entries of a feed, characters of the summary of each
 _TAG = re.compile(r"<[^<>]*>")
 
 
 @dataclass(frozen=True, slots=True)
 class Extracted:
-    """The readable parts of a page; what it does not have is empty."""
+    """The readable parts of a page; a missing one is empty."""
 
     title: str = ""
     author: str = ""
@@ -53,6 +54,7 @@ async def extract(page: bytes, url: str, *, is_feed: bool = False) -> Extracted:
     except TimeoutError as error:
         raise PageUnreadable("its text could not be taken out in time") from error
     finally:
+        # Also on cancellation: the child must not survive the request.
         if child.returncode is None:
             child.kill()
             await child.wait()
@@ -76,7 +78,7 @@ def main() -> None:
 
 
 def _feed_parts(feed: bytes) -> dict[str, str | None]:
-    """Return the parts of a feed; its text has the newest entries as the feed orders them."""
+    """Return the parts of a feed; its text has the first entries, which usually are the newest."""
     import feedparser
 
     read = feedparser.parse(io.BytesIO(feed))

@@ -1,8 +1,8 @@
-"""Fetching one page safely: from public addresses only, within limits, as its robots.txt allows.
+"""Safe page fetcher: public addresses only, bounded, and obeying robots.txt.
 
-The address is checked after DNS and then connected to, so that a second answer of the DNS changes
-nothing; each redirect is a new URL with the same checks. Redirects, sizes and times are bounded
-here and not left to the client.
+The host is resolved once, and the connection goes to the address that was checked, so DNS rebinding
+has no effect. Every redirect is checked like a new URL. Redirects, sizes and times are bounded
+here, not by the HTTP client.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from llm.web.errors import PageRefused, PageUnreadable
 from llm.web.robots import MOST, RobotsRules
 
 AGENT = "Terrarium"
-"""The name by which a robots.txt addresses us."""
+"""Product token of this crawler, which robots.txt files match (RFC 9309)."""
 
 TEXT_TYPES = frozenset(
     (
@@ -36,10 +36,10 @@ TEXT_TYPES = frozenset(
 
 IMAGE_TYPES = frozenset(("image/png", "image/jpeg", "image/gif", "image/webp"))
 
-_ADDRESSES = 3  # of a host, that are tried
-_CACHED = 64  # pages
-_FRESH = 600.0  # seconds
-_AT_ONCE = 4
+_ADDRESSES = 3  # addresses of a host that are tried
+_CACHED = 64  # pages and robots.txt files
+_FRESH = 600.0  # seconds that they are cached
+_AT_ONCE = 4  # concurrent fetches
 _LONGEST_URL = 2_000
 _HEADERS = {
     "User-Agent": f"Mozilla/5.0 (compatible; {AGENT}/1; reads a page that somebody asked about)",
@@ -53,9 +53,9 @@ _ODD = re.compile(r"[\s\\\x00-\x20\x7f]")
 
 @dataclass(frozen=True, slots=True)
 class FetchLimits:
-    """The bounds of one fetch: `size` in bytes, also after decompression, `time` in seconds from
-    the first look at the DNS to the last byte, over all `redirects`. A page that is larger is
-    refused, or with `cuts` read up to there."""
+    """Limits of one fetch: `size` in bytes, before and after decompression, `time` in seconds from
+    the first DNS query to the last byte, and the number of `redirects`. A larger page is refused
+    or, with `cuts`, truncated."""
 
     size: int = 2_000_000
     time: float = 15.0
@@ -65,8 +65,7 @@ class FetchLimits:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page as it came: `url` is where the last redirect led, `type` its media type in lower
-    case."""
+    """A fetched page: `url` is the one after all redirects, `type` the media type in lower case."""
 
     url: str
     type: str
@@ -75,7 +74,7 @@ class Page:
 
     @property
     def text(self) -> str:
-        """The body as text; bytes that do not fit are replaced."""
+        """The decoded body; invalid bytes are replaced."""
         try:
             return self.body.decode(self.charset or "utf-8", errors="replace")
         except LookupError:  # a charset that does not exist
@@ -84,7 +83,7 @@ class Page:
 
 @dataclass(slots=True)
 class _Cached:
-    """A page, or the rules of a host, until a time of the event loop's clock."""
+    """A cached page or robots.txt, valid `until` a time of the event loop's clock."""
 
     value: Page | RobotsRules
     until: float
@@ -92,19 +91,20 @@ class _Cached:
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """A URL whose address was checked: `host` is the name that its server goes by."""
+    """A URL that was checked, the host name in it, and the checked endpoints to connect to."""
 
     url: httpx2.URL
     host: str
     endpoints: Sequence[Endpoint]
 
     def with_url(self, url: httpx2.URL) -> _Target:
-        """Return another URL of the same server."""
+        """Return a target for another URL of the same host and port."""
         return replace(self, url=url)
 
 
 class Fetcher:
-    """Fetches pages; `policy` and `resolver` say from where, `tls` whose certificates count."""
+    """HTTP fetcher with a cache. `policy` and `resolver` determine the allowed addresses, `tls` the
+    trusted certificates."""
 
     def __init__(
         self,
@@ -122,13 +122,17 @@ class Fetcher:
     async def fetch(
         self, url: str, types: frozenset[str] = TEXT_TYPES, *, is_api: bool = False
     ) -> Page:
-        """Return the page of a URL, the same for ten minutes. A documented API (`is_api`) is asked
-        whatever robots.txt says to crawlers. Raises PageRefused and PageUnreadable."""
+        """Return the page of a URL, cached for ten minutes, if its media type is in `types`.
+
+        For a documented API (`is_api`), robots.txt is ignored. Raises PageRefused, PageUnreadable
+        and ExtraMissing.
+        """
         key = url.partition("#")[0]
         known = self._cached(key)
         if isinstance(known, Page) and known.type in types:
             return known
         try:
+            # In this order: waiting for a slot does not count towards the time limit.
             async with self._slots, asyncio.timeout(self._limits.time):
                 page = await self._follow(url, types, asks_robots=not is_api)
         except TimeoutError as error:
@@ -139,7 +143,7 @@ class Fetcher:
         return page
 
     async def _follow(self, url: str, types: frozenset[str], *, asks_robots: bool) -> Page:
-        """Request a URL and whatever it redirects to. Raises PageError."""
+        """Request a URL and follow its redirects. Raises PageError."""
         for _ in range(self._limits.redirects + 1):
             target = await self._check(url)
             if asks_robots and not (await self._rules(target)).allow(str(target.url)):
@@ -151,8 +155,8 @@ class Fetcher:
         raise PageRefused(f"it redirects more than {self._limits.redirects} times")
 
     async def _rules(self, target: _Target) -> RobotsRules:
-        """Return what the robots.txt of a host allows, by RFC 9309: without one everything, and
-        nothing while the server fails. Raises PageError."""
+        """Return the robots.txt rules of a host. As RFC 9309 says, everything is allowed if there
+        is none (4xx), nothing while the server fails (5xx). Raises PageError."""
         origin = str(target.url.copy_with(raw_path=b"/robots.txt", fragment=None))
         known = self._cached(origin)
         if isinstance(known, RobotsRules):
@@ -161,6 +165,7 @@ class Fetcher:
         for _ in range(self._limits.redirects + 1):
             async with self._request(at) as response:
                 if response.has_redirect_location:
+                    # Checked like any redirect, or robots.txt could lead to an internal address.
                     at = await self._check(_join(at.url, response.headers["location"]))
                     continue
                 if response.status_code >= 500:
@@ -169,11 +174,13 @@ class Fetcher:
                     text = await _decoded(response, MOST, cuts=True)
                     rules = RobotsRules.parse(text.decode("utf-8", errors="replace"), AGENT)
                 break
+        # After too many redirects, a robots.txt counts as missing (RFC 9309, section 2.3.1.2).
         self._keep(origin, rules)
         return rules
 
     async def _check(self, url: str) -> _Target:
-        """Resolve the host of a URL, all of whose addresses must be public. Raises PageError."""
+        """Validate a URL and resolve its host, whose addresses must all be public. Raises
+        PageError."""
         parsed = _parse(url)
         host = parsed.raw_host.decode("ascii")
         port = parsed.port or (443 if parsed.scheme == "https" else 80)
@@ -188,15 +195,16 @@ class Fetcher:
                 raise PageUnreadable(f"there is no host {host}") from error
         else:
             raise PageRefused("its host is no public name")
-        # All of them: a name with a public and a local address is a trick or a mistake.
+        # All of them: a name with both public and internal addresses is an attack or a mistake.
         if not all(self._policy.is_public(each.address) for each in endpoints):
             raise PageRefused("its address is not one of the public internet")
         return _Target(parsed, host, endpoints)
 
     @asynccontextmanager
     async def _request(self, target: _Target) -> AsyncIterator[httpx2.Response]:
-        """Yield the answer of the first endpoint that takes a connection, its body not yet read.
+        """Yield the response of the first endpoint that accepts a connection, its body unread.
         Raises PageUnreadable."""
+        # No proxies from the environment: a proxy would resolve the host again, unchecked.
         client = httpx2.AsyncClient(verify=self._tls, trust_env=False, timeout=self._limits.time)
         async with client:
             try:
@@ -210,7 +218,12 @@ class Fetcher:
                 raise PageUnreadable(f"{target.host} did not answer ({reason})") from error
 
     async def _send(self, client: httpx2.AsyncClient, target: _Target) -> httpx2.Response:
-        """Connect to the address that was checked, whatever the DNS says by now."""
+        """Send a request to a checked address, with the host name in Host and SNI.
+
+        Tries the next endpoint if a connection fails. Raises errors of httpx2 and PageUnreadable.
+        """
+        # The URL has the address, so that nothing is resolved again between check and connection
+        # (DNS rebinding). TLS verifies the certificate against `sni_hostname`.
         tried = target.endpoints[:_ADDRESSES]
         for endpoint in tried:
             request = client.build_request(
@@ -227,7 +240,7 @@ class Fetcher:
         raise PageUnreadable(f"there is no host {target.host}")
 
     async def _read(self, response: httpx2.Response, url: str, types: frozenset[str]) -> Page:
-        """Read the page of an answer. Raises PageError."""
+        """Read the page in a final response. Raises PageError."""
         if not response.is_success:
             raise PageUnreadable(f"the server answered {response.status_code}")
         kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -252,9 +265,10 @@ class Fetcher:
 
 
 def _parse(url: str) -> httpx2.URL:
-    """Return a URL that may be followed. Raises PageRefused."""
+    """Parse an absolute http or https URL without credentials. Raises PageRefused."""
     if len(url) > _LONGEST_URL:
         raise PageRefused(f"its address has more than {_LONGEST_URL} characters")
+    # Parsers disagree about the host in URLs with whitespace or backslashes.
     if _ODD.search(url):
         raise PageRefused("its address has a blank or a backslash in it")
     try:
@@ -272,7 +286,7 @@ def _parse(url: str) -> httpx2.URL:
 
 
 def _join(url: httpx2.URL, location: str) -> str:
-    """Return where a redirect leads. Raises PageRefused."""
+    """Return the absolute URL of a redirect. Raises PageRefused."""
     try:
         return str(url.join(location))
     except (httpx2.InvalidURL, ValueError) as error:
@@ -288,8 +302,9 @@ def _is_address(host: str) -> bool:
 
 
 async def _decoded(response: httpx2.Response, limit: int, *, cuts: bool = False) -> bytes:
-    """Return the body of at most `limit` bytes, as sent and as decompressed; a longer one is cut
-    or refused. Raises PageRefused."""
+    """Return the decompressed body, at most `limit` bytes. One that is longer, compressed or not,
+    is truncated if `cuts`, else refused. Raises PageRefused and PageUnreadable."""
+    # Decompressed here, with bounded output: httpx would expand a decompression bomb in memory.
     encoding = response.headers.get("content-encoding", "identity").strip().lower()
     if encoding not in ("identity", "", "gzip", "x-gzip"):
         raise PageRefused("its compression is not known here")

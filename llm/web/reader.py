@@ -1,4 +1,4 @@
-"""Reading a page: fetched, its kind detected, its text with what matters first."""
+"""Page reader: detects the kind of a page, fetches it and extracts its text."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _XML = frozenset(("application/xml", "text/xml"))
 
 @dataclass(frozen=True, slots=True)
 class PageText:
-    """A page as it is read: its kind (article, feed, repository, issue, package, paste, text or
-    image), its title, short facts and its text, or the image. All of it is what strangers made."""
+    """A page that was read: its kind (article, feed, repository, issue, package, paste, text or
+    image), title, short facts and text, or the image. All of it is untrusted."""
 
     kind: str
     url: str
@@ -37,25 +37,25 @@ class PageText:
 
 
 class PageReader:
-    """Reads pages that `fetcher` fetches."""
+    """Reader of the pages that `fetcher` fetches."""
 
     def __init__(self, fetcher: Fetcher) -> None:
         self._fetcher = fetcher
 
     async def read(self, url: str) -> PageText:
-        """Return what a page says. Raises PageError."""
+        """Return the content of a page. Raises PageError."""
         found = detect(url)
         if found:
             try:
                 return await self._read_source(url, *found)
             except ExtraMissing:
                 raise
-            except PageError:  # the site may have no answer for programs today
+            except PageError:  # for example a rate limit of the API: read the page instead
                 pass
         return await self._read_page(url)
 
     async def _read_source(self, url: str, detector: Detector, source: str) -> PageText:
-        """Read what a site tells programs of a page. Raises PageError."""
+        """Read a page from the `source` of its detector. Raises PageError."""
         page = await self._fetcher.fetch(source, is_api=detector.facts is not None)
         if detector.facts is None:
             return PageText(detector.kind, url, "", text=page.text)
@@ -75,7 +75,7 @@ class PageReader:
             return ""
 
     async def _read_page(self, url: str) -> PageText:
-        """Read any other page. Raises PageError."""
+        """Read a page as an article, feed, plain text or image. Raises PageError."""
         page = await self._fetcher.fetch(url, TEXT_TYPES | IMAGE_TYPES)
         if page.type in IMAGE_TYPES:
             return PageText("image", page.url, "", image=_image(page))
@@ -91,13 +91,13 @@ class PageReader:
 
 
 def _is_feed(page: Page) -> bool:
-    """Return if a page is an RSS or Atom feed, which many servers send as plain XML."""
+    """Return whether a page is an RSS or Atom feed, which many servers send as generic XML."""
     head = page.body[:1_000]
     return page.type in _FEEDS or (page.type in _XML and (b"<rss" in head or b"<feed" in head))
 
 
 def _image(page: Page) -> Image:
-    """Return the image that was sent. Raises PageUnreadable."""
+    """Return the body of a page as an image. Raises PageUnreadable."""
     try:
         return Image.from_bytes(page.body)
     except UnusableImage as error:
@@ -110,10 +110,10 @@ def _facts(parts: Extracted) -> tuple[str, ...]:
 
 
 def _object(page: Page) -> Mapping[str, object]:
-    """Return the JSON object that a site sent. Raises PageUnreadable."""
+    """Return the body of a page as a JSON object. Raises PageUnreadable."""
     try:
         value = json.loads(page.body)
-    except (ValueError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # deeply nested JSON exceeds the recursion limit
         raise PageUnreadable("the site sent no JSON") from error
     if not isinstance(value, dict):
         raise PageUnreadable("the site sent no JSON object")

@@ -1,4 +1,4 @@
-"""Searching the web: by public search engines or by a SearXNG server."""
+"""Web search with public search engines or a SearXNG server."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _AWAY = "the search engine gave no answer; try again later"
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """A page that was found, with the words that the engine shows of it."""
+    """A page that was found, with the engine's excerpt of it."""
 
     title: str
     url: str
@@ -33,8 +33,8 @@ class WebSearch(Protocol):
 
 
 class SearxngSearch:
-    """A SearXNG server, whose settings allow the format JSON. Its address is the operator's word,
-    so it may be on the local network."""
+    """A SearXNG server, whose settings must allow the JSON format. Its URL is configured by the
+    operator and trusted, so it may be on the local network."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -60,7 +60,7 @@ class SearxngSearch:
 
 
 class DdgsSearch:
-    """Public search engines, by the library ddgs."""
+    """Public search engines, queried with the library ddgs."""
 
     async def search(self, query: str, limit: int) -> Sequence[SearchResult]:
         """Return at most `limit` pages, best first. Raises ExtraMissing and PageUnreadable."""
@@ -70,6 +70,7 @@ class DdgsSearch:
         except ImportError as error:
             raise ExtraMissing from error
         try:
+            # ddgs has a blocking API.
             found = await asyncio.to_thread(
                 lambda: ddgs.DDGS(timeout=int(_TIMEOUT)).text(query, max_results=limit)
             )
@@ -79,14 +80,15 @@ class DdgsSearch:
 
 
 def create_search(setting: str) -> WebSearch | None:
-    """Return the search engine that `[pages] search` names, None for none."""
+    """Return the search engine for the setting `[pages] search`, None if that is empty."""
     if not setting:
         return None
     return DdgsSearch() if setting == PUBLIC_ENGINES else SearxngSearch(setting)
 
 
 def _results(found: object, url: str, snippet: str, limit: int) -> Sequence[SearchResult]:
-    """Return the results in foreign JSON, those that are none left out."""
+    """Return at most `limit` results from untrusted JSON, without malformed ones and URLs other
+    than http and https. `url` and `snippet` are the engine's keys for these fields."""
     rows: list[dict[str, Any]] = (
         [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
     )

@@ -1,4 +1,4 @@
-"""The table `[pages]`: reading pages of the web, and searching it."""
+"""Settings table `[pages]`: reading web pages and searching the web."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field
 from terrarium.config import Settings
 
 PUBLIC_ENGINES = "ddgs"
-"""The value of `search` for the metasearch library of that name."""
+"""Value of `search` for the metasearch library of that name."""
 
 
 def _search(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Titles of pages, read without parsing the page."""
+"""Titles of pages, found without parsing the HTML."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 from llm.web.fetcher import Fetcher, FetchLimits
 
 LIMITS = FetchLimits(size=200_000, time=10.0, cuts=True)
-"""The limits of a fetcher for titles: they stand at the beginning of a page."""
+"""Fetcher limits for titles, which stand at the beginning of a page, so that the rest is cut."""
 
 _TYPES = frozenset(("text/html", "application/xhtml+xml"))
 _TITLE = re.compile(r"<title(?:\s[^<>]{0,200})?>([^<]{0,1000})", re.IGNORECASE)

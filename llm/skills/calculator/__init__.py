@@ -1,4 +1,4 @@
-"""A calculator: sums, and units."""
+"""Calculator: arithmetic and unit conversion."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _EXPLICIT = re.compile(
     r"|wie ?viel (?:ist|sind|macht|ergibt)|sum:|what(?:'s| is) the (?:result|value) of)\s*"
 )
 _EQUALS = re.compile(r"\s*(?:=|equals?|equal to|ergibt|make|makes)\s*(?:\?|what|was)?\s*$")
-# What looks like a sum and hardly ever is one: "always", a date, a score, a range, a radio code.
+# Expressions that are hardly ever a sum: "24/7" (always), dates, scores, ranges, radio codes.
 _TIGHT = re.compile(r"(\d+(?:\.\d+)?)([-/x])(\d+(?:\.\d+)?)")
 _NAMES = frozenset(
     (
@@ -39,7 +39,7 @@ _WITHIN = re.compile(
     r"(?=$|[?!,;]|\.$|\.\s| ?(?:and|a lot|or|then|the|right|correct|true|enough|much)\b)"
 )
 
-HINT_CUE = re.compile(  # a number, in digits or words, a sign, or the words of a conversion
+HINT_CUE = re.compile(  # every sum or conversion contains a number, a sign or one of these words
     r"[\d½⅓⅔¼¾²³√∛×÷·π+*/^%=!(]|\b(?:zero|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve"
     r"|\w+teen|twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety|hundred|thousand|million|billion"
     r"|half|e|pi|tau|many|much|far|wie|viele?|wieviele?)\b"
@@ -49,7 +49,8 @@ HINT_CUE = re.compile(  # a number, in digits or words, a sign, or the words of 
 
 
 async def hint(question: str, context: HintContext) -> WorkedOut | None:
-    """The sum or the measure that a question asks for, worked out."""
+    """Return the result of a sum or conversion that the question consists of, as a whole answer, or
+    else of those that it contains."""
     asked = without_courtesies(question)
     if whole := _whole_sum(asked) or measure_in(asked, plain(question)):
         return WorkedOut(whole, is_whole=True)
@@ -84,7 +85,7 @@ async def convert_unit(
 
 
 def _whole_sum(asked: str) -> str | None:
-    """The answer to a question that is a sum and nothing else."""
+    """Return the answer to a question that consists of a sum, None for any other one."""
     if said := sentence_in(asked):
         return said
     if match := _EXPLICIT.match(asked):
@@ -103,7 +104,8 @@ def _whole_sum(asked: str) -> str | None:
 
 
 def _is_name(text: str, *, asked_for: bool) -> bool:
-    """Return whether what looks like a sum is rather a date, a score, a range, a size or a name."""
+    """Return whether `text`, in the form of a sum, is more likely a date, score, range, screen
+    resolution, phone number or name. `asked_for`: the question asks "what is ..."."""
     match = _TIGHT.fullmatch(text)
     if not match:
         return False
@@ -117,7 +119,7 @@ def _is_name(text: str, *, asked_for: bool) -> bool:
 
 
 def _sums_within(asked: str) -> list[str]:
-    """The sums that a longer question has in it."""
+    """Return the sums within a longer question, with their results."""
     found = []
     for match in _WITHIN.finditer(asked):
         text = match["sum"].strip()

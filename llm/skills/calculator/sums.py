@@ -1,4 +1,6 @@
-"""Sums in symbols, worked out exactly: fractions as long as there is one, and never any code.
+"""Safe evaluator of arithmetic expressions, a recursive-descent parser that never runs code.
+
+Values are exact fractions until a constant, function or power is irrational. The grammar:
 
 sum      = term   { ("+" | "-") term }
 term     = signed { ("*" | "/" | "//" | "mod" | "of") signed }
@@ -20,19 +22,19 @@ from fractions import Fraction
 
 Number = Fraction | float
 
-_DIGITS = 300.0  # of a whole number: its length bounds how long a sum can take
+_DIGITS = 300.0  # of an integer: bounds the time of any operation on it
 _BITS = int(_DIGITS * math.log2(10))
 _MOST_FACTORIAL = 150
 _SHOWN_EXACTLY = 15  # digits of a decimal fraction
-_SHOWN = 12  # digits of a number without end
+_SHOWN = 12  # significant digits of an inexact number
 
 
 class NoSum(ValueError):
-    """The text is no sum, or one without a result; the message says why."""
+    """The text is not a sum, or its result is undefined or too large; the message says why."""
 
 
 def format_number(number: Number) -> str:
-    """A number for people: exactly where that is short, else with twelve digits that count."""
+    """Return a number for people: exact if that is short, else with twelve significant digits."""
     if isinstance(number, float):
         return f"{number:.{_SHOWN}g}"
     if number.denominator == 1:
@@ -42,16 +44,17 @@ def format_number(number: Number) -> str:
 
 
 def equals(number: Number) -> str:
-    """Return "= 12.5" or, where not all digits are shown, "≈ 3.33333333333"."""
+    """Return "= 12.5" or, if not all digits are shown, "≈ 3.33333333333"."""
     exact = isinstance(number, Fraction) and (number.denominator == 1 or _decimal(number))
     return f"{'=' if exact else '≈'} {format_number(number)}"
 
 
 def root(number: Number, degree: int) -> Number:
-    """The square or cube root, exactly where it is a fraction. Raises NoSum."""
+    """Return the square or cube root, exactly if it is rational. Raises NoSum."""
     if number < 0 and degree == 2:
         raise NoSum("a negative number has no real square root")
     if isinstance(number, Fraction):
+        # Guess from floats the roots of numerator and denominator, then check the guess exactly.
         whole = [round(abs(part) ** (1 / degree)) for part in number.as_integer_ratio()]
         found = Fraction(whole[0], whole[1] or 1) * (1 if number >= 0 else -1)
         if found**degree == number:
@@ -60,7 +63,7 @@ def root(number: Number, degree: int) -> Number:
 
 
 def factorial(number: Number) -> Number:
-    """n!, for whole numbers that are not too large. Raises NoSum."""
+    """Return n! for an integer from 0 to 150. Raises NoSum."""
     if not isinstance(number, Fraction) or number.denominator != 1:
         raise NoSum("only a whole number has a factorial")
     if not 0 <= number <= _MOST_FACTORIAL:
@@ -69,7 +72,8 @@ def factorial(number: Number) -> Number:
 
 
 def power(base: Number, exponent: Number) -> Number:
-    """The power, exactly where it is a fraction. Raises NoSum."""
+    """Return the power, exactly if it is rational. Raises NoSum."""
+    # Estimate the digits of the result before computing it: a power such as 9^9^9 would never end.
     size = abs(float(base))
     if base and size < 0.5:
         size = 1 / size
@@ -84,7 +88,7 @@ def power(base: Number, exponent: Number) -> Number:
 
 
 def check_bounds(value: Number | int) -> Number:
-    """The value, unless it is too long or not finite. Raises NoSum."""
+    """Return a value as a `Number`. Raises NoSum if it is too long or not finite."""
     if isinstance(value, int):
         value = Fraction(value)
     if isinstance(value, float):
@@ -96,7 +100,8 @@ def check_bounds(value: Number | int) -> Number:
 
 
 def _decimal(number: Fraction) -> str | None:
-    """The decimal fraction that a number is, None where it has no end or is long."""
+    """Return a number as an exact decimal, None if that is periodic or too long."""
+    # A reduced fraction has a finite decimal form only if 2 and 5 are its denominator's primes.
     rest = number.denominator
     for prime in (2, 5):
         while rest % prime == 0:
@@ -111,8 +116,8 @@ def _decimal(number: Fraction) -> str | None:
 
 
 _LONGEST = 200  # characters
-_DEEPEST = 40  # brackets and signs in one another
-_EXPONENT = 300  # the largest of a number as it is written
+_DEEPEST = 40  # nested brackets and signs: bounds the recursion
+_EXPONENT = 300  # the largest exponent of a literal in scientific notation
 
 _TOKEN = re.compile(
     r"\s*(?:(?P<number>(?:\d{1,3}(?:,\d{3})+(?![\d,])|\d+)(?:\.\d+)?(?:e[+-]?\d{1,3}(?![\w.]))?"
@@ -141,7 +146,7 @@ _PRETTY = {"*": "×", "/": "÷", "sqrt": "√", "cbrt": "∛"}
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A number, a word or a sign of a sum, and how it is shown."""
+    """A token of a sum; `kind` is number, constant, function or sign, `text` its spelling."""
 
     kind: str
     text: str
@@ -150,7 +155,7 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class Sum:
-    """A sum as it is shown, its result, and how many operations it has."""
+    """A sum as it is displayed, its result, and its number of operations."""
 
     text: str
     value: Number
@@ -161,7 +166,7 @@ class Sum:
 
 
 def evaluate(text: str) -> Sum:
-    """Work out a sum in symbols. Raises NoSum."""
+    """Evaluate a sum written in symbols. Raises NoSum."""
     if len(text) > _LONGEST:
         raise NoSum("that is too long")
     tokens = _tokens(text.strip().rstrip("= "))
@@ -206,7 +211,7 @@ _FUNCTIONS: Mapping[str, Callable[..., Number]] = {
 
 
 class _Reader:
-    """Reads the tokens of one sum, from left to right."""
+    """Recursive-descent parser and evaluator of one sum; each method is a rule of the grammar."""
 
     def __init__(self, tokens: list[Token]) -> None:
         self._tokens = tokens
@@ -214,7 +219,7 @@ class _Reader:
         self._depth = 0
 
     def whole(self) -> Number:
-        """The value of all tokens. Raises NoSum."""
+        """Return the value of the whole sum. Raises NoSum."""
         value = self._sum()
         if self._at < len(self._tokens):
             raise NoSum("that is no sum")
@@ -225,7 +230,7 @@ class _Reader:
         while sign := self._take("+", "-"):
             begin = self._at
             right = self._term()
-            # "80 + 15%" means 15 % of the 80.
+            # As on a pocket calculator, "80 + 15%" adds 15 % of the 80.
             alone = self._at - begin == 2 and self._tokens[self._at - 1].text == "%"
             right = right * value if alone else right
             value = check_bounds(value + right if sign == "+" else value - right)
@@ -247,6 +252,8 @@ class _Reader:
         return -value if negative == "-" else value
 
     def _power(self) -> Number:
+        # The exponent is a `signed`, which makes "^" right-associative and allows "2^-1"; the base
+        # is not, so that "-2^2" is -4.
         value = self._postfix()
         return power(value, self._unary()) if self._take("^") else value
 
@@ -262,8 +269,8 @@ class _Reader:
         return value
 
     def _is_remainder(self) -> bool:
-        """Return whether the "%" here has a right side: "10 % 3", not "10 %", "10% of 3", "10% +
-        3"."""
+        """Return whether the "%" here is a modulo operator, with a right operand: "10 % 3", unlike
+        "10 %", "10% of 3" and "10% + 3". If so, replace its token by "mod"."""
         following = self._tokens[self._at + 1 : self._at + 2]
         if following and (following[0].kind != "sign" or following[0].text == "("):
             self._tokens[self._at] = Token("sign", "mod")
@@ -330,6 +337,7 @@ def _token(match: re.Match[str], before: list[Token]) -> list[Token]:
             return [Token("constant", word)]
         if word in _FUNCTIONS:
             return [Token("function", word)]
+        # "2 x 3"; at the beginning it is an unknown.
         if word == "x" and before:
             return [Token("sign", "*")]
         if word in ("mod", "of"):
@@ -353,7 +361,7 @@ def _number(text: str) -> Fraction:
 
 
 def _shown_tokens(tokens: list[Token]) -> str:
-    """The sum with one space around the signs between two numbers."""
+    """Render tokens with spaces around binary operators."""
     text, operand = "", False  # whether an operand has just ended
     for token in tokens:
         piece = _PRETTY.get(token.text, token.text)

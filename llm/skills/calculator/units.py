@@ -1,4 +1,4 @@
-"""Units of measure by their usual names, with exact factors, and questions that convert them."""
+"""Units of measure by their usual names, with exact factors, and questions about conversion."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fractions import Fraction
 
 from llm.skills.calculator.words import number_in
 
-# What is measured: unit = how many base units, then the names that it goes by; the first is shown.
+# By quantity: for each unit its factor to the base unit and its names, the first for display.
 _TABLES: Mapping[str, str] = {
     "length": """
         1e-9 nm nanometer nanometre|1e-6 µm um micrometer micron|0.001 mm millimeter millimetre
@@ -88,12 +88,12 @@ _DEGREE = {"°C": Fraction(1), "°F": Fraction(5, 9), "K": Fraction(1)}
 
 
 class NoUnit(ValueError):
-    """There is no such unit, or the two measure different things."""
+    """A unit is unknown, or the conversion impossible."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A unit: what it measures, how many base units it is, and how it is written."""
+    """A unit: the quantity it measures, its factor to the base unit, and its display name."""
 
     measures: str
     factor: Fraction
@@ -101,7 +101,7 @@ class Unit:
 
 
 def unit_of(name: str) -> Unit | None:
-    """Return the unit of a name, in any usual spelling."""
+    """Return the unit with a name in any usual spelling, None if it is unknown."""
     name = " ".join(name.split()).rstrip(".")
     degrees = name.lower().removeprefix("°").strip()
     for word in ("degrees ", "degree ", "deg ", "grad "):
@@ -116,7 +116,7 @@ def unit_of(name: str) -> Unit | None:
 
 
 def convert(value: Fraction, unit: Unit, to: Unit) -> Fraction:
-    """Return a measure in another unit. Raises NoUnit."""
+    """Convert a value from one unit to another. Raises NoUnit."""
     if unit.measures != to.measures:
         raise NoUnit(f"{unit.shown} cannot be converted to {to.shown}")
     if unit.measures == "temperature":
@@ -128,7 +128,7 @@ def convert(value: Fraction, unit: Unit, to: Unit) -> Fraction:
 
 
 def convert_named(value: float, unit: str, to: str) -> Fraction:
-    """Return a measure in another unit, both by their names. Raises NoUnit."""
+    """Convert a value between units given by name. Raises NoUnit."""
     one, other = unit_of(unit), unit_of(to)
     if one is None or other is None or not math.isfinite(value):
         raise NoUnit(f"{unit} cannot be converted to {to}")
@@ -136,19 +136,19 @@ def convert_named(value: float, unit: str, to: str) -> Fraction:
 
 
 def measure(number: Fraction, unit: Unit) -> str:
-    """Return a number of units as people write it: "1 mile", "5,280 feet", "20 °C"."""
+    """Return a number with its unit as people write it: "1 mile", "5280 feet", "20 °C"."""
     shown = unit.shown if number != 1 else _SINGULAR.get(unit.shown, unit.shown)
     return f"{format_rounded(number)} {shown}"
 
 
 def format_rounded(number: Fraction) -> str:
-    """Return a number with at most ten digits, or six where it has no end."""
+    """Return a number exactly if ten significant digits suffice, else rounded to six."""
     exact = f"{float(number):.10g}"
     return exact if "e" not in exact and Fraction(exact) == number else f"{float(number):.6g}"
 
 
 def is_exact(number: Fraction) -> bool:
-    """Return whether `format_rounded` shows all of a number."""
+    """Return whether `format_rounded` shows a number exactly."""
     return Fraction(format_rounded(number)) == number
 
 
@@ -218,9 +218,10 @@ _WITHIN = re.compile(
 
 
 def measure_in(asked: str, written: str) -> str | None:
-    """Return the answer to a question that asks to convert a measure, and for nothing else.
+    """Return the answer to a question that only asks to convert a measure, None for any other one.
 
-    `asked` is in lower case without courtesies; in `written`, capitals tell Mb from MB.
+    `asked` is in lower case, without courtesies; `written` has the original case, which
+    distinguishes Mb from MB.
     """
     if match := _FEET.fullmatch(asked):
         return _in_feet(match)
@@ -236,7 +237,8 @@ def measure_in(asked: str, written: str) -> str | None:
 
 
 def measures_within(asked: str) -> list[str]:
-    """Return the measures of a longer question, converted; spans of time are rarely meant so."""
+    """Return the conversions that a longer question asks for. Durations are left out, as "2 hours
+    in ..." is rarely a conversion."""
     found = []
     for match in _WITHIN.finditer(asked):
         value, unit, to = number_in(match["value"]), unit_of(match["unit"]), unit_of(match["to"])
@@ -247,14 +249,15 @@ def measures_within(asked: str) -> list[str]:
 
 
 def _decimal(match: re.Match[str]) -> str:
-    """A number such as "3 and a half", or "an hour and a half", as a decimal."""
+    """Return a mixed number, as in "3 and a half" or "an hour and a half", as a decimal."""
     whole = number_in(match["whole"]) or Fraction(0)
     value = whole + (Fraction(1, 2) if match["part"] == "half" else Fraction(1, 4))
     return f"{float(value):g}{match['unit'] or ''}"
 
 
 def _unit(name: str, written: str, which: int = 0) -> Unit | None:
-    """The unit of a name, as it is spelled where the question has it first (or last)."""
+    """Return the unit of a lower-case name. Its spelling at occurrence `which` in the question
+    (0 first, -1 last) tells bits from bytes."""
     spelled = re.findall(rf"(?<![a-z]){re.escape(name)}(?![a-z])", written, re.IGNORECASE)
     if spelled and spelled[which] in ("Kb", "Mb", "Gb"):
         return unit_of(f"{spelled[which][0].lower()}bit")

@@ -1,4 +1,4 @@
-"""Sums in words: "seven times eight", "half of 90", "the average of 3, 4 and 5"."""
+"""Arithmetic in words: "seven times eight", "half of 90", "the average of 3, 4 and 5"."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _WORD = "|".join([*_UNITS, *_SCALES])
 _NUMERAL = re.compile(rf"\b(?:{_WORD})(?:(?:[ -]|(?<=hundred) and | and (?=\w+\b$))(?:{_WORD}))*\b")
 _SCALED = re.compile(r"(?<![\d.,])(\d+(?:\.\d+)?) (thousand|million|billion)\b")
 
-# In this order: what has more words comes before what is part of it.
+# The order matters: a phrase comes before the shorter ones that it contains.
 _SYMBOLS: Sequence[tuple[str, str]] = (
     (r"\b(?:raised )?to the power of\b|\braised to\b|\bhoch\b", " ^ "),
     (r"\b(?:multiplied (?:by|with)|times|mal)\b", " * "),
@@ -109,9 +109,9 @@ _MOST_VALUES = 50
 
 
 def sum_in(text: str) -> Sum | None:
-    """Return the sum that a text is, in symbols, in words or in both; None when it is no sum.
+    """Evaluate a text that is a sum in symbols, words or both; None if it is not one.
 
-    `text` is in lower case, without courtesies. A number alone is no sum.
+    `text` is in lower case, without courtesies. A number alone is not a sum.
     """
     try:
         for pattern, symbols in _ARITHMETIC:
@@ -124,7 +124,8 @@ def sum_in(text: str) -> Sum | None:
 
 
 def sentence_in(text: str) -> str | None:
-    """Return the answer to a question about several numbers or a percentage, in a sentence."""
+    """Return the answer to a question about a list of numbers or a percentage, as a sentence; None
+    for any other text."""
     for pattern in _PERCENTAGE:
         if match := pattern.fullmatch(text):
             part, whole = _value(match["part"]), _value(match["whole"])
@@ -138,7 +139,7 @@ def sentence_in(text: str) -> str | None:
 
 
 def symbols_of(text: str) -> str:
-    """Return a sum with its words replaced by symbols and numerals."""
+    """Return a sum with its words replaced by symbols and digits."""
     text = _SCALED.sub(lambda match: format_number(Fraction(match[1]) * _SCALES[match[2]]), text)
     text = _NUMERAL.sub(lambda match: str(_numeral(match[0])), text)
     for pattern, symbol in _REPLACED:
@@ -147,7 +148,7 @@ def symbols_of(text: str) -> str:
 
 
 def number_in(text: str) -> Fraction | None:
-    """Return the number that a text is, in digits or words ("2.5", "twenty-one", "half a")."""
+    """Parse a number in digits or words ("2.5", "twenty-one", "half a"); None for other text."""
     text = text.strip()
     if text in ("a", "an", "one"):
         return Fraction(1)
@@ -166,8 +167,8 @@ def _value(text: str) -> Fraction | None:
 
 
 def _list_sentence(name: str, listed: str) -> str | None:
-    """The answer about a list. One like "1,200,300" may be one number or three: then there is
-    none."""
+    """Return the answer about a list of numbers, None if it is ambiguous: "1,200,300" may be one
+    number or three."""
     grouped = re.search(r"\d,\d{3}(?!\d)", listed) and not re.search(r",\s|;|\band\b", listed)
     parts = re.split(r"\s*;\s*|,\s*and\s+|\s+and\s+|,\s+|,(?!\d{3}(?!\d))|\s+", listed)
     values = [_value(part) for part in parts if part.strip()]
@@ -196,12 +197,12 @@ def _fill(symbols: str, match: re.Match[str]) -> str:
 
 
 def _without_needless_brackets(symbols: str) -> str:
-    """The sum without brackets around single numbers."""
+    """Return a sum without brackets around single numbers."""
     return re.sub(r"(?<![a-z])\(\s*(\d[\d,.]*)\s*\)", r"\1", symbols)
 
 
 def _numeral(words: str) -> int:
-    """The number that words such as "two hundred and five" stand for."""
+    """Return the number in words such as "two hundred and five"."""
     total = part = 0
     for word in re.split(r"[ -]", words):
         if word in _UNITS:

@@ -1,4 +1,4 @@
-"""Chance: a model that is asked for a random number always says the same one."""
+"""Random numbers, dice, coins and choices, because a model always picks the same "random" one."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _SPLIT = re.compile(
 )
 _MOST_THINGS, _LONGEST_THING = 30, 60
 
-HINT_CUE = re.compile(  # a word, or a notation such as "2d6", that is in each question about chance
+HINT_CUE = re.compile(  # every question about chance contains one of these, such as "2d6"
     r"[dw][\d%]|roll|throw|cast|würf|flip|toss|coin|heads|wirf|kopf|choose|pick|wähl|random|number"
     r"|zufall",
     re.IGNORECASE,
@@ -53,8 +53,7 @@ HINT_CUE = re.compile(  # a word, or a notation such as "2d6", that is in each q
 
 
 async def hint(question: str, context: HintContext) -> WorkedOut | None:
-    """Return what was rolled, flipped or picked, where the question asks for that and nothing
-    else."""
+    """Return the result of a roll, flip or pick if the question asks for nothing else."""
     asked = without_courtesies(question)
     said = _coin(asked) or _dice(asked) or _number(asked) or _choice(asked, plain(question))
     return WorkedOut(said, is_whole=True) if said else None
@@ -107,7 +106,7 @@ def _number(asked: str) -> str | None:
 
 
 def _choice(asked: str, written: str) -> str | None:
-    """One of the things that are listed, spelled as they were."""
+    """Return one of the listed things, spelled as in the question."""
     match = _CHOICE.fullmatch(asked)
     if not match or not (match["marked"] or re.search(r"\b(?:or|oder)\b", match["things"])):
         return None  # "pick a and b" may be anything

@@ -1,4 +1,4 @@
-"""Letters and notations, which a model that reads in tokens gets wrong."""
+"""Letter counts, spelling and number notations, which models get wrong as they read tokens."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _ROMAN = (
     *((40, "XL"), (10, "X"), (9, "IX"), (5, "V"), (4, "IV"), (1, "I")),
 )
 _MOST_BITS = 128
-_LONGEST = 200  # characters that are encoded
+_LONGEST = 200  # characters of a text to encode or decode
 
 _QUOTED = r"[\"'](?P<{0}>[^\"]+?)[\"']"
 _NAMED = (
     r"(?:the )?(?:word|name|string|text|phrase|sentence|term|letters|wort):? "
     r"[\"']?(?P<{0}>.+?)[\"']?"
 )
-# Some text: in quotes, after a colon, or named as one; only there is it certain what is meant.
+# The text that a question is about: in quotes or introduced ("the word ..."), else it is ambiguous.
 _TEXT = rf"(?:{_QUOTED.format('quoted')}|{_NAMED.format('named')})"
 _WORD = r"(?P<word>[^\W\d_][\w'-]*)"
 _SAYING = (
@@ -79,7 +79,7 @@ _NUMBER = re.compile(
     r"|arabic(?: numerals?| numbers?)?|numbers?|digits|römisch|römischen zahlen))?"
     r"(?: (?:number|notation|form))?"
 )
-_NO_WORDS = frozenset(  # whose letters nobody wants to have counted, or too many of them
+_NO_WORDS = frozenset(  # "how many letters in the alphabet": not words to count the letters of
     (
         *("a", "alphabet", "an", "arabic", "common", "english", "french", "german", "greek"),
         *("hebrew", "here", "it", "one", "russian", "spanish", "that", "the", "them", "there"),
@@ -90,7 +90,7 @@ _ROMAN_OF = re.compile(
     r"(?:what(?:'s| is) )?(?:the )?roman numerals? (?:for|of) (?P<digits>\d{1,4})"
 )
 
-HINT_CUE = re.compile(  # a word that is in each question about letters and notations
+HINT_CUE = re.compile(  # every question about letters and notations contains one of these
     r"\d|many|count|letter|character|word|vowel|reverse|backward|rückwärts|case|capital|caps|rot|base"
     r"|hex|bin|octal|dec|roman|arabic|number|numeral|digit|römisch|dez",
     re.IGNORECASE,
@@ -98,7 +98,8 @@ HINT_CUE = re.compile(  # a word that is in each question about letters and nota
 
 
 async def hint(question: str, context: HintContext) -> WorkedOut | None:
-    """Return what a text or a number is in another form, where the question asks for that."""
+    """Return a text's or number's other form or letter count if the question asks for nothing
+    else."""
     asked, written = without_courtesies(question), plain(question)
     for answer in (_number, _count_answer, _reverse_answer, _case_answer, _code_answer):
         if said := answer(asked, written):
@@ -133,18 +134,19 @@ def roman(number: int) -> str:
 
 
 def from_roman(text: str) -> int:
-    """Return the number that Roman numerals stand for. Raises ValueError."""
+    """Return the value of a Roman numeral in canonical form. Raises ValueError."""
     rest, number = text.upper(), 0
     for value, letters in _ROMAN:
         while rest.startswith(letters):
             rest, number = rest.removeprefix(letters), number + value
+    # Converting back rejects forms such as "IIII", which the greedy loop accepts.
     if rest or not text or roman(number) != text.upper():
         raise ValueError(f"{text} is no Roman numeral")
     return number
 
 
 def _original_spelling(text: str, written: str) -> str:
-    """The text as it is spelled in the question, which was made lower case."""
+    """Return a lower-case text in the spelling of the question as it was `written`."""
     at = written.lower().rfind(text)
     return written[at : at + len(text)] if at >= 0 else text
 
@@ -191,7 +193,7 @@ def _reverse_answer(asked: str, written: str) -> str | None:
 
 
 def _says(asked: str) -> bool:
-    """Return whether the question is for a spelling: "run backwards" is not."""
+    """Return whether the question asks for a spelling, unlike "run backwards"."""
     return (
         re.match(r"what|how do you (?:say|write|spell)|say |write |spell |reverse", asked)
         is not None
@@ -212,7 +214,7 @@ def _case_answer(asked: str, written: str) -> str | None:
 
 
 def _code_answer(asked: str, written: str) -> str | None:
-    """rot13, base64 and hex of a text, and back."""
+    """Return a text encoded as rot13, base64 or hex, or decoded from rot13 or base64."""
     match = _CODE.fullmatch(asked)
     text = match and (match["after"] or match["text"])
     if not match or not text or text.startswith("what") or len(text) > _LONGEST:
@@ -271,7 +273,8 @@ def _number(asked: str, written: str) -> str | None:
 
 
 def _value(digits: str, base: int | None, to: str) -> int | None:
-    """The number that digits stand for; None when they may be anything."""
+    """Return the value of digits, in `base` if it is given; None if they are invalid or
+    ambiguous."""
     try:
         if digits[:2] in ("0x", "0b", "0o"):
             return int(digits, 0)

@@ -1,4 +1,4 @@
-"""Pages of the web: opened when somebody names one, and searched for."""
+"""Tools that open web pages and search the web."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from llm.web.search import WebSearch, create_search
 from llm.web.settings import PagesSettings
 from terrarium.config import Config
 
-_PART = 2_200  # characters of a page in one result
-_SNIPPET = 200
+_PART = 2_200  # characters of a page in one result: fits into a tool result untruncated
+_SNIPPET = 200  # characters of a search result's snippet
 _SECONDS = 45.0
 
 
@@ -70,7 +70,7 @@ class SearchTools:
 
 
 def create_tools(config: Config) -> Sequence[object]:
-    """Return the tools that `[pages]` allows. Raises ConfigError."""
+    """Return the owners of the tools that `[pages]` enables. Raises ConfigError."""
     settings = config.section(PagesSettings)
     tools: list[object] = [PageTools(PageReader(Fetcher()))] if settings.read else []
     if engine := create_search(settings.search):

@@ -1,4 +1,4 @@
-"""The time and the date, here and elsewhere, and reckoning with dates."""
+"""World clock: the current time and date in any time zone, and date arithmetic."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from llm.skills.world_clock.dates import date_answer
 from llm.skills.world_clock.places import zone_of
 from llm.tools.toolbox import ToolError, tool
 
-HINT_CUE = re.compile(  # a word that is in each question about a time or a date
+HINT_CUE = re.compile(  # every question about a time or a date contains one of these
     r"\d|time|late|now|hour|noon|midnight|uhr|spät|date|day|tag|datum|wievielte|heute|week|month|year"
     r"|fortnight|sleeps|until|till|long|far|since|ago|leap|schaltjahr|born|when|wann|wie",
     re.IGNORECASE,
@@ -23,7 +23,7 @@ HINT_CUE = re.compile(  # a word that is in each question about a time or a date
 
 
 async def hint(question: str, context: HintContext) -> WorkedOut | None:
-    """The time, or what was reckoned with dates, where the question asks for that alone."""
+    """Return the answer to a question that asks only for a time, a date or a span between dates."""
     asked = without_courtesies(question)
     said = clock_answer(asked, context.now, context.zone)
     said = said or date_answer(asked, context.now.astimezone(context.zone).date())

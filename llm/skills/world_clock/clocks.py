@@ -53,7 +53,8 @@ _DIFFERENCE = forms(
 
 
 def clock_answer(asked: str, now: datetime, zone: tzinfo) -> str | None:
-    """Return the answer to a question about the time of day, as meant in `zone` at `now`."""
+    """Return the answer to a question about the time of day, asked at `now` by somebody in `zone`;
+    None for any other question."""
     if found_in(_HERE, asked) is not None:
         return f"It is {_format_time(now.astimezone(zone))}."
     if (found := found_in(_THERE, asked)) and (there := zone_of(found["place"])):
@@ -62,13 +63,13 @@ def clock_answer(asked: str, now: datetime, zone: tzinfo) -> str | None:
 
 
 def time_there(now: datetime, zone: tzinfo) -> str:
-    """Return the weekday, date, time and abbreviation of a time zone."""
+    """Return the weekday, date and time in a time zone, with the zone's abbreviation."""
     local = now.astimezone(zone)
     return f"{local:%A %Y-%m-%d %H:%M} {local.tzname()}"
 
 
 def title_of(place: str) -> str:
-    """Return the name of a place with capitals; abbreviations in capitals throughout."""
+    """Return the name of a place in title case, an abbreviation in upper case."""
     place = re.sub(r"^the ", "", place.strip())
     if zone_of(place) and len(place) <= 4 and place not in _SHORT_NAMES:
         return place.upper()
@@ -77,7 +78,7 @@ def title_of(place: str) -> str:
     return "/".join(part[:1].upper() + part[1:] for part in " ".join(words).split("/"))
 
 
-_SHORT_NAMES = frozenset(  # those of four letters that are no abbreviations
+_SHORT_NAMES = frozenset(  # names of three or four letters that are not abbreviations
     (
         *("rome", "oslo", "lima", "cuba", "peru", "iran", "iraq", "riga", "bern", "prag", "rom"),
         *("wien", "rio", "genf", "nice", "pune", "graz", "java", "bali", "mali", "chad", "togo"),
@@ -95,6 +96,7 @@ def _convert_clock(asked: str, now: datetime, zone: tzinfo) -> str | None:
         if found := found_in((form,), asked):
             origin, target = zone_of(found["origin"]), zone_of(found["target"])
             clock = _clock(found["clock"])
+            # If these are not known places, a later form may split the text correctly.
             if origin and target and clock:
                 told = (title_of(found["origin"]), title_of(found["target"]))
                 return _both(clock, now, (origin, target), told)
@@ -106,7 +108,7 @@ def _convert_clock(asked: str, now: datetime, zone: tzinfo) -> str | None:
 
 
 def _both(clock: time, now: datetime, zones: tuple[tzinfo, tzinfo], names: tuple[str, str]) -> str:
-    """A time of today in the first zone, as it is in the second one."""
+    """Return a sentence with a time of today in the first zone and in the second one."""
     here = datetime.combine(now.astimezone(zones[0]).date(), clock, zones[0])
     there = here.astimezone(zones[1])
     days = (there.date() - here.date()).days
@@ -144,7 +146,7 @@ def _hours(span: timedelta) -> str:
 
 
 def _clock(text: str) -> time | None:
-    """A time of day: "3pm", "15:00", "noon"; a bare number counts by 24 hours."""
+    """Parse a time of day: "3pm", "15:00", "noon". None for a bare number."""
     if text in ("noon", "midnight"):
         return time(12 if text == "noon" else 0)
     match = re.fullmatch(r"(\d{1,2})(?:[:.h](\d{2}))?(?: ?([ap])\.?m\.?)?", text)

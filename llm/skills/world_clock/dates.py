@@ -84,7 +84,7 @@ _AGE = forms(
 
 
 def date_answer(asked: str, today: date) -> str | None:
-    """Return the answer to a question about dates, asked on `today`."""
+    """Return the answer to a question about dates, asked on `today`; None for any other one."""
     for answer in _ANSWERS:
         if said := answer(asked, today):
             return said
@@ -206,7 +206,7 @@ def _age(asked: str, today: date) -> str | None:
 
 
 def _date_of(asked: str, today: date) -> str | None:
-    """The date or the weekday of a day that has a name or is written."""
+    """Return the date or weekday of a named or written day."""
     found = found_in(_DATE_OF, asked)
     day = day_in(found["day"], today) if found else None
     if not found or day is None:

@@ -1,4 +1,4 @@
-"""Time zones by the names that people give them: cities, countries, abbreviations."""
+"""Time zones by common names: cities, countries, abbreviations."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from datetime import UTC, tzinfo
 from functools import cache
 from zoneinfo import ZoneInfo, available_timezones
 
-# Large cities and countries with one zone that the time zone database has no name for.
+# Zones, each with names that the IANA time zone database does not have: large cities, countries
+# with a single zone, abbreviations.
 _MORE = """
 Africa/Cairo: egypt | Africa/Johannesburg: south africa, cape town, durban, pretoria
 Africa/Lagos: nigeria, abuja | Africa/Nairobi: kenya | Africa/Casablanca: morocco, marrakesh
@@ -85,14 +86,15 @@ _COUNTRIES = frozenset(
         "ireland",
     ]
 )
-"""Countries that may stand behind a city, those with several zones included."""
+"""Countries that may follow the name of a city, including those with several zones."""
 
 
 def zone_of(name: str) -> tzinfo | None:
-    """Return the time zone of a city, a country with one zone, or an abbreviation."""
+    """Return the time zone of a city, a country with a single zone, an abbreviation or an IANA
+    name, in any case; None if it is unknown."""
     key = " ".join(name.lower().replace("_", " ").strip(" ?.!,").split())
     city = key.partition(",")[0] if _WITH_COUNTRY.fullmatch(key) else key
-    # "sydney australia": a city before a country that is known too
+    # "sydney australia": drop the country after a city
     first, _, country = key.rpartition(" ")
     before = first if country in _zones() or country in _COUNTRIES else key
     for spelled in (key, _TIME_OF.sub("", key), city, before):
@@ -104,19 +106,20 @@ def zone_of(name: str) -> tzinfo | None:
 
 
 def name_of(zone: tzinfo) -> str:
-    """Return the IANA name of a time zone, "UTC" where it has none."""
+    """Return the IANA name of a time zone, "UTC" if it has none."""
     return zone.key if isinstance(zone, ZoneInfo) else "UTC"
 
 
 def zone_name(name: str) -> str | None:
-    """Return the IANA name of a time zone that is given by its own name, a city or a country."""
+    """Return the IANA name of the time zone that `zone_of` finds for `name`, None if unknown."""
     zone = zone_of(name)
     return name_of(zone) if zone else None
 
 
 @cache
 def _zones() -> Mapping[str, str]:
-    """Zones by whole name, by city, and by the names above, in lower case."""
+    """Return the IANA name of each zone by full name, by city and by the names in `_MORE`, all in
+    lower case; of several zones for one city the alphabetically first."""
     names = sorted(available_timezones() - {"localtime", "Factory"}, reverse=True)
     cities = {
         name.rpartition("/")[2].lower().replace("_", " "): name
@@ -128,5 +131,6 @@ def _zones() -> Mapping[str, str]:
     for line in re.sub(r"\n\s+", " ", _MORE).replace("|", "\n").strip().split("\n"):
         zone, _, listed = line.partition(":")
         more |= {place.strip(): zone.strip() for place in listed.split(",")}
+    # Zones that this system's database does not have are left out, as ZoneInfo would raise.
     known = set(names)
     return cities | whole | {place: zone for place, zone in more.items() if zone in known}
