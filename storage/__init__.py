@@ -1,1 +1,1 @@
-"""SQLite stores: the chat log, memory, queues, usage. All SQL of the project is here."""
+"""Stores in SQLite or PostgreSQL: chat log, memory, queues, usage. All SQL is written here."""

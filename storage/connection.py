@@ -1,8 +1,8 @@
-"""Connections, cursors and rows as the stores use them, be they of SQLite or of PostgreSQL.
+"""Protocols of connections, cursors and rows, common to SQLite and PostgreSQL.
 
-SQL is written once, in what both understand. Placeholders are SQLite's (`?`, `?1`, `:name`);
-`storage.db.postgres.connection` translates them. Where the two differ in kind, as in full-text
-search, code asks for the `dialect` of its connection.
+SQL is written once, in the subset that both databases understand. Placeholders are SQLite's (`?`,
+`?1`, `:name`); `storage.db.postgres.connection` translates them. Where the databases differ in
+kind, as in full-text search, code branches on the connection's `dialect`.
 """
 
 from __future__ import annotations
@@ -16,18 +16,22 @@ Values = Sequence[Any] | Mapping[str, Any]
 
 
 class Dialect(StrEnum):
-    """The kinds of database."""
+    """The SQL dialect, and with it the database engine, of a connection."""
 
     SQLITE = "sqlite"
     POSTGRES = "postgres"
 
 
 NOTIFY = "SELECT pg_notify(current_schema(), '')"
-"""Tells who waits for changes of a schema of PostgreSQL that there is one, once it is committed."""
+"""Statement that notifies the listeners on a PostgreSQL schema of a change.
+
+The channel has the name of the schema. PostgreSQL delivers the notification when the transaction
+commits.
+"""
 
 
 class Row(Protocol):
-    """A row: its values by position or by name of the column, in order when it is iterated."""
+    """A row: values by position or column name; iteration yields them in column order."""
 
     def __getitem__(self, key: int | str | slice, /) -> Any:
         """Return a value, or the values of a slice."""
@@ -44,37 +48,37 @@ class Cursor(Protocol):
 
     @property
     def rowcount(self) -> int:
-        """The number of rows that a statement has changed."""
+        """The number of rows that the statement changed."""
 
     def fetchone(self) -> Any:
-        """Return the next row, None after the last."""
+        """Return the next row, or None after the last."""
 
     def fetchmany(self, size: int = ..., /) -> Sequence[Any]:
         """Return the next rows, at most `size`."""
 
     def fetchall(self) -> list[Any]:
-        """Return all rows that are left."""
+        """Return all remaining rows."""
 
     def __iter__(self) -> Iterator[Any]:
-        """Iterate over the rows that are left."""
+        """Iterate over the remaining rows."""
 
 
 class Connection(Protocol):
-    """A connection in a transaction, for one thread."""
+    """A connection inside a transaction, used by one thread at a time."""
 
     @property
     def dialect(self) -> Dialect:
-        """The kind of the database."""
+        """The database engine."""
 
     def execute(self, sql: str, values: Values = ..., /) -> Cursor:
         """Run a statement."""
 
     def executemany(self, sql: str, values: Iterable[Values], /) -> Cursor:
-        """Run a statement with each of several values."""
+        """Run a statement once for each set of values."""
 
     def insert_rows(self, into: str, rows: Sequence[Sequence[Any]], /) -> None:
-        """Insert rows in the way that is fastest for many. `into` is a table, with columns in
-        brackets where the rows have not all of them."""
+        """Insert rows by the fastest bulk method of the database. `into` names a table, followed by
+        columns in parentheses when the rows do not have a value for each column."""
 
 
 class AsyncCursor(Protocol):
@@ -82,17 +86,17 @@ class AsyncCursor(Protocol):
 
     @property
     def rowcount(self) -> int:
-        """The number of rows that a statement has changed."""
+        """The number of rows that the statement changed."""
 
     async def fetchone(self) -> Any:
-        """Return the next row, None after the last."""
+        """Return the next row, or None after the last."""
 
     async def fetchall(self) -> Iterable[Any]:
-        """Return all rows that are left."""
+        """Return all remaining rows."""
 
 
 class Execution(Protocol):
-    """A statement that runs: awaited, or entered, it is its cursor."""
+    """A statement in execution; awaiting it, or entering it by `async with`, gives its cursor."""
 
     def __await__(self) -> Generator[Any, Any, AsyncCursor]:
         """Wait for the result."""
@@ -105,14 +109,14 @@ class Execution(Protocol):
 
 
 class AsyncConnection(Protocol):
-    """A connection in a transaction, for the event loop."""
+    """A connection inside a transaction, used from the event loop."""
 
     @property
     def dialect(self) -> Dialect:
-        """The kind of the database."""
+        """The database engine."""
 
     def execute(self, sql: str, values: Values = ..., /) -> Execution:
         """Run a statement."""
 
     async def executemany(self, sql: str, values: Iterable[Values], /) -> object:
-        """Run a statement with each of several values."""
+        """Run a statement once for each set of values."""

@@ -1,6 +1,6 @@
-"""The append-only log of what was said: one writer in order, scoped reading.
+"""The chat log: one writer, which keeps the order of arrival, and scoped reads.
 
-Every reader names a `Scope`; `storage.chat_log.query` is the one place where it becomes SQL.
+Every read names a `Scope`; `storage.chat_log.query` is the only place that turns it into SQL.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from storage.search.search import search
 __all__ = ["ChannelStats", "ChatLog", "EventContext", "Query", "Stats"]
 
 _BATCH = 2_000  # events that are written in one transaction
-_FEW = 10  # events that are written inline
-_YIELDS = 2  # turns of the event loop by which a question overtakes its own line in the log
-_GATHER = 0.005  # seconds for which written lines gather, so that one fsync serves all
-_RETRY_PAUSE = 1.0  # seconds until what the disk did not take is tried again
-_CLOSING = 3.0  # seconds that the last batches have to be written
+_FEW = 10  # events that are written inline; more go to a thread
+_YIELDS = 2  # iterations of the event loop before a batch is written, see `_batch`
+_GATHER = 0.005  # seconds for which commits gather before an fsync, so that one serves all
+_RETRY_PAUSE = 1.0  # seconds between two attempts at a write that failed
+_CLOSING = 3.0  # seconds that closing waits for the last batches
 
 MOST_QUEUED = 20_000
-"""Events that wait in memory for a disk that takes none, 20 MB or so."""
+"""Maximum number of events that wait in memory while writing fails, about 20 MB."""
 
 T = TypeVar("T")
 
@@ -47,7 +47,7 @@ _log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class EventContext:
-    """An event and its neighbours on the channel, each list in order of time."""
+    """An event and its neighbours on the channel, both lists in chronological order."""
 
     before: Sequence[Event]
     event: Event
@@ -55,7 +55,11 @@ class EventContext:
 
 
 class ChatLog:
-    """The log in a database file. `open` starts the writer that `append` needs."""
+    """The chat log in a database.
+
+    Only a log from `open` has a running writer, which `append`, `write` and `flush` need; a plain
+    `ChatLog(database)` does everything else.
+    """
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -67,7 +71,8 @@ class ChatLog:
     @classmethod
     @asynccontextmanager
     async def open(cls, database: Database) -> AsyncIterator[ChatLog]:
-        """Open a log that can be written; on leaving, all that was queued has been stored."""
+        """Open a log with a running writer; on leaving, wait until the queue is stored, or for
+        `_CLOSING` seconds."""
         log = cls(database)
         async with asyncio.TaskGroup() as tasks:
             running = tasks.create_task(log._log_writer.run())
@@ -78,55 +83,60 @@ class ChatLog:
                 running.cancel()
 
     def append(self, event: Event) -> asyncio.Future[int]:
-        """Queue an event to be stored; the future has its id once it is durable."""
+        """Queue an event; the future resolves to its id once the event is durable, and is cancelled
+        if the event is dropped."""
         return self.write(event).durable
 
     def write(self, event: Event | None, answers: PendingEvent | None = None) -> PendingEvent:
-        """Queue an event and return at once; the result can be awaited.
+        """Queue an event and return at once, with a handle for awaiting its storage.
 
-        `answers` is the pending event of the question that a line of our own answers. None stores
-        nothing and only marks a place in the order.
+        `answers` is the pending event of the question that a line of our own answers. With None as
+        the `event` nothing is stored: the handle only marks a position in the queue.
         """
         pending_event = PendingEvent(event, answers)
         self._log_writer.enqueue(pending_event)
         return pending_event
 
     def guard(self, check: Callable[[Connection], None]) -> None:
-        """Have `check` run in each transaction that writes what is queued; what it raises, other
-        than Unavailable, ends the log."""
+        """Run `check` at the beginning of each transaction that writes queued events.
+
+        It is for fencing: an exception other than Unavailable, such as LeaseLost, rolls the
+        transaction back and ends the writer.
+        """
         self._log_writer.check = check
 
     async def flush(self) -> None:
-        """Wait until all that was queued is durable. Raises Unavailable while it cannot be."""
+        """Wait until all queued events are durable. Raises Unavailable while writing fails."""
         await self._log_writer.flush()
 
     @property
     def trouble(self) -> str:
-        """Return why nothing can be written at the moment, for people; "" when all is well."""
+        """Why nothing can be written at the moment, as text for people; "" when all is well."""
         return self._log_writer.trouble
 
     async def add(self, events: Sequence[Event]) -> Sequence[int]:
-        """Store many events in one transaction and return their ids: for imports, which should
-        bring some thousands at a time, in order of time. Raises Unavailable."""
+        """Store many events in one transaction and return their ids. It is meant for imports, in
+        chronological batches of a few thousand. Raises Unavailable."""
         return await self._database.write(lambda db: event_table.insert(db, events))
 
     async def remove(self, ids: Sequence[int]) -> int:
-        """Remove events from the log, the index and the counts, whatever their channel; how many
-        there were. Words of theirs stay in the file until `scrub`. Raises Unavailable."""
+        """Remove events, of any channel, from the log, the index and the counters; return how many
+        there were. Their words may stay in the file until `scrub`. Raises Unavailable."""
         return await deletion.remove(self._database, ids)
 
     async def scrub(self) -> None:
-        """Take the last traces of removed events out of the index. Raises Unavailable."""
+        """Remove the remaining words of removed events from the index. Raises Unavailable."""
         await deletion.scrub(self._database)
 
     async def find(self, query: Query, *, newest: bool = True) -> list[Event]:
-        """Return the newest (or oldest) events that fit `query`, in order of time either way."""
+        """Return the newest (or oldest) events that match, in chronological order either way."""
         return await self._database.read(lambda db: log_query.find(db, query, newest=newest))
 
     async def for_model(self, *queries: Query) -> list[list[Event]]:
-        """Return the newest events that fit each query, in order of time, for a model to read.
+        """Return the newest events that match each query, in chronological order, for a model.
 
-        All are read from one snapshot, without what people said who have opted out.
+        All are read from one snapshot. Events by or about people who have opted out are left out
+        after the limit is applied, so there may be fewer than `limit`.
         """
 
         def select(db: Connection) -> list[list[Event]]:
@@ -137,29 +147,31 @@ class ChatLog:
         return await self._database.read(select, inline=True)
 
     async def shown_to_model(self, events: Sequence[Event]) -> list[Event]:
-        """Return the `events` that are not by people who have opted out."""
+        """Return those `events` that are neither by nor about people who have opted out."""
         hides = (await self._database.read(rules)).hides
         return [event for event in events if not hides(event)]
 
     async def arrivals(self, query: Query, position: int) -> Arrivals:
-        """Return the events that fit `query` and came after a position, in the order in which they
-        came, whatever their times."""
+        """Return the events that match `query` and arrived after `position`, in order of arrival,
+        whatever their times."""
         return await self._database.read(lambda db: arrivals.after(db, query, position))
 
     async def arrival_of(self, event_id: int) -> int | None:
-        """Return the position of an event; None of one that came long ago, or as history."""
+        """Return the arrival position of an event; None if it arrived too long ago, or was imported
+        as history."""
         return await self._database.read(lambda db: arrivals.position_of(db, event_id))
 
     async def end(self) -> LogEnd:
-        """Return where the log ends at the moment."""
+        """Return the current end of the log."""
         return await self._database.read(arrivals.end)
 
     async def newest_arrival(self, query: Query) -> int:
-        """Return the id of the last event to come that fits `query`; 0 when there is none."""
+        """Return the id of the event that arrived last on the channels of `query`, whatever else it
+        asks for; 0 when there is none."""
         return await self._database.read(lambda db: arrivals.newest_id(db, query))
 
     async def get(self, scope: Scope, event_id: int) -> Event | None:
-        """Return an event, if it exists and may be seen."""
+        """Return an event, or None if it does not exist or is outside `scope`."""
         query = Query(scope=scope, after_id=event_id - 1, before_id=event_id + 1, limit=1)
         found = await self.find(query)
         return found[0] if found else None
@@ -167,21 +179,23 @@ class ChatLog:
     async def context(
         self, scope: Scope, event_id: int, *, before: int, after: int
     ) -> EventContext | None:
-        """Return an event with those just before and after it on its channel, if it may be seen."""
+        """Return an event with at most `before` and `after` neighbours on its channel; None if it
+        does not exist or is outside `scope`."""
         event = await self.get(scope, event_id)
         if event is None:
             return None
+        # The event was found within `scope`, so its place is within `scope` too.
         query = Query(scope=Scope.from_places(Place(event.network, event.channel)))
         older = Query(scope=query.scope, before_id=event_id, limit=before)
         newer = Query(scope=query.scope, after_id=event_id, limit=after)
         return EventContext(await self.find(older), event, await self.find(newer, newest=False))
 
     async def search(self, search_query: SearchQuery) -> SearchPage:
-        """Return a page of the lines that a search finds. Raises BadCursor."""
+        """Return one page of search results. Raises BadCursor."""
         return await self._database.read(lambda db: search(db, search_query))
 
     async def search_for_model(self, search_query: SearchQuery) -> SearchPage:
-        """Search for a model to read: without what people said who have opted out."""
+        """Return one page of search results, without lines of people who have opted out."""
         hides = (await self._database.read(rules)).hides
         page = await self.search(search_query)
         return replace(page, hits=tuple(hit for hit in page.hits if not hides(hit.event)))
@@ -189,7 +203,8 @@ class ChatLog:
     async def passages(
         self, question: str, within: Query, line_filter: LineFilter = PEOPLE
     ) -> Passages:
-        """Return the lines that likeliest answer a plain question, `within.limit` at most."""
+        """Return the lines most likely to answer a question in plain words, best first,
+        `within.limit` at most."""
         return await self._database.read(
             lambda db: find_passages(db, question, within, line_filter)
         )
@@ -197,7 +212,7 @@ class ChatLog:
     async def passages_for_model(
         self, question: str, within: Query, line_filter: LineFilter = PEOPLE
     ) -> Passages:
-        """Retrieve passages for a model to read: without what people said who have opted out."""
+        """Retrieve passages, without lines of people who have opted out."""
 
         def select(db: Connection) -> Passages:
             hidden = replace(line_filter, hides=rules(db).hides)
@@ -208,8 +223,8 @@ class ChatLog:
     async def nearest_for_model(
         self, question: str, within: Query, line_filter: LineFilter = PEOPLE
     ) -> Passages:
-        """Return the lines nearest in meaning to a question, be they an answer or not, without what
-        people said who have opted out."""
+        """Return the lines nearest in meaning to a question, whether they answer it or not, without
+        those of people who have opted out."""
 
         def select(db: Connection) -> Passages:
             hidden = replace(line_filter, hides=rules(db).hides)
@@ -222,11 +237,11 @@ class ChatLog:
         return await self._database.read(lambda db: statistics.channels(db, scope))
 
     async def stats(self, query: Query, top: int = 5) -> Stats:
-        """Return totals of the spoken lines that fit `query`."""
+        """Return totals of the spoken lines that match, and the `top` most talkative nicks."""
         return await self._database.read(lambda db: statistics.stats(db, query, top))
 
     async def heat_map(self, query: Query) -> HeatMap:
-        """Count lines by weekday and hour in UTC, of all time, on the channels of `query`."""
+        """Count all lines on the channels of `query` by weekday and hour in UTC."""
         return await self._database.read(lambda db: statistics.heat_map(db, query))
 
     async def days(self, query: Query, zone: tzinfo = UTC) -> list[DayStats]:
@@ -237,7 +252,8 @@ class ChatLog:
     async def sparklines(
         self, scope: Scope, until: datetime, days: int = 30
     ) -> dict[Place, tuple[int, ...]]:
-        """Count lines of each of the last `days` before `until`, per place that was not silent."""
+        """Count the lines of each of the last `days` before `until`, per place; silent places are
+        left out."""
         return await self._database.read(lambda db: statistics.sparklines(db, scope, until, days))
 
     async def person(self, scope: Scope, nick: str) -> PersonStats | None:
@@ -246,11 +262,11 @@ class ChatLog:
 
 
 class LogWriter:
-    """The writer of the log: a task that commits queued events, and one that fsyncs them.
+    """The writer of the log: one task commits queued events, another fsyncs the commits.
 
-    Events are stored in the order of the queue. Each becomes visible to readers first and durable
-    afterwards: a reader that follows does not wait for the disk, and what is written meanwhile is
-    fsynced together. `check` may refuse a transaction.
+    Events are stored in the order of the queue. Each becomes visible to readers at its commit and
+    durable at the next fsync, so that live readers do not wait for the disk, and one fsync serves
+    all commits since the last. `check` may refuse a transaction by raising.
     """
 
     def __init__(self, database: Database) -> None:
@@ -266,7 +282,7 @@ class LogWriter:
 
     @property
     def trouble(self) -> str:
-        """Return why nothing can be written at the moment, with what waits; "" when all is well."""
+        """Why nothing can be written, and how many lines wait; "" when all is well."""
         if not self._error:
             return ""
         lost = f", {self._dropped} more are lost" if self._dropped else ""
@@ -274,12 +290,12 @@ class LogWriter:
 
     @property
     def queued(self) -> int:
-        """The number of events that wait to be written."""
+        """The number of events in the queue, without the batch that is being written."""
         return self._queue.qsize()
 
     def enqueue(self, pending_event: PendingEvent) -> None:
-        """Queue an event and return at once. While the disk takes nothing at most `MOST_QUEUED`
-        wait; those that come then are dropped, for the older ones tell what led to it."""
+        """Queue an event and return at once. While writing fails, at most `MOST_QUEUED` events
+        wait; later ones are dropped, because the older ones show what led to the failure."""
         if self._error and self.queued >= MOST_QUEUED:
             if not self._dropped:
                 _log.error("log.dropping", waiting=self.queued)
@@ -291,7 +307,7 @@ class LogWriter:
         self._queue.put_nowait(pending_event)
 
     async def run(self) -> None:
-        """Store what is queued, for ever.
+        """Store queued events until cancelled.
 
         While one batch is written the next one gathers, so batches grow under load.
         """
@@ -300,7 +316,7 @@ class LogWriter:
             tasks.create_task(self._store_all())
 
     async def flush(self) -> None:
-        """Wait until all that was queued is durable. Raises Unavailable while it cannot be."""
+        """Wait until all queued events are durable. Raises Unavailable while writing fails."""
         stored = asyncio.ensure_future(self._queue.join())
         try:
             while not stored.done():
@@ -311,7 +327,8 @@ class LogWriter:
             stored.cancel()
 
     async def close(self, running: asyncio.Task[None]) -> None:
-        """Wait until `run` has stored what is queued, unless it has failed or cannot write."""
+        """Wait until the queue is stored, until `running` (the task of `run`) has failed, or for
+        `_CLOSING` seconds; log how many events are lost."""
         drained = asyncio.ensure_future(self._queue.join())
         await asyncio.wait({drained, running}, timeout=_CLOSING, return_when="FIRST_COMPLETED")
         if not drained.done():
@@ -324,17 +341,22 @@ class LogWriter:
             if events := [_event(pending_event) for pending_event in batch if pending_event.event]:
                 ids = iter(await self._retry(self._write, events))
             for pending_event in batch:
+                # A position without an event takes the id of the last one stored as its bound.
                 event_id = next(ids) if pending_event.event else 0
                 self._newest = event_id or self._newest
                 pending_event.mark_visible(event_id, self._newest)
             self._written.put_nowait(batch)
 
     async def _batch(self) -> list[PendingEvent]:
-        """Return what is queued, up to an answer whose question has no id before it is written."""
+        """Return the next batch of the queue.
+
+        It ends before an answer to a question of the same batch: `reply_to` needs the question's
+        id, which is known only once the question is written.
+        """
         batch = [self._ahead or await self._queue.get()]
         self._ahead = None
-        # The lines of this turn of the event loop gather in the batch, and a task that was woken
-        # by the same line, as a question is, runs before the event loop is held up by a write.
+        # Let the other lines of this iteration of the event loop join the batch, and let tasks
+        # that the same line woke (a question's) run before an inline write blocks the loop.
         for _ in range(_YIELDS):
             await asyncio.sleep(0)
         while len(batch) < _BATCH and not self._queue.empty():
@@ -351,6 +373,7 @@ class LogWriter:
                 self.check(db)
             return event_table.insert(db, events, live=True)
 
+        # Neither write is durable: `_store_all` fsyncs, so that commits need not wait for the disk.
         if len(events) <= _FEW:
             return await self._database.write(work, durable=False, inline=True)
         return await self._database.write(work, durable=False)
@@ -358,21 +381,23 @@ class LogWriter:
     async def _store_all(self) -> None:
         while True:
             entries = await self._written.get()
-            await asyncio.sleep(_GATHER)  # one fsync is slower than many commits
+            await asyncio.sleep(_GATHER)  # one fsync takes longer than many commits
             while not self._written.empty():
                 entries += self._written.get_nowait()
             await self._retry(self._database.sync)
+            # `task_done` only after the fsync: `flush` and `close` join the queue, and promise it.
             for pending_event in entries:
                 pending_event.mark_durable()
                 self._queue.task_done()
 
     async def _retry(self, work: Callable[..., Awaitable[T]], *values: object) -> T:
-        """Return the result of `work`, tried until it works: a full disk must not lose a line."""
+        """Return the result of `work`, retried until it succeeds: a full disk must not lose a
+        line."""
         while True:
             try:
                 result = await work(*values)
             except Unavailable as error:
-                if not self._error:  # once, and then when it is over: a disk may be full for days
+                if not self._error:  # only the first failure: a disk may be full for days
                     _log.error("log.write_failed", error=str(error), waiting=self._queue.qsize())
                 self._error = str(error)
                 await asyncio.sleep(_RETRY_PAUSE)
@@ -381,14 +406,14 @@ class LogWriter:
                 return result
 
     def _recover(self) -> None:
-        """Note that the disk takes lines again."""
+        """Clear the error, and log once that writing works again."""
         if self._error:
             _log.info("log.written_again", waited=self._queue.qsize(), lost=self._dropped)
         self._error, self._dropped = "", 0
 
 
 def _event(pending_event: PendingEvent) -> Event:
-    """Return the event of a queued one, with the id of what it answers."""
+    """Return the event to store, with `reply_to` set to the id of the question that it answers."""
     assert pending_event.event
     return (
         replace(pending_event.event, reply_to=pending_event.answers.id or None)

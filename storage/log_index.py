@@ -1,21 +1,19 @@
 """Tables derived from the events of the log: the full-text index and the counters.
 
-Both are written in the transaction that stores or removes an event, by `add_events` and
-`remove_events`. This module knows rows of the table `events`, not the `Event` made of them, so
-that a migration can rebuild what it derives.
+`add_events` and `remove_events` update both in the transaction that stores or removes the events.
+This module works on rows of the table `events`, not on `Event` objects, so that a migration can
+rebuild the derived tables.
 
-The index has partitions of about a hundred days, made by `storage.text_index`. Beside its words a
-line has tags, tokens for its channel and its nick, so that a filter costs no more than another
-word. Ranking happens in `storage.search`, and whole partitions are dropped once nothing is left of
-them.
+The index is partitioned by id (`storage.text_index`). Ids follow time, and a partition is 2^33
+milliseconds of ids, about a hundred days: new lines go into the newest partition, a search reads
+from there backwards, and a partition without lines is dropped whole. Measured at ten million rows,
+partitions keep rare words and prefixes fast where one big index does not. Besides its words a line
+has tags, tokens for its channel, nick and type, so that a filter costs no more than another word.
+Ranking is done in `storage.search`.
 
-A partition is 2^33 milliseconds of ids, and ids follow time: the newest partition is the one that
-is written to, and a search reads from there backwards. Measured at ten million rows, partitions
-keep rare words and prefixes fast where one big index does not.
-
-The counters are sums by channel, hour, weekday and person, so that no page of statistics reads the
-log itself; `storage.chat_log.statistics` reads them. The channel `EVERYWHERE` stands for all public
-channels together.
+The counters are totals by channel, hour, weekday and person, so that statistics need not read the
+log itself; `storage.chat_log.statistics` reads them. The channel id `EVERYWHERE` stands for all
+public channels together.
 """
 
 from __future__ import annotations
@@ -39,22 +37,24 @@ _INDEXES: dict[Dialect, TextIndex] = {
 
 
 def text_index(connection: Connection) -> TextIndex:
-    """Return the index in the database of a connection."""
+    """Return the full-text index of the database behind a connection."""
     return _INDEXES[connection.dialect]
 
 
 SPOKEN_TYPES = frozenset({"PRIVMSG", "NOTICE", "ACTION"})
-"""The types of the events that are indexed and counted: what somebody said."""
-EVERYWHERE = 0
-PARTITION_BITS = 33  # of an id within its partition
+"""The event types that are indexed and counted: what somebody said."""
+EVERYWHERE = 0  # channel id of the totals over all public channels
+PARTITION_BITS = 33  # low bits of an id, its offset within the partition: 2^33 ms are 99 days
+# CASE, because the larger of two values is max() in SQLite and greatest() in PostgreSQL.
 _ADDED = """
 INSERT INTO partitions VALUES (?, ?, 0, ?) ON CONFLICT (number) DO UPDATE
 SET lines = partitions.lines + excluded.lines, drift =
 CASE WHEN excluded.drift > partitions.drift THEN excluded.drift ELSE partitions.drift END"""
+# `removed` counts lines whose words the pages of the index may still hold, until `merge` is done.
 _TAKEN = "UPDATE partitions SET lines = lines - ?1, removed = removed + ?1 WHERE number = ?2"
 
 _HOUR = 3_600_000_000  # microseconds
-_MONDAY = 72  # hours from the Monday before 1970 began to its first moment, a Thursday
+_MONDAY = 72  # hours from Monday 0:00 to the Unix epoch, which began on a Thursday
 _COUNT = {
     "totals": """
 INSERT INTO totals VALUES (?, ?, ?, ?, ?) ON CONFLICT (channel_id) DO UPDATE SET
@@ -82,45 +82,49 @@ _DELETE_EMPTY = (
     "DELETE FROM people WHERE channel_id = ? AND nick = ? AND lines <= 0",
     "DELETE FROM people_days WHERE nick = ? AND channel_id = ? AND day = ? AND lines <= 0",
 )
-_REBUILT = 10_000  # events in memory at once
+_REBUILT = 10_000  # events held in memory at once
 
 _Counts = dict[str, dict[tuple[Any, ...], Sequence[int]]]
-"""By table and key, what to add to its columns."""
+"""Increments of the counters: by table and primary key, what to add to the other columns."""
 
 
 def fold_name(name: str) -> str:
-    """Return a name as the tables compare it: ASCII letters have no case, as in SQLite's NOCASE."""
+    """Return a name in the form in which the tables compare it: only ASCII letters are folded, as
+    by SQLite's NOCASE."""
     if name.isascii():
         return name.lower()
     return "".join(char.lower() if char.isascii() else char for char in name)
 
 
 def partition_of(event_id: int) -> int:
-    """Return the number of the partition that an id belongs to."""
+    """Return the number of the partition of an event id."""
     return event_id >> PARTITION_BITS
 
 
 def channel_tag(channel_id: int) -> str:
-    """Return the token that stands for a channel."""
+    """Return the index token of a channel."""
     return f"zc{channel_id}"
 
 
 @lru_cache(4096)
 def nick_tag(nick: str) -> str:
-    """Return the token that stands for a nick, whatever its case."""
+    """Return the index token of a nick, the same for every spelling in upper and lower case."""
+    # In hex the tokenizer keeps any nick as one token, brackets and diacritics included.
     return f"zn{fold_name(nick).encode('utf-8', 'replace').hex()}"
 
 
 def type_tag(kind: str) -> str:
-    """Return the token that stands for a type of event; PRIVMSG, which most are, has none."""
+    """Return the index token of an event type. Lines of the most frequent one, PRIVMSG, have
+    none."""
     return f"zy{kind.lower()}"
 
 
 OWN_TAG = "zo"
+"""The index token of our own lines."""
 
 
 def line_of(row: Sequence[Any]) -> IndexedLine | None:
-    """Return what the index keeps of a row of `events`; None of what nobody said."""
+    """Return the index entry of a row of `events`; None for an event that is not speech."""
     event_id, channel_id, kind, _, nick = row[:5]
     text, own = row[9], row[11]
     if kind not in SPOKEN_TYPES:
@@ -139,8 +143,11 @@ def add_events(
     private: Collection[int],
     drift: int,
 ) -> None:
-    """Index and count rows of `events`, whose ids are at most `drift` milliseconds after their
-    times. Channels in `private` do not count as public."""
+    """Index and count rows of `events`, in the transaction that stores them.
+
+    `private` holds the ids of private channels, which are left out of the public totals. `drift`
+    is the largest lead of an id of these rows over its event's time, in milliseconds.
+    """
     _index(connection, rows, drift)
     _add_counts(connection, _count_rows(rows, private), 1)
     if connection.dialect is Dialect.POSTGRES:
@@ -150,9 +157,9 @@ def add_events(
 def remove_events(
     connection: Connection, rows: Sequence[Sequence[Any]], private: Collection[int]
 ) -> None:
-    """Undo `add_events` for rows as they were added.
+    """Undo `add_events`; the rows must be the same as they were added.
 
-    Words of theirs stay in pages that nobody reads until `merge` has rewritten these.
+    Their words stay in index pages that no query reads, until `merge` has rewritten these.
     """
     _unindex(connection, rows)
     counts = _count_rows(rows, private)
@@ -163,11 +170,11 @@ def remove_events(
         {key[:3] for key in counts["people_days"]},
     )
     for sql, emptied in zip(_DELETE_EMPTY, keys, strict=True):
-        connection.executemany(sql, emptied)  # no row stays of a person without a line
+        connection.executemany(sql, emptied)  # a row without lines would still name a person
 
 
 def rebuild(connection: Connection) -> None:
-    """Index and count all events, inside a transaction, in a file that has neither."""
+    """Index and count all events, inside a transaction, in a database that has neither yet."""
     private = {row[0] for row in connection.execute("SELECT id FROM channels WHERE private = 1")}
     last = 0
     while True:
@@ -181,22 +188,22 @@ def rebuild(connection: Connection) -> None:
 
 
 def merge(connection: Connection, number: int, *, begin: bool) -> bool:
-    """Merge some pages of a partition's index; repeated, nothing is left of removed lines.
+    """Merge some pages of a partition's index; return True while there is more to merge.
 
-    A step takes some milliseconds; the first one says `begin`. Returns True while there is more to
-    merge.
+    Once it has returned False, the index has no words of removed lines any more. A step takes a few
+    milliseconds; the first one needs `begin=True`.
     """
     return text_index(connection).merge(connection, number, begin=begin)
 
 
 def drop(connection: Connection, number: int) -> None:
-    """Drop the index of a partition of which no line is left."""
+    """Drop the index of a partition that has no lines left."""
     text_index(connection).drop(connection, number)
     connection.execute("UPDATE partitions SET removed = 0 WHERE number = ?", [number])
 
 
 def by_partition(rows: Iterable[Sequence[Any]]) -> Iterator[tuple[int, list[IndexedLine]]]:
-    """Group what the index keeps of rows of `events` by the number of the partition."""
+    """Yield each partition number with the index entries of its rows of `events`, in id order."""
     ordered = sorted(rows, key=lambda row: int(row[0]))
     for number, group in groupby(ordered, key=lambda row: partition_of(row[0])):
         yield number, [line for row in group if (line := line_of(row)) is not None]
@@ -219,11 +226,11 @@ def _unindex(connection: Connection, rows: Iterable[Sequence[Any]]) -> None:
 def _add_counts(connection: Connection, counts: _Counts, sign: int) -> None:
     for table, counted in counts.items():
         rows = [(*key, *(sign * count for count in found)) for key, found in counted.items()]
-        connection.executemany(_COUNT[table], sorted(rows))  # neighbours share a page
+        connection.executemany(_COUNT[table], sorted(rows))  # adjacent keys share a page
 
 
 def _count_rows(rows: Sequence[Sequence[Any]], private: Collection[int]) -> _Counts:
-    """Return the sums that these rows make."""
+    """Return the increments of the counters for rows of `events`."""
     events = Counter(row[1] for row in rows)
     spoken = Counter(
         (row[1], row[4], row[3] // _HOUR, row[11], row[12] is not None)
@@ -243,6 +250,7 @@ def _count_rows(rows: Sequence[Sequence[Any]], private: Collection[int]) -> _Cou
             _count(counts["hours"], (place, hour), (count, owned, replied))
             _count(counts["week"], (place, (hour + _MONDAY) % 168), (count,))
             _count(counts["people"], (place, nick, own), (count,))
+        # Not for EVERYWHERE: statistics of people always sum over the channels in scope.
         _count(counts["people_days"], (nick, channel_id, hour // 24, own), (count, replied))
     return counts
 
@@ -254,6 +262,6 @@ def _places(channel_id: int, private: Collection[int]) -> tuple[int, ...]:
 def _count(
     sums: dict[tuple[Any, ...], Sequence[int]], key: tuple[Any, ...], added: Sequence[int]
 ) -> None:
-    """Add to the sums of a table."""
+    """Add increments to those of a key."""
     known = sums.get(key)
     sums[key] = added if known is None else [*map(add, known, added)]

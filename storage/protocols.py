@@ -1,6 +1,6 @@
-"""The reading half of the log as a protocol, which `ChatLog` implements over SQLite.
+"""The protocol of read access to the chat log, implemented by `storage.log.ChatLog`.
 
-Code that only reads asks for this, so that a log in another database can take its place.
+Code that only reads depends on this protocol, so that another implementation can replace `ChatLog`.
 """
 
 from __future__ import annotations
@@ -18,41 +18,45 @@ from storage.search.models import SearchPage, SearchQuery
 
 
 class LogReader(Protocol):
-    """Reads the log, within the scope that each call names. All raise Unavailable."""
+    """Read access to the log, limited by the scope that each query carries.
+
+    Every method raises Unavailable when the database cannot be read.
+    """
 
     async def find(self, query: Query, *, newest: bool = True) -> list[Event]:
-        """Return the newest (or oldest) events that fit `query`, in order of time either way."""
+        """Return the newest (or oldest) events that match, in chronological order either way."""
 
     async def for_model(self, *queries: Query) -> list[list[Event]]:
-        """Return the newest that fit each query, at one moment, without those of people who have
-        opted out."""
+        """Return the newest events that match each query, all from one snapshot, without events by
+        or about people who have opted out."""
 
     async def shown_to_model(self, events: Sequence[Event]) -> list[Event]:
-        """Return the `events` that are not by people who have opted out."""
+        """Return those `events` that are neither by nor about people who have opted out."""
 
     async def get(self, scope: Scope, event_id: int) -> Event | None:
-        """Return an event, if it exists and may be seen."""
+        """Return an event, or None if it does not exist or is outside `scope`."""
 
     async def context(
         self, scope: Scope, event_id: int, *, before: int, after: int
     ) -> EventContext | None:
-        """Return an event with its neighbours on the channel, if it may be seen."""
+        """Return an event with at most `before` and `after` neighbours on its channel; None if it
+        does not exist or is outside `scope`."""
 
     async def search(self, search_query: SearchQuery) -> SearchPage:
-        """Return a page of the lines that a search finds. Raises BadCursor."""
+        """Return one page of search results. Raises BadCursor."""
 
     async def search_for_model(self, search_query: SearchQuery) -> SearchPage:
-        """Search, without what people said who have opted out."""
+        """Return one page of search results, without lines of people who have opted out."""
 
     async def passages(
         self, question: str, within: Query, line_filter: LineFilter = PEOPLE
     ) -> Passages:
-        """Return the lines that likeliest answer a plain question, best first."""
+        """Return the lines most likely to answer a question in plain words, best first."""
 
     async def passages_for_model(
         self, question: str, within: Query, line_filter: LineFilter = PEOPLE
     ) -> Passages:
-        """Retrieve passages, without what people said who have opted out."""
+        """Retrieve passages, without lines of people who have opted out."""
 
     async def nearest_for_model(
         self, question: str, within: Query, line_filter: LineFilter = PEOPLE
@@ -64,7 +68,7 @@ class LogReader(Protocol):
         """Return the places in scope, the most recently active first."""
 
     async def stats(self, query: Query, top: int = 5) -> Stats:
-        """Counts of the spoken lines that fit `query`."""
+        """Return totals of the spoken lines that match, and the `top` most talkative nicks."""
 
     async def heat_map(self, query: Query) -> HeatMap:
         """Count lines by weekday and hour in UTC."""
@@ -75,7 +79,8 @@ class LogReader(Protocol):
     async def sparklines(
         self, scope: Scope, until: datetime, days: int = 30
     ) -> dict[Place, tuple[int, ...]]:
-        """Return lines of each of the last `days` before `until`, per place that was not silent."""
+        """Count the lines of each of the last `days` before `until`, per place; silent places are
+        left out."""
 
     async def person(self, scope: Scope, nick: str) -> PersonStats | None:
         """Return the statistics of a nick in scope."""

@@ -1,4 +1,4 @@
-"""The table `[storage]`."""
+"""Settings of the table `[storage]`, and the addresses of stores that follow from them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,10 @@ class StorageSettings(Settings):
     )
 
     def days_of(self, place: Place) -> int:
-        """Return how many days the log of a place is kept; 0 is for ever."""
+        """Return the retention time of a place's log in days; 0 means for ever.
+
+        "network/#name" takes precedence over "#name", and that over `retention_days`.
+        """
         named = {
             ChannelName.parse(name.lower()): days
             for name, days in self.channel_retention_days.items()
@@ -56,20 +59,20 @@ class StorageSettings(Settings):
 
 
 def store_address(config: Config, name: str) -> Address:
-    """Return where the tables called `name` are kept: a tendril's, "outbox" or "server"."""
+    """Return the address of the store called `name`: a tendril, "outbox" or "server"."""
     if url := config.section(StorageSettings).url:
         return PostgresSchema(url.get_secret_value(), name)
     return config.data / f"{name}.db"
 
 
 def log_address(config: Config) -> Address:
-    """Return where the IRC tendril's chat log is kept, which other tendrils may read."""
+    """Return the address of the IRC tendril's chat log, which other tendrils may read."""
     address = store_address(config, "irc")
     return log_path(config) if isinstance(address, Path) else address
 
 
 def log_file(config: Config) -> Path:
-    """Return the file of the chat log. Raises Unavailable where it is no file."""
+    """Return the path of the chat log's file. Raises Unavailable when it is in PostgreSQL."""
     if config.section(StorageSettings).url:
         raise Unavailable(
             "everything is in PostgreSQL: back that up with pg_dump (docs/postgres.md, Copies)"
@@ -78,5 +81,5 @@ def log_file(config: Config) -> Path:
 
 
 def log_path(config: Config) -> Path:
-    """Return the file of the IRC tendril's chat log, where it is a file."""
+    """Return the path that the IRC tendril's chat log has when it is kept in a file."""
     return config.section(StorageSettings).db_path or config.data / "irc.db"

@@ -1,10 +1,10 @@
-"""The order in which events came into the log, for those who follow its live end.
+"""The order of arrival of events, for readers that follow the live end of the log.
 
-Ids follow time, and a time may be wrong: one line that says it is of the year 2099 would be the
-newest for good, and all that is said until then would count as history. So what is said now, and
-what is newer than all before, is also noted in the table `arrivals`, which grows in the order of
-insertion; whoever follows goes by that. It has the last 20,000 events (`event_table.insert`), and
-no index by event: each line that is written would pay for what is asked seldom.
+Ids follow time, and a time may be wrong: after one line dated 2099, everything said until then
+would be older than the newest id, and so count as history. Therefore live events, and imported ones
+that are not history, are also recorded in the table `arrivals` in order of insertion, and live
+readers use that. The table keeps the last 20,000 events (`event_table.insert`). It has no index by
+event, because every write would pay for a lookup that is rare.
 """
 
 from __future__ import annotations
@@ -17,12 +17,15 @@ from storage.chat_log.event_table import event_of
 from storage.chat_log.query import Query, channels_in, conditions
 from storage.connection import Connection, Dialect
 
-# PostgreSQL's own sequence is ahead of what is committed, and a reader would miss what is between.
+# SQLite's counter is committed with its rows, and also counts those that were deleted since.
+# PostgreSQL's sequence runs ahead of what is committed: a reader that started from its value would
+# miss the rows of transactions still in progress.
 _LAST = {
     Dialect.SQLITE: "SELECT seq FROM sqlite_sequence WHERE name = 'arrivals'",
     Dialect.POSTGRES: "SELECT coalesce(max(seq), 0) FROM arrivals",
 }
-# In SQLite a CROSS JOIN is also an order.
+# In SQLite a CROSS JOIN fixes the order of the loops: over the newest arrivals first, then a lookup
+# by id. The planner might otherwise begin with all events of the channels.
 _JOINED = {
     Dialect.SQLITE: "arrivals CROSS JOIN events e ON e.id = event_id",
     Dialect.POSTGRES: "arrivals JOIN events e ON e.id = event_id",
@@ -32,7 +35,7 @@ _IN_CHANNELS = "channel_id IN (SELECT CAST(value AS BIGINT) FROM json_each(?))"
 
 @dataclass(frozen=True, slots=True)
 class Arrivals:
-    """Events in the order in which they came, and the position up to which that is all."""
+    """Events in order of arrival, and the position from which to read on."""
 
     events: list[Event]
     position: int
@@ -40,28 +43,29 @@ class Arrivals:
 
 @dataclass(frozen=True, slots=True)
 class LogEnd:
-    """The position after all that has come, and the greatest id, be its time true or not."""
+    """The position of the last arrival, and the greatest id, whether its time is right or not."""
 
     position: int
     newest_id: int
 
 
 def end(connection: Connection) -> LogEnd:
-    """Return where the log ends at the moment."""
+    """Return the current end of the log."""
     row = connection.execute(_LAST[connection.dialect]).fetchone()
     (newest,) = connection.execute("SELECT coalesce(max(id), 0) FROM events").fetchone()
     return LogEnd(int(row[0]) if row else 0, int(newest))
 
 
 def position_of(connection: Connection, event_id: int) -> int | None:
-    """Return the position of an event; None of one that is older than the table or was imported."""
+    """Return the position of an event; None if the table has it no more, or it was imported as
+    history."""
     sql = "SELECT seq FROM arrivals WHERE event_id = ? ORDER BY seq DESC LIMIT 1"
     row = connection.execute(sql, [event_id]).fetchone()
     return int(row[0]) if row else None
 
 
 def after(connection: Connection, query: Query, position: int) -> Arrivals:
-    """Return the events that fit `query` and came after `position`, `query.limit` at most."""
+    """Return the events that match `query` and arrived after `position`, `query.limit` at most."""
     channels = channels_in(connection, query)
     where, values = conditions(connection, query)
     rows = connection.execute(
@@ -69,13 +73,16 @@ def after(connection: Connection, query: Query, position: int) -> Arrivals:
         f" AND {where} ORDER BY seq LIMIT ?",
         [position, json.dumps(list(channels.rows)), *values, query.limit],
     ).fetchall()
+    # On a full page there may be more after its last row. Else all arrivals up to the end were
+    # looked at, so the next call can skip those that did not match.
     position = rows[-1]["seq"] if len(rows) == query.limit else end(connection).position
     events = [event_of(tuple(row)[:-1], channels.rows[row["channel_id"]]) for row in rows]
     return Arrivals(events, position)
 
 
 def newest_id(connection: Connection, query: Query) -> int:
-    """Return the id of the last event to come that fits `query`; 0 when there is none."""
+    """Return the id of the event that arrived last on the channels of `query`, whatever else it
+    asks for; 0 when there is none."""
     channels = channels_in(connection, query)
     row = connection.execute(
         f"SELECT event_id FROM {_JOINED[connection.dialect]}"

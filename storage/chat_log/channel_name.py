@@ -1,4 +1,4 @@
-"""The names of channels as people write them in settings, options and addresses."""
+"""Channel names as people write them in settings, options and URLs."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ _CHANNEL = re.compile(r"(?:(?P<network>[^\s/#&+!]+)/)?(?P<channel>[#&+!][^\s,:\x
 
 @dataclass(frozen=True, slots=True)
 class ChannelName:
-    """A name in the form `#channel`, or `network/#channel`; else `network` is None."""
+    """A channel's name, `#channel` or `network/#channel`; without a network `network` is None."""
 
     network: str | None
     channel: str
 
     @classmethod
     def parse(cls, text: str | None) -> ChannelName | None:
-        """Read a name that may also be of a private conversation; None of nothing.
+        """Parse a name that may also be that of a private conversation; return None for no text.
 
-        Before the first slash is the network, unless `text` begins as a channel does, whose name
-        may have a slash.
+        The part before the first slash is the network, unless `text` begins with a channel prefix:
+        the name of a channel may contain slashes itself.
         """
         if not text:
             return None
@@ -34,7 +34,7 @@ class ChannelName:
 
     @classmethod
     def parse_channel(cls, text: str) -> ChannelName:
-        """Read the name of a channel. Raises ValueError when it is none."""
+        """Parse the name of a channel. Raises ValueError if it is not one."""
         match = _CHANNEL.fullmatch(text)
         if match is None:
             raise ValueError(f'"{text}" is not a channel; write "#name" or "network/#name"')
@@ -42,12 +42,12 @@ class ChannelName:
 
     @property
     def is_channel(self) -> bool:
-        """True unless it is the nick of a private conversation."""
+        """True unless it names a private conversation."""
         return not is_private(self.channel)
 
     def __str__(self) -> str:
         return f"{self.network}/{self.channel}" if self.network else self.channel
 
     def on(self, network: str) -> Place:
-        """Return the place that it names, on `network` if it names none itself."""
+        """Return the place of this name; `network` is the default for a name without one."""
         return Place(network if self.network is None else self.network, self.channel)

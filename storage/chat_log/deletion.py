@@ -1,4 +1,4 @@
-"""Taking events out of the log, with every trace of them in the index and the counts."""
+"""Removal of events from the log, its index and its counters."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from storage.db.database import Connection, Database
 _EMPTY = """
 SELECT id FROM channels c
 WHERE private = 1 AND NOT EXISTS (SELECT 1 FROM events WHERE channel_id = c.id)"""
-_STEP = 500  # events of one transaction, which others wait for
+_STEP = 500  # events removed in one transaction, while other writers wait
 
 
 async def remove(database: Database, ids: Sequence[int]) -> int:
-    """Remove events, some at a time, so that nobody who writes waits long; how many there were.
+    """Remove events, in batches so that no writer waits long; return how many there were.
 
     Raises Unavailable.
     """
@@ -39,7 +39,7 @@ async def _remove_batch(database: Database, ids: Sequence[int]) -> int:
         log_index.remove_events(db, rows, private)
         for table, key in (("events", "id"), ("arrivals", "event_id")):
             db.executemany(f"DELETE FROM {table} WHERE {key} = ?", [row[:1] for row in rows])
-        # A private conversation bears the name of a person.
+        # An empty private conversation must go too, because its name identifies a person.
         for table, key in (("totals", "channel_id"), ("week", "channel_id"), ("channels", "id")):
             db.execute(f"DELETE FROM {table} WHERE {key} IN ({_EMPTY})")
         return len(rows)
@@ -48,8 +48,8 @@ async def _remove_batch(database: Database, ids: Sequence[int]) -> int:
 
 
 async def scrub(database: Database) -> None:
-    """Write the pieces of the index anew that still hold words of removed events, and drop the
-    partitions of which nothing is left. Raises Unavailable."""
+    """Rewrite the parts of the index that still hold words of removed events, and drop the
+    partitions without lines. Raises Unavailable."""
     partitions = await database.fetch_all("SELECT number, lines FROM partitions WHERE removed > 0")
     for number, lines in partitions:
         if lines == 0:
@@ -61,14 +61,14 @@ async def scrub(database: Database) -> None:
 async def _drop(database: Database, number: int) -> None:
     def drop(db: Connection) -> None:
         sql = "SELECT 1 FROM partitions WHERE number = ? AND lines = 0"
-        if db.execute(sql, [number]).fetchone():  # nothing has been written meanwhile
+        if db.execute(sql, [number]).fetchone():  # unless a line has been written meanwhile
             log_index.drop(db, number)
 
     await database.write(drop)
 
 
 async def _merge(database: Database, number: int) -> None:
-    if database.dialect is Dialect.POSTGRES:
+    if database.dialect is Dialect.POSTGRES:  # where `log_index.merge` has nothing to do
         await database.execute_outside_transaction(f"VACUUM words_{int(number)}")
 
     def step(db: Connection, begin: bool) -> bool:
@@ -77,6 +77,7 @@ async def _merge(database: Database, number: int) -> None:
             db.execute("UPDATE partitions SET removed = 0 WHERE number = ?", [number])
         return more
 
+    # Each step is a separate transaction, so that other processes can write in between.
     more = await database.write(partial(step, begin=True))
     while more:
         more = await database.write(partial(step, begin=False))

@@ -1,9 +1,9 @@
-"""Events of the chat log, stored or on their way: whose they are, and who may read them.
+"""Events of the chat log, the places and people they belong to, and the scopes of readers.
 
-A private conversation belongs to an identity, not to a nick, which changes hands. Its place is
-named after the identity (`Identity.room`), and everything that is kept by place follows: what is
-read and searched, memories, conversations, long answers. Such a name never begins as a channel's
-does. Private places of earlier versions bear a bare nick, which is nobody's room.
+A private conversation belongs to an identity, not to a nick, because nicks change hands. Its place
+is named after the identity (`Identity.room`), and so is everything stored by place: what is read
+and searched, memories, conversations, long answers. Such a name never begins with a channel prefix.
+Private places of earlier versions are named by a bare nick, and are nobody's room.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from storage.log_index import SPOKEN_TYPES
 
 
 class EventType(StrEnum):
-    """The kinds of event a log keeps, by their IRC command (ACTION is CTCP ACTION)."""
+    """Types of events in the log, named by their IRC command (ACTION is a CTCP ACTION)."""
 
     PRIVMSG = "PRIVMSG"
     NOTICE = "NOTICE"
@@ -36,25 +36,25 @@ class EventType(StrEnum):
 
 SPOKEN = frozenset(map(EventType, SPOKEN_TYPES))
 CHANNEL_PREFIXES = "#&+!"
-"""A channel begins with one of these (RFC 2811, section 2.1); what does not is private."""
+"""The first characters of channel names (RFC 2811, section 2.1); any other name is private."""
 
 
 def is_private(name: str) -> bool:
-    """Return True if a place of this name is a private one: a person's room, or a `status_room`.
+    """Return True if a place of this name is private: a person's room, or a `status_room`.
 
-    The name alone decides: a flag beside it could contradict it, and make private words public.
+    The name alone decides: a separate flag could contradict it, and make private lines public.
     """
     return not name.startswith(tuple(CHANNEL_PREFIXES))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """An event of a channel or a private conversation, as the log keeps it.
+    """An event on a channel or in a private conversation, as the log stores it.
 
-    `channel` is a channel; in a private conversation it is the other person's `Identity.room`, and
-    for words to a part of a channel the `status_room`.
-    `target` is the nick kicked or the new nick; `reply_to` the id of the question that one of our
-    own lines (`own`) answers. `id` is 0 until the event is stored.
+    `channel` is the name of a channel, of the other person's `Identity.room` in a private
+    conversation, or of a `status_room`. `target` is the nick that was kicked, or the new nick.
+    `own` marks our own lines, and `reply_to` is the id of the question that one of them answers.
+    `id` is 0 until the event is stored.
     """
 
     network: str
@@ -74,14 +74,17 @@ class Event:
 
     @property
     def private(self) -> bool:
-        """True unless it happened on a channel, where everybody was to see it."""
+        """True unless it happened on a channel, in front of everybody there."""
         return is_private(self.channel)
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """A person as the server shows them. A `bridged` person speaks through a relay: of them only
-    the nick is known, and that anybody may choose."""
+    """A person as the server shows them.
+
+    A `bridged` person speaks through a relay, so that only a nick is known of them, which anybody
+    on the other side may choose.
+    """
 
     nick: str
     user: str = ""
@@ -96,8 +99,8 @@ class Identity:
 
     @property
     def name(self) -> str:
-        """The nick, marked when it is a bridged person's: anybody may have chosen it there, so it
-        is not the one who has that nick here."""
+        """The nick, with the relay's host appended for a bridged person, so that nobody takes them
+        for the owner of the same nick on this network."""
         return f"{self.nick}@{self.host}" if self.bridged else self.nick
 
     @property
@@ -106,8 +109,12 @@ class Identity:
         return f"{self.nick}!{self.user}@{self.host}"
 
     def room(self, fold: Callable[[str], str]) -> str:
-        """Return the name of their private conversation: that of the services account, `~account`,
-        else `nick!user@host`; a bare nick, which is nobody's, where the server tells no more."""
+        """Return the name of the person's private room, with nick and account folded by `fold`.
+
+        It is `~account` for somebody logged in to services, else `nick!user@host`. Where the server
+        tells only the nick, it is the bare nick, which is nobody's room.
+        """
+        # Neither "~" nor a nick's first letter is a channel prefix, see `is_private`.
         if self.account:
             return f"~{fold(self.account)}"
         if not self.user and not self.host:
@@ -123,21 +130,23 @@ _STATUS_ROOM = re.compile(r"@[^#\w]*(?P<channel>[#&+!].+)")
 
 
 def status_room(symbols: str, channel: str) -> str:
-    """Return the name of the place where those of a channel talk who have a status: `@#c` for its
-    operators. It begins with "@" for each other status too (`@+#c`), as "+" and "&" are also the
-    beginnings of channels."""
+    """Return the name of the place of messages to the members of a channel with a status
+    (STATUSMSG): `@#c` for its operators, `@+#c` for `+`.
+
+    Every such name begins with "@", because "+" and "&" alone would make it a channel's name.
+    """
     return f"@{channel}" if symbols == "@" else f"@{symbols}{channel}"
 
 
 def channel_of_room(name: str) -> str:
-    """Return the channel of a `status_room`; any other name is returned as it is."""
+    """Return the channel of a `status_room`, and any other name unchanged."""
     match = _STATUS_ROOM.fullmatch(name)
     return match["channel"] if match else name
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A channel of a network, or a private conversation on it by the name of its room."""
+    """A channel of a network, or a private room on it."""
 
     network: str
     channel: str
@@ -148,38 +157,40 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Which places may be read: those named, or (None) every channel. Of the private ones only
-    those that are named, unless `private`."""
+    """The places that a reader may see: those in `places`, or every channel if that is None.
+
+    With None, private places are included only if `private` is set.
+    """
 
     places: frozenset[Place] | None
     private: bool = False
 
     @classmethod
     def from_places(cls, *places: Place) -> Scope:
-        """Only these places."""
+        """Return the scope of these places only."""
         return cls(frozenset(places))
 
 
 PUBLIC = Scope(None)
 EVERYTHING = Scope(None, private=True)
-"""Private conversations too: for whoever keeps the file, never for a reader."""
+"""All places, private ones included: for the operator and for maintenance, never for a reader."""
 
 
 _MASK = re.compile(r"(?P<nick>[^\s!@]*)(?P<bang>!?)[^\s@]*@\S+")  # nick!user@host, or user@host
 
 
 def public_text(event: Event) -> str:
-    """Return the text of an event as it may be published: user names and hosts, which can identify
-    people, are left out of the masks of bans."""
+    """Return the text of an event in publishable form: without the user names and hosts in the
+    masks of bans, which can identify people."""
     if event.type is not EventType.MODE:
         return event.text
     return _MASK.sub(lambda mask: f"{mask['nick'] if mask['bang'] else '*'}!*@*", event.text)
 
 
 def event_line(event: Event) -> str:
-    """Return an event as a line without its time: `<nick> text`, `* nick text`, `*** nick left`.
+    """Format an event as a line without its time: `<nick> text`, `* nick text`, `*** nick left`.
 
-    What people wrote stands in it as it is, also line breaks and control characters.
+    Text is not escaped: line breaks and control characters stay in it.
     """
     match event.type:
         case EventType.PRIVMSG:
@@ -192,7 +203,7 @@ def event_line(event: Event) -> str:
 
 
 def describe_event(event: Event) -> str:
-    """Return what the nick of an event did, in words, without the nick; of speech, its text."""
+    """Describe what the nick of an event did, without the nick; of speech, return the text."""
     text, target = event.text, event.target
     reason = f" ({text})" if text else ""
     match event.type:
@@ -214,15 +225,16 @@ def describe_event(event: Event) -> str:
 
 
 PATIENCE = 2.0
-"""Seconds for which somebody waits for an event to be in the log. Longer than that it takes where
-the disk is full or the file damaged; then an answer goes out without."""
+"""Seconds to wait for an event to become visible in the log. It takes longer only when the disk is
+full or the file is damaged, and then an answer is sent without waiting for the log."""
 
 
 class PendingEvent:
-    """An event in the log's queue, with its place in the order of all that was queued.
+    """An event in the log's queue: first visible to readers, then durable.
 
-    `answers` is the pending event of the question that a line of our own answers. One without an
-    event stores nothing and only marks a place in the order. Make it in a running event loop.
+    `answers` is the pending event of the question that a line of our own answers. A pending event
+    without an `event` stores nothing and only marks a position in the queue. It must be created in
+    a running event loop.
     """
 
     def __init__(self, event: Event | None, answers: PendingEvent | None = None) -> None:
@@ -235,23 +247,25 @@ class PendingEvent:
         self._until = loop.time() + PATIENCE
         self._written: asyncio.Future[None] = loop.create_future()
         self.durable: asyncio.Future[int] = loop.create_future()
-        """Done with the id once no power cut can undo it."""
+        """Resolves to the id once the event is fsynced; cancelled if the event is dropped."""
 
     @property
     def is_visible(self) -> bool:
-        """True once every reader finds it in the log."""
+        """True once the event is committed, or dropped."""
         return self._written.done()
 
     def after(self, before: PendingEvent | None) -> None:
-        """Set the one that was queued just before."""
+        """Set the pending event that was queued just before this one."""
         self._before = before
 
     async def preceding_id(self) -> int:
-        """Return the bound of what was queued before it, once all of that is visible.
+        """Wait until everything queued before is visible, and return an id that separates it from
+        this event.
 
-        It is an id greater than those of all events queued before, and not greater than its own; 0
-        when there is no event at all, or when they cannot be stored.
+        The id is greater than the ids of all events queued before, and not greater than this
+        event's own. It is 0 if there is no event at all, or if events cannot be stored.
         """
+        # This event itself need not be written yet: a prompt needs only what came before.
         before = self._before or self
         await before.wait_visible()
         if before is not self and before._newest:
@@ -259,27 +273,31 @@ class PendingEvent:
         return await self.wait_visible() or (self._newest and self._newest + 1)
 
     async def wait_visible(self) -> int:
-        """Return its id, once every reader finds it in the log; 0 of one without an event, and of
-        one that has not come so far within `PATIENCE` of being queued."""
+        """Wait until the event is visible to readers, and return its id.
+
+        Return 0 if there is no event, or if it is still not visible `PATIENCE` seconds after it was
+        queued.
+        """
         if not self._written.done():
             with suppress(TimeoutError):
                 async with asyncio.timeout_at(self._until):
+                    # Shielded, because a waiter that is cancelled would cancel the future itself.
                     await asyncio.shield(self._written)
         return self.id
 
     def drop(self) -> None:
-        """Record that it will not be stored: too many wait already."""
+        """Record that the event will not be stored, because too many wait already."""
         self.mark_visible(0)
         self.durable.cancel()
 
     def mark_visible(self, event_id: int, newest: int = 0) -> None:
-        """Record that it has been committed. `newest` is the id of the last event up to it, for one
-        that has no event itself."""
+        """Record that the event was committed. `newest` is the id of the last event stored up to
+        here, for a position without an event."""
         self.id, self._newest = event_id, event_id or newest
-        self._before = None  # nor keep all that was ever said
+        self._before = None  # or the chain would keep all events ever queued in memory
         self._written.set_result(None)
 
     def mark_durable(self) -> None:
-        """Record that it has been fsynced."""
+        """Record that the event was fsynced."""
         if not self.durable.cancelled():
             self.durable.set_result(self.id)

@@ -1,15 +1,15 @@
-"""The table `events`: rows, their ids, and how events are stored.
+"""The table `events`: rows, the allocation of ids, and insertion.
 
-Ids follow time. The id of an event is its time in milliseconds since 1970, or the next number that
-is free. So one order serves for reading, for searching the newest first and for finding a time,
-and history that is imported years later takes its place among what was there.
+Ids follow time: the id of an event is its time in milliseconds since 1970, or the next free number.
+So one order serves for reading, for searching newest first and for finding a time, and history that
+is imported years later is sorted in.
 
-Those who follow the log go by `storage.chat_log.arrivals`. So that others who ask for what comes
-after the last id they saw miss nothing either, a line that comes at most `LATE` after its time is
-numbered after the newest of all, and one that is said now at most `CLOCK`, whatever a server's
-clock has been put back to; only an older one, which is history, goes back in time. An id is
-therefore never before its event's time and seldom much after it; `AllocatedIds.drift` says by how
-much at most.
+Live readers use `storage.chat_log.arrivals`. Other readers may ask for the events after the last id
+that they saw, and must not miss any either. So an event that is older than the newest one still
+gets an id after it, if it is older by at most `LATE`, or by `CLOCK` if it is said now (a server's
+clock may have been set back). Only older events, which are history, get an id in the past. An id is
+therefore never before its event's time and seldom much after it; `AllocatedIds.drift` is the
+largest difference.
 """
 
 from __future__ import annotations
@@ -25,28 +25,29 @@ from storage import log_index
 from storage.chat_log.event import Event, EventType, is_private
 from storage.db.database import Connection, Row, from_micros, to_micros
 
-LATE = 300_000  # milliseconds that a line may be on its way: a net split, a slow server
-CLOCK = 86_400_000  # milliseconds that the time of a line may be behind although it is said now
-ARRIVALS = 20_000  # events whose order of insertion is known, at least
-_TRIMMED = 1_000  # older ones that are removed at once: each removal writes pages of its own
+LATE = 300_000  # milliseconds for which a line may be delayed: a net split, a slow server
+CLOCK = 86_400_000  # milliseconds by which the time of a line may lag although it is said now
+ARRIVALS = 20_000  # events, at least, whose order of arrival is kept
+_TRIMMED = 1_000  # older ones are removed so many at once, as each removal writes other pages
 _CHANNELS = "SELECT id, network, name, private FROM channels"
 _CHANNEL = "INSERT INTO channels (network, name, private) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
+# Rounded down to multiples of _TRIMMED, so that only every thousandth insertion deletes anything.
 _TRIM = "DELETE FROM arrivals WHERE seq < (SELECT (max(seq) - ?1) / ?2 * ?2 FROM arrivals)"
-_NEAR = 1_024  # ids looked at behind each time to find one that is free
+_NEAR = 1_024  # ids after a time that are read at once to find a free one; doubled on demand
 _TAKEN = (
     "SELECT DISTINCT events.id FROM json_each(?) t"
     " JOIN events ON events.id BETWEEN CAST(t.value AS BIGINT) AND CAST(t.value AS BIGINT) + ?"
 )
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
-_CACHED = 512  # events: the next prompt has most lines of the last one
+_CACHED = 512  # events in the cache: a prompt repeats most lines of the one before
 _TYPES = {kind.value: kind for kind in EventType}
 
 
 def insert(connection: Connection, events: Sequence[Event], *, live: bool = False) -> Sequence[int]:
-    """Store events inside the transaction of `connection` and return their ids, in the same order.
+    """Store events in the transaction of `connection` and return their ids, in the same order.
 
-    An event that is much older than the newest one is history: its id goes back in time. Those who
-    follow the log are shown what is `live`, said now, whatever its time, and else what is no
+    An event much older than the newest one is history, and gets an id in the past. Live readers are
+    shown all events if `live`, that is, said now, whatever their times; else those that are not
     history.
     """
     events = [storable(event) for event in events]
@@ -64,7 +65,7 @@ def insert(connection: Connection, events: Sequence[Event], *, live: bool = Fals
 
 
 def _note_arrivals(connection: Connection, ids: Sequence[int]) -> None:
-    """Note events in the order in which they came, for those who follow the log."""
+    """Record the order of arrival of events, for live readers."""
     connection.insert_rows("arrivals (event_id)", [[each] for each in ids])
     connection.execute(_TRIM, [ARRIVALS, _TRIMMED])
 
@@ -72,8 +73,8 @@ def _note_arrivals(connection: Connection, ids: Sequence[int]) -> None:
 def _channels(
     connection: Connection, events: Sequence[Event]
 ) -> tuple[dict[tuple[str, str], int], set[int]]:
-    """Return the ids of all channels by network and folded name, and those that are private; new
-    channels of `events` are added."""
+    """Return the ids of all channels by network and folded name, and the ids of the private ones.
+    Channels of `events` that are new are inserted first."""
     names = {(event.network, event.channel) for event in events}
     ids, private = _known_channels(connection)
     new = [name for name in names if (name[0], log_index.fold_name(name[1])) not in ids]
@@ -90,7 +91,7 @@ def _known_channels(connection: Connection) -> tuple[dict[tuple[str, str], int],
 
 
 def values(event: Event, event_id: int, channel_id: int, time: int) -> tuple[Any, ...]:
-    """Return the columns of a `storable` event, in order; `time` is in microseconds."""
+    """Return the column values of a `storable` event, in order; `time` is in microseconds."""
     return (
         event_id,
         channel_id,
@@ -109,7 +110,8 @@ def values(event: Event, event_id: int, channel_id: int, time: int) -> tuple[Any
 
 
 def storable(event: Event) -> Event:
-    """Return the event without lone surrogates, which UTF-8 cannot carry: each is a `?`."""
+    """Return the event with each lone surrogate, which UTF-8 cannot encode, replaced by `?`."""
+    # A single check of all fields together, because almost no event has any.
     names = (event.network, event.channel, event.nick, event.user, event.host, event.target)
     words = "".join((*names, event.account or "", event.msgid or "", event.text))
     if words.isascii() or not _LONE_SURROGATE.search(words):
@@ -133,7 +135,7 @@ def _whole(text: str) -> str:
 
 
 def event_of(row: Row | tuple[Any, ...], channel: Row) -> Event:
-    """Return the event of a row and of its row in `channels`."""
+    """Return the event of a row of `events` and the row of its channel."""
     return _event_of(tuple(row), channel["network"], channel["name"])
 
 
@@ -160,8 +162,11 @@ def _event_of(row: tuple[Any, ...], network: str, channel: str) -> Event:
 
 @dataclass(frozen=True, slots=True)
 class AllocatedIds:
-    """Ids for a batch, in its order; those that are no history; the most that one is ahead of its
-    time."""
+    """Ids of a batch of events, in its order.
+
+    `current` are the ids of events that are not history; `drift` is the largest lead of an id over
+    its event's time, in milliseconds.
+    """
 
     ids: Sequence[int]
     current: Sequence[int]
@@ -169,14 +174,15 @@ class AllocatedIds:
 
 
 def allocate_ids(connection: Connection, times: Sequence[int], late: int = LATE) -> AllocatedIds:
-    """Return ids for events with these times (microseconds), in the transaction that stores them.
+    """Return ids for events with these times (in microseconds), in the transaction that stores
+    them.
 
     An event that is more than `late` milliseconds older than the newest one is history.
     """
     newest = int(connection.execute("SELECT coalesce(max(id), 0) FROM events").fetchone()[0])
     wanted = [max(1, time // 1000) for time in times]
     ids: list[int] = []
-    history: list[int] = []  # positions of those that go back in time
+    history: list[int] = []  # positions in the batch of events whose ids go back in time
     for position, begin in enumerate(wanted):
         if begin < newest - late:
             history.append(position)
@@ -184,6 +190,7 @@ def allocate_ids(connection: Connection, times: Sequence[int], late: int = LATE)
         else:
             newest = max(begin, newest + 1)
             ids.append(newest)
+    # History last: its ids fill gaps in the past, around those given to current events above.
     current = [found for found in ids if found]
     if history:
         free = _FreeIds(connection, set(ids))
@@ -196,16 +203,17 @@ def allocate_ids(connection: Connection, times: Sequence[int], late: int = LATE)
 
 
 class _FreeIds:
-    """Free ids among those of the file and of the batch."""
+    """Finds ids that are taken neither in the database nor by the batch itself."""
 
     def __init__(self, connection: Connection, taken: set[int]) -> None:
         self._connection = connection
         self._taken = taken
 
     def after(self, begins: Sequence[int]) -> Sequence[int]:
-        """Return the first free id from each of `begins` on; for equal ones they grow."""
-        # Which ids are taken is read from the file for a range behind each begin at once; where a
-        # candidate runs out of its range, a range of twice the width is read behind it.
+        """Return, for each of `begins`, the first free id at or after it; equal ones get ascending
+        ids."""
+        # One query reads which ids are taken within `near` of every begin. A candidate that leaves
+        # its range causes another query, for a range of twice the width, from there on.
         near = _NEAR
         next_of = {begin: begin for begin in begins}
         found: list[int] = []
@@ -225,7 +233,8 @@ class _FreeIds:
         return found
 
     def _load_taken(self, begins: Collection[int], near: int) -> dict[int, int]:
-        """Read which ids are taken behind each of `begins`; return up to where that is known."""
+        """Read which ids are taken from each of `begins` on; return the last id that is covered, by
+        begin."""
         starts = sorted(begins)
         rows = self._connection.execute(_TAKEN, [json.dumps(starts), near])
         self._taken.update(row[0] for row in rows)

@@ -1,9 +1,10 @@
-"""Old logs into the log: what is there already is not added again.
+"""Import of old logs without duplicates.
 
-No source is remembered. An event is there already when the log has as many like it - same place,
-kind, nick, target and words, within the same minute or second - as the source has had so far. So
-a file may be read twice, grow, lie in two copies, or tell of days that the bot itself has logged;
-and a line that was said three times in a minute is kept three times.
+No record of imported files is kept. Instead, an event counts as known if the log has as many equal
+events (same place, type, nick, target and text, within the same minute or second) as the file has
+had so far. So a file may be imported again, may have grown, may exist in two copies or overlap with
+what the bot itself has logged; and a line that was said three times in a minute is kept three
+times.
 """
 
 from __future__ import annotations
@@ -19,8 +20,10 @@ from storage.chat_log.event_table import insert, storable
 from storage.db.database import Connection, Database, to_micros
 
 _MINUTE, _SECOND = 60_000_000, 1_000_000  # microseconds
-_REMEMBERED = timedelta(days=1)  # a source may go back in time by so much
+_REMEMBERED = timedelta(days=1)  # by how much the times in a file may go backwards
 
+# An id is its event's time in milliseconds, or ahead of it by the drift of its partition at most:
+# an index finds the range of ids, and the exact range of times filters it.
 _LIKE = """
 SELECT type, time, nick, target, text FROM events
 WHERE channel_id = (SELECT id FROM channels WHERE network = ?1 AND name = ?2)
@@ -31,20 +34,20 @@ WHERE channel_id = (SELECT id FROM channels WHERE network = ?1 AND name = ?2)
 
 @dataclass(frozen=True, slots=True)
 class ImportedEvent:
-    """An event of a source; `exact` says that its time has seconds."""
+    """An event of a file to import; `exact` means that its time has seconds, not just minutes."""
 
     event: Event
     exact: bool
 
     @property
     def grain(self) -> int:
-        """Within how many microseconds another event has the same time."""
+        """The resolution of the event's time in microseconds, within which two times are equal."""
         return _SECOND if self.exact else _MINUTE
 
 
 @dataclass(frozen=True, slots=True)
 class _DedupKey:
-    """The fields in which equal events of an import agree; `time` is in units of `grain`."""
+    """The fields by which events are compared for equality; `time` is in units of `grain`."""
 
     place: tuple[str, str]
     type: str
@@ -56,20 +59,21 @@ class _DedupKey:
 
 
 class FileImport:
-    """An import of one file."""
+    """The import of one file, in batches."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._seen: Counter[_DedupKey] = Counter()
 
     async def add(self, events: Sequence[ImportedEvent]) -> int:
-        """Add those that the log does not have yet, in one transaction; returns how many.
+        """Add the events that the log does not have yet, in one transaction; return their number.
 
         Raises Unavailable.
         """
         events = [ImportedEvent(storable(old.event), old.exact) for old in events]
 
         def add_new(db: Connection) -> int:
+            # `known` includes what earlier batches of this file have added, and so does `_seen`.
             known = _count_known(db, events)
             new = []
             for old in events:
@@ -85,7 +89,8 @@ class FileImport:
         return added
 
     def _forget_before(self, events: Iterable[ImportedEvent]) -> None:
-        """Drop what no later line can be like, so that memory does not grow with the file."""
+        """Drop the counts of events older than `_REMEMBERED`, so that memory does not grow with the
+        file."""
         newest = max((to_micros(old.event.time) for old in events), default=0)
         oldest = newest - _REMEMBERED // timedelta(microseconds=1)
         kept = {like: n for like, n in self._seen.items() if like.time * like.grain >= oldest}
@@ -93,7 +98,7 @@ class FileImport:
 
 
 def _count_known(connection: Connection, events: Sequence[ImportedEvent]) -> Counter[_DedupKey]:
-    """Count the events of the log that are like these."""
+    """Count the events of the log in the time range of these, by dedup key."""
 
     def by_place(old: ImportedEvent) -> tuple[str, str, int]:
         return (old.event.network, old.event.channel.lower(), old.grain)

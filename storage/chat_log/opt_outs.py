@@ -1,7 +1,7 @@
-"""Opt-outs: people who are not logged, and the mark of lines that are not kept.
+"""Opt-outs: people who are not logged, and the mark of lines that are not logged.
 
-An opt-out binds a services account or, of somebody who is not logged in, the whole
-`nick!user@host`. So nobody can take it over, or take it back, by taking the nick.
+An opt-out is bound to a services account, or to the whole `nick!user@host` of somebody who is not
+logged in to services. So nobody can take it over, or take it back, by taking the nick.
 """
 
 from __future__ import annotations
@@ -12,48 +12,48 @@ from storage.chat_log.event import SPOKEN, Event, EventType, Identity
 from storage.db.database import Connection, Database
 
 MARK = "[nolog]"
-"""A line that has this in it, in any case, is not kept."""
+"""A line that contains this, in upper or lower case, is not logged."""
 
-# RFC 1459, section 2.2: on many networks these are one letter in two cases. Where they are not,
-# one person more is left in peace.
+# RFC 1459, section 2.2: on many networks "{}|^" are the lower case of "[]\~". On others the rules
+# then match one more nick, which errs on the side of privacy.
 _CASES = str.maketrans("[]\\~", "{}|^")
 
 Name = tuple[str, str]
-"""A network and a folded nick or account of it."""
+"""A network, and a folded nick or account on it."""
 
 
 def name_of(network: str, name: str) -> Name:
-    """Return a nick or an account as it is compared."""
+    """Return a nick or an account, folded for comparison, with its network."""
     return network, name.lower().translate(_CASES)
 
 
 def person_of(name: str) -> str:
-    """Return a person's name as memory compares it."""
+    """Return a person's name, stripped and folded, as memory compares it."""
     return name_of("", name.strip())[1]
 
 
 Mask = tuple[str, str, str, str]
-"""A network with the nick, user name and host of somebody on it, as they are compared."""
+"""A network, and the folded nick, user name and host of somebody on it."""
 
-_ANY = "*"  # the user name and the host of who asked before masks were kept
+_ANY = "*"  # user name and host in opt-outs of earlier versions, which knew the nick only
 
 
 def mask_of(network: str, who: Identity) -> Mask:
-    """Return the whole mask of a person."""
+    """Return the mask of a person, folded for comparison."""
     return *name_of(network, who.nick), who.user.lower(), who.host.lower()
 
 
 @dataclass(frozen=True, slots=True)
 class OptOutRules:
-    """Rules of what the log may keep: the `accounts` and `masks` of people who have opted out, and
-    the `nicks` that they had then."""
+    """The opt-outs in effect: the `accounts` and `masks` of people who have opted out, and the
+    `nicks` that they had then."""
 
     accounts: frozenset[Name] = frozenset()
     masks: frozenset[Mask] = frozenset()
     nicks: frozenset[Name] = frozenset()
 
     def keeps(self, event: Event) -> bool:
-        """Return True if the log may have an event; one of our own only for its mark."""
+        """Return True if an event may be logged. Only the mark keeps our own lines out."""
         marked = event.type in SPOKEN and MARK in event.text.lower()
         return not marked and (event.own or not self.hides(event))
 
@@ -64,24 +64,29 @@ class OptOutRules:
         who, network = Identity.from_event(event), event.network
         if self.hides_person(network, who):
             return True
+        # A nick change names a person twice; of a kick's target only the nick is known.
         if event.type is EventType.NICK:
             return self.hides_person(network, replace(who, nick=event.target))
         return bool(event.target) and name_of(network, event.target) in self.nicks
 
     def hides_person(self, network: str, who: Identity) -> bool:
-        """Return True if a person has opted out. Of whom nothing but the nick is known, as in
-        imported logs, it is everybody who had the nick of one."""
+        """Return True if a person has opted out.
+
+        Where only a nick is known, as in imported logs, it is True if anybody who has opted out had
+        that nick.
+        """
         if not (who.user or who.host or who.account):
             return name_of(network, who.nick) in self.nicks
         if who.account and name_of(network, who.account) in self.accounts:
             return True
         if mask_of(network, who) in self.masks:
             return True
+        # An opt-out of an earlier version holds for everybody with the nick who is not logged in.
         return not who.account and (*name_of(network, who.nick), _ANY, _ANY) in self.masks
 
 
 def rules(connection: Connection) -> OptOutRules:
-    """Return the rules as of now."""
+    """Return the current rules, from the database."""
     rows = connection.execute(
         'SELECT network, account, nick, "user", host FROM unlogged'
     ).fetchall()
@@ -93,20 +98,20 @@ def rules(connection: Connection) -> OptOutRules:
 
 
 class OptOuts:
-    """The people who have opted out, in a database file. `opt_out_rules` are as of the last
-    `load`."""
+    """The opt-outs in a database; `opt_out_rules` are those of the last `load`, `add` or
+    `remove`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self.opt_out_rules = OptOutRules()
 
     async def load(self) -> OptOutRules:
-        """Read the rules."""
+        """Read the rules from the database, keep and return them."""
         self.opt_out_rules = await self._database.read(rules)
         return self.opt_out_rules
 
     async def add(self, network: str, who: Identity) -> None:
-        """Log nothing more of a person: of their account or, without one, of their mask."""
+        """Add an opt-out for the account of a person or, without one, for their mask."""
         row = (*mask_of(network, who), "")
         if who.account:
             row = (*name_of(network, who.nick), "", "", name_of(network, who.account)[1])
@@ -119,8 +124,10 @@ class OptOuts:
         await self.load()
 
     async def remove(self, network: str, who: Identity) -> bool:
-        """Take back what a person has asked for, under their account or mask, and nobody else's;
-        return whether that has changed anything or there was nothing under their nick either."""
+        """Remove the opt-out of a person's account or mask, and nobody else's.
+
+        Return False if nothing was removed and an opt-out of somebody else with their nick remains.
+        """
         account = name_of(network, who.account)[1] if who.account else None
         async with self._database.transaction() as db:
             cursor = await db.execute(

@@ -1,7 +1,7 @@
-"""Which events somebody wants, and the one place that says which events they may have.
+"""Queries of the log, and the access control of all reads.
 
-Every reading of the log, be it a list, a search, a count or the live end, first asks `channels_in`
-which channels it may look at, and looks at no others.
+Every read of the log, whether a list, a search, a count or the live end, first asks `channels_in`
+for the channels that it may see, and reads no others.
 """
 
 from __future__ import annotations
@@ -21,19 +21,24 @@ from storage.chat_log.event_table import CLOCK, event_of
 from storage.db.database import Connection, Row, to_micros
 
 FUTURE = 2 * CLOCK
-"""Milliseconds from now on from which an id is of a wrong time: times that are up to a day ahead
-are taken, and what is said a day after one is still numbered behind it."""
+"""How far in the future, in milliseconds, an id may be before its time counts as wrong.
 
-# The sign as well: a row that says it is public is not believed.
+Events up to a day ahead are accepted (`CLOCK`), and an event that is said up to a day after one of
+those still gets an id after it.
+"""
+
+# The first character decides too: the column `private` alone is not trusted (see `is_private`).
 _PUBLIC = f"c.private = 0 AND substr(c.name, 1, 1) IN ({', '.join(map(repr, CHANNEL_PREFIXES))})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
-    """Which events to read: every field narrows. Times are aware, `since` is the first moment and
-    `until` the first one after; `before_id` and `after_id` leave out the event they name; `ids` are
-    the only ones wanted; `limit`
-    is the most events of an answer, or the hits on a page."""
+    """The events to read; every field narrows the result.
+
+    Times are aware; `since` is inclusive and `until` exclusive. `before_id` and `after_id` are
+    exclusive. `ids`, if set, are the only events considered. `limit` is the maximum number of
+    events in an answer, or of hits on a page.
+    """
 
     scope: Scope
     network: str | None = None
@@ -60,7 +65,10 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class VisibleChannels:
-    """Channels by id, and the ids of all `others`; `public` when they are all the public ones."""
+    """The channels that a query may read, by id, and the ids of all `others`.
+
+    `public` is True if they are exactly all public channels.
+    """
 
     rows: Mapping[int, Row]
     others: frozenset[int]
@@ -68,12 +76,16 @@ class VisibleChannels:
 
 
 def _visible(scope: Scope) -> tuple[str, list[Any]]:
-    """Return the condition on `channels c` that keeps a reader inside a scope: the only one there
-    is."""
+    """Return the SQL condition on `channels c` that confines a reader to a scope, with its values.
+
+    It is the only place where a scope is enforced.
+    """
     if scope.places is None:
         return "TRUE" if scope.private else _PUBLIC, []
     if not scope.places:
         return "FALSE", []
+    # Names are compared without case: in PostgreSQL because of the cast, in SQLite, for which
+    # CITEXT is just TEXT, by the collation of the column.
     pairs = ", ".join("(?, CAST(? AS CITEXT))" for _ in scope.places)  # without case
     values = [part for place in scope.places for part in (place.network, place.channel)]
     ids = f"SELECT v.id FROM channels v WHERE (v.network, v.name) IN (VALUES {pairs})"
@@ -81,7 +93,7 @@ def _visible(scope: Scope) -> tuple[str, list[Any]]:
 
 
 def channels_in(connection: Connection, query: Query) -> VisibleChannels:
-    """Return the channels that a query may see and asks for."""
+    """Return the channels that a query asks for and may see."""
     where, values = _visible(query.scope)
     for column, value in (("network", query.network), ("name", query.channel)):
         if value is not None:
@@ -90,17 +102,21 @@ def channels_in(connection: Connection, query: Query) -> VisibleChannels:
     rows = connection.execute(f"SELECT *, {where} AS seen FROM channels c", values).fetchall()
     seen = {row["id"]: row for row in rows if row["seen"]}
     others = frozenset(row["id"] for row in rows if not row["seen"])
+    # Exactly all public channels: then `seen` is the opposite of `private` in every row.
     return VisibleChannels(seen, others, all(row["seen"] != row["private"] for row in rows))
 
 
 def last_credible_id() -> int:
-    """Return the greatest id that an event can have by now if no clock was wrong."""
+    """Return the greatest id that an event can have at the moment if no clock was wrong."""
     return time.time_ns() // 1_000_000 + FUTURE
 
 
 def until_now(query: Query) -> Query:
-    """Return a query for the newest events without those of a wrong time in the future, which would
-    be the newest for years; itself if it says by itself where to end."""
+    """Return a query for the newest events that leaves out those with a wrong time in the future.
+
+    They would be the newest ones for years. A query with bounds by id or an `until`, or one that
+    begins in the future, is returned unchanged.
+    """
     ends = (query.until, query.before_id, query.after_id, query.ids)
     last = last_credible_id()
     wants_future = query.since is not None and to_micros(query.since) // 1000 > last
@@ -110,7 +126,7 @@ def until_now(query: Query) -> Query:
 
 
 def find(connection: Connection, query: Query, *, newest: bool) -> list[Event]:
-    """Return the newest (or oldest) events that fit, in order of time either way."""
+    """Return the newest (or oldest) events that match, in chronological order either way."""
     if query.limit == 0:
         return []
     channels = channels_in(connection, query)
@@ -120,7 +136,7 @@ def find(connection: Connection, query: Query, *, newest: bool) -> list[Event]:
 
 
 def newest(connection: Connection, queries: Sequence[Query]) -> list[list[Event]]:
-    """Return the newest events that fit each query, in order of time."""
+    """Return the newest events that match each query, in chronological order."""
     known: dict[tuple[Any, ...], VisibleChannels] = {}
 
     def events(query: Query) -> list[Event]:
@@ -133,7 +149,7 @@ def newest(connection: Connection, queries: Sequence[Query]) -> list[list[Event]
 
 
 def _newest(connection: Connection, query: Query, channels: VisibleChannels) -> list[Event]:
-    """Return the newest events that fit; those of a wrong time only where there are no others."""
+    """Return the newest events that match; those with a wrong time only if there are no others."""
     present = until_now(query)
     found = _events(connection, present, channels, newest=True)
     if found or present is query:
@@ -157,17 +173,18 @@ def query_rows(
     newest: bool,
     extra: tuple[str, list[Any]] = ("", []),
 ) -> list[Row]:
-    """Return the rows of the newest (or oldest) events that fit, those first; `extra` is a further
-    condition with its values.
+    """Return the rows of the newest (or oldest) events that match, newest (or oldest) first.
 
-    Each channel has its own index, in order, so that one where little is said is found as fast as
-    one where much is; all channels together need none, unless it is for a person.
+    `extra` is a further SQL condition with its values. There is one statement for each channel,
+    which reads an index on channel and id in order, so that the last lines of a quiet channel are
+    found as fast as those of a busy one; the results are merged.
     """
     where, values = conditions(connection, query)
     where, values = where + extra[0], [*values, *extra[1]]
     order = "DESC" if newest else "ASC"
     sql = f"SELECT * FROM events WHERE {{}} AND {where} ORDER BY id {order} LIMIT {query.limit}"
-    # Every channel may be read: then the order of ids is that of the table itself.
+    # All channels are wanted: then the table itself is in the right order. Not for a nick, whose
+    # lines may be rare: an index has them by nick and channel.
     if not channels.others and query.nick is None:
         return connection.execute(sql.format("TRUE"), values).fetchall()
     lists = [
@@ -179,7 +196,8 @@ def query_rows(
 
 
 def conditions(connection: Connection, query: Query) -> tuple[str, list[Any]]:
-    """Return the condition on `events` of all that a query asks for but its channels."""
+    """Return the SQL condition on `events` for everything in a query but its channels, with its
+    values."""
     parts, values = ["TRUE"], []
     begin, end = id_range(connection, query)
     for sql, value in (
@@ -200,13 +218,14 @@ def conditions(connection: Connection, query: Query) -> tuple[str, list[Any]]:
         parts.append("id IN (SELECT CAST(value AS BIGINT) FROM json_each(?))")
         values.append(json.dumps(sorted(query.ids)))
     if query.types is not None:
+        # IN (NULL) is never true, whereas PostgreSQL has no empty list.
         parts.append(f"type IN ({', '.join('?' for _ in query.types) or 'NULL'})")
         values.extend(sorted(query.types))
     return " AND ".join(parts), values
 
 
 def id_range(connection: Connection, query: Query) -> tuple[int | None, int | None]:
-    """Return the first and the last id that can fit a query, None where it asks for no end.
+    """Return the first and the last id that can match a query, each None if there is no bound.
 
     An id is its event's time in milliseconds or a little more (see `storage.chat_log.event_table`).
     """
@@ -215,7 +234,7 @@ def id_range(connection: Connection, query: Query) -> tuple[int | None, int | No
     if query.since is not None:
         begins.append(to_micros(query.since) // 1000)
     if query.until is not None:
-        # An id may be later than its time, by the drift of its partition at most.
+        # An id may be ahead of its event's time, by the drift of its partition at most.
         drift = connection.execute("SELECT coalesce(max(drift), 0) FROM partitions").fetchone()[0]
         ends.append(max(1, to_micros(query.until) // 1000) + drift)
     return max(begins, default=None), min(ends, default=None)

@@ -1,7 +1,7 @@
-"""A copy of log events in one plain table, for whoever wants to ask it with SQL of their own.
+"""Export of log events to a single plain SQLite table, for ad hoc SQL queries.
 
-It has no user names and hosts, which can identify people, so that it can be given away: a private
-conversation bears the nick alone.
+It can be given away: user names and hosts, which can identify people, are left out, and a private
+conversation has only the nick as its name.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _INDEX = "CREATE INDEX messages_channel_time ON messages (network, channel, time
 
 
 class SqliteExport:
-    """The copy while it is being written. Get one with `open`."""
+    """An export that is being written. Use `open` to get one."""
 
     def __init__(self, connection: aiosqlite.Connection) -> None:
         self._connection = connection
@@ -43,16 +43,16 @@ class SqliteExport:
     @classmethod
     @asynccontextmanager
     async def open(cls, path: Path) -> AsyncIterator[SqliteExport]:
-        """A copy in the empty file `path`; on leaving it is whole."""
+        """Open an export into the empty file `path`; it is complete once the context is left."""
         async with aiosqlite.connect(path) as connection:
-            await connection.execute("PRAGMA synchronous = OFF")  # whoever asks keeps the file
+            await connection.execute("PRAGMA synchronous = OFF")  # after a crash, export it again
             await connection.execute(_TABLE)
             yield cls(connection)
             await connection.execute(_INDEX)
             await connection.commit()
 
     async def add(self, events: Sequence[Event]) -> None:
-        """Write events."""
+        """Append events to the export."""
         await self._connection.executemany(_INSERT, [_row(event) for event in events])
         await self._connection.commit()
 
@@ -61,6 +61,7 @@ def _row(event: Event) -> tuple[object, ...]:
     return (
         event.id,
         event.network,
+        # The room of a private conversation is named `nick!user@host`.
         event.channel.partition("!")[0] if event.private else event.channel,
         event.private,
         event.type.value,

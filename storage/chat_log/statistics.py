@@ -1,6 +1,6 @@
-"""Numbers about the log, from the counters of `storage.log_index`.
+"""Statistics of the log, from the counters of `storage.log_index`.
 
-All count spoken lines, and all times are UTC unless a zone is named.
+All of them count spoken lines. Times are UTC unless a zone is given.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from storage.log_index import EVERYWHERE, fold_name
 _HOUR = 3_600_000_000  # microseconds
 _DAY = 24 * _HOUR
 _WEEK = 7 * 24  # hours
-_EVER = 1 << 40  # hours or days, more than any time has
+_EVER = 1 << 40  # days, more than any time has
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
 class ChannelStats:
-    """A place in the log with the number and time of its events."""
+    """A place in the log with the number of its events and the time of the last one."""
 
     place: Place
     private: bool
@@ -44,8 +44,11 @@ class ChannelStats:
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """Totals of spoken lines: all, people, our own answers, first and last time, and the most
-    talkative."""
+    """Totals of spoken lines.
+
+    `people` counts nicks, `replies` our own answers to questions; `top` are the most talkative
+    nicks with their lines, most first.
+    """
 
     lines: int
     people: int
@@ -57,7 +60,7 @@ class Stats:
 
 @dataclass(frozen=True, slots=True)
 class DayStats:
-    """A day on which something was said, and how many of the lines were our own answers."""
+    """A day with its lines, of which `replies` are our own answers."""
 
     date: date
     lines: int
@@ -66,8 +69,8 @@ class DayStats:
 
 @dataclass(frozen=True, slots=True)
 class PersonStats:
-    """Statistics of one nick: its last spelling, lines in all and per place (the most first), and
-    days with lines."""
+    """Statistics of one nick: its latest spelling, its lines in total and by place (most first),
+    and the days with lines, in order."""
 
     nick: str
     lines: int
@@ -78,7 +81,7 @@ class PersonStats:
 
 
 HeatMap = tuple[tuple[int, ...], ...]
-"""Seven rows, Monday first, of the lines in each of 24 hours."""
+"""Lines by weekday and hour: seven rows, Monday first, of 24 hours each."""
 
 
 def channels(connection: Connection, scope: Scope) -> list[ChannelStats]:
@@ -99,7 +102,7 @@ def channels(connection: Connection, scope: Scope) -> list[ChannelStats]:
 
 
 def stats(connection: Connection, query: Query, top: int) -> Stats:
-    """Return totals of the spoken lines that fit, and the `top` most talkative."""
+    """Return totals of the spoken lines that match, and the `top` most talkative nicks."""
     seen = channels_in(connection, query)
     if _timeless(query):
         lines, replies, people, best = _of_all_time(connection, query, seen, top)
@@ -114,13 +117,15 @@ def stats(connection: Connection, query: Query, top: int) -> Stats:
 
 
 def _last(connection: Connection, query: Query, seen: VisibleChannels) -> list[Row]:
-    """Return the row of the last event that fits; of the future only where there is no other."""
+    """Return the row of the last event that matches, or no row; one with a wrong time in the future
+    only if there is no other."""
     present = query_rows(connection, until_now(query), seen, newest=True)
     return present or query_rows(connection, query, seen, newest=True)
 
 
 def heat_map(connection: Connection, query: Query) -> HeatMap:
-    """Count lines by weekday and hour on the channels of `query`, whatever else it says."""
+    """Count all lines on the channels of `query` by weekday and hour; its other fields are
+    ignored."""
     ids = _counted_as(channels_in(connection, query))
     rows = connection.execute(
         f"SELECT slot, sum(lines) FROM week WHERE channel_id IN ({_marks(ids)}) GROUP BY slot", ids
@@ -130,8 +135,12 @@ def heat_map(connection: Connection, query: Query) -> HeatMap:
 
 
 def days(connection: Connection, query: Query, zone: tzinfo) -> list[DayStats]:
-    """Return the days of `zone` on which something was said, in order: on the channels of `query`,
-    between its `since` and `until`. An hour that midnight divides belongs to the day before."""
+    """Return the days of `zone` with lines, in order, on the channels of `query` between its
+    `since` and `until`.
+
+    The counters are by hour of UTC. In zones that are not a whole number of hours from UTC, the
+    hour around midnight counts for the day on which it began.
+    """
     ids = _counted_as(channels_in(connection, query))
     where = f"channel_id IN ({_marks(ids)})"
     first, last = connection.execute(
@@ -139,6 +148,7 @@ def days(connection: Connection, query: Query, zone: tzinfo) -> list[DayStats]:
     ).fetchone()
     if first is None:
         return []
+    # Whole hours only: `since` is rounded down and `until` up.
     begin = max(first, to_micros(query.since) // _HOUR) if query.since else first
     end = min(last + 1, -(-to_micros(query.until) // _HOUR)) if query.until else last + 1
     found: dict[int, tuple[int, int]] = {}
@@ -156,8 +166,11 @@ def days(connection: Connection, query: Query, zone: tzinfo) -> list[DayStats]:
 def sparklines(
     connection: Connection, scope: Scope, until: datetime, count: int
 ) -> dict[Place, tuple[int, ...]]:
-    """For each place in scope the lines of each of the last `count` days of 24 hours, the newest
-    last, which ends at `until`; places that were silent are left out."""
+    """Return the lines of each place in scope on each of the last `count` days, oldest first.
+
+    The days have 24 hours, and the last one ends at `until`, rounded up to a whole hour. Silent
+    places are left out.
+    """
     seen = channels_in(connection, Query(scope=scope)).rows
     end = -(-to_micros(until) // _HOUR)
     rows = connection.execute(
@@ -202,7 +215,8 @@ def person(connection: Connection, scope: Scope, nick: str) -> PersonStats | Non
 
 
 def _timeless(query: Query) -> bool:
-    """Return True if a query asks for nothing but channels, a nick and `own`."""
+    """Return True if a query is limited by nothing but channels, a nick and `own`, which is what
+    the counters of all time can answer."""
     return query == Query(
         scope=query.scope,
         network=query.network,
@@ -216,7 +230,8 @@ def _timeless(query: Query) -> bool:
 def _of_all_time(
     connection: Connection, query: Query, seen: VisibleChannels, top: int
 ) -> tuple[int, int, int, list[tuple[str, int]]]:
-    """Lines, our answers among them, people and the most talkative, from what is counted."""
+    """Return the number of lines, of our answers among them and of nicks, and the most talkative
+    nicks, all from the counters."""
     if query.nick is not None:
         said = _lines_by_nick_on(
             connection, query, f"channel_id IN ({_marks(seen.rows)})", [*seen.rows]
@@ -240,8 +255,9 @@ def _of_all_time(
 
 
 def _top(connection: Connection, where: str, values: list[Any], top: int) -> list[tuple[str, int]]:
-    """Return the most talkative nicks. One that has been ours and somebody else's counts once."""
-    alone = where.startswith("channel_id IN (?)")  # then an index has them in order
+    """Return the most talkative nicks with their lines, most first. A nick that was both ours and
+    somebody else's has two rows, which are added up."""
+    alone = where.startswith("channel_id IN (?)")  # then the index `people_lines` is in this order
     said = "lines" if alone else "sum(lines)"
     group = "" if alone else "GROUP BY nick"
     rows = connection.execute(
@@ -259,9 +275,9 @@ def _top(connection: Connection, where: str, values: list[Any], top: int) -> lis
 def _lines_by_nick(
     connection: Connection, query: Query, seen: VisibleChannels
 ) -> list[tuple[str, int, int]]:
-    """Count lines, and our answers among them, by nick, the most talkative first.
+    """Count lines, and our answers among them, by nick, most lines first.
 
-    Whole days come from the counters, what is less than a day from the log itself.
+    Whole days are read from the counters, partial days at both ends from the log itself.
     """
     where = f"channel_id IN ({_marks(seen.rows)})"
     untimed = replace(query, since=None, until=None)
@@ -283,7 +299,7 @@ def _lines_by_nick(
 def _lines_by_nick_on(
     connection: Connection, query: Query, where: str, values: list[Any]
 ) -> list[tuple[str, int, int]]:
-    """Like `_lines_by_nick`, from the days that `where` chooses."""
+    """Count as `_lines_by_nick` does, in the rows of `people_days` that `where` selects."""
     for column, value in (("nick", query.nick), ("own", query.own)):
         if value is not None:
             where, values = f"{where} AND {column} = ?", [*values, value]
@@ -298,7 +314,7 @@ def _lines_by_nick_on(
 def _in_log(
     connection: Connection, queries: Sequence[Query], seen: VisibleChannels
 ) -> list[tuple[str, int, int]]:
-    """Like `_lines_by_nick`, from the log itself."""
+    """Count as `_lines_by_nick` does, in the log itself."""
     rows: list[tuple[str, int, int]] = []
     for query in queries:
         types = SPOKEN if query.types is None else SPOKEN & query.types
@@ -306,7 +322,8 @@ def _in_log(
         rows += connection.execute(
             "SELECT nick || '', count(*), count(*) FILTER (WHERE own = 1 AND reply_to IS NOT NULL)"
             " FROM events"
-            # The plus and the ||: read the range of ids, not all that a channel or nick has said.
+            # The unary plus keeps SQLite from using the index by channel, and `|| ''` above from
+            # grouping by that of nicks: the range of ids is smaller than all that either has said.
             f" WHERE {where} AND +channel_id IN ({_marks(seen.rows)}) GROUP BY 1",
             [*values, *seen.rows],
         )
@@ -314,7 +331,7 @@ def _in_log(
 
 
 def _together(rows: Iterable[Sequence[Any]]) -> list[tuple[str, int, int]]:
-    """Counts of the same nick added up, the most talkative first."""
+    """Add up the counts of rows of the same nick, and return them with the most lines first."""
     found: dict[str, tuple[str, int, int]] = {}
     for nick, lines, replies in rows:
         known = found.get(fold_name(nick), (nick, 0, 0))
@@ -323,13 +340,15 @@ def _together(rows: Iterable[Sequence[Any]]) -> list[tuple[str, int, int]]:
 
 
 def _offsets(zone: tzinfo, begin: int, end: int) -> Iterator[tuple[int, int, int]]:
-    """Stretches of hours, each with its first, the first after it, and the seconds by which
-    clocks in `zone` are ahead of UTC during it."""
+    """Yield the spans of the hours from `begin` to `end` in which the UTC offset of `zone` is
+    constant: first hour, hour after the last, and offset in seconds."""
 
     def offset(hour: int) -> int:
         local = (_EPOCH + timedelta(hours=hour)).astimezone(zone)
         return int((local.utcoffset() or timedelta()).total_seconds())
 
+    # In steps of a week, then of an hour, which assumes that no zone changes its offset and back
+    # within a week.
     while begin < end:
         ahead = offset(begin)
         stop = begin + 1
@@ -342,7 +361,8 @@ def _offsets(zone: tzinfo, begin: int, end: int) -> Iterator[tuple[int, int, int
 
 
 def _counted_as(seen: VisibleChannels) -> list[int]:
-    """Return the channels under which what is seen is counted: all public ones together are one."""
+    """Return the channel ids of the counters to add up; for all public channels together it is
+    EVERYWHERE alone."""
     return [EVERYWHERE] if seen.public else list(seen.rows)
 
 

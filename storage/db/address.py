@@ -1,4 +1,4 @@
-"""Where the tables of a tendril are kept: in a file of its own, or in a schema of its own."""
+"""Addresses of stores: each tendril has its own SQLite file, or its own PostgreSQL schema."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 PREFIX = "terrarium_"
-"""What the names of our schemas begin with."""
+"""The prefix of our schemas' names."""
 
 
 @dataclass(frozen=True, slots=True)
 class PostgresSchema:
-    """The tables of one tendril in a PostgreSQL database: what a file is with SQLite.
+    """The schema of one tendril in a PostgreSQL database, the counterpart of an SQLite file.
 
-    `url` is a connection URI of libpq, which may hold a password; `name` is what the file would be
-    called, without its ending.
+    `url` is a libpq connection URI. It may hold a password, so neither `repr` nor `str` shows it.
+    `name` is the name of the corresponding file without its suffix.
     """
 
     url: str = field(repr=False)
@@ -29,6 +29,7 @@ class PostgresSchema:
     def __str__(self) -> str:
         parts = urlsplit(self.url)
         place = parts.hostname or "localhost"
+        # The colons of user:password and of an IPv6 address in brackets separate no port.
         if ":" in parts.netloc.rpartition("@")[2].rpartition("]")[2]:
             place += f" port {parts.netloc.rpartition(':')[2]}"
         return f"PostgreSQL database {parts.path.lstrip('/') or 'default'} on {place}, {self.name}"
@@ -38,7 +39,7 @@ Address = Path | PostgresSchema
 
 
 def beside(address: Address, name: str) -> Address:
-    """Return the address of the tables called `name` in the same folder or database."""
+    """Return the address of the store called `name` in the same folder or database."""
     if isinstance(address, Path):
         return address.with_name(f"{name}.db")
     return PostgresSchema(address.url, name)

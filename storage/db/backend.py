@@ -1,4 +1,4 @@
-"""The seam between SQLite and PostgreSQL: the methods of a kind of database."""
+"""The interface of a database backend, implemented for SQLite and for PostgreSQL."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class Backend(Protocol):
-    """An open database. All raise Unavailable; `Database` says what each does."""
+    """An open database. `Database` documents the methods; all of them raise Unavailable."""
 
     def transaction(
         self, *, exclusive: bool = True
@@ -22,19 +22,19 @@ class Backend(Protocol):
     async def write(
         self, work: Callable[[Connection], T], *, durable: bool = True, inline: bool = False
     ) -> T:
-        """Return the result of `work`, run in one transaction."""
+        """Run `work` in one transaction and return its result."""
 
     async def read(self, work: Callable[[Connection], T], *, inline: bool = False) -> T:
-        """Return the result of `work`, run on one snapshot."""
+        """Run `work` on one snapshot and return its result."""
 
     async def fetch_all(self, sql: str, values: Values = ()) -> list[Row]:
         """Return every row of a query."""
 
     async def sync(self) -> None:
-        """Make durable all that has been committed."""
+        """Make all commits so far durable."""
 
     async def execute_outside_transaction(self, statement: str) -> list[Row]:
-        """Return the rows of a statement that no transaction may contain."""
+        """Run a statement that is not allowed inside a transaction, and return its rows."""
 
     def changes(self) -> AsyncGenerator[None, None]:
-        """Yield whenever somebody may have written, for ever."""
+        """Yield whenever the log may have changed, for ever."""

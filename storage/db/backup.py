@@ -1,4 +1,4 @@
-"""A copy of a whole database file while others write it."""
+"""Online backup of an SQLite file, while other processes write to it."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from storage.db.integrity import reading_address
 
 
 def back_up(source: Path, target: Path) -> None:
-    """Copy the database `source` into the empty file `target`; blocks until that is done.
+    """Copy the database `source` into the empty file `target`. Blocks.
 
-    The copy is of the moment at which it begins: it has all that was acknowledged before. In WAL
-    mode it reads a snapshot, so nobody who writes has to wait for it. Raises Unavailable.
+    The copy is a snapshot of the moment at which it begins, so it has all writes acknowledged
+    before. In WAL mode it does not hold up writers. Raises Unavailable.
     """
     if not source.exists():
         raise Unavailable(f"{source}: there is nothing to back up")
@@ -23,7 +23,9 @@ def back_up(source: Path, target: Path) -> None:
             closing(sqlite3.connect(reading_address(source), uri=True)) as reader,
             closing(sqlite3.connect(target)) as copy,
         ):
-            reader.backup(copy, pages=-1)  # in steps it would begin anew after each write
-            copy.execute("PRAGMA journal_mode = DELETE")  # one file, no -wal beside it
+            # All pages in one step: between steps, a write by another process restarts the backup
+            # (https://www.sqlite.org/backup.html).
+            reader.backup(copy, pages=-1)
+            copy.execute("PRAGMA journal_mode = DELETE")  # a single file, without -wal and -shm
     except sqlite3.Error as error:
         raise Unavailable(f"{source}: cannot be backed up: {error}") from error

@@ -1,4 +1,4 @@
-"""The database of a tendril, whichever kind it is."""
+"""The database of a tendril, independent of its backend."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ T = TypeVar("T")
 
 
 def to_micros(time: datetime) -> int:
-    """Return the microseconds since 1970 of an aware time, exact."""
+    """Return the microseconds from the Unix epoch to an aware time, without rounding."""
     return (time - _EPOCH) // timedelta(microseconds=1)
 
 
 def from_micros(micros: int) -> datetime:
-    """Return the UTC time of a number that `to_micros` made."""
+    """Return the UTC time of a number of microseconds since the Unix epoch."""
     return _EPOCH + timedelta(microseconds=micros)
 
 
 class Database:
-    """An SQLite file in WAL mode, or a schema of PostgreSQL. Get one with `open`.
+    """An SQLite file in WAL mode, or a schema of PostgreSQL. Use `open` to get one.
 
     Its verbs are `transaction`, `write`, `read`, `fetch_all` and `fetch_one`. All of them raise
-    Unavailable when the database cannot do it. One transaction writes at a time, whichever process
-    or machine it is of.
+    Unavailable when the database cannot be reached, read or written. Exclusive write transactions
+    are serialised, across processes and, with PostgreSQL, across machines.
     """
 
     def __init__(self, address: Address, backend: Backend) -> None:
@@ -64,11 +64,12 @@ class Database:
         checked: bool = False,
         read_only: bool = False,
     ) -> AsyncIterator[Database]:
-        """Open what is at `address`, creating it and migrating its tables. Raises StorageError.
+        """Open the store at `address`, creating it and migrating its tables. Raises StorageError.
 
-        `patience` is how many seconds a transaction waits for another process that writes. With
-        `checked` a damaged file is refused; whoever lives in a file begins so. With `read_only`
-        nothing is written, not even beside it: for media that cannot be written.
+        `patience` is how many seconds a transaction waits for another process that writes.
+        `checked` refuses a damaged file; long-lived processes open their own file with it.
+        `read_only` writes nothing and migrates nothing, for read-only media. SQLite only: both
+        `checked` and `read_only` have no effect on PostgreSQL.
         """
         opening: AbstractAsyncContextManager[Backend]
         if isinstance(address, Path):
@@ -89,41 +90,43 @@ class Database:
 
     @property
     def address(self) -> Address:
-        """Where it is."""
+        """The address of the store."""
         return self._address
 
     @property
     def dialect(self) -> Dialect:
-        """The kind of database."""
+        """The SQL dialect, and with it the database engine."""
         return Dialect.SQLITE if isinstance(self._address, Path) else Dialect.POSTGRES
 
     def transaction(
         self, *, exclusive: bool = True
     ) -> AbstractAsyncContextManager[AsyncConnection]:
-        """Yield a connection in a transaction; durable. Any error rolls it back.
+        """Yield a connection in a transaction, durable once committed; any exception rolls it back.
 
-        One that is not `exclusive` may run beside others, where the database can do that: it has to
-        lock the rows that it changes. Raises Unavailable.
+        With `exclusive=False` it may run concurrently with others, where the database supports
+        that, and must itself lock the rows that it changes. Raises Unavailable; on PostgreSQL also
+        Conflict, when a unique constraint is violated.
         """
         return self._backend.transaction(exclusive=exclusive)
 
     async def write(
         self, work: Callable[[Connection], T], *, durable: bool = True, inline: bool = False
     ) -> T:
-        """Return the result of `work`, run in one transaction; any error rolls it back.
+        """Run `work` in one transaction and return its result; any exception rolls it back.
 
-        It runs in a thread; with `inline` in the caller's, where that is faster for a few rows and
-        the database can do it; inline work must not be `durable`. What is not durable is once
-        `sync` has returned. Raises Unavailable.
+        `work` runs in a thread. With `inline` it runs in the caller's thread, which is faster for a
+        few rows, if the database supports that; it may then be run a second time, in a thread, and
+        must not be `durable`. A commit that is not durable becomes so at the next `sync`. Raises
+        Unavailable.
         """
         return await self._backend.write(work, durable=durable, inline=inline)
 
     async def read(self, work: Callable[[Connection], T], *, inline: bool = False) -> T:
-        """Return the result of `work`; all its queries see one snapshot.
+        """Run `work` on one snapshot and return its result.
 
-        It runs in a thread with a connection of its own, so that it may take long; with `inline` in
-        the caller's, where that is faster for a few rows and the database can do it. Raises
-        Unavailable.
+        `work` runs in a thread with its own connection, so it may take long. With `inline` it runs
+        in the caller's thread, which is faster for a few rows, if the database supports that; it
+        may then be run a second time, in a thread. Raises Unavailable.
         """
         return await self._backend.read(work, inline=inline)
 
@@ -137,17 +140,19 @@ class Database:
         return rows[0] if rows else None
 
     async def sync(self) -> None:
-        """Make durable all that has been committed so far. Raises Unavailable."""
+        """Make all commits so far durable. Raises Unavailable."""
         await self._backend.sync()
 
     def changes(self) -> AsyncGenerator[None, None]:
-        """Yield whenever lines may have been logged, whoever did it, for ever. Changes that follow
-        one another closely are one."""
+        """Yield whenever lines may have been logged, by any process, for ever.
+
+        The first time is at once. Changes in quick succession may be merged into one.
+        """
         return self._backend.changes()
 
     async def neighbours(self, folder: Path) -> dict[str, Address]:
-        """Return where other tendrils keep things, by name: files in `folder`, or other schemas of
-        the database. Raises Unavailable."""
+        """Return the addresses of the other tendrils' stores: the files in `folder` by file name
+        ("web.db"), or the other schemas of the database by name ("web"). Raises Unavailable."""
         address = self._address
         if isinstance(address, Path):
             return {path.name: path for path in other_files(folder, address)}
@@ -155,8 +160,7 @@ class Database:
         return {name: PostgresSchema(address.url, name) for name in names if name != address.name}
 
     async def execute_outside_transaction(self, statement: str) -> list[Row]:
-        """Return the rows of a statement that no transaction may contain, as PRAGMA or VACUUM.
-
-        Raises Unavailable.
+        """Run a statement that is not allowed inside a transaction, such as VACUUM or some PRAGMAs,
+        and return its rows. Raises Unavailable.
         """
         return await self._backend.execute_outside_transaction(statement)

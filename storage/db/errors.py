@@ -2,12 +2,12 @@
 
 StorageError
 ├── Unavailable       the database cannot be opened, read or written
-│   └── Conflict      another transaction has taken what has to be unique
-├── UnusableFile      somebody has to do something first: to try again is no use
-│   ├── NewerSchema   a newer Terrarium has written the database
-│   └── DamagedFile   the file is damaged, or no database
+│   └── Conflict      a concurrent transaction has violated a unique constraint
+├── UnusableFile      retrying does not help; a person has to intervene
+│   ├── NewerSchema   the database was written by a newer version of Terrarium
+│   └── DamagedFile   the file is damaged, or not a database
 ├── LeaseLost         (storage/queues/leases.py) another process does the work now
-└── BadCursor         a search was asked to go on from where it never was
+└── BadCursor         the page cursor was not issued by a search
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 
 
 class StorageError(Exception):
-    """Something is wrong with a database; the message says which and what to do."""
+    """A failure of a database; the message says of which one, and what to do about it."""
 
 
 class Unavailable(StorageError):
@@ -24,19 +24,19 @@ class Unavailable(StorageError):
 
 
 class Conflict(Unavailable):
-    """Another transaction has taken what has to be unique, in the same moment."""
+    """A unique constraint was violated, usually by a concurrent transaction that was quicker."""
 
 
 class UnusableFile(StorageError):
-    """The file cannot be used as it is, and will not get better by itself."""
+    """The database cannot be used as it is, and retrying does not help."""
 
 
 class NewerSchema(UnusableFile):
-    """The file was written by a newer Terrarium; this one does not know its tables."""
+    """The database was written by a newer Terrarium, whose tables this one does not know."""
 
 
 class DamagedFile(UnusableFile):
-    """The file is damaged, or something else than a database; `finding` is what SQLite says."""
+    """The file is damaged, or not a database; `finding` is SQLite's description."""
 
     def __init__(self, path: Path, finding: str) -> None:
         super().__init__(
@@ -47,4 +47,4 @@ class DamagedFile(UnusableFile):
 
 
 class BadCursor(StorageError):
-    """The cursor of a page was not given away by a search."""
+    """The cursor of a page was not issued by a search."""

@@ -1,4 +1,4 @@
-"""Checks of a database file: is it damaged?"""
+"""Integrity checks of SQLite files."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from pathlib import Path
 from storage.db.errors import DamagedFile, Unavailable
 
 WHOLE = 256 << 20
-"""Bytes of a file that is checked whole at a start: a second or two at most. Of a larger one the
-schema and the newest rows are read, which is where a write that was torn would be."""
+"""Size of the largest file, in bytes, that is checked whole at a start, in a second or two. Of a
+larger one only the schema and the newest rows are read, where a torn write would be."""
 
 _ROWS = 1_000
 _NEWEST = (
     f"SELECT * FROM (SELECT * FROM events ORDER BY id DESC LIMIT {_ROWS})",
     f"SELECT * FROM (SELECT * FROM turns ORDER BY id DESC LIMIT {_ROWS})",
 )
-_STEPS = 100_000  # instructions of SQLite's virtual machine between two looks at the clock
+_STEPS = 100_000  # instructions of SQLite's virtual machine between two checks of the clock
 _CANNOT_WRITE = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 def require_sound(path: Path, whole: int = WHOLE) -> None:
-    """Check a file that is about to be used; one that is not there is fine. Blocks.
+    """Check a file that is about to be used; a missing file passes. Blocks.
 
-    Raises DamagedFile, Unavailable.
+    Files of at most `whole` bytes are checked completely. Raises DamagedFile, Unavailable.
     """
     if not path.exists():
         return
@@ -43,8 +43,8 @@ def require_sound(path: Path, whole: int = WHOLE) -> None:
 
 
 def describe_damage(path: Path, seconds: float) -> str | None:
-    """Return the first thing that is wrong with a file, None when `seconds` were enough to find
-    nothing, or were over. Blocks. Raises Unavailable."""
+    """Return the first defect found in a file; None if there is none, or none was found before
+    `seconds` ran out. Blocks. Raises Unavailable."""
     try:
         with closing(_open(path)) as connection:
             until = time.monotonic() + seconds
@@ -62,10 +62,11 @@ def describe_damage(path: Path, seconds: float) -> str | None:
 
 
 def reading_address(path: Path) -> str:
-    """Return the address by which SQLite reads a file and writes nothing. Raises Unavailable.
+    """Return a URI by which SQLite opens a file without changing it. Raises Unavailable.
 
-    A file in WAL mode is read by way of two others beside it. Where these cannot be made, as on
-    media that cannot be written, it is taken as it is: nobody else writes it either.
+    To read a file in WAL mode SQLite needs a -wal and a -shm file in the same folder. Where it
+    cannot create them, as on read-only media, the file is opened as immutable, that is, without
+    locks: nobody else can write to it there either.
     """
     address = path.absolute().as_uri()
     try:
@@ -79,8 +80,9 @@ def reading_address(path: Path) -> str:
 
 
 def unusable(path: Path, error: sqlite3.Error) -> DamagedFile | Unavailable:
-    """Return what a file that SQLite cannot use is to be called."""
-    # Only the low byte of an extended code says what it is (https://www.sqlite.org/rescode.html).
+    """Return the error to raise for a file that SQLite cannot use."""
+    # The low byte of an extended result code is the primary code
+    # (https://www.sqlite.org/rescode.html#extrc).
     if (getattr(error, "sqlite_errorcode", 0) & 0xFF) in _DAMAGE:
         return DamagedFile(path, str(error))
     return Unavailable(f"{path}: cannot be used as a database: {error}")
@@ -97,6 +99,7 @@ def _quick_check(connection: sqlite3.Connection) -> str | None:
 
 def _read_newest(connection: sqlite3.Connection) -> str | None:
     known = {row[0] for row in connection.execute("SELECT name FROM sqlite_master")}
+    # Reading is the check: SQLite raises SQLITE_CORRUPT when it meets a malformed page.
     for sql in _NEWEST if {"events", "turns"} <= known else ():
         for _ in connection.execute(sql):
             pass

@@ -1,4 +1,4 @@
-"""Bringing a database file up to date with the numbered scripts in `storage/migrations`."""
+"""Migration of SQLite files by the numbered scripts in `storage/migrations`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from storage.connection import Connection
 from storage.db.errors import NewerSchema, Unavailable
 from storage.db.migration_copy import copy_before
 
-_INDEXED = 4  # the migration from which on events are indexed and counted as they are written
+_INDEXED = 4  # the migration that added the derived tables, which are filled as events are written
 
 
 _WAIT = 600_000  # milliseconds to wait for another process that migrates the same file
@@ -23,10 +23,10 @@ _log = structlog.get_logger()
 
 
 def migrate(connection: Connection, path: Path) -> None:
-    """Run the numbered migrations that the file has not seen, all in one transaction; a file that
-    has been used is copied first (`storage.db.migration_copy`).
+    """Run all pending migrations in one transaction.
 
-    Nothing is written to a file that has seen all. Raises NewerSchema, Unavailable, sqlite3.Error.
+    A file that already has tables is copied first (`storage.db.migration_copy`); a file that is up
+    to date is not written to. Raises NewerSchema, Unavailable, sqlite3.Error.
     """
     scripts = migrations()
     if _version(connection, path, len(scripts)) == len(scripts):
@@ -35,6 +35,7 @@ def migrate(connection: Connection, path: Path) -> None:
     connection.execute(f"PRAGMA busy_timeout = {_WAIT}")
     connection.execute("BEGIN IMMEDIATE")  # two processes may open the same file at once
     try:
+        # Read it again under the write lock: another process may have migrated the file meanwhile.
         version = _version(connection, path, len(scripts))
         if 0 < version < len(scripts):
             _log.info("storage.migrating", file=path.name, version=version, to=len(scripts))
@@ -42,7 +43,7 @@ def migrate(connection: Connection, path: Path) -> None:
         _run(connection, scripts, version)
         connection.execute("COMMIT")
     except BaseException:
-        with suppress(sqlite3.Error):  # some errors have rolled it back already
+        with suppress(sqlite3.Error):  # some errors roll back by themselves, such as SQLITE_FULL
             connection.execute("ROLLBACK")
         raise
     finally:
@@ -50,7 +51,7 @@ def migrate(connection: Connection, path: Path) -> None:
 
 
 def require_newest(connection: Connection, path: Path) -> None:
-    """Check that a file needs no migration. Raises NewerSchema, Unavailable."""
+    """Raise Unavailable if a file needs a migration, and NewerSchema if its version is unknown."""
     newest = len(migrations())
     try:
         version = _version(connection, path, newest)
@@ -64,7 +65,7 @@ def require_newest(connection: Connection, path: Path) -> None:
 
 
 def _version(connection: Connection, path: Path, newest: int) -> int:
-    """Return how many migrations a file has seen. Raises NewerSchema."""
+    """Return the schema version of a file: the number of its last migration. Raises NewerSchema."""
     version = int(connection.execute("PRAGMA user_version").fetchone()[0])
     if version > newest:
         raise NewerSchema(
@@ -78,23 +79,27 @@ def _run(connection: Connection, scripts: Sequence[str], version: int) -> None:
     for script in scripts[version:]:
         for statement in statements(script):
             connection.execute(statement)
-    if 0 < version < _INDEXED:
+    if 0 < version < _INDEXED:  # events of older versions were not counted; a new file has none
         log_index.rebuild(connection)
     connection.execute(f"PRAGMA user_version = {len(scripts)}")
 
 
 def statements(script: str) -> Iterator[str]:
-    """Yield the statements of a script; `executescript` would end our transaction."""
+    """Yield the statements of a script, to be run one by one inside a transaction.
+
+    `executescript` would commit the open transaction first.
+    """
     statement = ""
     for line in script.splitlines(keepends=True):
         statement += line
+        # False at a semicolon within the body of a trigger.
         if sqlite3.complete_statement(statement):
             yield statement
             statement = ""
 
 
 def migrations() -> list[str]:
-    """Return the numbered scripts in order."""
+    """Return the text of the numbered scripts, in order; the first is that of migration 1."""
     folder = files("storage") / "migrations"
     scripts = {item.name: item for item in folder.iterdir() if item.name.endswith(".sql")}
     return [scripts[name].read_text(encoding="utf-8") for name in sorted(scripts)]

@@ -1,8 +1,8 @@
-"""The copy of a database file that is made before its tables are changed: the way back.
+"""The copy of a database file that is made before a migration, for going back to the old version.
 
-`irc.db.before-19` is `irc.db` as it was before it was brought to version 19. Of each file only the
-last copy is kept, and it goes a week later, or with the first person who is forgotten: it has
-everybody in it.
+`irc.db.before-19` is `irc.db` as it was before its migration to version 19. Only the last copy of
+each file is kept. It is removed after a week, or as soon as anybody is forgotten, because it still
+has their data.
 """
 
 from __future__ import annotations
@@ -15,23 +15,25 @@ from pathlib import Path
 from storage.db.errors import Unavailable
 from storage.db.private_files import make_file
 
-_NAME = ".before-"  # stands between the name of a file and the version that it was brought to
+_NAME = ".before-"  # between the name of the file and the version that it was migrated to
 _PART = ".part"
 
 
 def copy_before(path: Path, version: int) -> Path:
-    """Copy the database at `path` beside it, before it is brought to `version`; return the copy.
+    """Copy the database at `path`, before its migration to `version`; return the copy's path.
 
-    The caller holds the lock for writing, so that nothing is written to the file meanwhile, and
-    no other process copies it too. Raises Unavailable, and then nothing has changed.
+    The caller holds the write lock, so that no other process writes to the file or copies it
+    meanwhile. Raises Unavailable, in which case nothing has changed.
     """
     copy = path.with_name(f"{path.name}{_NAME}{version}")
     part = copy.with_name(copy.name + _PART)
     try:
         part.unlink(missing_ok=True)
-        make_file(part)
+        make_file(part)  # VACUUM INTO accepts an empty file, and keeps its mode of 0600
+        # On another connection, since VACUUM is not allowed within the caller's transaction.
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as reader:
             reader.execute("VACUUM INTO ?", [str(part)])
+        # Data before name, name before return: after a power cut the copy is complete or missing.
         _fsync(part)
         part.replace(copy)
         _fsync(path.parent)
@@ -50,7 +52,7 @@ def copy_before(path: Path, version: int) -> Path:
 
 
 def copies(path: Path) -> list[Path]:
-    """Return the copies of a file, also one that was never finished."""
+    """Return the copies of a file, including an unfinished one."""
     return sorted(path.parent.glob(f"{path.name}{_NAME}*"))
 
 

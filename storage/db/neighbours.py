@@ -1,4 +1,4 @@
-"""The stores beside one: other files in the folder, or other schemas in the database."""
+"""Discovery of other tendrils' stores: files in the data folder, or schemas in the database."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from storage.db.address import PREFIX
 SCHEMAS = f"""
 SELECT nspname FROM pg_namespace WHERE starts_with(nspname, '{PREFIX}')
     AND to_regclass(quote_ident(nspname) || '.turns') IS NOT NULL ORDER BY 1"""
-"""The schemas in which tendrils keep things."""
+"""Query for the names of all schemas that are stores of Terrarium, in order."""
 
 
 def other_files(data: Path, log: Path) -> list[Path]:
-    """Return the files in the data folder, beside the log, in which tendrils keep things."""
+    """Return the files in the folder `data` that are stores of Terrarium, without `log`."""
     return [path for path in sorted(data.glob("*.db")) if path != log and _is_ours(path)]
 
 
 def _is_ours(path: Path) -> bool:
-    """Return True if a file has the tables of a tendril: other programs may keep files there too.
+    """Return True if a file has our tables; other programs may keep files in the folder too.
 
-    One that cannot be read just now is taken for ours; what is to be done there will fail as well,
-    and be tried again.
+    A file that cannot be read at the moment counts as ours: the caller's work on it then fails and
+    is retried, instead of being skipped.
     """
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as file:

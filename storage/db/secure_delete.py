@@ -1,12 +1,12 @@
-"""Deleting so that the bytes are gone from the file, and from the write-ahead log beside it.
+"""Secure deletion: the bytes of deleted rows are gone from the file and its write-ahead log.
 
-A small file is written anew. A big one is not, as nobody can write meanwhile: what is deleted, and
-every free page, is overwritten; only in the corners of pages that were once divided may a piece of
-what was deleted be left, until somebody writes the file anew (`terrarium logs vacuum`).
+A small SQLite file is rewritten (`VACUUM`). A big one is not, because writers would wait for too
+long: deleted rows and all free pages are overwritten instead, and fragments may survive only in
+unused space of pages that were once split, until somebody runs `terrarium logs vacuum`.
 
-PostgreSQL writes a small schema anew as well (`VACUUM FULL`), and takes the dead rows out of a big
-one. Its write-ahead log, its archives and its backups are the server's: docs/postgres.md says how
-long they keep what was deleted.
+A small PostgreSQL schema is rewritten too (`VACUUM FULL`); a big one is only cleared of dead rows.
+The write-ahead log, archives and backups belong to the server: docs/postgres.md says how long they
+keep deleted rows.
 """
 
 from __future__ import annotations
@@ -24,25 +24,26 @@ from storage.db.errors import Unavailable
 from storage.db.migration_copy import copies
 
 SMALL = 256 << 20
-"""Bytes that are written anew in a few seconds."""
+"""Size of the largest database, in bytes, that is rewritten whole, which takes a few seconds."""
 
-_STEP = 2_000  # pages overwritten in one transaction, which others wait for
+_STEP = 2_000  # pages overwritten in one transaction, while other writers wait
 
 
 KEPT = timedelta(days=7)
-"""How long a copy of a file that was made before a migration is kept."""
+"""How long the copy of a file that is made before a migration is kept."""
 
 
 @asynccontextmanager
 async def secure_delete(database: Database, small: int = SMALL) -> AsyncIterator[None]:
-    """Overwrite in the file, on leaving, what is deleted inside.
+    """Make sure that what is deleted inside the context is overwritten once it is left.
 
-    A file of at most `small` bytes is rewritten whole. Raises Unavailable.
+    A database of at most `small` bytes is rewritten whole. Raises Unavailable.
     """
     if database.dialect is Dialect.POSTGRES:
         yield
         await _vacuum_tables(database, full=await _schema_size(database) <= small)
         return
+    # It holds for the main writing connection, which runs all transactions but inline ones.
     await database.execute_outside_transaction("PRAGMA secure_delete = ON")
     try:
         yield
@@ -52,11 +53,12 @@ async def secure_delete(database: Database, small: int = SMALL) -> AsyncIterator
             await _wipe_free_pages(database)
     finally:
         await database.execute_outside_transaction("PRAGMA secure_delete = OFF")
+    # Last: until a checkpoint the new pages are only in the log, and the file has the old ones.
     await _empty_wal(database)
 
 
 async def vacuum(database: Database) -> None:
-    """Write all of it anew; others who write wait for it. Raises Unavailable."""
+    """Rewrite the whole database, while other writers wait. Raises Unavailable."""
     if database.dialect is Dialect.POSTGRES:
         await _vacuum_tables(database, full=True)
         return
@@ -65,9 +67,8 @@ async def vacuum(database: Database) -> None:
 
 
 def remove_copies(log: Address, data: Path, older_than: timedelta = timedelta(0)) -> None:
-    """Remove the copies of the log and of the files in `data` that are at least so old.
-
-    Raises Unavailable.
+    """Remove the copies that were made before migrations of the log and of the files in `data`, if
+    they are older than `older_than`; by default all. Raises Unavailable.
     """
     until = time.time() - older_than.total_seconds()
     found = set(data.glob("*.db.before-*"))
@@ -83,8 +84,8 @@ def remove_copies(log: Address, data: Path, older_than: timedelta = timedelta(0)
 
 
 async def _vacuum_tables(database: Database, *, full: bool) -> None:
-    """Take dead rows out of every table of a schema; with `full` each is written into a new file,
-    and locked meanwhile."""
+    """Vacuum every table of a schema; with `full` each is rewritten into a new file, and locked
+    meanwhile."""
     rows = await database.fetch_all(
         "SELECT quote_ident(tablename) AS name FROM pg_tables"
         " WHERE schemaname = current_schema() ORDER BY 1"
@@ -92,7 +93,7 @@ async def _vacuum_tables(database: Database, *, full: bool) -> None:
     options = "FULL, ANALYZE" if full else "ANALYZE"
     for row in rows:
         await database.execute_outside_transaction(f"VACUUM ({options}) {row['name']}")
-    if full:  # samples of what columns hold, taken by every ANALYZE
+    if full:  # ANALYZE stores samples of column values there: their old versions must go too
         await database.execute_outside_transaction("VACUUM FULL pg_catalog.pg_statistic")
 
 
@@ -105,10 +106,10 @@ async def _schema_size(database: Database) -> int:
 
 
 async def _empty_wal(database: Database) -> None:
-    """Move what is in the write-ahead log to the file, and truncate the log.
+    """Checkpoint the write-ahead log into the file, and truncate it.
 
-    Raises Unavailable when somebody still reads from it: SQLite reports that in the first column
-    of the result only, and the log keeps what was deleted.
+    Raises Unavailable while a reader still needs the log, which then keeps deleted rows. SQLite
+    reports that without an error, in the first column of the result (`busy`).
     """
     rows = await database.execute_outside_transaction("PRAGMA wal_checkpoint(TRUNCATE)")
     if rows and rows[0][0]:
@@ -125,7 +126,7 @@ async def _size(database: Database) -> int:
 
 
 async def _wipe_free_pages(database: Database) -> None:
-    """Fill all unused pages with zeros: a table of zeros takes them, and gives them back."""
+    """Overwrite all free pages with zeros, by filling a table with zeros and dropping it."""
     size = await _number(database, "page_size")
     free = await _number(database, "freelist_count")
     async with database.transaction() as db:

@@ -1,4 +1,4 @@
-"""A database that is an SQLite file: its connections, transactions and durability."""
+"""The SQLite backend: connections, transactions and durability."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ from terrarium.cancellation import await_shielded
 
 _PATIENCE = 5.0  # seconds to wait for another process that writes
 _CHUNK = 64  # rows that a cursor fetches at once
-_CHECKPOINT = 100  # inline writes, of ten pages or so each: SQLite's own limit is 1000 pages
+_CHECKPOINT = 100  # inline writes, of about ten pages each; SQLite's own limit is 1000 pages
 _WRITING = 2  # threads: one that writes, and one that waits for the disk
 _WRITER = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON;"
-_POLL = 0.2  # seconds between two looks at the version of the file
-_READERS = 3  # threads, each with a connection once it has been needed
+_POLL = 0.2  # seconds between two checks whether the file has changed
+_READERS = 3  # threads, each with a connection that is opened on first use
 _INLINE_LIMIT = 0.004
-"""Seconds that inline work may take: more than reading the lines of a prompt needs, and less than
-the event loop would miss."""
-_CLOCK_STEPS = 1_000  # instructions of SQLite's virtual machine between two looks at the clock
+"""Seconds that inline work may take: enough to read the lines of a prompt, too short to stall the
+event loop noticeably."""
+_CLOCK_STEPS = 1_000  # instructions of SQLite's virtual machine between two checks of the clock
 _READING = (
     "PRAGMA query_only = ON",
-    "PRAGMA mmap_size = 17179869184",  # a big log is read from where the system caches it
+    "PRAGMA mmap_size = 17179869184",  # 16 GiB: read from the system's page cache without copying
 )
 _INLINE_WRITING = (
     "PRAGMA synchronous = NORMAL",
@@ -50,42 +50,42 @@ T = TypeVar("T")
 
 
 class SqliteConnection(sqlite3.Connection):
-    """A connection that says what it is to."""
+    """A connection of the standard library with the methods of `Connection`."""
 
     dialect = Dialect.SQLITE
 
     def insert_rows(self, into: str, rows: Sequence[Sequence[Any]], /) -> None:
-        """Insert rows."""
+        """Insert rows with one prepared statement."""
         if rows:
             places = ", ".join("?" * len(rows[0]))
             self.executemany(f"INSERT INTO {into} VALUES ({places})", rows)
 
 
 class AsyncSqliteConnection(aiosqlite.Connection):
-    """A connection for the event loop that says what it is to."""
+    """A connection for the event loop that knows its dialect."""
 
     dialect = Dialect.SQLITE
 
 
 class SqliteBackend:
-    """An SQLite file in WAL mode. Get one with `open`.
+    """An SQLite file in WAL mode. Use `open` to get one.
 
     A process has up to seven connections to a file, all opened here:
 
-    - two that write. The main one serves `transaction` and `write`, one caller at a time under a
-      lock. The inline one serves `write(inline=True)` in the event loop's own thread, and gives
-      way to the main one when the file is busy. SQLite lets one of them, or another process,
-      write at a time; the others wait (`patience` seconds, the inline one not at all).
-    - five that read, beside any writer, each on its own snapshot: one for `fetch_all` and
-      `fetch_one`, up to three in the threads of `read`, one for `read(inline=True)`. They are
-      opened read-only.
+    - Two write. The main one serves `transaction` and `write`, one caller at a time under a lock.
+      The inline one serves `write(inline=True)` in the event loop's own thread, and falls back to
+      the main one when the file is busy. SQLite allows one writer at a time, in any process; the
+      others wait, up to `patience` seconds, the inline one not at all.
+    - Five read, concurrently with any writer, each on its own snapshot: one for `fetch_all` and
+      `fetch_one`, up to three in the threads of `read`, one for `read(inline=True)`. They are set
+      to `query_only`.
 
-    A commit is in the write-ahead log, where every reader sees it, and survives the end of this
-    process. It is durable, that is, safe from a power cut, once the log has been fsynced:
+    A commit goes to the write-ahead log, where every reader sees it and where it survives a crash
+    of this process. It is durable, that is, safe from a power cut, once the log has been fsynced:
 
     - `transaction` and `write` return after their fsync;
     - `write(durable=False)`, inline or not, returns before it. The next `sync`, or the next
-      durable commit of the main connection, makes it durable with all that came before it.
+      durable commit of the main connection, makes it durable with all commits before it.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class SqliteBackend:
         self._inline = inline
         self._threads = threads
         self._lock = asyncio.Lock()
-        self._syncs = 0  # that are running
+        self._syncs = 0  # fsyncs in progress
         self._inline_writes = 0  # since the last checkpoint
 
     @classmethod
@@ -116,9 +116,9 @@ class SqliteBackend:
     ) -> AsyncIterator[SqliteBackend]:
         """Open `path`, creating it and migrating its tables. Raises StorageError.
 
-        `patience` is how many seconds a transaction waits for another process that writes. With
-        `checked` a damaged file is refused; whoever lives in a file begins so. With `read_only`
-        nothing is written, not even beside it: for media that cannot be written.
+        `patience` is how many seconds a transaction waits for another process that writes.
+        `checked` refuses a damaged file; long-lived processes open their own file with it.
+        `read_only` writes nothing and migrates nothing, for read-only media.
         """
         if checked:
             await asyncio.to_thread(require_sound, path)
@@ -143,12 +143,15 @@ class SqliteBackend:
 
     @asynccontextmanager
     async def transaction(self, *, exclusive: bool = True) -> AsyncIterator[AsyncConnection]:
-        """Yield the main writing connection in BEGIN IMMEDIATE ... COMMIT; durable.
+        """Yield the main writing connection in BEGIN IMMEDIATE ... COMMIT, durable once committed.
 
-        Any error rolls it back. Raises Unavailable.
+        Any exception rolls it back. SQLite has one writer, so every transaction is exclusive.
+        Raises Unavailable.
         """
         async with self._lock:
             try:
+                # IMMEDIATE takes the write lock now: a deferred transaction that reads first fails
+                # at its first write, without waiting, once another process has written meanwhile.
                 await self._writer.execute("BEGIN IMMEDIATE")
                 yield self._writer
                 await self._writer.execute("COMMIT")
@@ -162,35 +165,38 @@ class SqliteBackend:
     async def write(
         self, work: Callable[[Connection], T], *, durable: bool = True, inline: bool = False
     ) -> T:
-        """Return the result of `work`, run in one transaction; any error rolls it back.
+        """Run `work` in one transaction and return its result; any exception rolls it back.
 
-        It runs in a thread; with `inline` in the caller's, which is faster for a few rows. Inline
-        work must not be `durable`, because the event loop would wait for the disk. It runs again,
-        in a thread, where it takes too long or the file is busy. Raises Unavailable.
+        `work` runs in a thread, or with `inline` in the caller's, which is faster for a few rows.
+        Inline work must not be `durable`, because the event loop would wait for the disk; it is run
+        again in a thread when it takes too long or the file is busy. Raises Unavailable.
         """
         if inline:
             if durable:
                 raise ValueError("an inline write cannot be durable")
             # While an fsync of this file runs, a write to it could block the event loop.
             if not self._syncs:
+                # Busy, too slow or failed: it was rolled back, so it is run again below.
                 with contextlib.suppress(sqlite3.Error):
                     result = self._inline.write(work)
                     self._inline_writes += 1
                     return result
         call = partial(_run_transaction, self._connection, work, durable=durable)
+        # The lock also keeps the threads of `_writer` and `_threads` off the same connection.
         async with self._lock:
             running = asyncio.get_running_loop().run_in_executor(self._threads, call)
             try:
-                return await await_shielded(running)  # until it ends, a thread has the connection
+                # A thread cannot be cancelled: the lock is held until it is done with it.
+                return await await_shielded(running)
             except sqlite3.Error as error:
                 raise _unwritable(error) from error
 
     async def read(self, work: Callable[[Connection], T], *, inline: bool = False) -> T:
-        """Return the result of `work`; all its queries see one snapshot of the file.
+        """Run `work` on one snapshot of the file and return its result.
 
-        It runs in a thread with a connection of its own, so that it may take long; with `inline`
-        in the caller's, which is faster for a few rows. Inline work runs again, in a thread, where
-        it fails or takes too long. Raises Unavailable.
+        `work` runs in a thread with its own connection, so it may take long; with `inline` it runs
+        in the caller's thread, which is faster for a few rows, and is run again in a thread when it
+        fails or takes too long. Raises Unavailable.
         """
         if inline:
             with contextlib.suppress(sqlite3.Error):
@@ -208,7 +214,7 @@ class SqliteBackend:
             raise _unreadable(error) from error
 
     async def sync(self) -> None:
-        """Make durable all that has been committed so far. Raises Unavailable."""
+        """Make all commits so far durable. Raises Unavailable."""
         loop = asyncio.get_running_loop()
         self._syncs += 1
         try:
@@ -217,14 +223,15 @@ class SqliteBackend:
             raise Unavailable(f"the database cannot be brought to the disk: {error}") from error
         finally:
             self._syncs -= 1
-        # The inline connection never checkpoints, so the log would grow without end.
+        # The inline connection never checkpoints, so the log would grow without limit. A PASSIVE
+        # checkpoint waits for neither readers nor writers.
         if self._inline_writes > _CHECKPOINT:
             self._inline_writes = 0
             await self.execute_outside_transaction("PRAGMA wal_checkpoint(PASSIVE)")
 
     async def execute_outside_transaction(self, statement: str) -> list[Row]:
-        """Return the rows of a statement that no transaction may contain, as PRAGMA or VACUUM, run
-        on the main writing connection. Raises Unavailable."""
+        """Run a statement that is not allowed inside a transaction, such as VACUUM or some PRAGMAs,
+        on the main writing connection; return its rows. Raises Unavailable."""
         async with self._lock:
             try:
                 return list(await self._writer.execute_fetchall(statement))
@@ -232,9 +239,11 @@ class SqliteBackend:
                 raise _unwritable(error) from error
 
     async def changes(self) -> AsyncGenerator[None, None]:
-        """Yield whenever the file has been written, whoever did it, for ever."""
+        """Yield at once, and then whenever any process has written to the file, for ever."""
         seen = None
         while True:
+            # `data_version` changes with the commits of all connections but the one that asks for
+            # it, and this one never writes (https://www.sqlite.org/pragma.html#pragma_data_version).
             rows = await self.fetch_all("PRAGMA data_version")
             if rows[0][0] != seen:
                 seen = rows[0][0]
@@ -242,13 +251,16 @@ class SqliteBackend:
             await asyncio.sleep(_POLL)
 
     async def _roll_back(self) -> None:
-        # Also after a cancelled BEGIN, which has begun a transaction all the same.
+        # Also after a cancelled BEGIN: aiosqlite's thread executes it all the same, and then this.
         with contextlib.suppress(sqlite3.Error):
             await asyncio.shield(self._writer.rollback())
 
 
 class _ReaderPool:
-    """Reading connections in threads of their own, opened when they are first needed."""
+    """A pool of threads that read, with connections that are opened on first use.
+
+    There are never more connections than threads, as each thread puts its connection back.
+    """
 
     def __init__(self, path: Path | str, patience: float) -> None:
         self._path = path
@@ -259,7 +271,8 @@ class _ReaderPool:
     @classmethod
     @asynccontextmanager
     async def open(cls, path: Path | str, patience: float) -> AsyncIterator[_ReaderPool]:
-        """Open a pool of readers that wait `patience` seconds for a lock; closed on leaving."""
+        """Open a pool of readers that wait up to `patience` seconds for a lock; leaving closes it
+        once the reads in progress have ended."""
         reader_pool = cls(path, patience)
         try:
             yield reader_pool
@@ -267,7 +280,7 @@ class _ReaderPool:
             await asyncio.to_thread(reader_pool._close)
 
     async def run(self, work: Callable[[Connection], T]) -> T:
-        """Return the result of `work`, run in a thread on one snapshot of the file."""
+        """Run `work` in a thread on one snapshot of the file and return its result."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._threads, self._run, work)
 
@@ -288,10 +301,10 @@ class _ReaderPool:
 
 
 class _InlineConnections:
-    """A reading and a writing connection for work in the caller's thread.
+    """A reading and a writing connection for work in the caller's thread, opened on first use.
 
-    Each is opened when it is first needed. The methods raise sqlite3.Error, with nothing done, when
-    the work fails, takes longer than `_INLINE_LIMIT` or would have to wait for a lock.
+    The methods raise sqlite3.Error, with nothing changed, when the work fails, takes longer than
+    `_INLINE_LIMIT` or would have to wait for a lock.
     """
 
     def __init__(self, path: Path | str) -> None:
@@ -301,13 +314,14 @@ class _InlineConnections:
         self._until = 0.0
 
     def read(self, work: Callable[[Connection], T]) -> T:
-        """Return the result of `work`, which reads a few rows."""
+        """Run `work`, which reads a few rows, and return its result."""
         self._reader = self._reader or self._open(_READING)
         self._until = time.monotonic() + _INLINE_LIMIT
         return _read_snapshot(self._reader, work)
 
     def write(self, work: Callable[[Connection], T]) -> T:
-        """Return the result of `work`, which writes a few rows; not durable before an fsync."""
+        """Run `work`, which writes a few rows, and return its result; durable only after an
+        fsync."""
         self._writer = self._writer or self._open(_INLINE_WRITING)
         self._until = time.monotonic() + _INLINE_LIMIT
         return _commit_transaction(self._writer, work)
@@ -318,8 +332,9 @@ class _InlineConnections:
             connection.close()
 
     def _open(self, settings: Sequence[str]) -> SqliteConnection:
-        # No busy timeout: where another connection writes, the work is handed to a thread instead.
+        # No busy timeout: while another connection writes, the work is handed to a thread instead.
         connection = _open_connection(self._path, 0, settings)
+        # A handler that returns true interrupts the statement with SQLITE_INTERRUPT.
         connection.set_progress_handler(lambda: time.monotonic() > self._until, _CLOCK_STEPS)
         return connection
 
@@ -327,10 +342,10 @@ class _InlineConnections:
 def _run_transaction(
     connection: SqliteConnection, work: Callable[[Connection], T], *, durable: bool
 ) -> T:
-    """Return the result of `work`, run in one transaction of the main writing connection.
+    """Run `work` in one transaction of the main writing connection and return its result.
 
-    Unless `durable`, the commit does not fsync: every reader sees it and it survives the end of
-    this process, but a power cut may undo it until `_fsync_wal`.
+    Unless `durable`, the commit does not fsync (`synchronous = NORMAL` in WAL mode): every reader
+    sees it and it survives a crash of this process, but a power cut may undo it until `_fsync_wal`.
     """
     if durable:
         return _commit_transaction(connection, work)
@@ -342,7 +357,7 @@ def _run_transaction(
 
 
 def _commit_transaction(connection: SqliteConnection, work: Callable[[Connection], T]) -> T:
-    """Return the result of `work`, run in BEGIN IMMEDIATE ... COMMIT; rolled back on any error."""
+    """Run `work` in BEGIN IMMEDIATE ... COMMIT and return its result; any error rolls it back."""
     try:
         connection.execute("BEGIN IMMEDIATE")
         result = work(connection)
@@ -355,7 +370,7 @@ def _commit_transaction(connection: SqliteConnection, work: Callable[[Connection
 
 
 def _read_snapshot(connection: SqliteConnection, work: Callable[[Connection], T]) -> T:
-    """Return the result of `work`; all its queries see the same state of the file."""
+    """Run `work` on one snapshot, which its first query takes, and return its result."""
     try:
         connection.execute("BEGIN")
         return work(connection)
@@ -364,12 +379,10 @@ def _read_snapshot(connection: SqliteConnection, work: Callable[[Connection], T]
 
 
 def _fsync_wal(wal: str) -> None:
-    """Flush a write-ahead log to the disk. Raises OSError.
-
-    It is what SQLite itself does at the end of a commit with `synchronous = FULL`
-    (https://www.sqlite.org/pragma.html#pragma_synchronous).
+    """Flush a write-ahead log to the disk, as SQLite does after each commit with `synchronous =
+    FULL` (https://www.sqlite.org/pragma.html#pragma_synchronous). Raises OSError.
     """
-    # Without a log, commits have gone to the file itself, and have waited for the disk.
+    # Without a log, commits went to the file itself and were fsynced there.
     with contextlib.suppress(FileNotFoundError):
         descriptor = os.open(wal, os.O_RDONLY)
         try:
@@ -381,7 +394,7 @@ def _fsync_wal(wal: str) -> None:
 def _open_connection(
     path: Path | str, patience: float, settings: Sequence[str]
 ) -> SqliteConnection:
-    """Open a connection that any thread may use, one at a time; `path` may also be an address."""
+    """Open a connection that any thread may use, one at a time; `path` may also be a URI."""
     connection = sqlite3.connect(
         path,
         patience,
@@ -405,9 +418,9 @@ def _unreadable(error: sqlite3.Error) -> Unavailable:
 
 
 def _connect(path: Path | str, patience: float) -> SqliteConnection:
-    """Open the main writing connection, which any thread may use, one at a time.
+    """Open the main writing connection, creating the file; any thread may use it, one at a time.
 
-    The file is for the user only; SQLite gives the files beside it the same mode.
+    Only the user may read the file; SQLite gives its -wal and -shm files the same mode.
     """
     try:
         if isinstance(path, Path):
@@ -422,7 +435,8 @@ def _connect(path: Path | str, patience: float) -> SqliteConnection:
 
 def _prepare(connection: SqliteConnection, path: Path, patience: float) -> None:
     try:
-        # Where two begin a new file at once, SQLite refuses one of them without waiting.
+        # When two processes create a file at once, setting the journal mode fails for one of them
+        # with SQLITE_BUSY at once, without the busy timeout.
         for attempt in stamina.retry_context(
             on=_is_busy, attempts=None, timeout=patience, wait_initial=0.01, wait_jitter=0.05
         ):
@@ -445,23 +459,24 @@ async def _reader(path: Path | str) -> AsyncIterator[aiosqlite.Connection]:
         yield reader
 
 
-_INTERRUPT_STEPS = 2_000  # instructions between two looks whether a query is late
+_INTERRUPT_STEPS = 2_000  # instructions of SQLite's virtual machine between two calls of `is_late`
 
 
 class Interrupted(Exception):
-    """The time of a query is over."""
+    """A query has run out of time."""
 
 
 @contextmanager
 def interruptible(connection: Connection, is_late: Callable[[], bool]) -> Iterator[None]:
-    """Raise Interrupted from a query inside once `is_late`.
+    """Raise Interrupted from the queries inside the context once `is_late` returns True.
 
-    It has no effect on PostgreSQL, where a query that is stopped ends its transaction: whoever
-    calls looks at the clock between queries.
+    It has no effect on PostgreSQL, where a cancelled query aborts its transaction: callers must
+    also check the clock between queries.
     """
     if not isinstance(connection, sqlite3.Connection):
         yield
         return
+    # A connection has one handler, so inline work, which is limited by its own, must not use this.
     try:
         connection.set_progress_handler(is_late, _INTERRUPT_STEPS)
         yield

@@ -1,4 +1,4 @@
-"""The audit log: what admins, and the model in their name, have changed, and why."""
+"""The audit log: what admins, or the model on their behalf, have changed, and why."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from storage.chat_log.event import Place
 from storage.db.database import AsyncConnection, Database, from_micros, to_micros
 
 FORGOTTEN = "(forgotten)"
-"""Stands in place of a person who is forgotten."""
+"""Placeholder for the name of a person who was forgotten."""
 
 _PUNCTUATION = ".,:;?!'\"()"
 
 
 @dataclass(frozen=True, slots=True)
 class AuditEntry:
-    """An entry of the audit log: `actor` had `action` done to `target` in `place`."""
+    """An entry of the audit log: `actor` did `action` to `target` in `place`."""
 
     place: Place
     actor: str
@@ -25,23 +25,23 @@ class AuditEntry:
     target: str
     reason: str = ""
     time: datetime | None = None
-    """When; set by the audit."""
+    """The time of the action; set when the entry is stored."""
 
 
 class AuditLog:
-    """The deeds in a database file; rows are only ever added, and lose the names of people who are
-    forgotten."""
+    """The audit log in a database. Rows are only ever added; they are changed only to remove the
+    names of people who are forgotten."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def add(self, entry: AuditEntry) -> None:
-        """Write down a deed of this moment."""
+        """Store an entry with the current time."""
         async with self._database.transaction() as db:
             await insert_entry(db, entry)
 
     async def latest(self, limit: int = 50) -> list[AuditEntry]:
-        """Return the newest deeds, oldest first."""
+        """Return the newest `limit` entries, oldest first."""
         rows = await self._database.fetch_all(
             "SELECT * FROM audit ORDER BY rowid DESC LIMIT ?", [limit]
         )
@@ -61,10 +61,10 @@ class AuditLog:
         hosts: Collection[str],
         quotes: Callable[[str], bool],
     ) -> None:
-        """Take people out of what was done to them, on one network or on all.
+        """Remove the names of people from what was done to them, on one network or (None) on all.
 
-        That it was done, by whom and when, stays; the target goes, and a reason that names or
-        `quotes` them.
+        That it was done, by whom and when, stays. The target is replaced by `FORGOTTEN` if it names
+        them, and the reason if it names or `quotes` them.
         """
         people = {name.lower() for name in names}, {host.lower() for host in hosts}
         rows = await self._database.fetch_all(
@@ -90,7 +90,7 @@ class AuditLog:
 
 
 async def insert_entry(db: AsyncConnection, entry: AuditEntry) -> None:
-    """Write down a deed of this moment, inside a transaction."""
+    """Store an entry with the current time, inside a transaction."""
     await db.execute(
         "INSERT INTO audit (time, network, channel, actor, action, target, reason)"
         " VALUES (?, ?, ?, ?, ?, ?, ?)",
@@ -102,7 +102,8 @@ async def insert_entry(db: AsyncConnection, entry: AuditEntry) -> None:
 
 
 def _names(text: str, names: Collection[str], hosts: Collection[str]) -> bool:
-    """Return True if a word of `text` is one of the nicks, or a mask of a nick or a host."""
+    """Return True if a word of `text` is one of the nicks, or a mask with one of the nicks or
+    hosts. The names must be in lower case."""
     for word in text.lower().split():
         nick, _, rest = word.partition("!")
         _, at, host = (rest or word).partition("@")

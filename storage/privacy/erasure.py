@@ -1,19 +1,20 @@
-"""The right to be forgotten: a person's events, and whatever the bot has kept because of them.
+"""The right to be forgotten: erasure of a person's events and of everything derived from them.
 
-What goes: the events; the bot's replies to them, and lines in which it quotes them; the turns of
-its memory that they began or that quote them, in every tendril's file, with all that was made of
-these, and their traces; what it remembers about the person; their reminders; long answers and
-messages on their way that quote them; vectors, with their events. What others have said stays, also
-about the person. Deleted words are overwritten in the file, in the index and in the write-ahead
-log.
+Erased are: the events; the bot's replies to them, and its lines that quote them; turns that the
+person began or that quote them, in every tendril's store, with the memories made of these turns and
+their traces; memories about the person; their reminders; long answers, and messages waiting in the
+outbox, that quote them; vectors, together with their events. What others have said stays, even if
+it is about the person. Deleted words are overwritten in the file, in the index and in the
+write-ahead log.
 
-Whose an event is: for somebody who asks for it themselves, `Person`; for whoever keeps the file, a
-nick or an account (`NamedPerson`), which they answer for.
+Which events are theirs is decided by `Person` for somebody who asks for themselves, and by
+`NamedPerson`, a nick or an account, for the operator, who is responsible for the choice.
 
-A forgetting takes several files and many transactions, and ends in all of them or goes on: what is
-to be done is recorded first (`PendingErasure`), and each step is ticked off. Every step may be done
-again. The record is in the log's own file; at the end it loses the person, then the file is
-rewritten, and only then it goes: whenever that is interrupted, a rewriting is still to come.
+An erasure spans several files and many transactions, and is completed in all of them even after a
+crash: it is recorded first (`PendingErasure`), each step is ticked off once it is done, and every
+step is idempotent. The record is in the log's own store. At the end the person is removed from it,
+then the file is rewritten, and only then the record is deleted. So after an interruption at any
+point a rewrite of the file is still pending.
 """
 
 from __future__ import annotations
@@ -48,22 +49,22 @@ from storage.queues.reminders import Owner, Reminders
 from storage.runs.runs import Runs
 from storage.usage.token_spending import Spending
 
-_PIECE = 5_000  # events in memory at once
+_PIECE = 5_000  # events held in memory at once
 _COPIES, _RECORDS, _EVENTS = "copies", "records", "events"
-"""Steps beside those that are named after another tendril's file."""
-_PATIENCE = 60.0  # seconds to wait for another process that forgets
-_LOOK = 0.1  # seconds until it is looked whether it still does
+"""The steps that are not named after another tendril's store."""
+_PATIENCE = 60.0  # seconds to wait for another process that carries out erasures
+_LOOK = 0.1  # seconds between two attempts to take the lock
 
 _log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """A person who is on a network now and asks for themselves.
+    """A person who is on a network now and asks for their own erasure.
 
-    Theirs is what was said under the account that they are logged in to. Besides, under any
-    account or none, only what has their very nick, user name and host and was said by nobody
-    logged in: a borrowed nick comes from another host, and proves nothing.
+    Theirs are the events under the account that they are logged in to, if any, and the events that
+    have exactly their nick, user name and host and come from nobody else's account. A nick alone
+    proves nothing: somebody who borrows it has another host.
     """
 
     network: str
@@ -73,14 +74,14 @@ class Person:
     account: str | None
 
     def queries(self) -> list[Query]:
-        """Return the queries that find at least their events."""
+        """Return queries that together find their events and possibly more, see `owns`."""
         query = Query(scope=EVERYTHING, network=self.network, own=False)
         mask = replace(query, nick=self.nick, user=self.user, host=self.host)
         return [mask, *([replace(query, account=self.account)] if self.account else [])]
 
     @property
     def names(self) -> set[str]:
-        """Their names."""
+        """The nick of the person, as a set."""
         return {self.nick}
 
     @property
@@ -89,7 +90,8 @@ class Person:
         return Owner(self.network, self.nick, self.user, self.host, self.account)
 
     def owns(self, event: Event) -> bool:
-        """Return True if a found event is theirs."""
+        """Return True if an event that the queries found is theirs."""
+        # Without user name and host the mask is just a nick, which anybody may have had.
         if not self.user or not self.host:
             return event.account is not None and event.account == self.account
         return event.account is None or event.account == self.account
@@ -97,7 +99,7 @@ class Person:
 
 @dataclass(frozen=True, slots=True)
 class NamedPerson:
-    """A nick, or an account, of one network or of all, with everything under it."""
+    """Everybody with a nick, or an account, on one network or (None) on all."""
 
     network: str | None
     nick: str | None = None
@@ -110,18 +112,21 @@ class NamedPerson:
 
     @property
     def names(self) -> set[str]:
-        """Their names."""
+        """The nick, if there is one, as a set."""
         return {self.nick} if self.nick else set()
 
     def owns(self, event: Event) -> bool:
-        """Return True: every found event is theirs."""
+        """Return True, because the query finds only their events."""
         return True
 
 
 @dataclass(frozen=True, slots=True)
 class Forgotten:
-    """The number of events of the person, and of lines and turns of the bot, that were removed;
-    unless it `is_finished`, something is left, which `finish_erasures` goes on with."""
+    """The result of an erasure: how many events of the person, and lines (`replies`) and turns of
+    the bot, were removed.
+
+    Unless it `is_finished`, steps are left, which `finish_erasures` goes on with.
+    """
 
     events: int = 0
     replies: int = 0
@@ -141,11 +146,11 @@ async def forget(
     data: Path | None = None,
     actor: str = "",
 ) -> Forgotten:
-    """Remove a person from the log in `database`, and from the files of all tendrils in the folder
-    `data` (default: that of the log); finish what was begun before, too.
+    """Erase a person from the log in `database` and from the stores of all tendrils in the folder
+    `data` (by default that of the log); also finish earlier erasures that are pending.
 
-    `actor` is who the audit log says has done it. Raises StorageError when that could not even be
-    recorded: then nothing is removed. After any later error the result is not finished.
+    `actor` is named in the audit log. Raises StorageError if the erasure could not be recorded, in
+    which case nothing is removed. After any later error the result is not finished.
     """
     folder = data or _folder_of(database)
     erasure = await _plan(database, log, person, folder, actor)
@@ -157,15 +162,16 @@ async def forget(
         finished = {number: Forgotten(is_finished=False)}
     if erasure is None:
         return Forgotten(is_finished=all(each.is_finished for each in finished.values()))
-    # Another process may have finished it meanwhile.
+    # Missing, if another process has finished it meanwhile.
     known = finished.get(number, Forgotten())
     return replace(known, events=erasure.removed_events, replies=erasure.removed_replies)
 
 
 async def finish_erasures(database: Database, log: ChatLog, data: Path) -> dict[int, Forgotten]:
-    """Go on with every forgetting that is not finished; return what became of each, by its id.
+    """Go on with every pending erasure; return the result of each by its id.
 
-    One process of those that work on the folder `data` does so at a time. Raises StorageError.
+    A lock file lets one process at a time do so in the folder `data`. Raises StorageError; an error
+    of a single erasure makes only its result unfinished.
     """
     finished: dict[int, Forgotten] = {}
     async with _exclusive(data):
@@ -179,8 +185,8 @@ async def finish_erasures(database: Database, log: ChatLog, data: Path) -> dict[
 
 
 async def resume_erasures(log: Address, data: Path) -> bool:
-    """Go on with what is not finished in a log, if there is one; return True unless something is
-    left then. Raises StorageError."""
+    """Go on with the pending erasures of a log, if it exists; return True if none is left. Raises
+    StorageError."""
     if isinstance(log, Path) and not await asyncio.to_thread(has_pending_erasures, log):
         return True
     async with Database.open(log) as database:
@@ -196,7 +202,7 @@ def _folder_of(database: Database) -> Path:
 async def _plan(
     database: Database, log: ChatLog, person: Person | NamedPerson, data: Path, actor: str
 ) -> PendingErasure | None:
-    """Return what is to be done in order to forget a person; None if there is nothing."""
+    """Return the erasure of a person, not yet recorded; None if there is nothing of theirs."""
     detector = QuoteDetector()
     events = await _events_of(log, person, detector)
     others = await database.neighbours(data)
@@ -223,8 +229,11 @@ async def _plan(
 
 def _names_of(person: Person | NamedPerson, events: Sequence[Event]) -> frozenset[str]:
     """Return the nicks of a person and the names of their private rooms, `~account` and
-    `nick!user@host`: nicks and accounts also folded, and with slashes escaped, as they are in the
-    names of rooms and conversations."""
+    `nick!user@host`.
+
+    Each is included as written and folded, with "%" and "/" plain and escaped, as in the names of
+    rooms and conversations.
+    """
     names: set[str] = set()
     for fold in (str, _fold):
         names.update(map(fold, person.names), (fold(event.nick) for event in events))
@@ -244,12 +253,14 @@ def _fold(name: str) -> str:
 async def _carry_out(
     database: Database, log: ChatLog, data: Path, erasure: PendingErasure
 ) -> Forgotten:
-    """Do the steps that are left; return what has been removed so far. Raises StorageError.
+    """Do the remaining steps; return what has been removed so far. Raises StorageError.
 
-    The log comes first, so that no tendril can quote from it what its own file has just lost.
+    The log comes first, so that no tendril can quote from it again what was just removed from the
+    tendril's own store.
     """
     pending = PendingErasures(database)
     in_log = [step for step in erasure.steps if step in (_RECORDS, _EVENTS)]
+    # While other stores keep failing, do not rewrite the log's file at each attempt.
     if not in_log:
         erasure = await _forget_elsewhere(pending, database, data, erasure)
         if erasure.steps:
@@ -263,6 +274,7 @@ async def _carry_out(
             await log.scrub()
             erasure = await _tick_off(pending, erasure, _EVENTS)
         erasure = await _forget_elsewhere(pending, database, data, erasure)
+        # Before the rewrite at the end of this context, which also removes the names' old bytes.
         if not erasure.steps:
             await pending.make_nameless(erasure.id)
     if erasure.steps:
@@ -276,11 +288,13 @@ async def _carry_out(
 async def _forget_elsewhere(
     pending: PendingErasures, database: Database, data: Path, erasure: PendingErasure
 ) -> PendingErasure:
-    """Do the steps outside the log's database. One that fails stays, and the others are done."""
+    """Do the steps outside the log's store. A step that fails is kept for later, without keeping
+    the others from being done."""
     others = await database.neighbours(data)
     for step in erasure.steps:
         try:
             turns = 0
+            # A step for a store that does not exist any more has nothing to do.
             if step == _COPIES:
                 await asyncio.to_thread(remove_copies, database.address, data)
             elif step in others:
@@ -306,7 +320,8 @@ def _forgotten(erasure: PendingErasure, *, is_finished: bool) -> Forgotten:
 
 
 async def _forget_records(database: Database, erasure: PendingErasure) -> int:
-    """Remove what a tendril's file has beside the log; return how many turns there were."""
+    """Remove everything about the person in a tendril's store except log events; return the number
+    of turns removed."""
     person, detector, names = _person(erasure.person), erasure.detector, erasure.names
     network, ids = erasure.network, erasure.events
 
@@ -329,7 +344,7 @@ async def _forget_records(database: Database, erasure: PendingErasure) -> int:
 async def _has_reminders(
     database: Database, person: Person | NamedPerson, others: Iterable[Address]
 ) -> bool:
-    """Return True if a person who has said nothing may have reminders, there or in other files."""
+    """Return True if a person without events may have reminders, in this store or in others."""
     if isinstance(person, NamedPerson) or await Reminders(database).for_owner(person.owner):
         return True
     for address in others:
@@ -348,7 +363,7 @@ async def _forget_reminders(database: Database, person: Person | NamedPerson) ->
 
 
 def _person(text: str) -> Person | NamedPerson:
-    """Return the person of a JSON object that `_plan` made."""
+    """Return the person from the JSON object that `_plan` wrote."""
     values = json.loads(text)
     kind = values.pop("kind")
     return Person(**values) if kind == Person.__name__ else NamedPerson(**values)
@@ -361,18 +376,18 @@ async def _events_of(
     for query in person.queries():
         async for event in _iterate(log, query):
             if person.owns(event) and event.id not in found:
-                found[event.id] = replace(event, text="")  # the words are in `quotes`
+                found[event.id] = replace(event, text="")  # to save memory: the detector has it
                 detector.add([event])
     return list(found.values())
 
 
 async def _replies(log: ChatLog, ids: Collection[int], detector: QuoteDetector) -> set[int]:
-    """Return the bot's lines that answer these events, or quote them, or were said in private to
-    the one who said them."""
+    """Return the ids of the bot's lines that answer these events, quote them, or follow them in a
+    private conversation. The lines are added to the detector."""
     replies: set[int] = set()
     if not ids:
         return replies
-    to_them: dict[str, bool] = {}  # of each private conversation: were they the last who spoke?
+    to_them: dict[str, bool] = {}  # by private conversation: was the person the last to speak?
     async for event in _iterate(log, Query(scope=EVERYTHING, after_id=min(ids) - 1)):
         place = f"{event.network}/{event.channel}"
         if not event.own:
@@ -390,8 +405,9 @@ async def _said_in_their_rooms(
     ids: Collection[int],
     detector: QuoteDetector,
 ) -> set[int]:
-    """Return the bot's lines in private conversations named after the person, in which nobody else
-    has spoken: notices of before they said a word there, or that answer what was not logged."""
+    """Return the ids of the bot's lines in private conversations that are named after the person
+    and in which nobody else has spoken: notices before their first line, or answers to lines that
+    were not logged. The lines are added to the detector."""
     people = {name.lower() for name in names}
     found: set[int] = set()
     for channel in await log.channels(EVERYTHING):
@@ -423,7 +439,7 @@ async def _iterate(log: ChatLog, query: Query) -> AsyncIterator[Event]:
 async def _turns_of(
     database: Database, ids: Collection[int], detector: QuoteDetector
 ) -> list[DeletedTurn]:
-    """Return the turns that one of the events began, or that quote."""
+    """Return the turns that one of the events began, or that quote an event."""
 
     def select(db: Connection) -> list[DeletedTurn]:
         rows = db.execute(
@@ -446,7 +462,8 @@ async def _forget_turns(
     names: Collection[str] = (),
     in_room: Callable[[str], bool] = lambda _: False,
 ) -> None:
-    """Remove turns, and before them what was made of them: it can be found while they are there."""
+    """Remove turns, after the memories made of them, which can be found only while the turns
+    exist."""
     await forget_people(database, names, in_room, turns, detector.within)
     async with database.transaction() as db:
         await db.executemany("DELETE FROM turns WHERE id = ?", [[turn.id] for turn in turns])
@@ -454,7 +471,7 @@ async def _forget_turns(
 
 
 def _said_in(messages: str) -> str:
-    """Return the text of all messages of a turn, with the log lines that stand before a
+    """Return the text of all messages of a turn, including the log lines shown before a
     question."""
     kept = json.loads(messages)
     texts = [str(message.get("content") or "") for message in kept]
@@ -464,8 +481,8 @@ def _said_in(messages: str) -> str:
 async def _forget_texts(
     database: Database, network: str | None, names: Collection[str], detector: QuoteDetector
 ) -> None:
-    """Remove long answers to the person, and those and messages and questions on their way that
-    quote."""
+    """Remove long answers (pastes) to the person, and pastes, outbox messages and questions between
+    tendrils that quote an event."""
     people = {name.lower() for name in names}
     pastes = await database.fetch_all("SELECT id, network, channel, nick, text FROM pastes")
     messages = await database.fetch_all("SELECT id, text FROM outbox")
@@ -491,16 +508,17 @@ async def _forget_texts(
 
 
 async def _forget_in(address: Address, erasure: PendingErasure) -> int:
-    """Remove the person from the database of another tendril; return how many turns there were."""
+    """Erase the person from another tendril's store; return the number of turns removed."""
     async with Database.open(address) as database, secure_delete(database):
         return await _forget_records(database, erasure)
 
 
 @asynccontextmanager
 async def _exclusive(data: Path) -> AsyncIterator[None]:
-    """Be the only one who forgets in a folder. The kernel frees the lock however a process ends.
+    """Hold the lock on erasures in the folder `data`, an flock, which the kernel releases however a
+    process ends.
 
-    Raises Unavailable when another one holds it for a minute.
+    Raises Unavailable when another process still holds it after `_PATIENCE` seconds.
     """
     path = data / "run" / "erasure.lock"
     try:
@@ -508,7 +526,7 @@ async def _exclusive(data: Path) -> AsyncIterator[None]:
         file = path.open("a")
     except OSError as error:
         raise Unavailable(f"{path}: cannot be opened: {error.strerror}") from error
-    with file:
+    with file:  # closing it releases the lock
         try:
             async with asyncio.timeout(_PATIENCE):
                 while True:

@@ -1,4 +1,4 @@
-"""Forgettings that have begun and are not finished: whom, what is theirs, what is left to do."""
+"""Erasures that have begun and are not finished: of whom, of which data, with which steps left."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ UPDATE erasures SET person = '', names = '[]', hosts = '[]', events = ?1, replie
 
 @dataclass(frozen=True, slots=True)
 class PendingErasure:
-    """A forgetting that is not finished.
+    """An erasure that is not finished.
 
-    `person` is a JSON object, or empty once nobody is named any more and only the file is left to
-    be rewritten. `events` are ids of theirs, `replies` those of the bot's lines that go with them;
-    `detector` knows their words. `steps` are left to be done.
+    `person` is a JSON object, or empty once only the file is left to be rewritten and the row names
+    nobody any more. `events` are the ids of the person's events, `replies` those of the bot's lines
+    to remove with them; `detector` recognises their words. `steps` are the steps not yet done.
     """
 
     actor: str
@@ -49,13 +49,13 @@ class PendingErasure:
 
 
 class PendingErasures:
-    """The rows in a database file. All methods raise Unavailable."""
+    """The table of pending erasures in a database. All methods raise Unavailable."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def add(self, erasure: PendingErasure) -> int:
-        """Record, durably, what is to be done; return its id."""
+        """Record an erasure durably, before its first step; return its id."""
         values = [
             to_micros(datetime.now(UTC)),
             erasure.actor,
@@ -79,12 +79,12 @@ class PendingErasures:
             return int((await added.fetchone())[0])
 
     async def list_all(self) -> list[PendingErasure]:
-        """Return all that are not finished, the oldest first."""
+        """Return all pending erasures, oldest first."""
         rows = await self._database.fetch_all("SELECT * FROM erasures ORDER BY id")
         return [_erasure(row) for row in rows]
 
     async def tick_off(self, erasure_id: int, step: str, turns: int) -> None:
-        """Record that a step is done, in which so many turns were removed."""
+        """Record that a step is done, and that it removed `turns` turns."""
         async with self._database.transaction() as db:
             async with db.execute("SELECT steps FROM erasures WHERE id = ?", [erasure_id]) as found:
                 row = await found.fetchone()
@@ -95,12 +95,16 @@ class PendingErasures:
             )
 
     async def make_nameless(self, erasure_id: int) -> None:
-        """Remove from the row whose erasure it is; what is left needs no name."""
+        """Remove the person's names, ids and hashes from the row; the remaining work, rewriting the
+        file, needs none of them."""
         async with self._database.transaction() as db:
             await db.execute(_NAMELESS, [b"", erasure_id])
 
     async def finish(self, erasure: PendingErasure) -> None:
-        """Remove the row, and write into the audit log how much was removed, not whose it was."""
+        """Remove the row, and record in the audit log how much was removed, but not whose it was.
+
+        Does nothing if another process has removed it already.
+        """
         removed = f"{erasure.removed_events} events"
         entry = AuditEntry(Place(erasure.network or "", ""), erasure.actor, "forget", removed)
         async with self._database.transaction() as db:
@@ -110,9 +114,9 @@ class PendingErasures:
 
 
 def has_pending_erasures(path: Path) -> bool:
-    """Return True if the log in a file has a forgetting to be finished.
+    """Return True if the log in a file has a pending erasure, False if the file cannot be read.
 
-    Nothing is created or migrated; of a file that cannot be read it is False.
+    Unlike `Database.open` it neither creates nor migrates the file.
     """
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as file:

@@ -1,4 +1,4 @@
-"""Retention: the sweep that removes what is older than it may be."""
+"""Retention: the sweep that removes data older than the configured number of days."""
 
 from __future__ import annotations
 
@@ -16,13 +16,16 @@ from storage.settings import StorageSettings
 _WITHOUT_QUESTION = """
 DELETE FROM runs WHERE anchor > 0 AND outcome != 'running'
     AND NOT EXISTS (SELECT 1 FROM events WHERE id = anchor)"""
-_STEP = 2_000  # events removed before others are looked at
+_STEP = 2_000  # events that are read, and then removed, at once
 
 
 async def expire(database: Database, log: ChatLog, settings: StorageSettings, now: datetime) -> int:
-    """Remove the events that are older than they may be, and what the bot's memory has of then;
-    how many events. Copies that were made before a migration go after a week. Raises
-    StorageError."""
+    """Remove events older than the retention of their place, and the bot's memory of that time;
+    return the number of events.
+
+    `now` is an aware time. Copies that were made before a migration are removed after a week.
+    Raises StorageError.
+    """
     address = database.address
     if isinstance(address, Path):
         await asyncio.to_thread(remove_copies, address, address.parent, KEPT)
@@ -34,6 +37,7 @@ async def expire(database: Database, log: ChatLog, settings: StorageSettings, no
         await log.scrub()
         async with database.transaction() as db:
             await db.execute(_WITHOUT_QUESTION)
+    # Turns and memories have no retention by channel, only the general one.
     if settings.retention_days:
         oldest = to_micros(now - timedelta(days=settings.retention_days))
         async with database.transaction() as db:

@@ -1,1 +1,1 @@
-"""Moving all that a tendril keeps from one kind of database to the other, while it is in use."""
+"""Online transfer of a tendril's store between SQLite and PostgreSQL."""

@@ -1,9 +1,9 @@
-"""The changes that are made in a source while it is copied, noted by triggers.
+"""Change capture: triggers record the rows that change in a source while it is copied.
 
-`transfer_changes` has the key of every row that was inserted, changed or deleted since the copying
-began, and no word of it. A row of the table stands for the last change of its key, so it does not
-grow with the number of changes. `seq` grows with each: a note that was made anew after it was read
-is another one, and stays.
+`transfer_changes` has the primary key of every row that was inserted, updated or deleted since the
+copying began, but none of its contents. There is one record for each key, so the table does not
+grow with the number of changes. Every change gives the record a new, greater `seq`: one that was
+replaced after it had been read is not deleted with what was read.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from storage.connection import Connection, Dialect
 from storage.transfer.tables import CHANGES, Table, Values
 
 ALL = (1 << 63) - 1
-"""More changes than there can be."""
+"""A limit above any number of changes."""
 
 _PREFIX = "transfer_of_"
 _TABLE = {
@@ -34,7 +34,7 @@ _EXISTS = {
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A row of the table `table` has changed, or is gone."""
+    """A record that the row with this primary key was inserted, updated or deleted."""
 
     seq: int
     table: str
@@ -47,14 +47,16 @@ def has_table(connection: Connection, name: str) -> bool:
 
 
 def noted_for(connection: Connection) -> str:
-    """Return for which transfer changes are noted; "" for none."""
+    """Return the id of the transfer for which changes are recorded; "" for none."""
     if not has_table(connection, CHANGES):
         return ""
+    # The record with an empty table name holds that id.
     return str(connection.execute(f"SELECT key FROM {CHANGES} WHERE name = ''").fetchone()[0])
 
 
 def begin(connection: Connection, tables: Iterable[Table], transfer: str) -> None:
-    """Note every change from now on, in the transaction of the connection."""
+    """Create the triggers and their table, for the transfer with the id `transfer`, in the
+    transaction of the connection. Tables without a key get no trigger."""
     connection.execute(_TABLE[connection.dialect])
     connection.execute(f"INSERT INTO {CHANGES} (name, key) VALUES ('', ?)", [transfer])
     for table in tables:
@@ -64,9 +66,9 @@ def begin(connection: Connection, tables: Iterable[Table], transfer: str) -> Non
 
 
 def end(connection: Connection, tables: Iterable[Table]) -> None:
-    """Note nothing any more."""
+    """Drop the triggers and their table."""
     for table in tables:
-        if connection.dialect is Dialect.POSTGRES:
+        if connection.dialect is Dialect.POSTGRES:  # CASCADE drops the trigger of the function
             connection.execute(f"DROP FUNCTION IF EXISTS {_PREFIX}{table.name} CASCADE")
         else:
             for event in ("insert", "update", "delete"):
@@ -75,7 +77,7 @@ def end(connection: Connection, tables: Iterable[Table]) -> None:
 
 
 def read(connection: Connection, limit: int = ALL) -> list[Change]:
-    """Return the oldest changes."""
+    """Return the oldest `limit` changes, oldest first."""
     rows = connection.execute(
         f"SELECT seq, name, key FROM {CHANGES} WHERE name <> '' ORDER BY seq LIMIT ?", [limit]
     )
@@ -83,7 +85,7 @@ def read(connection: Connection, limit: int = ALL) -> list[Change]:
 
 
 def forget(connection: Connection, changes: Sequence[Change]) -> None:
-    """Remove changes that have been dealt with, and no later ones."""
+    """Delete the records of changes that were applied, but no later ones of the same keys."""
     connection.executemany(
         f"DELETE FROM {CHANGES} WHERE seq = ?", [[change.seq] for change in changes]
     )
@@ -109,7 +111,8 @@ def _triggers(table: Table, dialect: Dialect) -> Iterator[str]:
 
 
 def _note(table: Table, row: str, array: str) -> str:
-    """Return the statements that note the key of a row: the last one takes the others' place."""
+    """Return the statements that record the key of a row, replacing an earlier record of it."""
+    # Not an upsert, because the record needs a new `seq`: see `forget`.
     key = array.format(", ".join(f'{row}."{column}"' for column in table.key))
     return (
         f"DELETE FROM {CHANGES} WHERE name = '{table.name}' AND key = {key};"

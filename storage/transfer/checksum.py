@@ -1,4 +1,4 @@
-"""Checksums of tables, the same in SQLite and in PostgreSQL."""
+"""Checksums of tables, equal in SQLite and PostgreSQL for equal rows."""
 
 from __future__ import annotations
 
@@ -10,30 +10,33 @@ from storage.connection import Connection
 from storage.transfer.changes import has_table
 from storage.transfer.tables import CHECKSUMS, Table, Values
 
-_PAGE = 5_000  # rows in memory at once
+_PAGE = 5_000  # rows held in memory at once
 _BITS = 128
 
 
 @dataclass(frozen=True, slots=True)
 class Checksum:
-    """The number of a table's rows, and the sum of their hashes, which no order changes."""
+    """The number of a table's rows and the sum of their hashes modulo 2^128.
+
+    A sum does not depend on the order of rows, and can be updated for changed rows alone.
+    """
 
     rows: int
     sum: int
 
     def changed(self, before: Sequence[Values], after: Sequence[Values]) -> Checksum:
-        """Return the checksum once the rows `before` have become `after`."""
+        """Return the checksum after the rows `before` were replaced by the rows `after`."""
         total = self.sum - _sum(before) + _sum(after)
         return Checksum(self.rows - len(before) + len(after), total % (1 << _BITS))
 
 
 def checksums(connection: Connection, tables: Sequence[Table]) -> dict[str, Checksum]:
-    """Return the checksums of tables by name; every row is read."""
+    """Compute the checksums of tables, by table name; every row is read."""
     return {table.name: _checksum(connection, table) for table in tables}
 
 
 def stored(connection: Connection) -> dict[str, Checksum]:
-    """Return the checksums that were noted in a database, by table; {} when none were."""
+    """Return the checksums stored in a database, by table name; {} if there are none."""
     if not has_table(connection, CHECKSUMS):
         return {}
     rows = connection.execute(f"SELECT name, row_count, sum FROM {CHECKSUMS}")
@@ -41,7 +44,7 @@ def stored(connection: Connection) -> dict[str, Checksum]:
 
 
 def store(connection: Connection, found: Mapping[str, Checksum]) -> None:
-    """Note checksums by table, in the place of those that were noted."""
+    """Store checksums by table name, replacing all that were stored."""
     connection.execute(
         f"CREATE TABLE IF NOT EXISTS {CHECKSUMS}"
         " (name TEXT PRIMARY KEY, row_count BIGINT NOT NULL, sum TEXT NOT NULL)"
@@ -55,6 +58,7 @@ def store(connection: Connection, found: Mapping[str, Checksum]) -> None:
 
 def _checksum(connection: Connection, table: Table) -> Checksum:
     result = Checksum(0, 0)
+    # A table without a key has a row or two, and cannot be paged.
     page = table.page(connection, None, _PAGE)
     while page:
         result = result.changed((), page)

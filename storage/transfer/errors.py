@@ -1,8 +1,8 @@
 """Errors of a transfer.
 
 TransferError          (a StorageError)
-├── TransferRefused    something has to be done first; nothing was changed
-└── NotTheSame         what arrived is not what was sent
+├── TransferRefused    a person has to do something first; nothing was changed
+└── NotTheSame         target and source differ after copying
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from storage.db.errors import StorageError
 
 
 class TransferError(StorageError):
-    """A store could not be moved; the message says what to do."""
+    """A store could not be moved; the message says what to do about it."""
 
 
 class TransferRefused(TransferError):
-    """The transfer cannot begin or go on before somebody has done something."""
+    """The transfer cannot begin or continue until a person has done something."""
 
 
 class NotTheSame(TransferError):
-    """A table has other rows in the target than in the source."""
+    """A table has different rows in the target and in the source."""

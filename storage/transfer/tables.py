@@ -1,7 +1,7 @@
-"""The tables that are moved, as PostgreSQL's catalogue describes them.
+"""The tables that a transfer moves, as described by PostgreSQL's catalogue.
 
-SQLite's have the same names and columns, so one description serves both. What is derived from the
-events, the index and the counters, is made anew in the target.
+SQLite's tables have the same names and columns, so one description serves both. The index and the
+counters, which are derived from the events, are not moved but rebuilt in the target.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ Values = tuple[Any, ...]
 
 EVENTS = "events"
 CHANGES, STATE, CHECKSUMS = "transfer_changes", "transfer_state", "transfer_checksums"
-"""Our own tables: in the source what has changed since, in the target how far it has come and what
-it was given."""
+"""Tables of the transfer itself: in the source the recorded changes, in the target the progress of
+copying and the checksums of what was copied."""
 
 _NOT_MOVED = DERIVED_TABLES | {CHANGES, STATE, CHECKSUMS, "schema_version", "writers"}
 _INDEX = re.compile(r"words_\d+")
@@ -41,14 +41,14 @@ _PARENTS = """
 SELECT c.relname, p.relname
 FROM pg_constraint k JOIN pg_class c ON c.oid = k.conrelid JOIN pg_class p ON p.oid = k.confrelid
 WHERE k.contype = 'f' AND c.relnamespace = current_schema()::regnamespace"""
-_AT_ONCE = 200  # rows that one statement looks for by their keys
+_AT_ONCE = 200  # rows that one statement fetches by key, which bounds its placeholders
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table: its columns, those of its primary key, and the one that counts up by itself.
+    """A table: its columns, those of its primary key, and its identity column (`counter`), if any.
 
-    One without a key has a row or two, and is replaced whole.
+    A table without a key has a row or two; it is not tracked by triggers but replaced whole.
     """
 
     name: str
@@ -61,7 +61,9 @@ class Table:
         return tuple(row[self.columns.index(column)] for column in self.key)
 
     def page(self, connection: Connection, after: Values | None, limit: int) -> list[Values]:
-        """Return the next rows in the order of the key, those after the key `after`."""
+        """Return the next `limit` rows in the order of the key, after the key `after`; the first
+        rows if that is None."""
+        # Keyset pagination: unlike OFFSET it is not confused by rows that come or go meanwhile.
         where = f"WHERE ({_names(self.key)}) > ({_places(self.key)})" if after else ""
         order = f"ORDER BY {_names(self.key)}" if self.key else ""
         rows = connection.execute(
@@ -84,11 +86,11 @@ class Table:
         return found
 
     def insert(self, connection: Connection, rows: Sequence[Values]) -> None:
-        """Insert rows whose keys are not there yet."""
+        """Insert rows whose keys do not exist yet."""
         connection.insert_rows(f"{self.name} ({_names(self.columns)})", rows)
 
     def put(self, connection: Connection, rows: Iterable[Values]) -> None:
-        """Insert rows, in the place of those with the same keys."""
+        """Insert rows, replacing those with the same keys (upsert)."""
         others = [column for column in self.columns if column not in self.key]
         changes = ", ".join(f'"{column}" = excluded."{column}"' for column in others)
         conflict = f"ON CONFLICT ({_names(self.key)}) DO UPDATE SET {changes}"
@@ -113,7 +115,7 @@ class Table:
 
 
 async def tables(postgres: Database) -> list[Table]:
-    """Return the tables of a tendril, each after those that it refers to."""
+    """Return the tables of a tendril's schema, each after those that its foreign keys refer to."""
     columns: dict[str, list[str]] = {}
     counters: dict[str, str] = {}
     for name, column, is_identity in await postgres.fetch_all(_COLUMNS):
@@ -134,7 +136,8 @@ async def tables(postgres: Database) -> list[Table]:
 
 
 def _storable(row: Values) -> Values:
-    """Return a row without NUL in its texts, which PostgreSQL cannot store."""
+    """Return a row with NUL in texts replaced, as PostgreSQL cannot store it: rows of the source
+    then compare equal to those of the target."""
     if any(isinstance(value, str) and "\0" in value for value in row):
         return tuple(
             value.replace("\0", "\N{REPLACEMENT CHARACTER}") if isinstance(value, str) else value

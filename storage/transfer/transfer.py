@@ -1,15 +1,15 @@
-"""Copying a store into an empty one, piece by piece, while others read and write it.
+"""Online copy of a store into an empty one, in steps, while others read and write the source.
 
-From the first moment on every change is noted in the source (`storage.transfer.changes`). A step
-reads the next rows, and what has changed, from one snapshot of the source, and writes both in one
-transaction of the target. So what has been copied is always a part of what the source was at one
-moment, a step that was interrupted is made again or not at all, and whoever is killed goes on from
-there. In the end the target has all of a snapshot and is compared with it, row by row. What was
-written since is the last delta; only that is left to do while nobody writes.
+From the beginning triggers record every change in the source (`storage.transfer.changes`). A step
+reads the next rows and the recorded changes from one snapshot of the source, and writes both in one
+transaction of the target. So what has been copied always equals a part of one snapshot, and an
+interrupted transfer continues with the step that was not committed. Finally the target is compared
+with a whole snapshot by checksums of all rows. Only what is written after that, the last delta, is
+copied while nobody may write.
 
-The source goes on noting changes after the end, and the target has the checksums of what it was
-given. So whoever wrote to the source once more, by mistake or not, is not forgotten: the next run
-takes up the transfer, or refuses when the target was written to as well.
+The triggers stay in the source after the end, and the target keeps the checksums of what it was
+given. So if somebody writes to the source again, by mistake or not, it is noticed: the next run
+reopens the transfer, or refuses if the target was written to as well.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from storage.transfer.errors import NotTheSame, TransferRefused
 from storage.transfer.tables import CHANGES, EVENTS, STATE, Table, Values, tables
 
 PIECE = 2_000
-"""Rows, or changes, that one step copies."""
+"""Maximum number of rows, and of changes, that one step copies."""
 
 _TO_BE_COPIED = ""
-_BULK = (  # nobody searches yet: the indexes take many lines at once, and the rest at `verify`
+_BULK = (  # nobody searches yet: long pending lists of the indexes do no harm, and save time
     "SET LOCAL gin_pending_list_limit = '64MB'",
     "SET LOCAL work_mem = '64MB'",
 )
@@ -45,7 +45,7 @@ _COUNTS_UP = "SELECT 1 FROM sqlite_master WHERE name = ? AND sql LIKE '%AUTOINCR
 
 @dataclass(frozen=True, slots=True)
 class _Position:
-    """The position of the copying in a table: after the key `after`, or at its end."""
+    """The progress of copying a table: up to the key `after`, or complete if it `is_whole`."""
 
     after: Values | None = None
     is_whole: bool = False
@@ -53,7 +53,7 @@ class _Position:
 
 @dataclass(frozen=True, slots=True)
 class _Delta:
-    """The rows of a table that were changed: their new values, and the keys of those gone."""
+    """The changed rows of a table: their new values, and the keys of those that were deleted."""
 
     rows: Sequence[Values]
     gone: Sequence[Values]
@@ -61,7 +61,11 @@ class _Delta:
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """A part of one snapshot that one step copies: `rows` are the next of `table`."""
+    """What one step copies, all from one snapshot of the source.
+
+    `rows` are the next rows of `table`, and `position` is the progress after them; `deltas` are the
+    changed rows behind `changes`, by table. `checksums` are those of the snapshot, for `verify`.
+    """
 
     changes: Sequence[Change]
     deltas: Mapping[str, _Delta]
@@ -73,14 +77,14 @@ class _Piece:
 
 @dataclass(frozen=True, slots=True)
 class CopyStep:
-    """A step that was made: rows of a table, or changes that were noted."""
+    """A step that was completed: how many rows of a table, or how many changes, it copied."""
 
     table: str
     rows: int
 
 
 class Transfer:
-    """The move of all that one store has into another. Get one with `begin`."""
+    """A transfer of all rows of one store into another. Use `begin` to get one."""
 
     def __init__(
         self, source: Database, target: Database, moved: Sequence[Table], is_over: bool
@@ -97,8 +101,12 @@ class Transfer:
 
     @classmethod
     async def begin(cls, source: Database, target: Database) -> Transfer:
-        """Begin, or go on with what was begun before. Raises TransferRefused when the target holds
-        something else, and Unavailable."""
+        """Begin a transfer, or continue one that was begun before.
+
+        Raises TransferRefused when the target holds anything else, and Unavailable.
+        """
+        # The target's state comes first, and the source's triggers refer to it by its random id: a
+        # process killed in between finds a state without rows, and starts recording then.
         postgres = target if target.dialect is Dialect.POSTGRES else source
         moved = await tables(postgres)
         transfer, is_over = await target.read(_state)
@@ -119,15 +127,17 @@ class Transfer:
         return self
 
     async def reopen(self) -> bool:
-        """Take up a transfer that is over where the source was written to since; return False
-        where nothing is to be copied. Reads every row of both.
+        """Reopen a finished transfer if the source was written to since; return False if there is
+        nothing to copy. Reads every row of both stores.
 
-        Raises TransferRefused when the target would lose what was written to it, or is the copy of
+        Raises TransferRefused when the target would lose what was written to it, or is a copy of
         something else, and Unavailable.
         """
         here = await self._source.read(lambda db: checksums(db, self._tables))
         there = await self._target.read(lambda db: checksums(db, self._tables))
         given = await self._target.read(stored)
+        # The source is as the target is, or as it was when given to the target, which may have
+        # been used since.
         if here in (there, given):
             return False
         transfer, _ = await self._target.read(_state)
@@ -139,15 +149,15 @@ class Transfer:
         return True
 
     async def require_untouched(self) -> None:
-        """Raise TransferRefused when others have written to the target since it was compared."""
+        """Raise TransferRefused if anybody else has written to the target since `verify`."""
         given = await self._target.read(stored)
         if given and given != await self._target.read(lambda db: checksums(db, self._tables)):
             raise TransferRefused(self._both_changed())
 
     async def step(self) -> CopyStep | None:
-        """Copy a piece, of an empty table no row; return None when nothing was left.
+        """Copy the next piece; return None if there was nothing left to copy.
 
-        Raises NotTheSame, Unavailable.
+        The step for an empty table copies no rows. Raises NotTheSame, Unavailable.
         """
         piece = await self._source.read(self._next_piece)
         if piece.table is None and not piece.changes:
@@ -159,13 +169,14 @@ class Transfer:
         return CopyStep(CHANGES, len(piece.changes))
 
     async def verify(self) -> dict[str, int]:
-        """Compare every row with a snapshot of the source; return how many rows each table has.
+        """Compare all rows with a snapshot of the source by checksum; return the number of rows of
+        each table.
 
-        All must have been copied. Raises NotTheSame, Unavailable.
+        `step` must have returned None before. Raises NotTheSame, Unavailable.
         """
         piece = await self._source.read(self._whole_piece)
         await self._apply(piece)
-        if self._target.dialect is Dialect.POSTGRES:  # so many rows are new to its planner
+        if self._target.dialect is Dialect.POSTGRES:  # its planner has no statistics of them yet
             await self._target.execute_outside_transaction("VACUUM (ANALYZE)")
         found = await self._target.read(lambda db: checksums(db, self._tables))
         for name, wanted in piece.checksums.items():
@@ -175,8 +186,9 @@ class Transfer:
         return {name: checksum.rows for name, checksum in found.items()}
 
     async def finish(self) -> dict[str, int]:
-        """Copy what was written last, and end the transfer; nobody may write to the source
-        meanwhile. Return how many rows each table has. Raises NotTheSame, Unavailable.
+        """Copy the last delta and end the transfer; return the number of rows of each table.
+
+        Nobody may write to the source meanwhile. Raises NotTheSame, Unavailable.
         """
         while await self.step() is not None:
             pass
@@ -194,6 +206,8 @@ class Transfer:
     def _next_piece(self, db: Connection) -> _Piece:
         changed = changes.read(db, PIECE)
         table = self._unfinished()
+        # The next rows are at the state of the snapshot: they may be copied only together with all
+        # changes up to it, so a backlog of changes goes first.
         if table is None or len(changed) == PIECE:
             return _Piece(changed, self._deltas(db, changed))
         position = self._positions[table.name]
@@ -215,7 +229,7 @@ class Transfer:
         return next((t for t in self._tables if not self._positions[t.name].is_whole), None)
 
     def _small(self, db: Connection) -> dict[str, _Delta]:
-        """Return all rows of the tables whose changes are not noted."""
+        """Return all rows of the tables without a key, whose changes are not recorded."""
         return {
             table.name: _Delta(table.page(db, None, PIECE), ())
             for table in self._tables
@@ -223,21 +237,27 @@ class Transfer:
         }
 
     def _deltas(self, db: Connection, changed: Sequence[Change]) -> dict[str, _Delta]:
-        """Return what became of changed rows, but of tables that are still to be copied."""
+        """Return the present state of changed rows, except those of tables of which nothing was
+        copied yet."""
         deltas: dict[str, _Delta] = {}
         for table in self._tables:
             position = self._positions[table.name]
             keys = [change.key for change in changed if change.table == table.name]
             if keys and (position.is_whole or position.after is not None):
+                # Rows beyond the position too: they are overwritten when their page is copied.
                 rows = table.rows(db, keys)
                 there = {table.key_of(row) for row in rows}
                 deltas[table.name] = _Delta(rows, [key for key in keys if key not in there])
         return deltas
 
     async def _apply(self, piece: _Piece) -> None:
-        """Write a piece to the target, look whether it is there, and remove the notes of it."""
+        """Write a piece to the target, check that it is there, and delete its recorded changes.
+
+        The changes are deleted last: after a crash in between they are applied again, which does no
+        harm, as a delta is the present state of rows and not a difference.
+        """
         events = piece.deltas.get(EVENTS)
-        if events and events.gone:  # somebody was forgotten: nothing may be left of it here either
+        if events and events.gone:  # maybe an erasure: leave no trace of it in the target either
             async with secure_delete(self._target):
                 await self._target.write(lambda db: self._write(db, piece))
                 await deletion.scrub(self._target)
@@ -253,13 +273,14 @@ class Transfer:
                 db.execute(setting)
         given = stored(db)
         before = {name: self._rows_of(db, name, piece.deltas) for name in given}
+        # Delete in the reverse order of foreign keys, insert in their order.
         for table in reversed(self._tables):
             if (delta := piece.deltas.get(table.name)) is None:
                 continue
             if not table.key:
                 db.execute(f"DELETE FROM {table.name}")
             elif delta.gone:
-                if table.name == EVENTS:
+                if table.name == EVENTS:  # the index needs the old rows, so before they are gone
                     _unindex(db, table.rows(db, delta.gone))
                 table.delete(db, delta.gone)
         for table in self._tables:
@@ -272,12 +293,14 @@ class Transfer:
                 f"UPDATE {STATE} SET after = ?, is_whole = ? WHERE name = ?",
                 [json.dumps(after) if after else _TO_BE_COPIED, int(is_whole), piece.table.name],
             )
+        # Checksums stored by an earlier `verify` are kept up to date, so that `require_untouched`
+        # and `reopen` can tell our own writes from those of others.
         if given and piece.deltas:
             after_it = {name: self._rows_of(db, name, piece.deltas) for name in given}
             store(db, {name: given[name].changed(before[name], after_it[name]) for name in given})
 
     def _rows_of(self, db: Connection, name: str, deltas: Mapping[str, _Delta]) -> Sequence[Values]:
-        """Return the rows of a table that the deltas are about, as they are now."""
+        """Return the rows of a table that its delta refers to, in their present state."""
         table = next(table for table in self._tables if table.name == name)
         if (delta := deltas.get(name)) is None:
             return ()
@@ -313,12 +336,13 @@ class Transfer:
         db.executemany(f"INSERT INTO {STATE} VALUES (?, ?, ?)", [("", transfer, 0), *rows])
 
     def _note_changes(self, db: Connection, noted: str, transfer: str) -> None:
-        if noted:  # for a copy that was given up
+        if noted:  # for another transfer, which was abandoned
             changes.end(db, self._tables)
         changes.begin(db, self._tables, transfer)
 
     def _counters(self, db: Connection) -> dict[str, int]:
-        """Return the numbers that counters have reached, by table: none is given away twice."""
+        """Return the last number of each identity column by table, so that the target does not use
+        one a second time."""
         found = {}
         for table in self._tables:
             if table.counter:
@@ -355,7 +379,8 @@ class Transfer:
 
 
 def _state(db: Connection) -> tuple[str, bool]:
-    """Return which transfer a target is of, and whether that is over."""
+    """Return the id of the transfer that a target belongs to ("" for none), and whether that is
+    over."""
     if not changes.has_table(db, STATE):
         return "", False
     row = db.execute(f"SELECT after, is_whole FROM {STATE} WHERE name = ''").fetchone()
@@ -371,10 +396,12 @@ def _positions(db: Connection) -> dict[str, _Position]:
 
 
 def _put(db: Connection, table: Table, rows: Sequence[Values]) -> None:
-    """Put rows into a table; events also into the index and the counters."""
+    """Upsert rows into a table; events also into the index and the counters."""
     if table.name != EVENTS:
         table.put(db, rows)
         return
+    # An event may come twice, as a changed row and with its page. Equal rows must be skipped, and
+    # replaced ones be removed from the counters first, or they would count twice.
     known = {row[0]: row for row in table.rows(db, [row[:1] for row in rows])}
     new = [row for row in rows if known.get(row[0]) != row]
     _unindex(db, [known[row[0]] for row in new if row[0] in known])

@@ -1,4 +1,4 @@
-"""A database that is a schema of PostgreSQL: its connections, transactions and durability."""
+"""The PostgreSQL backend: connections, transactions and durability."""
 
 from __future__ import annotations
 
@@ -31,35 +31,38 @@ from terrarium.cancellation import await_shielded
 
 _READERS = 3  # threads, each with a connection
 _ASYNC = 4  # connections of the event loop
-_OUTCOME = 300.0  # seconds to learn whether a commit was made when the server went away
-_PAUSE = 0.2  # seconds between two looks at a server that is away
-_POLL = 30.0  # seconds after which a listener looks by itself: a notification may be lost
+_OUTCOME = 300.0  # seconds to wait for the outcome of a COMMIT during which the server went away
+_PAUSE = 0.2  # seconds between two attempts to reach a server that is away
+_POLL = 30.0  # seconds after which a listener wakes by itself, in case a notification was lost
+# One lock for each schema, held until the end of the transaction.
 _LOCK = "SELECT pg_advisory_xact_lock(hashtextextended(current_schema(), 0))"
+# One round trip for the lock and the number of the write, see `_was_committed`.
 _LOCK_AND_NUMBER = f"""
 WITH numbered AS (
     INSERT INTO writers VALUES (%s, %s, now()) ON CONFLICT (name)
     DO UPDATE SET last_write = excluded.last_write, time = excluded.time
 ) {_LOCK}"""
 _OPTIONS = (
-    "-c plan_cache_mode=force_custom_plan"  # what a search costs depends on its words
+    "-c plan_cache_mode=force_custom_plan"  # the best plan of a search depends on its words
     " -c jit=off"  # compiling takes longer than a search
-    " -c synchronous_commit=on"
-    " -c gin_pending_list_limit=256kB"  # every search reads the pending list line by line
+    " -c synchronous_commit=on"  # a commit returns once flushed, whatever the server's default
+    " -c gin_pending_list_limit=256kB"  # every search scans the pending list entry by entry
 )
 
 T = TypeVar("T")
 
 
 class PostgresBackend:
-    """A schema of PostgreSQL. Get one with `open`.
+    """A schema of PostgreSQL. Use `open` to get one.
 
-    One transaction writes to a schema at a time, as to an SQLite file: it takes an advisory lock.
-    So whatever holds for two processes that share a file holds for two machines that share a
-    schema. Only a transaction that is not `exclusive` runs beside others, and locks rows itself.
+    An advisory lock allows one write transaction to a schema at a time, as in an SQLite file. So
+    what holds for two processes that share a file also holds for two machines that share a schema.
+    Only transactions with `exclusive=False` run concurrently, and must lock rows themselves.
 
-    Every commit waits until the server has flushed it. With SQLite a commit that was not fsynced
-    outlives the process; a crash of PostgreSQL loses it, and nobody who waits for a later flush
-    would know.
+    Every commit waits until the server has flushed it, even with `durable=False`: a crash of the
+    server would lose commits that were not flushed, unnoticed by a process that goes on and waits
+    for a later flush. With SQLite such commits outlive the process, and only a power cut, which
+    also ends the process, loses them.
     """
 
     def __init__(
@@ -76,8 +79,8 @@ class PostgresBackend:
         self._shared = shared
         self._threads = threads
         self._lock = asyncio.Lock()
-        self._name = secrets.token_hex(8)  # in the table `writers`
-        self._last_write = 0
+        self._name = secrets.token_hex(8)  # of our row in the table `writers`
+        self._last_write = 0  # the number of our last write, stored in that row
 
     @classmethod
     @asynccontextmanager
@@ -108,11 +111,13 @@ class PostgresBackend:
 
     @asynccontextmanager
     async def transaction(self, *, exclusive: bool = True) -> AsyncIterator[AsyncConnection]:
-        """Yield a connection in a transaction; any error rolls it back."""
+        """Yield a connection in a transaction; any exception rolls it back."""
         if not exclusive:
             async with self._transaction() as connection:
                 yield connection
             return
+        # Our own lock first: without it several connections of this process, which has few, could
+        # wait for the advisory lock at once.
         async with self._lock, self._transaction() as connection:
             await connection.execute(_LOCK)
             yield connection
@@ -130,7 +135,10 @@ class PostgresBackend:
     async def write(
         self, work: Callable[[Connection], T], *, durable: bool = True, inline: bool = False
     ) -> T:
-        """Return the result of `work`, run in one durable transaction, always in a thread."""
+        """Run `work` in one durable transaction, always in a thread, and return its result.
+
+        If the connection is lost during the COMMIT, it finds out whether that took effect.
+        """
         async with self._lock:
             loop = asyncio.get_running_loop()
             running = loop.run_in_executor(self._threads, self._write, work)
@@ -157,23 +165,25 @@ class PostgresBackend:
                 if not raw.closed:
                     raise
                 unanswered = error
-        # Only now, as this was the only connection that there may be to write.
+        # Only after leaving the context: the pool has a single writing connection, which the query
+        # for the outcome needs too.
         if unanswered is not None and not self._was_committed():
             raise unanswered
         return result
 
     def _was_committed(self) -> bool:
-        """Return True if the last write was committed although nobody has answered its COMMIT:
-        whoever writes it again would have it twice. Waits for the server to come back.
+        """Return True if the last write was committed although its COMMIT was never answered, so
+        that nobody writes it a second time. Waits up to `_OUTCOME` seconds for the server.
 
-        The transaction has left its number in a row of ours. The server's own numbers
-        (`pg_xact_status`) do not tell: after a crash it gives those that it lost to others.
+        Each write stores its number in this process's row of `writers`, in the same transaction.
+        `pg_xact_status` would not do: after a crash the server reuses transaction ids that it lost.
         """
         until = time.monotonic() + _OUTCOME
         while True:
             try:
                 with self._writers.connection() as raw, raw.transaction():
-                    raw.execute(_LOCK)  # the server may not have noticed yet that we were gone
+                    # The old session may still hold the lock and be about to commit: wait for it.
+                    raw.execute(_LOCK)
                     row = raw.execute(
                         "SELECT last_write FROM writers WHERE name = %s", [self._name]
                     ).fetchone()
@@ -185,7 +195,7 @@ class PostgresBackend:
                 return row is not None and row[0] == self._last_write
 
     async def read(self, work: Callable[[Connection], T], *, inline: bool = False) -> T:
-        """Return the result of `work`, run on one snapshot, always in a thread."""
+        """Run `work` on one snapshot, always in a thread, and return its result."""
         loop = asyncio.get_running_loop()
         try:
             return await loop.run_in_executor(self._threads, self._read, work)
@@ -208,10 +218,10 @@ class PostgresBackend:
             raise _unreadable(error) from error
 
     async def sync(self) -> None:
-        """Do nothing: every commit is durable."""
+        """Do nothing, because every commit is durable."""
 
     async def execute_outside_transaction(self, statement: str) -> list[Row]:
-        """Return the rows of a statement that no transaction may contain."""
+        """Run a statement that is not allowed inside a transaction, and return its rows."""
         try:
             async with self._shared.connection() as raw:
                 cursor = await raw.execute(statement.encode())
@@ -220,9 +230,10 @@ class PostgresBackend:
             raise _unwritable(error) from error
 
     async def changes(self) -> AsyncGenerator[None, None]:
-        """Yield whenever lines were logged in this schema, as NOTIFY tells, for ever.
+        """Yield whenever a NOTIFY says that lines were logged in this schema, for ever.
 
-        It also yields when the server has come back, as what was told meanwhile is lost.
+        It also yields after each (re)connection, because notifications sent while nobody listens
+        are lost, and every `_POLL` seconds.
         """
         channel = sql.Identifier(self._address.schema)
         while True:
@@ -241,7 +252,7 @@ class PostgresBackend:
 
 
 def _prepare(address: PostgresSchema, patience: float) -> None:
-    """Make the schema and its tables, where they are not there yet."""
+    """Create the schema, if it does not exist, and migrate its tables."""
     try:
         with psycopg.connect(
             _conninfo(address, patience), autocommit=True, row_factory=row_factory
@@ -260,7 +271,7 @@ def _pool(
     def configure(raw: psycopg.Connection[Any]) -> None:
         adapt(raw)
         raw.read_only = read_only
-        if read_only:
+        if read_only:  # one snapshot for all queries of a transaction; by default each has its own
             raw.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         outages.end()
 
@@ -272,7 +283,7 @@ def _pool(
         configure=configure,
         check=ConnectionPool.check_connection,
         timeout=patience,
-        reconnect_timeout=patience,  # its pauses double: it is not to wait longer than who asks
+        reconnect_timeout=patience,  # its pauses double, and would outlast the caller's patience
         kwargs={"autocommit": True, "row_factory": row_factory},
     )
 
@@ -296,7 +307,10 @@ def _async_pool(address: PostgresSchema, patience: float) -> AsyncConnectionPool
 
 
 def _conninfo(address: PostgresSchema, patience: float | None = None) -> str:
-    """Return how to connect, with all that a session is to know."""
+    """Return the connection string, with the search path and the other settings of a session.
+
+    `patience` in seconds becomes the timeout of locks, advisory ones included.
+    """
     options = f'{_OPTIONS} -c search_path="{address.schema}",public'
     if patience is not None:
         options += f" -c lock_timeout={int(patience * 1000)}"

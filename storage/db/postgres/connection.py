@@ -1,9 +1,9 @@
-"""Connections to PostgreSQL that take the SQL of the stores.
+"""Connections to PostgreSQL that understand the SQL of the stores.
 
-psycopg 3 has cursors like SQLite's; what differs is translated here: placeholders, rows by name and
-position, and how values are sent. Text goes as a literal of unknown type, so that a column of type
-`citext` compares it without case, as SQLite's NOCASE does; a boolean goes as 1 or 0, which are what
-the columns hold.
+The cursors of psycopg 3 resemble SQLite's. The differences are translated here: placeholders, rows
+by name and position, and the types of values. Text is sent as a literal of unknown type, so that a
+`citext` column compares it without case, as SQLite's NOCASE does; a boolean is sent as 1 or 0,
+because the columns hold numbers.
 """
 
 from __future__ import annotations
@@ -31,16 +31,21 @@ _TOKEN = re.compile(
 )
 _COPIED = 20  # rows at least
 _COPIED = 20  # rows at least
-_NUL, _REPLACEMENT = "\0", "\N{REPLACEMENT CHARACTER}"
+_NUL, _REPLACEMENT = "\0", "\N{REPLACEMENT CHARACTER}"  # PostgreSQL cannot store NUL in text
 
 
 @lru_cache(1_024)
 def translate(sql: str) -> bytes:
-    """Return a statement with psycopg's placeholders in the place of SQLite's."""
+    """Return a statement with psycopg's placeholders instead of SQLite's.
+
+    Text in quotes is left alone. Comments and dollar quotes are not recognised: a question mark in
+    them would become a placeholder.
+    """
     return _TOKEN.sub(_placeholder, sql).encode()
 
 
 def _placeholder(match: re.Match[str]) -> str:
+    # psycopg reads every % as the start of a placeholder, in string literals too.
     if match["quoted"] is not None:
         return match["quoted"].replace("%", "%%")
     if match["percent"]:
@@ -51,7 +56,7 @@ def _placeholder(match: re.Match[str]) -> str:
 
 
 def _named(values: Values) -> Values:
-    """Return the values of `?1`, `?2` ... by the names that `translate` gives them."""
+    """Return the values of `?1`, `?2`, ... under the names that `translate` gives them."""
     if isinstance(values, Mapping):
         return values
     return {f"p{number}": value for number, value in enumerate(values, 1)}
@@ -63,12 +68,12 @@ def _bind(sql: str, values: Values) -> tuple[bytes, Values]:
 
 
 def in_one_line(error: psycopg.Error) -> str:
-    """Return what has happened: the details below it may hold values of rows."""
+    """Return the first line of an error; the details below it may contain values of rows."""
     return next(iter(str(error).strip().splitlines()), type(error).__name__)
 
 
 class PostgresRow:
-    """A row whose values have positions and names."""
+    """A row with access to its values by position and by column name."""
 
     __slots__ = ("_places", "_values")
 
@@ -100,27 +105,27 @@ class PostgresRow:
 
 
 def row_factory(cursor: psycopg.Cursor[Any] | psycopg.AsyncCursor[Any]) -> Any:
-    """Return what makes rows of a result."""
+    """Return the function that psycopg calls for each row of a result."""
     places = {column.name: place for place, column in enumerate(cursor.description or ())}
     return lambda values: PostgresRow(values, places)
 
 
 class _BoolDumper(Dumper):
-    """Booleans as 1 and 0 of unknown type: they fit a condition and a column of numbers."""
+    """Sends booleans as 1 and 0 of unknown type, valid both as a condition and as a number."""
 
     def dump(self, obj: bool) -> Buffer:
         return b"1" if obj else b"0"
 
 
 class _TextDumper(StrDumperUnknown):
-    """Text without NUL, which PostgreSQL cannot store."""
+    """Sends text with each NUL replaced, since PostgreSQL cannot store it."""
 
     def dump(self, obj: str) -> Buffer:
         return super().dump(obj.replace(_NUL, _REPLACEMENT) if _NUL in obj else obj) or b""
 
 
 class _NumericLoader(Loader):
-    """Sums of whole numbers, which PostgreSQL returns as decimals, as whole numbers."""
+    """Loads `numeric` as int where possible: PostgreSQL's sum() of BIGINT returns `numeric`."""
 
     def load(self, data: Buffer) -> int | float:
         text = bytes(data).decode()
@@ -128,7 +133,7 @@ class _NumericLoader(Loader):
 
 
 def adapt(context: AdaptContext) -> None:
-    """Let a connection send and receive values as the stores expect them."""
+    """Register the conversions of values that the stores expect on a connection."""
     adapters = context.adapters
     assert adapters is not None
     adapters.register_dumper(bool, _BoolDumper)
@@ -150,7 +155,7 @@ class PostgresConnection:
         return self.raw.execute(query, bound)
 
     def executemany(self, sql: str, values: Iterable[Values], /) -> psycopg.Cursor[Any]:
-        """Run a statement with each of several values, sent together."""
+        """Run a statement once for each set of values, in one pipeline."""
         cursor = self.raw.cursor()
         query = translate(sql)
         numbered = b"%(p1)s" in query
@@ -158,7 +163,8 @@ class PostgresConnection:
         return cursor
 
     def insert_rows(self, into: str, rows: Sequence[Sequence[Any]], /) -> None:
-        """Insert rows, many by COPY; it takes a round trip more, and no statement for each."""
+        """Insert rows, by COPY if there are many: it costs one more round trip, but not a statement
+        for each row."""
         if len(rows) >= _COPIED:
             with self.raw.cursor().copy(f"COPY {into} FROM STDIN".encode()) as copy:
                 for row in rows:
@@ -168,7 +174,7 @@ class PostgresConnection:
 
 
 class _Execution:
-    """A statement that runs on an asynchronous connection."""
+    """A statement in execution on an asynchronous connection."""
 
     def __init__(self, connection: psycopg.AsyncConnection[Any], sql: str, values: Values) -> None:
         self._connection = connection
@@ -201,7 +207,7 @@ class AsyncPostgresConnection:
         return _Execution(self.raw, sql, values)
 
     async def executemany(self, sql: str, values: Iterable[Values], /) -> None:
-        """Run a statement with each of several values, sent together."""
+        """Run a statement once for each set of values, in one pipeline."""
         query = translate(sql)
         numbered = b"%(p1)s" in query
         async with self.raw.cursor() as cursor:

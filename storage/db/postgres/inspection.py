@@ -1,4 +1,4 @@
-"""Looking at a PostgreSQL database without changing anything in it."""
+"""Read-only inspection of a PostgreSQL database."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from storage.db.postgres.connection import (
 from storage.db.postgres.migration import OWNER_HINT, require_known, require_locale
 from storage.db.postgres.reading import SCHEMAS_WITH
 
-_PATIENCE = 5  # seconds until a server that says nothing counts as away
+_PATIENCE = 5  # seconds after which a server that does not respond counts as away
 _MAY_CREATE = "SELECT has_database_privilege(current_database(), 'CREATE')"
 
 
 def schema_versions(address: PostgresSchema) -> Mapping[str, int]:
-    """Return the version of each store of a database by its name; {} when it is new.
+    """Return the schema version of each store in a database by its name; {} for a new database.
 
-    Blocks. Raises Unavailable when it cannot be reached or used, and NewerSchema.
+    Blocks. Raises Unavailable when the database cannot be reached or used, and NewerSchema.
     """
     try:
         with psycopg.connect(

@@ -1,8 +1,8 @@
-"""Bringing a schema of PostgreSQL up to date with the migrations in `storage/migrations`.
+"""Migration of PostgreSQL schemas by the scripts in `storage/migrations`.
 
-A migration is written once, in SQLite's words, and translated. Where that is not enough, a file of
-the same number in `storage/migrations/postgres` takes its place. `0023_initial.sql` there stands
-for all up to it.
+A migration is written once, in SQLite's dialect, and translated. Where that is not enough, a script
+of the same number in `storage/migrations/postgres` replaces it. `0023_initial.sql` there replaces
+the first 23.
 """
 
 from __future__ import annotations
@@ -21,20 +21,21 @@ OWNER_HINT = (
     "have its administrator run ALTER DATABASE ... OWNER TO ... with the names of the database and"
     " of the role (docs/postgres.md)"
 )
-"""Advice to whoever connects as a role that does not own the database."""
+"""Advice for error messages when the role does not own the database."""
 
 _INITIAL = 23
 _CREATE = (
     "CREATE EXTENSION IF NOT EXISTS citext WITH SCHEMA public",
     "CREATE EXTENSION IF NOT EXISTS pg_trgm WITH SCHEMA public",
 )
-# The number of the last write of each process, by which it learns whether a commit that nobody has
-# answered was made. Those of processes that have long gone are removed.
+# The number of the last write of each process, from which it learns whether a COMMIT that was never
+# answered took effect (`PostgresBackend.write`). Rows of processes long gone are removed.
 _WRITERS = (
     "CREATE TABLE IF NOT EXISTS writers"
     " (name TEXT PRIMARY KEY, last_write BIGINT NOT NULL, time TIMESTAMPTZ NOT NULL)",
     "DELETE FROM writers WHERE time < now() - interval '7 days'",
 )
+# Applied in this order: a longer pattern comes before the one that it contains.
 _TYPES = (
     (
         r"\bINTEGER PRIMARY KEY AUTOINCREMENT\b",
@@ -50,10 +51,14 @@ _TYPES = (
 
 
 def migrate(connection: PostgresConnection, address: PostgresSchema) -> None:
-    """Run what the schema has not seen, in one transaction. Raises NewerSchema, Unavailable,
-    psycopg.Error."""
+    """Create the schema if necessary and run its pending migrations, in one transaction.
+
+    Raises NewerSchema, Unavailable, psycopg.Error.
+    """
     raw = connection.raw
     with raw.transaction():
+        # One lock for the whole database: the extensions are shared by all schemas, and two
+        # sessions that create one at once fail in spite of IF NOT EXISTS.
         raw.execute("SELECT pg_advisory_xact_lock(hashtextextended('terrarium', 0))")
         require_locale(connection, address)
         _create(connection, address)
@@ -81,7 +86,7 @@ def _create(connection: PostgresConnection, address: PostgresSchema) -> None:
 
 
 def require_known(address: PostgresSchema, version: int) -> int:
-    """Return the version of a schema. Raises NewerSchema for one that we do not know."""
+    """Return `version`. Raises NewerSchema if it is greater than the newest known migration."""
     known = max(_scripts())
     if version > known:
         raise NewerSchema(
@@ -92,7 +97,7 @@ def require_known(address: PostgresSchema, version: int) -> int:
 
 
 def require_locale(connection: PostgresConnection, address: PostgresSchema) -> None:
-    """Raise Unavailable for a database in which letters compare otherwise than in SQLite."""
+    """Raise Unavailable unless text compares as in SQLite: encoding UTF8, locale C."""
     row = connection.execute(
         "SELECT pg_encoding_to_char(encoding), datctype, datcollate FROM pg_database"
         " WHERE datname = current_database()"
@@ -106,7 +111,7 @@ def require_locale(connection: PostgresConnection, address: PostgresSchema) -> N
 
 
 def _scripts() -> dict[int, str]:
-    """Return the migrations for PostgreSQL by number."""
+    """Return the text of the migrations for PostgreSQL by number."""
     folder = files("storage") / "migrations" / "postgres"
     own = {
         int(item.name[:4]): item.read_text(encoding="utf-8")
@@ -122,7 +127,7 @@ def _scripts() -> dict[int, str]:
 
 
 def translate_tables(statement: str) -> str:
-    """Return a statement that creates or alters tables, in PostgreSQL's words."""
+    """Return an SQLite statement that creates or alters tables, translated to PostgreSQL."""
     for pattern, replacement in _TYPES:
         statement = re.sub(pattern, replacement, statement)
     return statement

@@ -1,4 +1,4 @@
-"""Outages of PostgreSQL in our log, each once, whatever psycopg and its pools say of them."""
+"""Logging of PostgreSQL outages: each once, however often psycopg and its pools warn."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from threading import Lock
 
 import structlog
 
-_DRIVER = "psycopg"  # and its pools
-# How a warning begins that no connection can be made, or that one is gone: that is found when it is
-# needed again, which may be long after the outage.
+_DRIVER = "psycopg"  # the logger of the driver, and the parent of that of its pools
+# How warnings begin that a connection cannot be made (`_AWAY`) or was lost (`_GONE`). A lost one is
+# noticed when it is next needed, maybe long after the outage, so it does not begin one.
 _AWAY = ("error connecting", "reconnection attempt")
 _GONE = ("discarding", "closing returned", "error ignored terminating")
 
@@ -17,8 +17,11 @@ _log = structlog.get_logger()
 
 
 class OutageLog(logging.Handler):
-    """Takes the warnings of psycopg in this process. Of an outage only the first is logged: each
-    pool warns at each attempt, and whoever reads or writes is told why by an error."""
+    """Log handler for the warnings of psycopg in this process.
+
+    Only the first warning of an outage is logged: each pool warns at each attempt, and every failed
+    read or write raises an error with the reason anyway.
+    """
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -26,13 +29,13 @@ class OutageLog(logging.Handler):
         self._changing = Lock()  # pools have threads of their own
 
     def install(self) -> None:
-        """Take the warnings from now on; nobody else is shown them."""
+        """Handle psycopg's warnings from now on, and no longer pass them to the root logger."""
         logger = logging.getLogger(_DRIVER)
         logger.addHandler(self)
         logger.propagate = False
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Log a warning that begins an outage, or has to do with none."""
+        """Log a warning that begins an outage, or one that is not about connections."""
         warning = next(iter(record.getMessage().splitlines()), "")
         if warning.startswith(_AWAY):
             if self._change(is_away=True):
@@ -41,16 +44,16 @@ class OutageLog(logging.Handler):
             _log.warning("postgres.warning", warning=warning)
 
     def end(self) -> None:
-        """Note that a connection was made."""
+        """Record that a connection was made, which ends an outage."""
         if self._change(is_away=False):
             _log.info("postgres.back")
 
     def _change(self, *, is_away: bool) -> bool:
-        """Return True if it was the other way round before."""
+        """Set the state, and return True if it has changed."""
         with self._changing:
             changed, self._is_away = self._is_away != is_away, is_away
         return changed
 
 
 outages = OutageLog()
-"""The one of this process, as psycopg has one logger."""
+"""The handler of this process; there is one because psycopg has one logger."""

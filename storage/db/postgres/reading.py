@@ -1,4 +1,4 @@
-"""Reading the same table of every tendril that shares a PostgreSQL database."""
+"""Reads across all stores that share a PostgreSQL database."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from storage.db.postgres.connection import (
 SCHEMAS_WITH = """
 SELECT nspname FROM pg_namespace WHERE starts_with(nspname, ?)
     AND to_regclass(quote_ident(nspname) || '.' || CAST(? AS TEXT)) IS NOT NULL ORDER BY 1"""
-"""Our schemas that have a table; its values are `PREFIX` and the name of the table."""
+"""Query for the names of our schemas that have a table; bind `PREFIX` and the table's name."""
 
 _SESSIONS = "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s"
 _PAUSE = 0.1  # seconds
 
 
 def schemas(url: str) -> list[PostgresSchema]:
-    """Return all schemas of a database in which something is kept. Blocks. Raises Unavailable."""
+    """Return the addresses of all stores in a database. Blocks. Raises Unavailable."""
     try:
         with psycopg.connect(url) as raw:
             rows = raw.execute(translate(SCHEMAS_WITH), [PREFIX, "turns"]).fetchall()
@@ -38,8 +38,11 @@ def schemas(url: str) -> list[PostgresSchema]:
 
 
 def is_in_use(address: PostgresSchema, patience: float) -> bool:
-    """Return True if a process, on whichever machine, has the schema open for longer than
-    `patience` seconds. Blocks. Raises Unavailable."""
+    """Return True if a process, on any machine, still has the schema open after `patience` seconds.
+
+    The wait gives the server time to notice that sessions have ended. Blocks. Raises Unavailable.
+    """
+    # Backends name their sessions after the schema (`application_name`).
     until = time.monotonic() + patience
     try:
         with psycopg.connect(address.url, autocommit=True) as raw:
@@ -57,8 +60,10 @@ def is_in_use(address: PostgresSchema, patience: float) -> bool:
 def read_schemas(
     address: PostgresSchema, table: str, query: str, values: Values
 ) -> dict[str, Sequence[Row]]:
-    """Return the rows of a query by the name of each store that has the `table`; nothing of a
-    database that cannot be read. Blocks."""
+    """Return the rows of a query by store, for each store that has the `table`. Blocks.
+
+    If the database cannot be read, the result has only the stores read so far.
+    """
     found: dict[str, Sequence[Row]] = {}
     try:
         with psycopg.connect(address.url, autocommit=True, row_factory=row_factory) as raw:
