@@ -1,4 +1,4 @@
-"""The settings of one channel: the defaults, the file, and what admins have overridden."""
+"""Settings of a channel, resolved from defaults, the configuration file and admin overrides."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from storage.db.database import Database
 from storage.queues.channel_settings import EVERYWHERE, ChannelSettings
 
 Proactive = Literal["off", "test", "on"]
-"""The values of the setting `proactive`; `test` only notes when the bot would speak."""
+"""Values of the setting `proactive`; `test` only records what the bot would have said."""
 
 
 class ChannelKeys(BaseModel):
@@ -50,7 +50,7 @@ class ChannelKeys(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class ChannelBehaviour:
-    """Settings that hold on one channel."""
+    """The effective settings of one channel."""
 
     command_prefix: str
     line_budget: int
@@ -63,15 +63,15 @@ class ChannelBehaviour:
 
 
 class UnknownKey(ValueError):
-    """There is no such key, or the words fit several."""
+    """A word that names no setting, or several."""
 
 
 class BehaviourResolver:
-    """The behaviour of every place.
+    """The effective settings of every place.
 
-    The most specific place wins, and on one place what an admin has set wins over the file: the
-    channel as set, the channel in the file, "*" as set, "*" in the file, the defaults.
-    `set_live` is what admins have set, by folded place.
+    Precedence, highest first: the channel as set by an admin, the channel in the file, "*" as set
+    by an admin, "*" in the file, the defaults. `set_live` has the values that admins have set, by
+    folded place.
     """
 
     def __init__(self, set_live: Mapping[Place, Mapping[str, Any]]) -> None:
@@ -88,7 +88,7 @@ class BehaviourResolver:
         file: Mapping[str, ChannelKeys],
         fold: Casemap,
     ) -> None:
-        """Take what the configuration says of a network; `fold` makes equal names equal there."""
+        """Set the defaults, the file's channel tables and the casemapping of a network."""
         self._defaults[network], self._folds[network] = default, fold
         self._files[network] = {
             name: keys.model_dump(exclude_none=True) for name, keys in file.items()
@@ -96,12 +96,12 @@ class BehaviourResolver:
         self._known.clear()
 
     def resolve(self, place: Place) -> ChannelBehaviour:
-        """Return what counts at a place, however its channel is spelled; for a part of a channel,
-        what counts on the channel."""
+        """Return the settings of a place, whose channel may be unfolded; a status room (`@#c`)
+        has those of its channel."""
         channel = channel_of_room(place.channel)
         place = Place(place.network, self._folds[place.network](channel))
         if place not in self._known:
-            if len(self._known) > 1_000:  # private conversations are places too
+            if len(self._known) > 1_000:  # a bound, as each private conversation is a place too
                 self._known.clear()
             self._known[place] = replace(
                 self._defaults[place.network], **{key: v for key, (v, _) in self.sources(place)}
@@ -109,8 +109,12 @@ class BehaviourResolver:
         return self._known[place]
 
     def sources(self, place: Place) -> list[tuple[str, tuple[Any, str]]]:
-        """Return each key that is not the default, with its value and where that is from."""
+        """Return `(key, (value, origin))` of each setting that is not the default, sorted by key.
+
+        `place` is folded.
+        """
         found: dict[str, tuple[Any, str]] = {}
+        # Later values win, hence lowest precedence first.
         for channel in (EVERYWHERE, place.channel):
             file = self._file(place.network, channel)
             live = self._live.get(Place(place.network, channel), {})
@@ -124,7 +128,7 @@ class BehaviourResolver:
         return next((values for name, values in tables if fold(name) == channel), {})
 
     def set_value(self, place: Place, key: str, value: Any) -> None:
-        """Set a key of a folded place; None takes the setting back."""
+        """Set a key of a folded place; None removes the override."""
         values = self._live.setdefault(place, {})
         if value is None:
             values.pop(key, None)
@@ -134,9 +138,9 @@ class BehaviourResolver:
 
 
 def key_of(word: str) -> str:
-    """Return the key that a word means: its name, or a part that no other has.
+    """Return the key that a word names: in full, or by one of its parts between underscores.
 
-    Raises UnknownKey.
+    Raises UnknownKey, also when several keys have that part.
     """
     keys = list(ChannelKeys.model_fields)
     fits = [key for key in keys if word.lower() in key.split("_")]
@@ -151,7 +155,7 @@ _SWITCHES = ("logging", "titles")
 
 
 def value_of(key: str, text: str) -> Any:
-    """Return the value of a key as it is typed. Raises ValueError with a sentence for people."""
+    """Parse the value of a key as an admin types it. Raises ValueError, worded for people."""
     words = {"on": "true", "off": "false"} if key in _SWITCHES else {}
     try:
         return getattr(ChannelKeys.model_validate({key: words.get(text.lower(), text)}), key)
@@ -160,7 +164,10 @@ def value_of(key: str, text: str) -> Any:
 
 
 async def load_channel_settings(database: Database) -> tuple[BehaviourResolver, AdminOverrides]:
-    """Return what admins have chosen earlier: of each channel's behaviour, and beside it."""
+    """Load what admins have stored: their channel settings and their other overrides.
+
+    Raises StorageError.
+    """
     stored = ChannelSettings(database)
     overrides = AdminOverrides(stored)
     await overrides.load()
@@ -168,25 +175,25 @@ async def load_channel_settings(database: Database) -> tuple[BehaviourResolver, 
 
 
 async def load_settings(settings: ChannelSettings) -> dict[Place, dict[str, Any]]:
-    """Return what admins have set earlier, as far as it still fits."""
+    """Return the channel settings that admins have stored, by place, without invalid ones."""
     known = ChannelKeys.model_fields
     found: dict[Place, dict[str, Any]] = {}
     for place, values in (await settings.all()).items():
         for key, text in values.items():
             if key in known:
-                with suppress(ValueError):  # of another version: the file's value counts then
+                with suppress(ValueError):  # stored by another version: use the file's value
                     found.setdefault(place, {})[key] = value_of(key, text)
     return found
 
 
 _IGNORED, _JOINED = "ignored", "joined"
-_LEFT = "-"  # in place of a channel's key: we have been told to leave
+_LEFT = "-"  # stored in place of a channel's key once we were told to leave
 
 
 class AdminOverrides:
-    """The people not to hear, and the channels to be in beside or without those of the file.
+    """Decisions of admins that outlast a restart: ignored people, and channels joined or left.
 
-    Channels are folded; settings of a channel's behaviour are kept by `set_value`.
+    Channels are folded. `set_value` also stores the settings of `BehaviourResolver`.
     """
 
     def __init__(self, stored: ChannelSettings) -> None:
@@ -195,7 +202,7 @@ class AdminOverrides:
         self._joined: dict[Place, str] = {}
 
     async def load(self) -> None:
-        """Read what was chosen earlier."""
+        """Load the stored decisions. Raises StorageError."""
         for place, values in (await self._stored.all()).items():
             if masks := values.get(_IGNORED):
                 self._ignored[place.network] = masks.split()
@@ -203,11 +210,11 @@ class AdminOverrides:
                 self._joined[place] = values[_JOINED]
 
     def ignore_masks(self, network: str) -> list[str]:
-        """Return the masks of those who are not heard on a network."""
+        """Return the ignore masks of a network."""
         return self._ignored.get(network, [])
 
     def channels(self, network: str) -> dict[str, str | None]:
-        """Return the channels to be in with their keys or "", those to stay out of with None."""
+        """Return the key (or "") of each channel to join; None for a channel to stay out of."""
         return {
             place.channel: None if key == _LEFT else key.removeprefix(" ")
             for place, key in self._joined.items()
@@ -215,7 +222,7 @@ class AdminOverrides:
         }
 
     async def ignore(self, network: str, mask: str, *, on: bool) -> bool:
-        """Ignore somebody, or hear them again; return whether that changes anything."""
+        """Add an ignore mask, or remove it unless `on`; return False if nothing has changed."""
         masks = self.ignore_masks(network)
         if (mask in masks) == on:
             return False
@@ -225,15 +232,16 @@ class AdminOverrides:
         return True
 
     async def join(self, place: Place, key: str) -> None:
-        """Join a channel, also after a restart."""
+        """Store that a channel is to be joined, so that a restart joins it again."""
+        # The blank keeps a channel whose key is "-" apart from `_LEFT`.
         self._joined[place] = f" {key}"
         await self.set_value(place, _JOINED, self._joined[place])
 
     async def part(self, place: Place) -> None:
-        """Stay out of a channel, also after a restart."""
+        """Store that a channel is not to be joined, even if the file names it."""
         self._joined[place] = _LEFT
         await self.set_value(place, _JOINED, _LEFT)
 
     async def set_value(self, place: Place, key: str, value: str | None) -> None:
-        """Keep any key of a place; None takes it back."""
+        """Store a value under any key of a place; None deletes it. Raises StorageError."""
         await self._stored.put(place, key, value)

@@ -1,4 +1,4 @@
-"""Handling of IRC events: each is logged in order of arrival, then answered if it is to be."""
+"""The handler of IRC events: logs each in order of arrival, then runs the command in it, if any."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _log = structlog.get_logger()
 
 
 class EventHandler:
-    """The `commands`, questions and unasked speech of the bot, fed by events."""
+    """The dispatcher of IRC events to the log, `commands`, questions and unasked speech."""
 
     def __init__(self, services: BotServices) -> None:
         self._services = services
@@ -56,12 +56,12 @@ class EventHandler:
         self.commands = Commands(services, self._questions, self.proactive)
 
     async def prepare(self) -> None:
-        """Restore what a restart must not lose. Raises StorageError."""
+        """Restore the state that survives a restart. Raises StorageError."""
         await self.proactive.prepare()
         await self._playback.prepare()
 
     def background(self) -> list[Coroutine[Any, Any, None]]:
-        """Return what has to run beside the handling of events, until cancelled."""
+        """Return the background tasks of event handling, which run until cancelled."""
         return [
             self._services.tendril.remind.run_questions(self._scheduled.ask),
             self.proactive.scheduler.run(),
@@ -70,7 +70,10 @@ class EventHandler:
         ]
 
     def on_event(self, event: IrcEvent, *, answers: bool = True) -> None:
-        """Log an event, and answer it when it is a command or a question, if it `answers` any."""
+        """Log an event, and run the command or question in it unless `answers` is False.
+
+        Called synchronously, in the order of arrival: only queues and spawns, never waits.
+        """
         services = self._services
         network, policy = services.networks[event.network], services.policy
         if event.type == "INVITE":
@@ -79,17 +82,21 @@ class EventHandler:
         event, who = policy.speaker(network, event)
         place = policy.place(network, event, who)
         behaviour = services.behaviours.resolve(place)
+        # Parsed before logging, as some commands must not be logged; and once per event, as
+        # `parse_trigger` also feeds the detector of bot loops.
         asked = policy.parse_trigger(network, event, who, behaviour.command_prefix)
         line = to_log_event(event, place)
         if event.batch_type:
             self._on_past_event(network, event, line)
             return
-        # Commands about one's own data are not logged, whatever else is.
         may_log = behaviour.logging and not (asked and _is_secret(asked))
+        # What may not be logged is queued without its event: a question still needs its position,
+        # which tells the lines before it from those after it.
         first = services.tendril.log.write(line, may_log=may_log)
         self._log_views.changed.add(place)
         if event.type == "KICK" and network.fold(event.target) == network.fold(network.nick):
             self._on_kick(network, event.channel or "")
+        # Titles and unasked speech use only logged lines: an opt-out holds for them as well.
         is_read = (
             bool(first.event)
             and _is_said_to_all(event)
@@ -105,7 +112,8 @@ class EventHandler:
             self._carry_out(asked, policy.request(network, event, who, asked.words, first))
 
     def _on_past_event(self, network: Network, event: IrcEvent, line: Event) -> None:
-        """Have a line that is played back logged, by the rules for those of now."""
+        """Log a line that is never answered: a replayed one, or one beyond the limits of a
+        multiline message. The rules of what is logged are those for live lines."""
         behaviour = self._services.behaviours.resolve(Place(line.network, line.channel))
         prefix = behaviour.command_prefix
         asked = self._services.policy.parse_words(network, event, prefix)
@@ -114,8 +122,8 @@ class EventHandler:
             self._playback.add(line)
 
     def _carry_out(self, asked: ParsedCommand, request: CommandRequest) -> None:
-        """Carry out a command that we know; to those that only operators may give, and we take in
-        words, say so once a minute."""
+        """Run a known command. To one that other bots have for channel operators, such as `kick`,
+        reply how to ask us for that instead, at most once a minute per person."""
         command = self.commands.known.get(asked.command)
         is_operators = command is None and asked.command in OPERATOR_COMMANDS
         if is_operators and self._services.policy.should_explain(request):
@@ -124,7 +132,7 @@ class EventHandler:
             self.answer(command, request)
 
     def answer(self, command: Command, request: CommandRequest) -> None:
-        """Carry out a command, unless its person or channel asks for too much."""
+        """Run a command in the background, unless it exceeds a rate limit."""
         services = self._services
         match services.policy.decide(request):
             case Decision.YES:
@@ -143,7 +151,7 @@ class EventHandler:
             await self._services.sender.reply(request, PrivateReply(NOT_LOGGED))
 
     def _may_warn(self, request: CommandRequest) -> bool:
-        """Return True once in a while for each person."""
+        """Return True at most once in ten minutes for each person."""
         now, network = asyncio.get_running_loop().time(), request.network
         person = network.name, network.fold(request.who.name)
         self._warned = {who: time for who, time in self._warned.items() if now - time < _WARN_EVERY}
@@ -154,11 +162,11 @@ class EventHandler:
         self._services.spawn(self.proactive.mute(place))
         if self._kick_counter.limit_reached(place):
             _log.warning("irc.kicked_for_good", network=network.name, channel=channel)
-            network.part(channel)
+            network.part(channel)  # no longer wanted: this cancels the rejoin
 
 
 def _is_secret(asked: ParsedCommand) -> bool:
-    """Return whether a command is about one's own data, or has the key of a channel in it."""
+    """Return whether a command is about the person's own data, or contains a channel key."""
     return asked.command in UNLOGGED or (asked.command == "join" and " " in asked.words.strip())
 
 

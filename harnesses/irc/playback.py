@@ -1,8 +1,8 @@
-"""Lines that a bouncer or a server plays back: those we missed are logged once, none is answered.
+"""Playback: lines replayed by a bouncer or server that we have missed are logged, each once.
 
-What was said while we were there is in the log already, or somebody has had it forgotten, so only
-lines of the gap count: those since the last word of the connection before, or, after a start, since
-the newest line in the log.
+Only the gap counts: lines since the end of the previous connection or, after a start, since the
+newest line in the log. Earlier lines were heard live: they are in the log, or were erased on
+request and must not come back.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from storage.db.errors import StorageError
 _log = structlog.get_logger()
 
 SKEW = timedelta(seconds=2)
-"""The most that the clock of a server may be behind ours at the beginning of a gap."""
+"""Tolerance at the beginning of the gap, for a server clock that is behind ours."""
 
 OWN_SKEW = timedelta(seconds=30)
-"""The most that the server's time of our own words may differ from ours, by which we log them."""
+"""Tolerance for our own lines, which were logged with the time of our clock."""
 
 MOST = 10_000
-"""Lines that may wait to be looked up."""
+"""The most lines in the queue; further ones are dropped."""
 
 CLOSING = 2.0
-"""Seconds that the last of them have when we stop."""
+"""Seconds for writing the rest of the queue when we stop."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Key:
-    """The identity of a line where the server gives no message id."""
+    """The identity of a line without an IRCv3 `msgid`."""
 
     place: Place
     nick: str
@@ -48,7 +48,7 @@ class _Key:
 
 
 class PlaybackLog:
-    """Writes what was missed into the log; `run` has to run beside."""
+    """The writer of missed lines: `add` queues a line, the background task `run` writes it."""
 
     def __init__(self, log: TendrilLog, networks: Mapping[str, Network]) -> None:
         self._log, self._opt_outs, self._networks = log.chat_log, log.opt_outs, networks
@@ -57,15 +57,14 @@ class PlaybackLog:
         self._newest: dict[str, datetime] = {}
 
     async def prepare(self) -> None:
-        """Look up until when the log has each network. Raises StorageError."""
+        """Read the time of the newest logged event of each network. Raises StorageError."""
         for name in self._networks:
             found = await self._log.find(Query(scope=EVERYTHING, network=name, limit=1))
             if found:
                 self._newest[name] = found[0].time
 
     def add(self, event: Event) -> None:
-        """Take a line of the past, which is written unless we have heard it when it was said, or
-        whoever said it has opted out."""
+        """Queue a replayed line, unless it is older than the gap or its author has opted out."""
         left = self._networks[event.network].left or self._newest.get(event.network)
         if left is None or event.time < left - SKEW:
             return
@@ -78,13 +77,15 @@ class PlaybackLog:
             _log.warning("irc.playback_dropped", network=event.network)
 
     async def run(self) -> None:
-        """Write what is missing in the log, until cancelled; then what still waits, as it counts as
-        heard at the next start."""
+        """Write missing lines until cancelled, then what is still queued."""
         try:
             while True:
                 self._taken = [await self._queue.get()]
                 await self._write_taken()
         finally:
+            # At the next start lines still queued could be older than the newest logged one, and
+            # would count as heard. `_taken` holds those of a write that was cancelled halfway;
+            # `_has` finds the ones that it has stored.
             with suppress(TimeoutError):
                 async with asyncio.timeout(CLOSING):
                     await self._write_taken()
@@ -100,7 +101,7 @@ class PlaybackLog:
         self._taken = []
 
     async def _write_missing(self, events: list[Event]) -> None:
-        await self._log.flush()  # what was said live may still wait to be written
+        await self._log.flush()  # live lines may still be queued, where `_has` does not see them
         written: set[_Key | str] = set()
         missing = 0
         for event in events:
@@ -113,8 +114,11 @@ class PlaybackLog:
         _log.info("irc.played_back", lines=len(events), missing=missing)
 
     async def _has(self, event: Event) -> bool:
-        """Return whether the log has a line: by its id, else the same words of the same nick there
-        in the same second, else the same words of ours, under whatever nick."""
+        """Return whether the log has this line.
+
+        Lines match by `msgid` if both have one, else by type and text and either the same nick
+        and second, or being one of our own lines within `OWN_SKEW`.
+        """
         query = Query(
             scope=Scope.from_places(Place(event.network, event.channel)),
             since=event.time - OWN_SKEW,
@@ -130,6 +134,7 @@ def _is_same(event: Event, known: Event) -> bool:
     if (event.type, event.text) != (known.type, known.text):
         return False
     second = event.time.replace(microsecond=0) == known.time.replace(microsecond=0)
+    # Our own line may have been logged with another second, or with a nick we had before.
     return known.own or (event.nick == known.nick and second)
 
 

@@ -1,4 +1,4 @@
-"""Reminders on IRC: who asks for one, and to whom and where it is said."""
+"""Reminders on IRC: their requesters, their owners, and delivery to channel or person."""
 
 from __future__ import annotations
 
@@ -13,12 +13,15 @@ from harnesses.irc.transport.network import Network
 from storage.chat_log.event import Identity, PendingEvent, Place
 from storage.queues.reminders import Owner, Reminder
 
-_AGAIN = timedelta(seconds=15)  # until a place that we are not in is tried again
-_ABSENT = timedelta(minutes=2)  # until somebody who is not there is looked for again
+_AGAIN = timedelta(seconds=15)  # before the next try while we cannot write to the place
+_ABSENT = timedelta(minutes=2)  # before the next look for an owner who is away
 
 
 async def say_reminder(services: BotServices, reminder: Reminder, text: str) -> timedelta | None:
-    """Say a reminder where it belongs; return how long to wait if that is not possible now."""
+    """Say a reminder on its channel, or privately to its owner.
+
+    Return the delay before the next try, None once it has been said.
+    """
     sender, owner, place = services.sender, reminder.owner, reminder.place
     network = services.networks.get(place.network)
     if network is None:
@@ -34,7 +37,8 @@ async def say_reminder(services: BotServices, reminder: Reminder, text: str) -> 
         return _AGAIN
     hides = services.opt_outs.opt_out_rules.hides_person
     target = sender.target(network, place, private=reminder.private)
-    asked = PendingEvent(None)  # so that what we say goes when what was asked for is forgotten
+    # Linked to the line that asked for it, so that erasing that line erases this one too.
+    asked = PendingEvent(None)
     asked.mark_visible(reminder.question_event_id)
     target = replace(
         target,
@@ -47,7 +51,7 @@ async def say_reminder(services: BotServices, reminder: Reminder, text: str) -> 
 
 
 def requester_of(request: CommandRequest) -> Requester:
-    """Return whoever gave a command as somebody who asks for reminders."""
+    """Return the sender of a command as a requester of reminders."""
     who, fold = request.who, request.network.fold
     return Requester(
         owner=Owner(request.network.name, who.nick, who.user, who.host, who.account),
@@ -62,8 +66,11 @@ def requester_of(request: CommandRequest) -> Requester:
 
 
 async def find_owner(network: Network, owner: Owner) -> Identity | None:
-    """Return the owner of a reminder as they are on the network at this moment, under whatever
-    nick when they have an account; None while they are not there, whoever has their nick."""
+    """Return the current identity of a reminder's owner; None while they are not on the network.
+
+    An owner with a services account is recognised by it, under any nick. One without needs the same
+    nick, user name and host: a nick alone can be taken by anybody.
+    """
 
     def is_owner(who: Identity) -> bool:
         if owner.account:

@@ -35,13 +35,15 @@ Cancel = Callable[[Callable[[str], bool]], Awaitable[None]]
 class BotServices:
     """The services that commands, questions and unasked speech work with.
 
-    `tendril` is what every tendril has: turns, conversations, memory, the clock, the configuration
-    of the moment. `behaviours` are the settings of each channel, `overrides` what admins have
-    chosen beside them, `policy` decides who is answered, `fetcher` fetches pages for their
-    titles. `spawn` runs work beside the rest, which must not raise; `cancel` ends the answers in
-    all conversations whose name fits; `started` is the time of the event loop's clock when all this
-    began. `log` is the log that all tendrils share, `opt_outs` the people of whom nothing is kept,
-    `semantic_index` the index of the log by meaning, where there is one.
+    - `tendril` has what every tendril has: turns, conversations, memory, clock, configuration.
+    - `behaviours` are the effective settings of each channel, `overrides` the other decisions of
+      admins; `policy` decides who is answered.
+    - `fetcher` fetches pages for their titles.
+    - `spawn` starts a background task, which must not raise; `cancel` stops the answers in every
+      conversation whose name satisfies a predicate.
+    - `started` is the event loop's time at startup.
+    - `log` is the log that all tendrils share, `opt_outs` are the people who are not logged,
+      `semantic_index` is the log's index by meaning, None where there is none.
     """
 
     tendril: Tendril
@@ -63,8 +65,8 @@ class BotServices:
     async def restore(
         cls, tendril: Tendril, networks: Networks, fetcher: Fetcher, spawn: Spawn, cancel: Cancel
     ) -> BotServices:
-        """Make them for a tendril whose resources are open, with what admins have chosen. Raises
-        StorageError."""
+        """Make the services of a tendril whose resources are open, and restore the decisions of
+        admins, including channels joined and left. Raises StorageError."""
         clock = asyncio.get_running_loop().time
         database = tendril.database
         behaviours, overrides = await load_channel_settings(database)
@@ -72,6 +74,7 @@ class BotServices:
             tendril.log.chat_log,
             Pastes(database),
             behaviours,
+            # Evaluated at each use, as a reload changes them.
             lambda: web_address(tendril.config, networks.servers),
             lambda: timedelta(hours=networks.settings.paste_hours),
         )
@@ -92,13 +95,14 @@ class BotServices:
             semantic_index=tendril.log.semantic_index,
         )
         services.configure()
+        # What admins have decided overrides the configured channels.
         for name, network in networks.items():
             for channel, key in overrides.channels(name).items():
                 network.part(channel) if key is None else network.join(channel, key)
         return services
 
     def configure(self) -> None:
-        """Follow the configuration that the networks follow already."""
+        """Apply the current settings of networks and agent to the policy and to all channels."""
         settings, agent = self.networks.settings, self.tendril.agent
         self.policy.configure(settings)
         default = ChannelBehaviour(
@@ -111,10 +115,10 @@ class BotServices:
             self.behaviours.configure(name, default, network.settings.channel, network.fold)
 
     def prefix(self, place: Place) -> str:
-        """Return what a command begins with at a place."""
+        """Return the command prefix in a place."""
         return self.behaviours.resolve(place).command_prefix
 
     @property
     def web_address(self) -> str | None:
-        """The address where people on these networks can open pages; None while nobody could."""
+        """The base URL of the web pages for people on these networks; None while they have none."""
         return web_address(self.tendril.config, self.networks.servers)

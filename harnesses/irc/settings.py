@@ -23,7 +23,7 @@ from terrarium.config import Config, ConfigError, Settings, split_commas
 
 
 def _mechanisms(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the names of mechanisms as the protocol writes them. Raises ValueError."""
+    """Return SASL mechanism names in upper case. Raises ValueError for an unknown one."""
     for name in names:
         if name.upper() not in MECHANISMS:
             raise ValueError(f"{name!r} is not one of {', '.join(MECHANISMS)}")
@@ -31,7 +31,7 @@ def _mechanisms(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _channels(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the channels unless one cannot be joined by that name. Raises ValueError."""
+    """Return the channels as given. Raises ValueError unless each is "#name" or "#name key"."""
     for name in names:
         if not _CHANNEL.fullmatch(name.strip()):
             raise ValueError(
@@ -42,18 +42,20 @@ def _channels(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _fingerprints(texts: tuple[str, ...]) -> tuple[str, ...]:
-    """Return SHA-256 digests as plain hexadecimal. Raises ValueError."""
+    """Return SHA-256 digests in lower-case hexadecimal without separators. Raises ValueError."""
     plain = tuple(text.replace(":", "").replace(" ", "").lower() for text in texts)
     if not all(re.fullmatch("[0-9a-f]{64}", text) for text in plain):
         raise ValueError("a SHA-256 fingerprint is 64 hexadecimal digits")
     return plain
 
 
+# A name by RFC 2812, section 1.3, though of up to 200 characters; after blanks a key may follow.
 _CHANNEL = re.compile(r"[#&+!][^\s,:\x00-\x1f]{0,199}(?: +[^\s,]+)?")
 
 MECHANISMS = ("EXTERNAL", "ECDSA-NIST256P-CHALLENGE", "SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN")
-"""Of SASL, the strongest first."""
+"""The SASL mechanisms, strongest first."""
 
+# NoDecode: an environment variable is split at commas instead of being parsed as JSON.
 Words = Annotated[tuple[str, ...], NoDecode, BeforeValidator(split_commas)]
 Channels = Annotated[Words, AfterValidator(_channels)]
 Mechanisms = Annotated[Words, AfterValidator(_mechanisms)]
@@ -230,19 +232,21 @@ class IrcSettings(NetworkSettings):
 
 
 def _require_known(tables: object, keys: Iterable[str]) -> None:
-    """Raise ValueError for a table by name that has another key."""
+    """Raise ValueError, with the nearest known key, if one of the named tables has another key."""
     known = list(keys)
     for name, values in tables.items() if isinstance(tables, Mapping) else ():
         for key in values if isinstance(values, Mapping) else ():
             if key not in known:
+                # With a cutoff of 0 there is always a nearest key.
                 near = difflib.get_close_matches(key, known, n=1, cutoff=0.0)[0]
                 raise ValueError(f'unknown key "{key}" in {name}; the nearest is "{near}"')
 
 
 def networks(config: Config) -> dict[str, NetworkSettings]:
-    """Return the networks to be on, by name: the table `[irc]` itself is the network `irc`.
+    """Return the settings of all configured networks, by name.
 
-    Raises ConfigError when a table is wrong or a network has no server.
+    Without any `[irc.networks.NAME]` the only network is `irc`, the table `[irc]` itself. Raises
+    ConfigError when a table is invalid or a network has no server.
     """
     settings = config.section(IrcSettings)
     found: dict[str, NetworkSettings] = {

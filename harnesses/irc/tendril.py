@@ -1,4 +1,4 @@
-"""The IRC tendril: logs all that happens on its channels and answers those who ask."""
+"""The IRC tendril: logs its channels, answers questions and runs commands."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from storage.settings import StorageSettings, log_address
 from terrarium.clock import Clock
 from terrarium.config import Config
 
-_POLL, _POLL_WAITING = 1.0, 0.1  # seconds between looks at the networks' state
-_JOINING = 10.0  # seconds from the first connection until we speak, whatever channels still miss
+_POLL, _POLL_WAITING = 1.0, 0.1  # seconds between status reports; while a network is incomplete
+_JOINING = 10.0  # seconds to wait for all channels once connected, before we speak anyway
 
 
 class IrcTendril(Tendril):
-    """A tendril on IRC networks. While it serves, `services` is what its parts work with."""
+    """The tendril for IRC networks. `services` and `events` exist while its resources are open."""
 
     name: ClassVar[str] = "irc"
 
@@ -47,16 +47,19 @@ class IrcTendril(Tendril):
 
     @property
     def shares_work(self) -> bool:
-        """True if several may run, of which one is active."""
+        """True if several processes may run, one active and the others as standbys."""
         return self._failover.is_enabled
 
     def database_address(self) -> Address:
-        """Return the file of the log, which the conversations share."""
+        """Return the address of the log's database, which has the conversations as well."""
         return log_address(self.config)
 
     @asynccontextmanager
     async def open_resources(self) -> AsyncIterator[None]:
-        """Open also what commands, questions and unasked speech share. Raises StorageError."""
+        """Open the resources of every tendril, then the services of IRC.
+
+        Raises StorageError, and TendrilError when another IRC tendril of this log is in the way.
+        """
         async with super().open_resources():
             self.services = await BotServices.restore(
                 self, self.networks, self._fetcher, self._tasks.create_task, self._queues.drop
@@ -67,15 +70,20 @@ class IrcTendril(Tendril):
             yield
 
     async def run(self) -> None:
-        """Serve until told to stop; with `standby` only while no other process does. Raises what
-        `serve` raises, and LeaseLost when another process has taken over."""
+        """Serve until told to stop; with `standby`, only while holding the lease.
+
+        Raises what `serve` raises, and LeaseLost when another process has taken over.
+        """
         if self.shares_work:
             await self._failover.run(self.database_address(), super().run)
         else:
             await super().run()
 
     async def serve(self) -> None:
-        """Be on all networks; answers are made beside the log, which does not wait for them."""
+        """Run networks, event handling and background tasks until cancelled, then quit IRC.
+
+        Answers run as separate tasks, so that logging never waits for one.
+        """
         async with self._tasks as tasks:
             log, storage = self.log.chat_log, self.config.section(StorageSettings)
             for work in (
@@ -93,7 +101,10 @@ class IrcTendril(Tendril):
                 await self.networks.quit("Terrarium stops")
 
     async def say(self, place: Place, text: str) -> bool:
-        """Say a text on a channel; a place that names no network is on the first that has it."""
+        """Say a text on a channel; return False while that is not possible.
+
+        A place without a network means the first one on which we are in that channel.
+        """
         for network in self.networks.values():
             if place.network not in ("", network.name) or not network.is_channel(place.channel):
                 continue
@@ -103,12 +114,13 @@ class IrcTendril(Tendril):
         return False
 
     async def say_reminder(self, reminder: Reminder, text: str) -> timedelta | None:
-        """Say a reminder on its channel, or to its owner; return how long to wait if that is not
-        possible now."""
+        """Say a reminder on its channel, or privately to its owner; return the delay before the
+        next try, None once it has been said."""
         return await say_reminder(self.services, reminder, text)
 
     async def until_speaking(self) -> None:
-        """Wait until we are on the channels of a network, or have had the time to be."""
+        """Wait until one network is connected, and has joined all its channels or had ten seconds
+        to do so."""
         networks = self.networks.values()
         await _first(*(network.connected.wait() for network in networks))
         with suppress(TimeoutError):
@@ -116,12 +128,15 @@ class IrcTendril(Tendril):
                 await _first(*(network.until_joined() for network in networks))
 
     def reload(self) -> str:
-        """Read all files again; return a sentence for people. Raises ConfigError, with all as
-        before."""
+        """Reload the configuration and all files; return a sentence for people.
+
+        Raises ConfigError, and then nothing has changed.
+        """
         return f"{super().reload()} How to connect counts from the next connection on."
 
     def apply_config(self, config: Config) -> None:
-        """Follow another configuration of the same networks. Raises ConfigError."""
+        """Apply another configuration with the same set of networks. Raises ConfigError."""
+        # The two calls that can raise come first, so that a wrong configuration changes nothing.
         self.networks.check(config)
         super().apply_config(config)
         self.networks.configure(config)
@@ -143,7 +158,7 @@ class IrcTendril(Tendril):
 
 
 async def _first(*waits: Coroutine[Any, Any, object]) -> None:
-    """Return when one of several has returned."""
+    """Wait for the first of several coroutines, then cancel the others."""
     tasks = [asyncio.ensure_future(wait) for wait in waits]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

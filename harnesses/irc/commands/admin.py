@@ -1,4 +1,4 @@
-"""Commands for admins. That the person is one is checked before any of this runs."""
+"""Commands for admins. `Commands` refuses them to everybody else, so nothing here checks that."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from terrarium.config import ConfigError
 _log = structlog.get_logger()
 
 _SHOWN = 60  # characters of a value in a list
-_BACK = "default"
+_BACK = "default"  # the value that removes an override
 
 
 class AdminCommands:
@@ -54,7 +54,12 @@ class AdminCommands:
         return PrivateReply(f"I am joining {channel}.")
 
     async def follow_invite(self, network: Network, event: IrcEvent) -> None:
-        """Follow an admin to a channel that is none of the configured ones, as after `join`."""
+        """Join a channel to which an admin invites us, as `join` does; ignore others' invitations.
+
+        Invitations to channels that we want to be in are followed by the session, and never get
+        here.
+        """
+        # An invitation is no command, so `Commands` has not checked who sends it.
         services, channel = self._services, event.channel or ""
         who = Identity(event.nick, event.user or "", event.host or "", event.account)
         if not network.settings.join_on_invite or not services.policy.is_admin(network, who):
@@ -154,7 +159,7 @@ class AdminCommands:
             self._services.tendril.prompts.personas.require(value)
         await self._services.overrides.set_value(place, key, None if value is None else str(value))
         self._services.behaviours.set_value(place, key, value)
-        if key == "proactive":
+        if key == "proactive":  # setting it ends the silence after a kick
             await self._proactive.unmute(place)
         await self._note(request, "set", key, text)
         where = "every channel of this network" if channel == EVERYWHERE else channel

@@ -14,11 +14,11 @@ from storage.chat_log.query import Query
 from storage.search.models import Order, SearchQuery
 
 _SHOWN = 3  # lines of a search
-_LOOKED_AT = 30  # lines of which the shown ones are the newest that are no commands
+_LOOKED_AT = 30  # lines that are fetched, as commands among them are left out
 
 
 class LogCommands:
-    """The commands by name; `is_known` tells whether there is a command of a name."""
+    """The commands by name; `is_known` tells whether a command of a given name exists."""
 
     def __init__(self, services: BotServices, is_known: Callable[[str], bool]) -> None:
         self._services, self._is_known = services, is_known
@@ -28,6 +28,7 @@ class LogCommands:
         """search WORDS: find lines of this channel"""
         if not request.words:
             return f"Search for what? {self._services.prefix(request.place)}search WORDS"
+        # The line of this command has the words as well; search only before it.
         before = await request.pending_event.wait_visible() or None
         within = Query(scope=request.scope, own=False, before_id=before, limit=_LOOKED_AT)
         page = await self._services.log.search(

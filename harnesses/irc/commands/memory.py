@@ -46,6 +46,7 @@ class MemoryCommands:
             prefix = self._services.prefix(request.place)
             return PrivateReply(f"Remember what? {prefix}remember tea oolong")
         value = statement.value
+        # Reminders use this fact, so it has to be an IANA name.
         if statement.key == TIMEZONE_FACT and not is_zone(value):
             zone = zone_name(value)
             if zone is None:
@@ -88,7 +89,8 @@ class MemoryCommands:
         return PrivateReply("\n".join(lines))
 
     def _refusal(self, request: CommandRequest) -> str:
-        """Return why nothing can be remembered for whoever asks, "" when it can."""
+        """Return why nothing can be remembered for the author, "" when it can."""
+        # Without an event on a logged channel the line itself was not kept, as with "[nolog]".
         who, network = request.who, request.network
         if who.bridged:
             return PrivateReply(BRIDGED)
@@ -102,7 +104,7 @@ class MemoryCommands:
 
 
 def memory_of(memory: TendrilMemory, request: CommandRequest) -> PersonalMemory:
-    """Return the memory of whoever asks, in the place where they ask."""
+    """Return the memory of a request's author, in the place of the request."""
     fold = request.network.fold
     room, person = channel_key(request.place, fold), fold(request.who.name)
     return memory.for_room(room, conversation_of(request), person).personal()

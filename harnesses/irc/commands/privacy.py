@@ -1,4 +1,4 @@
-"""Commands by which people decide about their own words: not to be logged, to be forgotten.
+"""Privacy commands: opting out of the log, and erasure.
 
 Neither command is logged itself, and both are answered to the person alone.
 """
@@ -71,6 +71,7 @@ class PrivacyCommands:
         person = privacy.person(request.who, request.network.name)
         words = request.words.lower().split()
         if len(words) == 2 and privacy.confirms(person, words[1]):
+            # First, so that no running turn stores anything of the person after the erasure.
             await self._cancel_all(request)
             return PrivateReply(await self._forget(person))
         if words[:1] == ["me"]:
@@ -108,8 +109,10 @@ class PrivacyCommands:
         )
 
     async def _finish_earlier(self) -> str:
-        """Go on with what was asked for before; return what to tell somebody of whom nothing is
-        found. It may have been theirs: of what is half done nobody can tell any more."""
+        """Resume unfinished erasures; return the reply to a person of whom nothing is found.
+
+        An unfinished one may be theirs: once their events are gone, that cannot be told any more.
+        """
         if await self._services.tendril.privacy.finish_earlier():
             return "There is nothing that I know to be yours."
         return (
@@ -118,7 +121,7 @@ class PrivacyCommands:
         )
 
     async def _cancel_all(self, request: CommandRequest) -> None:
-        """End what is being answered for whoever asks, anywhere on their network."""
+        """Stop all answers in progress for the author, anywhere on their network."""
         network, who, fold = request.network.name, request.who, request.network.fold
         await self._services.cancel(lambda name: belongs_to(name, network, who, fold))
 
@@ -138,7 +141,7 @@ class PrivacyCommands:
 
 
 def _identity_text(person: Person) -> str:
-    """Return what counts as theirs, in a sentence."""
+    """Return a sentence on which lines count as the person's."""
     mask = f"{person.nick}!{person.user}@{person.host}"
     if person.account:
         return f" Yours is what the account {person.account}, or {mask}, has said."

@@ -1,4 +1,4 @@
-"""The commands of the bot: one method each, its docstring the help."""
+"""The commands of the bot: one method each, whose docstring is the help text."""
 
 from __future__ import annotations
 
@@ -29,19 +29,18 @@ from llm.intents.introduction import TOPICS, Introduction
 from llm.intents.parser import may_ask_for_fact, read_intent
 
 _URGENT = frozenset({"clear", "more", "nolog", "ping", "stop"})
-"""Commands about what is being answered just now: in plain words, too, they do not wait for it."""
+"""Commands that never wait for the answer in progress, even when given in plain words."""
 
 
 OPERATOR_COMMANDS = frozenset(
     {"kick", "ban", "kickban", "unban", "mute", "unmute", "quiet", "unquiet"}
     | {"op", "deop", "halfop", "dehalfop", "voice", "devoice", "mode", "topic"}
 )
-"""Names under which other bots have what only operators of a channel may do. Here the model does
-it, when an admin asks for it in words."""
+"""Commands of other bots for channel operators. Here an admin asks the model for these instead."""
 
 
 class Commands:
-    """The commands by name; each returns the text of the reply, or "" to stay silent."""
+    """The commands by name; each returns the text of the reply, "" for none."""
 
     def __init__(
         self,
@@ -73,8 +72,8 @@ class Commands:
         }
 
     async def match_intent(self, request: CommandRequest) -> tuple[str, CommandRequest] | None:
-        """Return the name of the command that a question really is, with the request for it; None
-        when it is a question. Raises StorageError."""
+        """Return the name of the command that a question expresses in plain words, with the request
+        for it; None if it expresses none. Raises StorageError."""
         facts: list[str] = []
         if may_ask_for_fact(request.words) and not request.who.bridged:
             mine = memory_of(self._services.tendril.memory, request)
@@ -86,7 +85,7 @@ class Commands:
 
     async def terrarium(self, request: CommandRequest) -> str:
         """terrarium QUESTION: ask me"""
-        request = replace(request, words=sanitize(request.words).strip())  # colours are no words
+        request = replace(request, words=sanitize(request.words).strip())  # no colour codes
         if not request.words:
             return f"Ask me something: {self._services.prefix(request.place)}{ASK} QUESTION"
         meant = await self.match_intent(request)
@@ -160,7 +159,7 @@ class Commands:
         return introduction.render(topic)
 
     async def operators_only(self, request: CommandRequest) -> str:
-        """Say who may have done what operators do, and how."""
+        """Explain who may ask for channel operations, and how."""
         if not request.admin:
             return PrivateReply("That is for operators of the channel and for my admins.")
         return PrivateReply(
@@ -186,7 +185,7 @@ class Commands:
 
 
 def _for_admins(command: Command) -> Command:
-    """Return the command, refused to everybody else."""
+    """Wrap a command so that it is refused to everybody but admins; the help text stays."""
 
     @functools.wraps(command)
     async def admin_only(request: CommandRequest) -> str:

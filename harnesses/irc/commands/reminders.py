@@ -10,7 +10,7 @@ from harnesses.irc.reminder_delivery import requester_of
 from harnesses.irc.services import BotServices
 from llm.scheduling.time_phrases import FORMS, NotUnderstood
 
-_ME = re.compile(r"(?:me|mich)\b[\s,:]*", re.IGNORECASE)
+_ME = re.compile(r"(?:me|mich)\b[\s,:]*", re.IGNORECASE)  # as in "remind me", also in German
 
 
 class ReminderCommands:
@@ -72,7 +72,7 @@ class ReminderCommands:
 
 
 def _cancel_reply(count: int | None, words: str) -> str:
-    """Return the reply after cancelling; None means that several fit, and none was cancelled."""
+    """Return the reply for `count` cancelled reminders; None: several match, none is cancelled."""
     if count is None:
         return f"Several of your reminders fit {words}: cancel one by its number."
     if count == 0:

@@ -1,1 +1,1 @@
-"""Several IRC tendrils for the same networks: one is active, the others stand by."""
+"""Failover between IRC tendrils on the same networks: one is active, the others are on standby."""

@@ -1,4 +1,4 @@
-"""Failover of the IRC tendril: standing by, taking over, and doing the work under a lease."""
+"""Failover of the IRC tendril: standby, takeover, and active operation under a lease."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Work = Coroutine[Any, Any, None]
 
 
 class Failover:
-    """Has one of several tendrils do the work, where the setting `standby` allows several."""
+    """Makes sure that only one tendril is active, where the setting `standby` allows several."""
 
     def __init__(self, networks: Networks, status: StatusFile) -> None:
         self._networks, self._status = networks, status
@@ -31,13 +31,15 @@ class Failover:
 
     @property
     def is_enabled(self) -> bool:
-        """True if several tendrils may run for these networks."""
+        """True if several tendrils may run for these networks (the setting `standby`)."""
         return self._networks.settings.standby
 
     async def run(self, address: Address, run_active: Callable[[], Work]) -> None:
-        """Stand by until nobody else is active, then run `run_active`. Returns when that does, or
-        when we are told to stop before. Raises what it raises, StorageError, and LeaseLost when
-        another process has taken over."""
+        """Stand by until no other process is active, then run `run_active` under the leases.
+
+        Returns when `run_active` does, or when told to stop during standby. Raises what
+        `run_active` raises, StorageError, and LeaseLost if another process has taken over.
+        """
         async with Database.open(address, checked=True) as database:
             self._standby = standby = Standby(database, self._networks)
             try:
@@ -46,13 +48,17 @@ class Failover:
                         start(standby.keep())
                         await run_active()
             except ExceptionGroup as group:
+                # LeaseLost takes precedence: it cancels the active work, which may fail as well.
                 raise root_cause(group.subgroup(LeaseLost) or group) from group
             finally:
                 await standby.release()
 
     async def open(self, database: Database, log: ChatLog) -> None:
-        """Have the log refuse our lines once another process has taken over; where we share no
-        work, make sure that nobody else does it. Raises StorageError, TendrilError."""
+        """Make `log` refuse our lines once another process has taken over.
+
+        Without standby, check instead that no other tendril is active on any network with the same
+        log. Raises StorageError, and TendrilError if one is.
+        """
         if self._standby:
             self._standby.guard(log)
             return
@@ -66,7 +72,7 @@ class Failover:
                 )
 
     def background(self, services: BotServices, events: EventHandler) -> list[Work]:
-        """Return what has to run for `events` to be fed with all that happens on the networks."""
+        """Return the coroutines that feed `events` with the events of all networks."""
         standby = self._standby
         if standby is None:
             return [network.run(events.on_event) for network in self._networks.values()]
@@ -77,7 +83,7 @@ class Failover:
     async def _become_active(
         self, standby: Standby, start: Callable[[Work], asyncio.Task[None]]
     ) -> bool:
-        """Stand by until we hold the leases; False when we are told to stop before."""
+        """Stand by until we hold the leases; return False if we are told to stop before."""
         if await standby.try_acquire():
             return True
         self._status.stand_by(f"stands by for {' '.join(self._networks)}")
@@ -90,6 +96,8 @@ class Failover:
         renewing.cancel()
         self._status.take_over()
         if acquired.done():
+            # Wait for the end of `told_to_stop`: it removes its signal handlers, and must not do
+            # so after the active tendril has installed its own.
             stopping.cancel()
             await asyncio.wait({stopping})
             return True
@@ -98,8 +106,10 @@ class Failover:
 
 
 async def _take_over(standby: Standby, services: BotServices, events: EventHandler) -> None:
-    """Deal with what was heard while standing by, then with what happens, until cancelled."""
+    """Process the events buffered during standby, then pass on live ones, until cancelled."""
     takeover = Takeover(services, events)
+    # Events that arrive while `run` awaits are buffered too. Nothing is awaited between the last,
+    # empty `take_heard` and `pass_on`, so no event is lost or overtaken.
     while heard := standby.take_heard():
         await takeover.run(heard)
     standby.pass_on(events.on_event)
@@ -110,7 +120,7 @@ async def _take_over(standby: Standby, services: BotServices, events: EventHandl
 async def _cancelled(
     tasks: asyncio.TaskGroup,
 ) -> AsyncIterator[Callable[[Work], asyncio.Task[None]]]:
-    """Yield what starts a task; all of them are cancelled at the end."""
+    """Yield a function that starts a task in `tasks`; on exit all these tasks are cancelled."""
     started: list[asyncio.Task[None]] = []
 
     def start(work: Work) -> asyncio.Task[None]:
@@ -120,5 +130,6 @@ async def _cancelled(
     try:
         yield start
     finally:
+        # Most of them run until cancelled, and the group waits for all of its tasks.
         for task in started:
             task.cancel()

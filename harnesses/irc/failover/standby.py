@@ -1,12 +1,12 @@
-"""Standing by: one of several tendrils is active on our networks, the others hear along.
+"""Standby: one of several tendrils is active on our networks, the others listen.
 
-Who is active holds the leases of all its networks (`storage.queues.leases`) and renews them. A
-standby is in the same channels under another nick, says nothing and logs nothing, but keeps what it
-heard of the last minute. When the leases have run out it takes them, and the nick; what then is to
-be logged and answered is the affair of `harnesses.irc.failover.takeover`.
+The active tendril holds and renews the leases of all its networks (`storage.queues.leases`). A
+standby is in the same channels under another nick. It sends and logs nothing, but buffers the
+events of the last minute. When the leases expire it acquires them and claims the nick;
+`harnesses.irc.failover.takeover` then decides what to log and answer.
 
-A holder that could not renew in good time falls silent by itself, before anybody else can speak; it
-goes on when it can renew, or ends by LeaseLost when it has been replaced.
+A holder that fails to renew its leases stops sending by itself before another can acquire them. It
+continues once it can renew them, or ends with LeaseLost if it has been replaced.
 """
 
 from __future__ import annotations
@@ -34,31 +34,34 @@ from storage.log import ChatLog
 from storage.queues.leases import Lease, Leases, Renewal
 
 PREFIX = "irc/"
-"""What the names of the leases of networks begin with."""
+"""Prefix of the lease names; the network's name follows."""
 
 LEASE = timedelta(seconds=5)
-"""How long a holder that says nothing more counts as active."""
+"""Duration of a lease: how long a holder that stops renewing still counts as active."""
 
 RENEW_EVERY, LOOK_EVERY = 1.5, 0.5
-"""Seconds between renewals, and between looks at whether the holder is still there."""
+"""Seconds between renewals by the holder, and between attempts of a standby to acquire leases."""
 
 REMEMBERED = 60.0
-"""Seconds for which a standby keeps what it hears: who asked longer ago has stopped waiting."""
+"""Seconds for which a standby buffers events; who asked earlier no longer waits for an answer."""
 
 MOST = 10_000
-"""Events that are kept at most."""
+"""Maximum number of buffered events."""
 
 LATE = 2.0
-"""Seconds by which the holder may have heard an event after us, and so not have had it logged when
-it says that it has logged everything."""
+"""Seconds by which the holder may receive an event later than we do. An event this close to the
+holder's watermark may be missing in the log although we received it before."""
 
 _log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
 class HeardEvent:
-    """An event that was heard while standing by; of one that `is_settled` the holder has had the
-    time to log it, so that it is in the log or is not to be there."""
+    """An event received during standby.
+
+    `is_settled` is set if the last holder's watermark covers it: the holder has logged it, or chose
+    not to, so a takeover must not log it.
+    """
 
     event: IrcEvent
     is_settled: bool
@@ -66,14 +69,17 @@ class HeardEvent:
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """An event and the time at which it was heard, by the event loop's clock."""
+    """A buffered event with the time of its receipt by the event loop's clock."""
 
     event: IrcEvent
     time: float
 
 
 class Standby:
-    """Our share in the leases of `networks`, which are kept in `database`."""
+    """Our participation in the leases of `networks`, which are stored in `database`.
+
+    The networks send messages only while we hold them. Events are buffered until `pass_on`.
+    """
 
     def __init__(self, database: Database, networks: Mapping[str, Network]) -> None:
         holder = f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}"
@@ -93,17 +99,21 @@ class Standby:
             network.restrict(self.is_active)
 
     def is_active(self) -> bool:
-        """Return whether we may speak: nobody else can have the leases at this moment."""
+        """Return whether we may send messages: no other process can hold the leases now."""
         return self._time() < self._valid_until
 
     async def try_acquire(self) -> bool:
-        """Take the leases if nobody holds one; whether we have them. Raises Unavailable, and
-        TendrilError when others are on other networks."""
+        """Acquire the leases if nobody holds any of them; return whether we hold them now.
+
+        Raises Unavailable, and TendrilError if the holder is on other networks than we are.
+        """
         found = await self._leases.find(PREFIX)
         require_same_networks(found, self._names)
         self._holders, self._looked = {lease.name: lease for lease in found}, self._time()
         if any(lease.is_held for lease in found):
             return False
+        # Our validity is counted from before the request, the lease from when the database handles
+        # it: whatever the latency, we stop sending before anybody else can acquire the lease.
         began = self._time()
         if await self._leases.acquire(self._names.values(), LEASE):
             self._valid_until = began + LEASE.total_seconds()
@@ -111,8 +121,10 @@ class Standby:
         return False
 
     async def prepare(self) -> None:
-        """Be on the networks under another nick, and in the channels that admins have chosen.
-        Raises StorageError."""
+        """Configure the networks with the standby nick and the channels that admins have set.
+
+        Raises StorageError.
+        """
         _, overrides = await load_channel_settings(self._database)
         for name, network in self._networks.items():
             network.configure(_as_standby(self._wanted[name]))
@@ -120,14 +132,14 @@ class Standby:
                 network.part(channel) if key is None else network.join(channel, key)
 
     def connect(self) -> list[Coroutine[Any, Any, None]]:
-        """Return what has to run for us to hear what happens on the networks."""
+        """Return the coroutines that connect to the networks and receive their events."""
         self.is_connected = True
         return [network.run(self.on_event) for network in self._networks.values()]
 
     async def until_acquired(self) -> None:
-        """Wait until the leases are ours, and take the nicks."""
+        """Wait until we have acquired the leases, then claim the nicks."""
         while not await self._try_again():  # noqa: ASYNC110
-            await asyncio.sleep(LOOK_EVERY)  # a process that dies tells nobody
+            await asyncio.sleep(LOOK_EVERY)  # a process that dies notifies nobody, so poll
         _log.warning("irc.taking_over", networks=sorted(self._networks))
         for name, network in self._networks.items():
             network.claim_nick(self._wanted[name])
@@ -141,9 +153,14 @@ class Standby:
             return False
 
     async def keep(self) -> None:
-        """Renew the leases until cancelled. Raises LeaseLost."""
+        """Renew the leases until cancelled. Raises LeaseLost if another process holds one.
+
+        While the database is unavailable the renewal is retried; once the leases have expired we
+        send no messages until a renewal succeeds.
+        """
         while True:
             began = self._time()
+            # An age, since the clocks of the machines and of the database need not agree.
             settled = None if self._settled is None else timedelta(seconds=began - self._settled)
             renewals = {
                 self._names[name]: Renewal(_known_as(network), settled)
@@ -161,39 +178,42 @@ class Standby:
             await asyncio.sleep(RENEW_EVERY)
 
     async def release(self) -> None:
-        """Let somebody else take over at once."""
+        """Release the leases, so that a standby can take over at once, and stop sending."""
         self._valid_until = 0.0
         try:
             await self._leases.release()
-        except StorageError as error:  # they run out
+        except StorageError as error:  # the leases expire by themselves
             _log.warning("irc.lease_not_released", error=str(error))
 
     def guard(self, log: ChatLog) -> None:
-        """Have nothing written into `log` once another process has taken over."""
+        """Make every write to `log` check the fencing numbers of our leases."""
         log.guard(self._leases.check)
 
     async def note_settled(self, log: ChatLog) -> None:
-        """Note, for who may come after us, until when everything we heard is in the log, until
-        cancelled."""
+        """Advance the watermark up to which our events are in the log, until cancelled.
+
+        `keep` publishes it in the leases, for a later holder.
+        """
         while True:
+            # Taken before the flush: events that arrive during the flush need not be covered by it.
             began = self._time()
             try:
                 await log.flush()
                 self._settled = began
-            except Unavailable:  # the log itself says so
+            except Unavailable:  # the log reports it
                 pass
             await asyncio.sleep(RENEW_EVERY)
 
     def on_event(self, event: IrcEvent) -> None:
-        """Take an event: keep it while standing by, later pass it on."""
+        """Handle an event: buffer it during standby, pass it on after the takeover."""
         self._on_event(event)
 
     def pass_on(self, on_event: Callable[[IrcEvent], None]) -> None:
-        """Give events to `on_event` from now on."""
+        """Pass events to `on_event` from now on, instead of buffering them."""
         self._on_event = on_event
 
     def take_heard(self) -> list[HeardEvent]:
-        """Return what was heard in the last minute and not taken yet."""
+        """Remove and return the buffered events of the last `REMEMBERED` seconds, oldest first."""
         kept, self._kept = self._kept, deque(maxlen=MOST)
         since = self._time() - REMEMBERED
         return [
@@ -207,30 +227,35 @@ class Standby:
         while self._kept and self._kept[0].time < now - REMEMBERED:
             self._kept.popleft()
         if event.type == "INVITE" or event.batch_type:
-            return  # the holder was asked; it was there
+            return  # an invitation of the standby nick, or history, which the holder got live
         if event.channel is None and not self.is_active():
-            return  # to us under a nick that nobody was to write to
+            return  # a private message to the standby nick
+        # What the holder said counts as our own: it must be logged so, and shows what is answered.
         lease = self._holders.get(self._names[event.network])
         if lease and _is_by(event, lease, self._networks[event.network]):
             event = replace(event, own=True)
         self._kept.append(_Kept(event, now))
 
     def _settled_until(self, network: str) -> float:
-        """Return the time, by the event loop's clock, until which the last holder had logged."""
+        """Return the last holder's watermark for a network, by the event loop's clock."""
         lease = self._holders.get(self._names[network])
         return self._looked - lease.settled.total_seconds() if lease else 0.0
 
 
 def lease_names(networks: Iterable[str]) -> dict[str, str]:
-    """Return the names of the leases of networks."""
+    """Return the lease names by network."""
     return {name: f"{PREFIX}{name}" for name in networks}
 
 
 def require_same_networks(found: Sequence[Lease], networks: Collection[str]) -> None:
-    """Make sure that who is active is on these networks and no others: it does all that is in the
-    log's queues, also for networks that it is not on. Raises TendrilError."""
+    """Raise TendrilError if a tendril is active on other networks than exactly `networks`.
+
+    The active tendril processes all queues of the log, including entries for networks that it is
+    not on and cannot deliver to.
+    """
+    # All leases of a holder count, expired ones too: they may expire one after another.
     by_holder: dict[str, set[str]] = {}
-    for lease in found:  # of a holder all are looked at: they may run out one after another
+    for lease in found:
         by_holder.setdefault(lease.holder, set()).add(lease.name.removeprefix(PREFIX))
     for lease in found:
         theirs = by_holder[lease.holder]
@@ -243,19 +268,21 @@ def require_same_networks(found: Sequence[Lease], networks: Collection[str]) -> 
 
 
 def _as_standby(settings: NetworkSettings) -> NetworkSettings:
-    """Return the settings under which we stand by. NickServ is not told our password, or it would
-    send the holder away from the nick."""
+    """Return the settings for standby: the nick with `_`, and no NickServ password."""
+    # With the password, nick recovery would disconnect (GHOST) whoever has the standby nick, such
+    # as another standby.
     return settings.model_copy(update={"nick": f"{settings.nick}_", "nickserv_password": None})
 
 
 def _known_as(network: Network) -> str:
-    """Return the whole `nick!user@host` of ours, "" while we do not know it."""
+    """Return our `nick!user@host`, or "" while we do not know it."""
     source = network.source
     is_known = network.connected.is_set() and source.user and source.host
     return str(source) if is_known else ""
 
 
 def _is_by(event: IrcEvent, lease: Lease, network: Network) -> bool:
-    """Return whether the holder of the lease did it. A nick alone is nobody's."""
+    """Return whether the holder of the lease is the source of an event."""
+    # The whole source is compared: once the holder is gone, anybody can take its nick.
     source = f"{event.nick}!{event.user}@{event.host}"
     return lease.known_as != "" and network.fold(source) == network.fold(lease.known_as)

@@ -1,10 +1,9 @@
-"""Taking over from a holder that is gone: what it has not logged is logged, what it has not
-answered is answered.
+"""Takeover from a holder that is gone: logs the events and answers the questions that it missed.
 
-The log decides what is missing: lines are compared by their message ids, else one by one, in order,
-by who said what where, and when, give or take what clocks differ. A question counts as answered
-when the holder was heard to say something to its person; a command of which the holder had logged
-the line has had its effect, and is not carried out again.
+An event is in the log if a logged one has the same place, sender, target, type and text, and the
+same message id or, without ids, a time within the tolerated clock skew. A question counts as
+answered if the holder was then seen to reply to its author. A command whose line the holder has
+logged has taken effect and is not run again.
 """
 
 from __future__ import annotations
@@ -27,17 +26,17 @@ from llm.prompt.log_window import PROGRESS
 from storage.chat_log.event import Event, PendingEvent, Place, Scope
 from storage.log import ChatLog, Query
 
-_MOST = 100_000  # lines of the log that what was heard is compared with
+_MOST = 100_000  # lines of the log to compare with
 
 _log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
 class HeardLine:
-    """An event that was heard, as the log would have it (`record`).
+    """A received event with the log record that it would have (`record`).
 
-    `command` is what it asks us for, "" for nothing; `asker` who asks, or to whom an own line is
-    addressed: network, channel and nick, folded.
+    `command` is the command that it asks for, or "". `asker` is the author, or the addressee of an
+    own line, as (network, folded channel, folded nick).
     """
 
     event: IrcEvent
@@ -48,14 +47,18 @@ class HeardLine:
 
 
 class Takeover:
-    """Hands what was heard while standing by to the handler of events."""
+    """Passes the events received during standby on to the event handler."""
 
     def __init__(self, services: BotServices, handler: EventHandler) -> None:
         self._services, self._handler = services, handler
 
     async def run(self, heard: Sequence[HeardEvent]) -> None:
-        """Log what is missing in the log, and answer what nobody has answered. Raises
-        StorageError."""
+        """Log the events that are missing in the log and answer unanswered questions.
+
+        Raises StorageError.
+        """
+        # An unlogged event goes through the normal path, which logs it, and answers only if it is
+        # unanswered. A settled one that is not in the log was left out on purpose (opt-outs).
         lines = [self._line(each) for each in heard]
         known = await find_logged(self._services.log, [line.record for line in lines])
         unanswered = find_unanswered(lines)
@@ -78,6 +81,7 @@ class Takeover:
         asked = policy.parse_words(network, event, prefix)
         is_ours = asked and asked.command in self._handler.commands.known.keys() - UNLOGGED
         command = asked.command if asked and is_ours else ""
+        # Our replies begin with the addressee, as in "alice: hello".
         person = event.text.partition(":")[0] if event.own else who.nick
         return HeardLine(
             heard.event,
@@ -88,7 +92,7 @@ class Takeover:
         )
 
     def _answer(self, event: IrcEvent, logged: Event) -> None:
-        """Answer a question to the model that is in the log already."""
+        """Answer a question whose line is already in the log; other commands are not run again."""
         services, commands = self._services, self._handler.commands.known
         network, policy = services.networks[event.network], services.policy
         event, who = policy.speaker(network, event)
@@ -102,8 +106,10 @@ class Takeover:
 
 
 def find_unanswered(lines: Sequence[HeardLine]) -> Collection[int]:
-    """Return the numbers of the lines that ask for something and after which nothing was said to
-    whoever asked. One reply answers one question, the oldest."""
+    """Return the indexes of the lines that ask for something and got no reply.
+
+    A reply counts for the oldest open question of its addressee. Progress messages are no replies.
+    """
     waiting: dict[tuple[str, str, str], deque[int]] = {}
     for number, line in enumerate(lines):
         if line.command:
@@ -118,8 +124,11 @@ def _is_reply(record: Event) -> bool:
 
 
 async def find_logged(log: ChatLog, records: Sequence[Event]) -> Mapping[int, Event]:
-    """Return the events of the log that are the same as these, by the numbers of these. Each event
-    of the log is one of these at most. Raises Unavailable."""
+    """Return the logged events that match `records`, by index in `records`.
+
+    Each logged event matches at most one record, so repeated lines are counted correctly. Raises
+    Unavailable.
+    """
     if not records:
         return {}
     query = Query(

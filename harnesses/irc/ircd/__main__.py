@@ -14,7 +14,7 @@ from harnesses.irc.ircd.server import Client, Server
 from terrarium.supervision import parent_gone
 
 EX_CONFIG = 78
-"""Exit status of sysexits.h for a configuration that cannot be used."""
+"""Exit status for a configuration error (sysexits.h)."""
 
 
 async def serve(host: str, port: int, includes: Iterable[str] = ()) -> None:
@@ -33,7 +33,7 @@ async def serve(host: str, port: int, includes: Iterable[str] = ()) -> None:
     for client in list(ircd.clients.values()):
         client.end("The server is stopping")
     for task in done:
-        task.result()  # a standard input that cannot be watched is an error, not an end
+        task.result()  # raises if `parent_gone` could not watch the standard input
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

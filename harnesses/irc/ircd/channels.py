@@ -1,4 +1,4 @@
-"""Coming, going, and keeping order in channels."""
+"""Channel commands: JOIN, PART, KICK, TOPIC, NAMES, LIST, MODE."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def _mode(server: Server, client: Client, message: Message) -> None:
     elif not modes:
         client.reply("324", channel.name, "+" + "".join(sorted(channel.modes)))
         client.reply("329", channel.name, str(channel.created))
-    elif modes.lstrip("+") == "b":
+    elif modes.lstrip("+") == "b":  # some clients query the ban list on JOIN; there are no bans
         client.reply("368", channel.name, "End of channel ban list")
     elif _is_allowed(client, channel):
         _change_modes(server, client, channel, modes, list(message.params[2:]))
@@ -170,6 +170,6 @@ def _show_topic(client: Client, channel: Channel) -> None:
 
 def _show_names(client: Client, channel: Channel) -> None:
     names = [channel.symbol(member) + member.nick for member in channel.members]
-    for start in range(0, len(names), 12):  # twelve of the longest names fit on a line
+    for start in range(0, len(names), 12):  # 12 names of NICKLEN fit within 512 bytes
         client.reply("353", "=", channel.name, " ".join(names[start : start + 12]))
     client.reply("366", channel.name, "End of NAMES list")

@@ -11,7 +11,7 @@ from harnesses.irc.protocol.message import Message
 def _talk(server: Server, client: Client, message: Message) -> None:
     text, quiet = message.param(1), message.command == "NOTICE"
     if not text or not message.param(0):
-        if not quiet:  # nothing ever answers a NOTICE
+        if not quiet:  # RFC 1459, section 4.4.2: a NOTICE never gets an automatic reply
             client.reply("412" if message.param(0) else "411", "Nothing to send")
         return
     for name in message.param(0).split(",")[:TARGETS]:

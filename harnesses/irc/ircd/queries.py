@@ -1,4 +1,4 @@
-"""Queries about clients: WHO, WHOIS, USERHOST, ISON."""
+"""Queries about clients and the server: WHO, WHOIS, USERHOST, ISON, MOTD."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a connection to a nick, and out again."""
+"""Connection commands: CAP, PASS, USER, NICK, PING, PONG, QUIT."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ _NICK = re.compile(r"[A-Za-z\[\]\\`_^{|}][A-Za-z0-9\[\]\\`_^{|}-]*")
 @command("CAP", needs=1, registered=False)
 def _cap(server: Server, client: Client, message: Message) -> None:
     kind = message.param(0).upper()
+    # https://ircv3.net/specs/extensions/capability-negotiation: LS and REQ suspend the registration
+    # until CAP END. This server has no capabilities.
     if kind in ("LS", "REQ") and not client.registered:
         client.negotiating = True
     if kind in ("LS", "LIST"):
@@ -59,13 +61,13 @@ def _ping(server: Server, client: Client, message: Message) -> None:
 
 @command("PONG", registered=False)
 def _pong(server: Server, client: Client, message: Message) -> None:
-    """Do nothing: that the line has come is all there is to know."""
+    """Do nothing: receiving any line has already reset the client's idle time."""
 
 
 @command("QUIT", registered=False)
 def _quit(server: Server, client: Client, message: Message) -> None:
     reason = f"Quit: {message.param(0)}" if message.param(0) else "Quit"
-    # irc3d answers what came before in the next turn of the loop, and this comes after it.
+    # irc3d runs the handlers of earlier lines by call_soon; call_soon runs this after them.
     server.loop.call_soon(_leave, server, client, reason)
 
 

@@ -1,7 +1,7 @@
-"""The embedded IRC server: its clients, its channels, and the table of its commands.
+"""The embedded IRC server: clients, channels and the command table.
 
-RFC 2812 as current clients use it (https://modern.ircdocs.horse/). irc3d has commands of the same
-names, which collapse spaces, format user text and know no channel modes; ours stand before them.
+RFC 2812 as current clients use it (https://modern.ircdocs.horse/). irc3d's own commands of the same
+names collapse spaces, use user text as a format string and lack channel modes; ours replace them.
 """
 
 from __future__ import annotations
@@ -28,13 +28,14 @@ MOTD = ("Terrarium's own server.", "Join #terrarium and type .help")
 
 
 LINE = 510
-"""Bytes of a line to a client, without its CRLF."""
+"""Maximum bytes of a line to a client, without CRLF."""
 
 SEND_QUEUE = 1024 * 1024
-"""Bytes that may wait for a client that does not read."""
+"""Maximum bytes buffered for a client that does not read; beyond that it is disconnected."""
 
 QUIET, REGISTER_WITHIN = 120.0, 60.0
-"""Seconds: silence before a PING and again before the end; time to become registered."""
+"""Seconds of silence before a PING, and again before the client is disconnected; and the seconds
+that a client has to register."""
 
 
 _fold = casemap("ascii")
@@ -44,7 +45,7 @@ Run = Callable[["Server", "Client", Message], None]
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command: what it does, the parameters it needs, and whether it needs a welcome first."""
+    """A command: its handler, minimum number of parameters, and whether it needs registration."""
 
     run: Run
     needs: int
@@ -52,11 +53,11 @@ class Command:
 
 
 COMMANDS: dict[str, Command] = {}
-"""All of them by name."""
+"""The command table by name; the modules of the commands fill it when they are imported."""
 
 
 def command(name: str, needs: int = 0, registered: bool = True) -> Callable[[Run], Run]:
-    """Put a function into the table as the command `name`."""
+    """Return a decorator that registers a function as the handler of the command `name`."""
 
     def add(run: Run) -> Run:
         COMMANDS[name] = Command(run, needs, registered)
@@ -66,10 +67,10 @@ def command(name: str, needs: int = 0, registered: bool = True) -> Callable[[Run
 
 
 class Client(irc3d.IrcClient):  # type: ignore[misc]
-    """irc3d's client with bytes that stay what they are.
+    """A client of irc3d that passes on all bytes unchanged.
 
-    Texts are `str` in which bytes that are not UTF-8 are surrogates, so that they leave as they
-    came. `data` and `fwrite` are those that plugins of irc3d know.
+    Text is decoded with `surrogateescape`, so bytes that are not UTF-8 are sent as they were
+    received. `data` and `fwrite` are irc3d's interface for plugins.
     """
 
     def __init__(self, factory: Server) -> None:
@@ -80,6 +81,7 @@ class Client(irc3d.IrcClient):  # type: ignore[misc]
         self._pinged = False
 
     def __getattr__(self, name: str) -> Any:
+        # irc3d's version raises KeyError for an unknown name, and recurses before `data` is set.
         if name == "data" or name not in self.data:
             raise AttributeError(name)
         return self.data[name]
@@ -108,16 +110,19 @@ class Client(irc3d.IrcClient):  # type: ignore[misc]
 
     @property
     def registered(self) -> bool:
-        """True when the client has been welcomed."""
+        """True after the welcome; irc3d's own is true once NICK and USER have been received."""
         return "signon" in self.data
 
     @property
     def source(self) -> Source:
-        """The client as others see it."""
+        """The client's source as others see it."""
         return Source(self.nick, self.data["username"], self.data["host"])
 
     def write(self, data: str | None) -> None:
-        """Send lines as they are, each cut at the protocol's length."""
+        """Send lines unformatted, each truncated to `LINE` bytes.
+
+        A client that lets more than `SEND_QUEUE` bytes accumulate is disconnected.
+        """
         for line in (data or "").rstrip("\r\n").split("\r\n"):
             self.factory.dispatch(line, client=self, iotype="out")
             if not self.closed and not self.transport.is_closing():
@@ -131,13 +136,13 @@ class Client(irc3d.IrcClient):  # type: ignore[misc]
         self.write(message.render())
 
     def reply(self, numeric: str, *params: str) -> None:
-        """Send a numeric of the server; what users wrote is made to fit in its place."""
+        """Send a numeric; parameters before the last are reduced to one valid word each."""
         middle = [_word(param) for param in params[:-1]]
         me = self.data.get("nick") or "*"
         self.send(Message(numeric, (me, *middle, params[-1]), Source(self.data["srv"])))
 
     def end(self, reason: str) -> None:
-        """Say why, and close when it is written."""
+        """Send ERROR with the reason, and close the connection once it is flushed."""
         if not self.closed:
             self.send(Message("ERROR", (f"Closing link: {reason}",)))
             self.closed = True
@@ -159,9 +164,11 @@ def _word(text: str) -> str:
 
 
 def _cut(line: bytes) -> bytes:
-    """Return at most `LINE` bytes, not ending within a character of UTF-8."""
+    """Truncate to at most `LINE` bytes, not within a UTF-8 character."""
     if len(line) <= LINE:
         return line
+    # Step back over at most four continuation bytes (10xxxxxx) to the beginning of a character; if
+    # there are more the text is no UTF-8, and any position will do.
     end = LINE
     while end > LINE - 4 and line[end] & 0xC0 == 0x80:
         end -= 1
@@ -169,12 +176,12 @@ def _cut(line: bytes) -> bytes:
 
 
 SYMBOLS = {"o": "@", "v": "+"}
-"""The member modes, highest first."""
+"""The member modes and their symbols, highest first."""
 
 
 @dataclass(slots=True, eq=False)
 class Channel:
-    """A channel: its members with their modes, in the order of joining."""
+    """A channel; `members` maps clients to their member modes, in the order of joining."""
 
     name: str
     created: int
@@ -185,17 +192,20 @@ class Channel:
     members: dict[Client, set[str]] = field(default_factory=dict)
 
     def is_op(self, client: Client) -> bool:
-        """Return whether `client` is an operator here."""
+        """Return whether `client` is an operator of the channel."""
         return "o" in self.members.get(client, ())
 
     def may_speak(self, client: Client) -> bool:
-        """Return whether the modes +n and +m let `client` speak."""
+        """Return whether the channel modes n (no external messages) and m allow `client` to send.
+
+        In a moderated channel (m) only members with a member mode may.
+        """
         if client not in self.members:
             return "n" not in self.modes and "m" not in self.modes
         return "m" not in self.modes or bool(self.members[client])
 
     def symbol(self, client: Client) -> str:
-        """Return the member's highest symbol, or ""."""
+        """Return the symbol of the member's highest mode, or ""."""
         modes = self.members[client]
         return next((symbol for mode, symbol in SYMBOLS.items() if mode in modes), "")
 
@@ -207,7 +217,7 @@ class Channel:
 
 
 class _Commands(ServerCommands):  # type: ignore[misc]
-    """irc3d's commands, of which ours have gone before."""
+    """irc3d's command plugin, which skips the commands that `Server.on_line` has handled."""
 
     def on_command(self, cmd: str, **kwargs: Any) -> None:
         if cmd.upper() not in COMMANDS:
@@ -215,7 +225,7 @@ class _Commands(ServerCommands):  # type: ignore[misc]
 
 
 class Server(irc3d.IrcServer):  # type: ignore[misc]
-    """The nicks and channels of this process, which is the whole network."""
+    """A server that is a network by itself; it owns the nicks and channels."""
 
     logging_config = LOGGING
 
@@ -224,21 +234,23 @@ class Server(irc3d.IrcServer):  # type: ignore[misc]
         self._rooms: dict[str, Channel] = {}
         self.source = Source(NAME)
         super().__init__(loop=asyncio.get_running_loop(), servername=NAME)
+        # Registered beforehand, irc3d's core and userlist plugins are not loaded when a plugin
+        # requires them, and ours takes the place of its command plugin.
         self.registry.includes.update(("irc3d.plugins.core", "irc3d.plugins.userlist"))
         self.registry.plugins["irc3d.plugins.command.ServerCommands"] = _Commands(self)
         self.include("irc3d.plugins.command", *includes)
 
     @property
     def channel_list(self) -> list[Channel]:
-        """The channels."""
+        """All channels, in the order of creation."""
         return list(self._rooms.values())
 
     def client(self, nick: str) -> Client | None:
-        """Return the client that has `nick`."""
+        """Return the client that has `nick`, registered or not, or None."""
         return self._nicks.get(_fold(nick))
 
     def find_channel(self, name: str, create: bool = False) -> Channel | None:
-        """Return the channel `name`."""
+        """Return the channel `name`, or None; with `create` it is created if it does not exist."""
         if create and _fold(name) not in self._rooms:
             self._rooms[_fold(name)] = Channel(name, int(time.time()))
         return self._rooms.get(_fold(name))
@@ -248,11 +260,13 @@ class Server(irc3d.IrcServer):  # type: ignore[misc]
         return [channel for channel in self._rooms.values() if client in channel.members]
 
     def on_line(self, client: Client, line: str) -> None:
-        """Take a line of a client."""
+        """Handle a line of a client: run its command, then notify irc3d's plugins."""
         if not (message := parse(line)):
             return
+        # Cross-protocol attack: a web page can make a browser POST lines to this port, which would
+        # otherwise be run as commands once the HTTP headers have been ignored.
         if not client.registered and message.command in ("GET", "HEAD", "POST", "PUT"):
-            client.end("This is not a web server")  # a web page tries to speak for its reader
+            client.end("This is not a web server")
             return
         command = COMMANDS.get(message.command)
         if command and command.registered and not client.registered:
@@ -264,7 +278,7 @@ class Server(irc3d.IrcServer):  # type: ignore[misc]
         self.dispatch(strip_tags(line), client=client)
 
     def welcome(self, client: Client) -> None:
-        """Let `client` in, when it has said all it must."""
+        """Complete the registration if NICK and USER were received and CAP is not negotiating."""
         complete = "nick" in client.data and "username" in client.data
         if not complete or client.registered or client.negotiating:
             return
@@ -286,7 +300,7 @@ class Server(irc3d.IrcServer):  # type: ignore[misc]
         client.reply("376", "End of MOTD command")
 
     def rename(self, client: Client, nick: str) -> None:
-        """Give `client` the nick `nick`, which is free."""
+        """Change the nick of `client` to `nick`, which must not belong to another client."""
         old = client.data.get("nick")
         if old == nick:
             return
@@ -301,13 +315,13 @@ class Server(irc3d.IrcServer):  # type: ignore[misc]
             self.welcome(client)
 
     def leave(self, client: Client, channel: Channel) -> None:
-        """Take `client` out of `find_channel`; an empty one ends."""
+        """Remove `client` from `channel`; an empty channel is deleted."""
         channel.members.pop(client, None)
         if not channel.members:
             self._rooms.pop(_fold(channel.name), None)
 
     def disconnect(self, client: Client, reason: str) -> None:
-        """Remove a client that has left the network; a second call does nothing."""
+        """Remove a client and send its QUIT to all who share a channel. Idempotent."""
         nick = client.data.get("nick")
         if nick is None or self.client(nick) is not client:
             return

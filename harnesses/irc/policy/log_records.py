@@ -1,4 +1,4 @@
-"""Log records of IRC events, and the scopes and names that belong to them."""
+"""Conversion of IRC events to log records, and the names and scopes of their places."""
 
 from __future__ import annotations
 
@@ -21,19 +21,20 @@ _ESCAPED = str.maketrans({"/": "%2F", "%": "%25"})
 
 
 def status_of(event: IrcEvent) -> str:
-    """Return the STATUSMSG symbols of words that only a part of the channel is to read, as "@"."""
+    """Return the STATUSMSG symbols of a message to part of a channel, as "@" for `@#c`; else ""."""
     if event.channel is None or event.type not in ("PRIVMSG", "NOTICE", "ACTION"):
         return ""
+    # The target is the name of the channel behind the symbols.
     return event.target[: -len(event.channel)]
 
 
 def is_public(event: IrcEvent) -> bool:
-    """Return whether an event is one of a whole channel."""
+    """Return whether an event is visible to a whole channel."""
     return event.channel is not None and not status_of(event)
 
 
 def place_of(event: IrcEvent, other: Identity, fold: Callable[[str], str]) -> Place:
-    """Return the channel of an event, or the private room of the `other` side."""
+    """Return the place of an event: its channel, its status room, or `other`'s private room."""
     if event.channel is None:
         return Place(event.network, other.room(fold))
     if status := status_of(event):
@@ -42,33 +43,38 @@ def place_of(event: IrcEvent, other: Identity, fold: Callable[[str], str]) -> Pl
 
 
 def conversation_id(place: Place, nick: str, fold: Callable[[str], str]) -> str:
-    """Return the name of the conversation of a person in a place.
+    """Return the name of a person's conversation in a place.
 
-    Everybody has one of their own on each channel, so that nobody waits for another's answer, and
-    nobody else's `clear` ends it. What others ask there is in the log lines that the model sees.
+    On a channel each person has a separate one, so that nobody waits for another's answer and each
+    can `clear` it alone. The model sees what others ask there in the log lines of its prompt.
     """
     return f"{channel_key(place, fold)}/{fold(nick)}"
 
 
 def belongs_to(conversation: str, network: str, who: Identity, fold: Callable[[str], str]) -> bool:
-    """Return whether a conversation is one with a person on a network, private or on a channel."""
+    """Return whether a conversation is with a given person, privately or on any channel."""
     if conversation == channel_key(Place(network, who.room(fold)), fold):
         return True
+    # Slashes in the place are escaped, so whatever follows the next slash is the folded name.
     return conversation.startswith(f"{network}/") and (
         conversation.removeprefix(f"{network}/").partition("/")[2] == fold(who.name)
     )
 
 
 def channel_key(place: Place, fold: Callable[[str], str]) -> str:
-    """Return the name of what all conversations in a place have in common; a slash in the name of
-    the place is escaped, so that no room has the name of a conversation in another."""
+    """Return the key that all conversations in a place share, `network/place`.
+
+    Slashes in the place are escaped: otherwise the channel "#a/bob" would have the name of bob's
+    conversation on "#a".
+    """
+    # `Identity.room` has folded the name of a private room already, part by part.
     is_personal = channel_of_room(place.channel) == place.channel and not is_channel(place)
     name = place.channel if is_personal else fold(place.channel)
     return f"{place.network}/{name.translate(_ESCAPED)}"
 
 
 def to_log_event(event: IrcEvent, place: Place) -> Event:
-    """Return the event as the log keeps it, in the place where it happened."""
+    """Convert an IRC event to a log event of `place`; the parameters of key changes are masked."""
     renamed = event.type == "NICK"
     return Event(
         network=event.network,
@@ -87,8 +93,10 @@ def to_log_event(event: IrcEvent, place: Place) -> Event:
 
 
 def without_key(modes: str) -> str:
-    """Return a change of modes without the key of the channel: as which parameter belongs to which
-    letter is the server's own affair, all of them are left out beside a `k`."""
+    """Mask all parameters of a mode change with "*" if it sets or removes a channel key (`k`).
+
+    Which parameter belongs to which letter depends on the server's CHANMODES.
+    """
     letters, *parameters = modes.split() or [""]
     return " ".join([letters, *("*" for _ in parameters)]) if "k" in letters else modes
 
@@ -99,7 +107,7 @@ def bot_event(
     text: str,
     kind: EventType = EventType.PRIVMSG,
 ) -> Event:
-    """Return a line of our own, as it went out."""
+    """Return the log event of a line of our own that was sent just now."""
     return Event(
         network=place.network,
         channel=place.channel,
@@ -112,9 +120,10 @@ def bot_event(
 
 
 def scope_of(place: Place, groups: Iterable[Iterable[str]]) -> Scope:
-    """Return what may be read from `place`: itself, and the channels of its groups.
+    """Return the scope of readers in `place`: the place itself, and the channels of its groups.
 
-    Groups name "network/#channel", or "#channel" on any network; no private place is in one.
+    Groups name "network/#channel", or "#channel" on the network of `place`. Private places belong
+    to no group, even if one names them.
     """
     places = {place}
     for group in groups if is_channel(place) else ():
@@ -125,7 +134,7 @@ def scope_of(place: Place, groups: Iterable[Iterable[str]]) -> Scope:
 
 
 def is_channel(place: Place) -> bool:
-    """Return whether a place is a channel, and no private one."""
+    """Return whether a place is a channel: neither a private conversation nor a status room."""
     return not is_private(place.channel)
 
 

@@ -1,7 +1,8 @@
-"""Requests: who makes them, what they ask for, and which are answered.
+"""Requests: their authors, their parsing, and the policy of which ones are answered.
 
-A list of people has masks with `!` or `@` (`*!*@staff.example.org`; `*` stands for any characters,
-`?` for one) and names of services accounts. An empty list means nobody.
+Lists of people in the settings have services accounts and masks. An entry with `!` or `@` is a mask
+such as `*!*@staff.example.org`, where `*` matches any characters and `?` one. An empty list matches
+nobody.
 """
 
 from __future__ import annotations
@@ -37,30 +38,35 @@ from storage.chat_log.event import Identity, PendingEvent, Place, Scope
 _log = structlog.get_logger()
 
 _COMMAND = re.compile(r"(?P<name>[a-zA-Z]+)(?:\s+(?P<words>.*))?", re.DOTALL)
+# `forget me`, also with its confirmation word, and `nolog`, said to our nick and without a prefix.
 _OWN_DATA = re.compile(
     r"(?P<name>forget(?= me)|nolog)(?P<words>(?<=forget) me(?: [0-9a-f]{6})?|(?<=nolog) off)?",
     re.IGNORECASE,
 )
 ASK = "terrarium"
+"""The command that asks the model."""
 
 QUICK_TURNS = 3
-"""Lines in a row that came faster than anybody types; the last of them is not answered."""
+"""Consecutive lines, each faster than anybody types, that mark a bot; the last gets no answer."""
 
 QUIET = 60.0
 """Seconds of silence after which somebody who wrote too fast is answered again."""
 
 MOST_TURNS, TURNS_WITHIN = 60, 3600.0
-"""Turns of one person in a room, in so many seconds, while nobody else there says anything that is
-not for us; a prefix counts as no turn, for bots do not know it."""
+"""The most turns of one person in a room within so many seconds, while nobody else there says
+anything except to us. Commands with the prefix do not count, as other bots do not know it."""
 
 MOST_KICKS, KICKS_WITHIN = 3, 3600.0
-"""Kicks in so many seconds after which we do not come back."""
+"""Kicks from a channel within `KICKS_WITHIN` seconds after which we stay away."""
 
 _TYPED = 15.0  # characters that a fast typist writes in a second
 _READ = 1.0  # seconds that even the shortest answer takes to read
 _KEPT = 1_000  # people
+# Relays write "<nick> text"; the nick may have neither what makes an address or a mask of it, nor a
+# channel's prefix.
 _BRIDGED = re.compile(r"\s*[<\[(](?P<nick>[^\s>\])][^>\])]{0,63})[>\])]\s+(?P<text>.+)", re.DOTALL)
 _BRIDGED_NICK = re.compile(r"[^\s,:!@*?#&+$%~][^\s,:!@*?#&+]*")
+# Relays colour nicks, and break them with zero-width spaces so that they highlight nobody.
 _FORMATTING = re.compile(
     r"\x03(?:\d{1,2}(?:,\d{1,2})?)?|[\x00-\x09\x0b-\x1f\x7f\u200b-\u200f\u202a-\u202e]"
 )
@@ -72,12 +78,11 @@ SERVICES = (
     *("*!*@services", "*!*@services.*", "*!*@*.services"),
     *("Q!*@*quakenet.org", "X!*@*undernet.org", "*!*@znc.in", "*!bip@b.i.p"),
 )
-"""Masks of services, and of bouncers that speak to their user or play back what was said: words to
-them would be commands."""
+"""Masks of network services and bouncers. They get no reply: they would read it as a command."""
 
 
 def matches_any(who: Identity, entries: Iterable[str], fold: Casemap) -> bool:
-    """Return whether an entry of the list means `who`, by account or mask."""
+    """Return whether any entry matches `who`, by account or mask."""
     whole = fold(who.mask)
     for entry in entries:
         if "!" in entry or "@" in entry:
@@ -89,7 +94,7 @@ def matches_any(who: Identity, entries: Iterable[str], fold: Casemap) -> bool:
 
 
 def mask_of(entry: str) -> str:
-    """Return a whole `nick!user@host` mask of one with parts left out, or of a nick alone."""
+    """Complete a partial mask, or a bare nick, to a `nick!user@host` mask."""
     if "!" in entry:
         return entry
     return f"*!{entry}" if "@" in entry else f"{entry}!*@*"
@@ -97,7 +102,7 @@ def mask_of(entry: str) -> str:
 
 @lru_cache(maxsize=256)
 def _pattern(mask: str) -> re.Pattern[str]:
-    """Return a mask as a pattern; only `*` and `?` are special, as nicks may have brackets."""
+    """Compile a mask. Unlike in `fnmatch`, brackets are literal, as nicks may have them."""
     parts = {"*": ".*", "?": "."}
     return re.compile("".join(parts.get(char) or re.escape(char) for char in mask), re.DOTALL)
 
@@ -113,8 +118,10 @@ class ParsedCommand:
 def parse_command(
     text: str, *, prefix: str, nicks: Sequence[str], private: bool
 ) -> ParsedCommand | None:
-    """Parse `.command words`, `nick: words` or `@nick words` to one of our nicks, and in private
-    anything."""
+    """Parse `.command words`, or a question: `nick: words` or `@nick words` with one of our nicks.
+
+    In private, any other text is a question as well. Return None for everything else.
+    """
     said = text.strip()
     if said.startswith(prefix) and (match := _COMMAND.fullmatch(said, len(prefix))):
         return ParsedCommand(match["name"].lower(), (match["words"] or "").strip())
@@ -126,7 +133,7 @@ def parse_command(
 
 
 def _question(words: str) -> ParsedCommand:
-    """Return a question, or a command about one's own data: those are never logged."""
+    """Return the question, or the privacy command that the words are: those are never logged."""
     if match := _OWN_DATA.fullmatch(words):
         return ParsedCommand(match["name"].lower(), (match["words"] or "").strip())
     return ParsedCommand(ASK, words)
@@ -134,11 +141,14 @@ def _question(words: str) -> ParsedCommand:
 
 @dataclass(frozen=True, slots=True)
 class CommandRequest:
-    """A command as somebody gave it. It was given in `place`, and what is said there goes to
-    `recipient`: the channel, those of a channel with a status (`@#c`), or the person. All but a
-    channel is `private`. `pending_event` is its line on the way into the log, without
-    an event where nothing is logged; `admin` tells whether they may give admin commands. `queued`
-    is the time at which a command that waits for its turn was given."""
+    """A command with its author and context.
+
+    - It was given in `place`. Replies go to `recipient`: the channel, its members with a status
+      (`@#c`), or the person. It is `private` unless the whole channel has seen it.
+    - `who` gave it; `admin` tells whether they are one, `scope` what of the log they may read.
+    - `pending_event` is its line on the way into the log, without an event if it is not logged.
+    - `queued` is the time at which a command that waits for its turn was given.
+    """
 
     network: Network
     place: Place
@@ -153,18 +163,20 @@ class CommandRequest:
 
     @property
     def nick(self) -> str:
-        """The nick of the person who asks."""
+        """The nick of the author."""
         return self.who.nick
 
     @property
     def origin(self) -> Origin:
-        """The origin of the question, for other tendrils that are asked because of it."""
+        """The origin of questions to other tendrils on behalf of the author."""
         return Origin(self.network.name, self.who, self.scope)
 
 
 def conversation_of(request: CommandRequest, nick: str = "") -> str:
-    """Return the conversation of whoever asks, or of `nick`, where `request` was given. In a
-    private conversation, that is the only one."""
+    """Return the name of the author's conversation, or of that of `nick`, in the request's place.
+
+    A private room has a single conversation, whose name is that of the room.
+    """
     fold, own = request.network.fold, request.who.name
     if request.recipient == own and fold(nick or own) == fold(own):
         return channel_key(request.place, fold)
@@ -172,17 +184,17 @@ def conversation_of(request: CommandRequest, nick: str = "") -> str:
 
 
 class PrivateReply(str):
-    """The reply of a command that is for the one person only, and not said to all."""
+    """A reply for the author alone, sent as a NOTICE; bridged people get it on the channel."""
 
     __slots__ = ()
 
 
 Command = Callable[[CommandRequest], Awaitable[str]]
-"""Does what is asked and returns the reply, "" to stay silent."""
+"""Runs a command and returns the reply, "" for none."""
 
 
 class Decision(Enum):
-    """The verdict on a command. TELL: it is not carried out, and the person is told why, once."""
+    """The verdict of the rate limits: NO refuses silently, TELL refuses and says so."""
 
     YES = "yes"
     NO = "no"
@@ -190,7 +202,7 @@ class Decision(Enum):
 
 
 class RequestPolicy:
-    """Decides which events are answered. `clock` returns seconds and never goes back."""
+    """The policy of which events are answered, and how often. `clock` returns monotonic seconds."""
 
     def __init__(
         self, settings: IrcSettings, overrides: AdminOverrides, clock: Callable[[], float]
@@ -201,20 +213,22 @@ class RequestPolicy:
         self.configure(settings)
 
     def configure(self, settings: IrcSettings) -> None:
-        """Use other settings from now on."""
+        """Apply other settings; all rate limits start afresh."""
         self._settings = settings
+        # A refused command costs its author a token, so that a flood is not heard until it pauses.
+        # It costs the channel none: others there would pay for it.
         person, room = settings.person_per_minute / 60, settings.channel_per_minute / 60
         self._people = TokenBuckets(person, self._clock, refusals_cost=True)
         self._rooms = TokenBuckets(room, self._clock, refusals_cost=False)
 
     def speaker(self, network: Network, event: IrcEvent) -> tuple[IrcEvent, Identity]:
-        """Return the event as of whoever really speaks."""
+        """Return the event and its author, who for a relayed message is the person behind it."""
         return resolve_relay(event, self._settings, network.fold)
 
     def place(self, network: Network, event: IrcEvent, who: Identity) -> Place:
-        """Return where an event of `who` happened."""
+        """Return the place of an event by `who`."""
         other = who
-        if event.own and event.channel is None:  # said to somebody: whom we know, or only the nick
+        if event.own and event.channel is None:  # our private message: the room of its recipient
             known = network.person(event.target)
             other = identity_of(known) if known else Identity(event.target)
         return place_of(event, other, network.fold)
@@ -222,10 +236,13 @@ class RequestPolicy:
     def parse_trigger(
         self, network: Network, event: IrcEvent, who: Identity, prefix: str
     ) -> ParsedCommand | None:
-        """Return the command in an event, if it is one that is answered at all."""
+        """Return the command in an event, None if there is none or its author gets no answer.
+
+        Call it once per event, as it also feeds the detector of bot loops.
+        """
         private = event.channel is None
         if private and network.fold(event.target) != network.fold(network.nick):
-            return None  # to all on a server (`$*`), or to others that we do not know of
+            return None  # addressed to all users of a server (`$*`), or to somebody else
         asked = self.parse_words(network, event, prefix)
         if not self.should_process(network, event, who):
             return None
@@ -234,12 +251,14 @@ class RequestPolicy:
                 place = (network.name, network.fold(event.channel or ""))
                 self._loop_detector.note_line(place, _person(network, who))
             return None
+        # Another bot addresses us by nick; it does not know the prefix.
         by_prefix = event.text.strip().startswith(prefix)
         room = event.channel or ""
         return None if not by_prefix and self.is_bot_loop(network, who, event.text, room) else asked
 
     def parse_words(self, network: Network, event: IrcEvent, prefix: str) -> ParsedCommand | None:
-        """Return the command in an event by its words alone, whoever said it and when."""
+        """Return the command in an event by its text alone, whatever its author and time."""
+        # RFC 2812, section 3.3.2: a NOTICE must never be answered automatically.
         if event.type != "PRIVMSG":
             return None
         # People go on calling us by the configured nick while we have another.
@@ -247,7 +266,8 @@ class RequestPolicy:
         return parse_command(event.text, prefix=prefix, nicks=nicks, private=private)
 
     def is_bot_loop(self, network: Network, who: Identity, text: str, channel: str) -> bool:
-        """Return whether these words are part of a loop with another bot, which has to end."""
+        """Record a line to us; return True if it belongs to a loop with another bot and must get no
+        answer."""
         room = (network.name, network.fold(channel))
         closed = self._loop_detector.is_loop(_person(network, who), text, room)
         if closed:
@@ -255,7 +275,7 @@ class RequestPolicy:
         return closed
 
     def should_process(self, network: Network, event: IrcEvent, who: Identity) -> bool:
-        """Return whether an event is of somebody whom we answer, and of now."""
+        """Return whether an event is live, and its author somebody whom we answer."""
         if event.own or event.batch_type or is_bot(event, who, self._settings, network.fold):
             return False
         return is_person(who, network.fold) and not self.is_ignored(network, who)
@@ -268,7 +288,7 @@ class RequestPolicy:
         words: str,
         pending_event: PendingEvent,
     ) -> CommandRequest:
-        """Return a command with `words` as a request."""
+        """Build the request for a command with `words`."""
         place = self.place(network, event, who)
         return CommandRequest(
             network=network,
@@ -283,7 +303,7 @@ class RequestPolicy:
         )
 
     def decide(self, request: CommandRequest) -> Decision:
-        """Decide by the rate limits of the person and of the channel."""
+        """Apply the rate limits of the person, then of the channel."""
         person = _person(request.network, request.who)
         room = (person[0], request.network.fold(request.place.channel))
         if self._people.try_acquire(person) and self._rooms.try_acquire(room):
@@ -291,28 +311,32 @@ class RequestPolicy:
         return Decision.TELL if self.should_notify(request) else Decision.NO
 
     def should_notify(self, request: CommandRequest) -> bool:
-        """Return whether to tell whoever asks that it is too much: once a minute."""
+        """Return whether to tell the author of the rate limit: at most once a minute."""
         return self._people.should_notify(_person(request.network, request.who))
 
     def should_explain(self, request: CommandRequest) -> bool:
-        """Return whether to tell whoever asks that what they gave is no command: once a minute,
-        whatever their nick is."""
+        """Return whether to explain to the author that this is no command: at most once a minute,
+        counted by `payer_of`, so that another nick does not help."""
         return self._explained.should_notify(payer_of(request.network, request.who))
 
     def note_reply(self, request: CommandRequest) -> None:
-        """Note that we have said something to whoever asked."""
+        """Record a reply to a request, for the detector of bot loops."""
         self.note_reply_to(request.network, request.who.name)
 
     def note_reply_to(self, network: Network, name: str) -> None:
-        """Note that we have said something to somebody."""
+        """Record a message to a person, for the detector of bot loops."""
         self._loop_detector.note_reply((network.name, network.fold(name)))
 
     def is_admin(self, network: Network, who: Identity) -> bool:
-        """Return whether somebody may give admin commands; nobody who speaks through a relay."""
+        """Return whether a person is an admin. Bridged people never are: anybody can have their
+        nick."""
         return not who.bridged and matches_any(who, self._settings.admins, network.fold)
 
     def is_ignored(self, network: Network, who: Identity) -> bool:
-        """Return whether somebody is not heard, by the settings or by what an admin said."""
+        """Return whether a person is ignored, by the settings or by an admin's command.
+
+        Admins themselves never are.
+        """
         masks: Collection[str] = (
             *self._settings.ignore,
             *self._overrides.ignore_masks(network.name),
@@ -325,8 +349,11 @@ def _person(network: Network, who: Identity) -> tuple[str, str]:
 
 
 def payer_of(network: Network, who: Identity) -> str:
-    """Return in whose name somebody's use is counted: the account, else user name and host, as a
-    nick is changed in a moment; through a relay there is only the nick."""
+    """Return the key under which a person's usage is counted.
+
+    It is the account, else user name and host, as a nick is changed in a moment. Of a bridged
+    person only the nick is known.
+    """
     if who.account:
         return f"{network.name}/~{network.fold(who.account)}"
     host = f"{who.user}@{who.host}".lower()
@@ -336,11 +363,11 @@ def payer_of(network: Network, who: Identity) -> str:
 def resolve_relay(
     event: IrcEvent, settings: IrcSettings, fold: Casemap
 ) -> tuple[IrcEvent, Identity]:
-    """Return the event as of the person whose words a configured relay repeats, and who that is.
+    """Attribute a relayed message to the person behind it; return the event and its author.
 
-    That counts on channels: what a relay says in private, or to a part of a channel, are its own
-    words, and so is what it says in the name of a nick that nobody can have. A nick with blanks in
-    it gets underscores: it must not look like two people.
+    Only what a configured relay says to a whole channel is rewritten. In private, to part of a
+    channel, or with a nick that nobody can have, the relay speaks for itself. Blanks in the nick
+    become underscores, so that one person does not look like two.
     """
     who = Identity(event.nick, event.user or "", event.host or "", event.account)
     if event.type not in ("PRIVMSG", "ACTION") or not is_public(event):
@@ -353,40 +380,43 @@ def resolve_relay(
     nick = re.sub(r"\s+", "_", match["nick"].strip().lstrip("@+%&~"))
     if not _BRIDGED_NICK.fullmatch(nick):
         return event, who
+    # Account and bot tag are the relay's, and say nothing of the person.
     person = Identity(nick, who.user, who.host, None, bridged=True)
     return replace(event, nick=nick, text=match["text"], account=None, bot=False), person
 
 
 def identity_of(member: Member) -> Identity:
-    """Return somebody on a channel as a person."""
+    """Return the identity of a channel member."""
     return Identity(member.nick, member.user or "", member.host or "", member.account)
 
 
 def is_person(who: Identity, fold: Casemap) -> bool:
-    """Return whether it can be a person who speaks: no server, service or module of a bouncer."""
+    """Return whether `who` can be a person: no server, service or bouncer module."""
     if who.bridged:
         return True
+    # A server's prefix is its name alone, without user and host (RFC 2812, section 2.3.1).
     return is_nick(who.nick) and bool(who.host) and not matches_any(who, SERVICES, fold)
 
 
 def is_bot(event: IrcEvent, who: Identity, settings: IrcSettings, fold: Casemap) -> bool:
-    """Return whether a bot said it, by the server or the configuration. Bridged people are none."""
+    """Return whether the server or the settings mark the author as a bot; never for the bridged."""
     if who.bridged:
         return False
+    # Here a bare nick counts too: whoever takes a listed one only loses, as bots get no answer.
     bots = (*settings.bots, *settings.relays)
     nicks = {fold(entry) for entry in bots}
     return event.bot or fold(who.nick) in nicks or matches_any(who, bots, fold)
 
 
 class KickCounter:
-    """Counts kicks by channel. `clock` returns seconds and never goes back."""
+    """The recent kicks from each channel. `clock` returns monotonic seconds."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._times: dict[Hashable, list[float]] = {}
 
     def limit_reached(self, place: Hashable) -> bool:
-        """Take note of a kick; whether it is time to stay away."""
+        """Record a kick; return True if there were too many to come back."""
         now = self._clock()
         times = [time for time in self._times.get(place, ()) if now - time < KICKS_WITHIN]
         self._times[place] = [*times, now]
@@ -395,7 +425,7 @@ class KickCounter:
 
 @dataclass(slots=True)
 class _Exchange:
-    """Times of our last reply to somebody and of their lines since."""
+    """The time of our last reply to a person, their `quick` lines in a row, their last line."""
 
     answered: float
     quick: int = 0
@@ -403,10 +433,11 @@ class _Exchange:
 
 
 class BotLoopDetector:
-    """Finds other bots, whatever they call themselves: those who answer us faster than anybody
-    types, and those who go on for an hour while nobody else says anything but to us.
+    """A detector of loops with other bots, whatever they call themselves.
 
-    `clock` returns seconds and never goes back.
+    It finds authors who keep answering us faster than anybody types, and those who go on for an
+    hour while nobody else in the room says anything except to us. Both tables are LRU caches.
+    `clock` returns monotonic seconds.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -415,7 +446,7 @@ class BotLoopDetector:
         self._turns: OrderedDict[tuple[Hashable, Hashable], deque[float]] = OrderedDict()
 
     def note_reply(self, person: Hashable) -> None:
-        """Note that we have said something to a person."""
+        """Record that we have said something to a person."""
         exchange = self._people.setdefault(person, _Exchange(0.0))
         exchange.answered = self._clock()
         self._people.move_to_end(person)
@@ -423,12 +454,12 @@ class BotLoopDetector:
             self._people.popitem(last=False)
 
     def note_line(self, room: Hashable, person: Hashable) -> None:
-        """Note that somebody has said something in a room that was not for us: there are people."""
+        """Record a line that was not for us, which resets the turn counts of the others there."""
         for other in [each for each in self._turns if each[0] == room and each[1] != person]:
             del self._turns[other]
 
     def is_loop(self, person: Hashable, text: str, room: Hashable) -> bool:
-        """Return whether these words, addressed to us, go round in a loop that has to end."""
+        """Record a line addressed to us; return True if it is part of a loop."""
         return self._is_endless(room, person) or self._is_quick(person, text)
 
     def _is_endless(self, room: Hashable, person: Hashable) -> bool:
@@ -438,7 +469,7 @@ class BotLoopDetector:
         if len(self._turns) > _KEPT:
             self._turns.popitem(last=False)
         if len(times) == MOST_TURNS and now - times[0] < TURNS_WITHIN:
-            return True
+            return True  # and not counted, so that turns are free again as old ones age out
         times.append(now)
         return False
 
@@ -448,8 +479,9 @@ class BotLoopDetector:
             return False
         now = self._clock()
         if exchange.quick >= QUICK_TURNS and now - exchange.last < QUIET:
-            exchange.last = now
+            exchange.last = now  # each further line extends the silence that is asked for
             return True
+        # The least time that a person needs: to read a reply, or to type this line.
         quick = now - exchange.answered < max(_READ, len(text) / _TYPED)
         exchange.quick = exchange.quick + 1 if quick else 0
         exchange.last = now

@@ -1,4 +1,4 @@
-"""Retention: what is older than the log may be is removed, now and every hour."""
+"""Retention: removal of expired events, at startup and every hour."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ _log = structlog.get_logger()
 
 
 async def run_retention(database: Database, log: ChatLog, settings: StorageSettings) -> None:
-    """Remove expired events until cancelled. A time of day that jumps ahead makes nothing older."""
+    """Remove expired events, now and every hour, until cancelled."""
+    # If the time of day jumped ahead, it would make young events look expired.
     clock = SteadyClock()
     while True:
         try:

@@ -1,1 +1,1 @@
-"""The IRC protocol without a connection: messages, limits, events."""
+"""The IRC protocol without I/O: messages, limits, events."""

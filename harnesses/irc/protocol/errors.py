@@ -10,16 +10,16 @@ from __future__ import annotations
 
 
 class IrcError(Exception):
-    """Something about IRC cannot be done; the message says what."""
+    """Base class of the IRC errors; the message is written for people."""
 
 
 class InvalidMessage(IrcError, ValueError):
-    """A message cannot be put on one IRC line."""
+    """A message that cannot be serialised as one IRC line."""
 
 
 class SaslFailed(IrcError):
-    """The server's part of an authentication is wrong, so it is not who it should be."""
+    """A SASL exchange in which the server's part is invalid: it may be an impostor."""
 
 
 class UntrustedCertificate(IrcError, OSError):
-    """The server's certificate has none of the fingerprints in `tls_fingerprints`."""
+    """A server certificate whose fingerprint is not in `tls_fingerprints`."""

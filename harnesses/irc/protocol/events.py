@@ -23,36 +23,35 @@ EventType = Literal[
 
 @dataclass(frozen=True, slots=True)
 class IrcEvent:
-    """One thing to log, and perhaps to answer.
+    """An event on a network, to be logged and perhaps answered.
 
-    A QUIT and a NICK come once for each channel that we share with the person, so that each
-    channel's log has them. An INVITE of us is told only where we do not want to be anyway; it is
-    not for the log.
+    QUIT and NICK yield one event for each channel that we share with the person, so that every
+    channel's log has it. INVITE is an event only when we are invited to a channel that is not
+    configured; it is not logged.
     """
 
     network: str
     type: EventType
     channel: str | None
-    """The channel, spelled as the server spells it; None for a private message."""
+    """The channel, in the server's spelling; None for a private message."""
     target: str
-    """Whom it is addressed to: the channel (with STATUSMSG symbols, `@#c`), our own nick in a
-    private message, the person kicked in a KICK."""
+    """The channel (with STATUSMSG symbols, as in `@#c`), the recipient of a private message, or
+    the nick removed by a KICK."""
     nick: str
-    """The nick of the person who did it; a server's name for the server itself."""
+    """The nick of the sender, or a server name."""
     user: str | None
     host: str | None
     account: str | None
-    """The services account, where the server tells it."""
+    """The sender's services account, if the server discloses it."""
     text: str
-    """The text, with line breaks where it is one message of several lines; the reason of
-    PART, QUIT, KICK; the new nick; the modes; the new topic."""
+    """The text (with line breaks if it is a multiline message), the reason of PART, QUIT or KICK,
+    the new nick, the mode changes, or the new topic."""
     time: datetime
-    """Aware, UTC: the server's time where it gives one that can be believed, else the time of
-    receipt."""
+    """Aware, UTC: the server-time tag if it is plausible, else the time of receipt."""
     msgid: str | None
     own: bool
-    """True when we did it ourselves."""
+    """True if we are the sender."""
     batch_type: str | None
-    """The IRCv3 batch it is part of: `chathistory` and `playback` are lines of the past."""
+    """The type of the enclosing IRCv3 batch; `chathistory` and `playback` mark old lines."""
     bot: bool = False
-    """True when the server says that who did it is a bot."""
+    """True if the server marks the sender as a bot."""

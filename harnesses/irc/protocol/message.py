@@ -1,7 +1,7 @@
-"""The wire format of IRC: bytes to lines, lines to messages, messages to lines.
+"""The wire format of IRC: decoding bytes into lines, parsing lines and rendering messages.
 
 RFC 1459 section 2.3.1 with IRCv3 message tags (https://ircv3.net/specs/extensions/message-tags).
-Nothing here does I/O.
+No I/O.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from harnesses.irc.protocol.errors import InvalidMessage
 log = structlog.get_logger()
 
 LONGEST_LINE = 64 * 1024
-"""Bytes of one line that are kept; servers send at most 8191 of tags and 512 of the rest."""
+"""Maximum bytes kept of one line. Servers send at most 8191 bytes of tags and 512 of the rest."""
 
 _UNESCAPED = {":": ";", "s": " ", "\\": "\\", "r": "\r", "n": "\n"}
 _ESCAPED = str.maketrans({";": "\\:", " ": "\\s", "\\": "\\\\", "\r": "\\r", "\n": "\\n"})
@@ -25,7 +25,7 @@ _TEXT_COMMANDS = frozenset({"PRIVMSG", "NOTICE", "TOPIC", "PART", "QUIT", "KICK"
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The source of a line: a person, or a server (whose name is then `nick`)."""
+    """The source of a message: a person, or a server, whose name is then in `nick`."""
 
     nick: str
     user: str | None = None
@@ -33,7 +33,7 @@ class Source:
 
     @classmethod
     def parse(cls, text: str) -> Source:
-        """Read `nick`, `nick!user@host` or `nick@host`."""
+        """Parse `nick`, `nick!user@host` or `nick@host`."""
         rest, _, host = text.partition("@")
         nick, _, user = rest.partition("!")
         return cls(nick, user or None, host or None)
@@ -45,7 +45,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One IRC message. Tag values are unescaped; a tag without a value has the value ""."""
+    """An IRC message. Tag values are unescaped; a tag without a value has the value ""."""
 
     command: str
     params: tuple[str, ...] = ()
@@ -53,14 +53,14 @@ class Message:
     tags: Mapping[str, str] = field(default_factory=dict)
 
     def param(self, index: int) -> str:
-        """Return the parameter at `index`, or "" when the server left it out."""
+        """Return the parameter at `index` (negative counts from the end), or "" if missing."""
         return self.params[index] if -len(self.params) <= index < len(self.params) else ""
 
     def render(self) -> str:
-        """Return the message as a line without its line end.
+        """Return the message as a line without CRLF.
 
-        Raises InvalidMessage when a part holds CR, LF or NUL, or when a parameter before the
-        last is empty, has a space, or begins with a colon: it would be read as something else.
+        Raises InvalidMessage if any part contains CR, LF or NUL, or if a parameter before the last
+        is empty, contains a space or begins with a colon: a server would parse another message.
         """
         parts = [self.command, *self.params[:-1]]
         for part in parts:
@@ -78,6 +78,8 @@ class Message:
         return line
 
     def _last(self) -> str:
+        # The colon is optional before a single word. Text always has it, as irc3's event patterns,
+        # which plugins rely on, do not match without.
         text = self.params[-1]
         plain = text and " " not in text and not text.startswith(":")
         is_text = self.command in _TEXT_COMMANDS or self.command.isdigit()
@@ -85,9 +87,9 @@ class Message:
 
 
 def parse(line: str) -> Message | None:
-    """Read one line without its line end; None when it has no command. Never raises."""
-    # [@tags] [:source] command params [:trailing]; RFC 1459 allows one space between the parts,
-    # real servers send several.
+    """Parse one line without its line end; return None if it has no command. Never raises."""
+    # [@tags] [:source] command params [:trailing]. RFC 1459 allows several spaces between the
+    # parts, RFC 2812 only one; real servers send several.
     rest = line.lstrip(" ")
     tags: dict[str, str] = {}
     source = None
@@ -97,8 +99,8 @@ def parse(line: str) -> Message | None:
     if rest.startswith(":"):
         word, rest = _word(rest)
         source = Source.parse(word[1:])
-    # The first " :" begins the last parameter, in which spaces and colons mean nothing; the blank
-    # put before the rest finds it also where a line has nothing else.
+    # The first " :" begins the trailing parameter, in which spaces and colons are literal. With the
+    # prepended space a rest of ":text" is a trailing parameter too, not a command.
     head, colon, trailing = (" " + rest).partition(" :")
     words = [word for word in head.split(" ") if word]
     if not words:
@@ -108,15 +110,15 @@ def parse(line: str) -> Message | None:
 
 
 def strip_tags(line: str) -> str:
-    """Return the line without its message tags, for readers that do not know tags."""
+    """Return the line without its message tags, for consumers that do not support them."""
     return _word(line)[1] if line.startswith("@") else line
 
 
 def decode(line: bytes) -> str:
-    """Decode a line: UTF-8, else cp1252, else latin-1, so that no byte is ever dropped.
+    """Decode a line as UTF-8, else cp1252, else Latin-1; no byte is ever dropped.
 
-    When only the end is not UTF-8, as when a server cut a character in two, the text before it
-    stays UTF-8.
+    If only the end is invalid UTF-8, because a server cut a character in two, the text before it
+    is still decoded as UTF-8.
     """
     try:
         return line.decode("utf-8")
@@ -127,9 +129,9 @@ def decode(line: bytes) -> str:
 
 
 class LineBuffer:
-    """Collects received bytes and gives out whole lines, decoded.
+    """A buffer that splits received bytes into decoded lines.
 
-    It buffers bytes, not text: a character may arrive in two reads.
+    Bytes are buffered undecoded, as a multi-byte character may arrive in two reads.
     """
 
     def __init__(
@@ -140,10 +142,10 @@ class LineBuffer:
         self._dropped = 0
 
     def feed(self, data: bytes) -> list[str]:
-        """Add `data`; return the lines it completes, without line ends and without empty ones.
+        """Add `data`; return the lines it completes, without line ends and without empty lines.
 
-        A line ends with LF or CRLF. What is beyond `longest` bytes of one line is dropped, and
-        said in our own log.
+        A line ends with LF or CRLF. A line is truncated to `longest` bytes, with a warning in the
+        process log.
         """
         *ends, rest = data.split(b"\n")
         lines = [self._complete(end) for end in ends]
@@ -180,8 +182,8 @@ def _tag(key: str, value: str) -> str:
 
 
 def _unescape(value: str) -> str:
-    # A lone backslash at the end is dropped, and one before any other character too, as
-    # https://ircv3.net/specs/extensions/message-tags#escaping-values demands.
+    # https://ircv3.net/specs/extensions/message-tags#escaping-values: a trailing backslash is
+    # dropped, and so is one before a character that needs no escape.
     if "\\" not in value:
         return value
     characters = iter(value)
@@ -196,7 +198,7 @@ def _unescape_char(character: str) -> str:
 
 
 def _legacy(line: bytes) -> str:
-    # cp1252 leaves five bytes undefined; latin-1 has all 256.
+    # cp1252 leaves five bytes undefined; Latin-1 maps all 256.
     try:
         return line.decode("cp1252")
     except UnicodeDecodeError:

@@ -1,7 +1,7 @@
-"""Messages of several lines, put together: https://ircv3.net/specs/extensions/multiline.
+"""Reassembly of multiline messages: https://ircv3.net/specs/extensions/multiline.
 
-They come as a batch with a PRIVMSG or NOTICE for each line. What belongs to the whole message, as
-its time and its id, is told where the batch begins.
+A multiline message is a batch with one PRIVMSG or NOTICE per line. Tags of the whole message, such
+as `time` and `msgid`, are on the line that opens the batch.
 """
 
 from __future__ import annotations
@@ -10,26 +10,26 @@ from harnesses.irc.protocol.message import Message
 
 MULTILINE = "draft/multiline"
 CONCAT = "draft/multiline-concat"
-"""The tag of a line that goes on with the one before it."""
+"""The tag of a line that continues the previous one without a line break."""
 
 MOST_LINES, MOST_CHARACTERS = 100, 64 * 1024
-"""Of one message; what goes beyond it is passed on by itself, as part of the batch."""
+"""Limits of one message. Lines beyond them are passed on as single messages of the batch."""
 
 OPEN_AT_ONCE = 20
-"""Messages that may be on their way at the same time."""
+"""Maximum number of open multiline batches; it bounds the memory that a server can make us use."""
 
 
 class MultilineAssembler:
-    """Collects lines until their message is whole."""
+    """Assembler of multiline messages from the lines of their batches."""
 
     def __init__(self) -> None:
         self._open: dict[str, _Batch] = {}
 
     def feed(self, message: Message) -> list[Message]:
-        """Take any message of the server; return what is to be handled now, in order.
+        """Process a received message; return the messages to handle now, in order.
 
-        That is the message itself, or nothing while lines are kept; with the last of them comes
-        one message whose text has line breaks.
+        A line of an open multiline batch is held back. The end of the batch yields one message
+        whose text contains line breaks. Any other message is returned unchanged.
         """
         if message.command == "BATCH":
             return [message, *self._batch(message)]
@@ -37,6 +37,7 @@ class MultilineAssembler:
         parts = self._open.get(reference)
         if parts is None or not parts.add(message):
             return [message]
+        # A full message is delivered as it is; further lines of its batch find none open.
         return self._end(reference) if parts.full else []
 
     def _batch(self, message: Message) -> list[Message]:
@@ -54,7 +55,7 @@ class MultilineAssembler:
 
 
 class _Batch:
-    """The lines of a message since its batch was opened."""
+    """An open multiline batch and the lines received for it."""
 
     def __init__(self, opening: Message) -> None:
         self._opening = opening
@@ -66,7 +67,11 @@ class _Batch:
         return len(self._lines) >= MOST_LINES or len(self._text) >= MOST_CHARACTERS
 
     def add(self, line: Message) -> bool:
-        """Add a line, if it can be one of this message: CTCP, for one, cannot."""
+        """Add a line and return True, or return False if it cannot belong to this message.
+
+        All lines must have the same command, source and target, so that no line is attributed to
+        another sender. CTCP is left to be handled as a message by itself.
+        """
         text, first = line.param(1), self._lines[0] if self._lines else line
         if line.command not in ("PRIVMSG", "NOTICE") or text.startswith("\x01"):
             return False
@@ -75,16 +80,17 @@ class _Batch:
         if (line.command, line.source) != (first.command, first.source):
             return False
         if self._lines:
-            # A concat line goes on in the same line of text: its sender had to cut a long one.
+            # The sender had to split a line of text that was too long for one IRC line.
             self._text += "" if CONCAT in line.tags else "\n"
         self._text += text
         self._lines.append(line)
         return True
 
     def whole(self) -> Message | None:
-        """Return the message, if there was a line."""
+        """Return the assembled message, or None if no line was received."""
         if not self._lines:
             return None
+        # Tags of the batch (time, msgid) override those of its first line.
         first = self._lines[0]
         tags = {name: value for name, value in first.tags.items() if name not in ("batch", CONCAT)}
         params = (first.param(0), self._text)

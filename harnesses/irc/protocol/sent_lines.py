@@ -1,13 +1,13 @@
-"""Our own lines: cut to what a server passes on, and followed after they have gone out.
+"""Our own lines: splitting to the server's line length, and tracking of their delivery.
 
-A server puts our own `:nick!user@host ` in front of what we send and cuts at its line length, so
-the space for a text is counted in bytes from what the others will receive. A line never ends
-within a grapheme cluster: what a reader sees as one character, such as joined emoji or a flag.
+A server prepends `:nick!user@host ` to what we send and truncates the result at its line length, so
+the budget for text is computed in bytes from the line that others will receive. A grapheme cluster
+(what a reader sees as one character, such as a flag) is split only if it is longer than a line.
 
 https://ircv3.net/specs/extensions/echo-message and
-https://ircv3.net/specs/extensions/labeled-response tell which line arrived. 417, ERR_INPUTTOOLONG
-(https://modern.ircdocs.horse/), does not say which line it means: a server reads lines in order and
-refuses by length, so it was the longest of the last ones.
+https://ircv3.net/specs/extensions/labeled-response tell which line was delivered. 417,
+ERR_INPUTTOOLONG (https://modern.ircdocs.horse/), does not identify the rejected line. As it depends
+on length alone, the longest of the recent lines is assumed.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ from harnesses.irc.protocol.isupport import ISupport
 from harnesses.irc.protocol.message import Message, Source, parse
 
 LEAST = 4
-"""The smallest budget in bytes: one character of UTF-8."""
+"""The smallest budget in bytes: the longest UTF-8 encoding of a character."""
 
 _LINE_BREAK = re.compile(r"\r\n|\r|\n")
 _WORD = re.compile(r"[ \t]*[^ \t]+")
 _CLUSTER = regex.compile(r"\X")  # an extended grapheme cluster of Unicode Standard Annex 29
-_MOSTLY_EMPTY = 3  # a line of less than a third of its space is filled rather than left so
-_LEAST_PIECE = 40  # bytes of space that are worth the beginning of a word
+_MOSTLY_EMPTY = 3  # a line that uses less than 1/3 of its budget is filled with part of a word
+_LEAST_PIECE = 40  # bytes that must be free in a line for an overlong word to begin in it
 _ACTION_BYTES = len("\x01ACTION \x01")
 
 
 def budget(isupport: ISupport, source: Source, command: str, target: str) -> int:
-    """Return the bytes of text that fit on a line of `command` to `target`.
+    """Return how many bytes of text fit on a line of `command` to `target`; at least `LEAST`.
 
-    `command` is PRIVMSG, NOTICE or ACTION, `source` who we are; an unknown user or host counts as
+    `command` is PRIVMSG, NOTICE or ACTION; `source` is our own. An unknown user or host counts as
     the longest that the server allows.
     """
-    # What others receive is ":nick!user@host PRIVMSG target :text", within LINELEN bytes with CRLF.
+    # Others receive ":nick!user@host PRIVMSG target :text", within LINELEN bytes including CRLF.
     nick = max(len(source.nick.encode()), 1)
     user = len(source.user.encode()) if source.user else isupport.userlen
     host = len(source.host.encode()) if source.host else isupport.hostlen
@@ -54,12 +54,13 @@ def budget(isupport: ISupport, source: Source, command: str, target: str) -> int
 def split(text: str, budget_bytes: int) -> list[str]:
     """Split `text` into lines of at most `budget_bytes` of UTF-8 each, in order.
 
-    Line breaks in `text` are kept as line ends, blank lines are left out. A line too long is cut
-    between words, where the white space of the cut goes; a word too long for any line fills the one
-    that has begun and is cut between grapheme clusters, and so is one that would leave most of it
-    empty, as in languages without spaces, unless it is an address.
-    NUL, which IRC cannot carry, is left out; a lone surrogate becomes `?`.
-    Raises ValueError when the budget is below `LEAST`.
+    Line breaks in `text` end a line; blank lines are dropped. A long line is split between words,
+    and the white space at the split is dropped. A word is split between grapheme clusters, and
+    begins in the current line, if it is longer than a line, or if moving it to the next line would
+    leave the current one mostly empty (as in languages without spaces), unless it is a URL that
+    fits on a line.
+    NUL, which IRC cannot carry, is dropped; a lone surrogate becomes `?`.
+    Raises ValueError if the budget is below `LEAST`.
     """
     if budget_bytes < LEAST:
         raise ValueError(f"a line needs {LEAST} bytes at least, not {budget_bytes}")
@@ -83,13 +84,13 @@ def _lines(paragraph: str, budget_bytes: int) -> Iterator[str]:
             if line:
                 yield line
             line, word = "", word.lstrip(" \t")
-        *full, line = _pieces(word, budget_bytes, line)
+        *full, line = _pieces(word, budget_bytes, line)  # the last piece may take further words
         yield from full
     yield line
 
 
 def _fills(line: str, word: str, budget_bytes: int) -> bool:
-    """Return whether a word that does not fit goes on in the line rather than to the next one."""
+    """Return whether to split a word that does not fit, instead of moving it to the next line."""
     if not line.strip():
         return False
     bare = word.lstrip(" \t")
@@ -99,9 +100,9 @@ def _fills(line: str, word: str, budget_bytes: int) -> bool:
 
 
 def _pieces(word: str, budget_bytes: int, piece: str) -> Iterator[str]:
-    """Yield `piece` with as much of `word` as fits, and the rest of it in further lines."""
+    """Yield `piece` filled up with the beginning of `word`, then lines with the rest of it."""
     for cluster in _CLUSTER.findall(word):
-        # A cluster of any length is possible (stacked marks): then its characters are the pieces.
+        # Stacked combining marks can make a cluster longer than a line; split it by characters.
         for part in [cluster] if _size(cluster) <= budget_bytes else cluster:
             if piece and _size(piece + part) > budget_bytes:
                 yield piece
@@ -115,13 +116,13 @@ def _size(text: str) -> int:
 
 
 KEPT, WITHIN = 50, timedelta(seconds=10)
-"""Lines among which the refused one is looked for, and how long ago it can have been written."""
+"""The number and maximum age of the sent lines among which a rejected one is looked for."""
 
 _ACTION = "\x01ACTION "
 
 
 class SentLines:
-    """The last lines that went out. `now` returns the time."""
+    """The most recently sent lines, to identify one that is rejected as too long (417)."""
 
     def __init__(self, now: Callable[[], datetime]) -> None:
         self._now = now
@@ -129,14 +130,16 @@ class SentLines:
         self._pieces: deque[tuple[str, ...]] = deque(maxlen=KEPT)
 
     def add(self, line: str) -> None:
-        """Take a line that has gone out."""
+        """Record a line that was written to the connection."""
         if message := parse(line):
             size = len(line.encode("utf-8", "replace"))
             self._lines.append((self._now(), size, message))
 
     def take_rejected(self, label: str) -> Message | None:
-        """Return and forget the line that was too long; `label` is the one that the server
-        has answered to, or ""."""
+        """Remove and return the line that was too long, or None if no recent line qualifies.
+
+        `label` is the label of the server's error, or "" if it has none.
+        """
         since = self._now() - WITHIN
         lines = [entry for entry in self._lines if entry[0] >= since]
         named = [entry for entry in lines if label and entry[2].tags.get("label") == label]
@@ -147,8 +150,13 @@ class SentLines:
         return found[2]
 
     def pieces(self, message: Message) -> list[Message]:
-        """Return `message` cut into two lines or three; none when it cannot be cut, or has
-        been cut before."""
+        """Return `message` split into two or three messages.
+
+        The result is empty if it is not a PRIVMSG, NOTICE or ACTION, cannot be split, or is itself
+        such a piece.
+        """
+        # Pieces are remembered and not split again: our guess at the rejected line may be wrong,
+        # and a server that answers everything with 417 must not make us send for ever.
         target, text = message.param(0), message.param(1)
         action = text.startswith(_ACTION)
         plain = text.removeprefix(_ACTION).removesuffix("\x01") if action else text
@@ -163,7 +171,7 @@ class SentLines:
 
 
 class ReceiptStatus(Enum):
-    """The fate of a line: LOST is one whose connection went before the server had it."""
+    """The outcome of a sent line; LOST if the connection closed before the server answered."""
 
     ACCEPTED = "accepted"
     REFUSED = "refused"
@@ -172,8 +180,7 @@ class ReceiptStatus(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """The server's word on a line of ours; `reason` is what it says of one that is refused, `nick`
-    the one that we had then."""
+    """The outcome of a sent line, with the server's `reason` for a refusal and our `nick` then."""
 
     status: ReceiptStatus
     reason: str = ""
@@ -184,12 +191,11 @@ ACCEPTED, LOST = Receipt(ReceiptStatus.ACCEPTED), Receipt(ReceiptStatus.LOST)
 
 
 class ReceiptTracker:
-    """Lines of ours on their way, and what the server says to each.
+    """Tracker of the lines that we have sent and the server has not yet acknowledged.
 
-    Where it echoes, a line has a label, and is shown back to us when it has reached the channel;
-    its sender has it then, so it is no event. An error in its place means that it has not. Where
-    it does not, a PING follows the lines (`fence`): what it has not refused when it answers that,
-    it has taken, as a server reads in order.
+    With echo-message and labeled-response each line has a label, and the server answers it with
+    the echo or with an error. Otherwise a PING follows the lines (`fence`): a server processes
+    lines in order, so its PONG acknowledges every line before it that was not refused.
     """
 
     def __init__(self) -> None:
@@ -200,26 +206,29 @@ class ReceiptTracker:
         self._closed: list[tuple[str, Receipt]] = []
 
     def track(self, target: str) -> str:
-        """Return a number for a line without a label to a folded target."""
+        """Track a line without a label to a folded target; return its tracking id."""
         number = f"u{next(self._numbers):x}"
         self._unlabelled[number] = target
         return number
 
     def fence(self) -> str:
-        """Return the word for a PING that goes out after all lines that are tracked so far."""
+        """Return the token of a PING to send after all lines that are tracked so far."""
         token = f"sent-{next(self._numbers):x}"
         self._fences[token] = tuple(self._unlabelled)
         return token
 
     def on_pong(self, token: str) -> None:
-        """Take the answer to a PING."""
+        """Mark the lines before the PING with this token as accepted; ignore other tokens."""
         for number in self._fences.pop(token, ()):
+            # A line of the fence that was refused meanwhile is no longer in `_unlabelled`.
             if self._unlabelled.pop(number, None) is not None:
                 self._closed.append((number, ACCEPTED))
 
     def on_refused(self, target: str, reason: str) -> bool:
-        """Take an error about a folded target: it is about the oldest line to it. Return False when
-        there is none on its way."""
+        """Mark the oldest pending line to a folded target as refused; return whether there is one.
+
+        Such an error names only the target, and the server answers lines in order.
+        """
         number = next((n for n, each in self._unlabelled.items() if each == target), None)
         if number is None:
             return False
@@ -228,13 +237,13 @@ class ReceiptTracker:
         return True
 
     def label(self) -> str:
-        """Return a label for one line."""
+        """Return a new label for one line, and track it."""
         label = f"t{next(self._numbers):x}"
         self._open.add(label)
         return label
 
     def on_message(self, message: Message) -> bool:
-        """Take a message of the server; whether it is the answer to a labelled line."""
+        """Record the outcome if `message` answers a labelled line; return whether it does."""
         label = message.tags.get("label", "")
         if label not in self._open:
             return False
@@ -244,13 +253,13 @@ class ReceiptTracker:
         return True
 
     def confirm(self, label: str) -> None:
-        """Count a line as one that goes through, whatever was said of it."""
+        """Mark a labelled line as accepted, replacing an outcome that was not fetched yet."""
         self._open.discard(label)
         self._closed = [entry for entry in self._closed if entry[0] != label]
         self._closed.append((label, ACCEPTED))
 
     def pop_results(self) -> list[tuple[str, Receipt]]:
-        """Return the labels and numbers of lines whose fate is known since the last call."""
+        """Return the (label or tracking id, receipt) pairs that are known since the last call."""
         closed, self._closed = self._closed, []
         return closed
 

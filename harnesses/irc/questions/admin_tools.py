@@ -1,9 +1,10 @@
-"""Tools of IRC by which the model acts on a channel for an admin.
+"""IRC tools by which the model acts as a channel operator for an admin.
 
-A model can be talked into anything by what it reads, so nothing is left to it: whether the admin
-is still one (the right `OPERATE`) and still there, and whether we are an operator, is checked when
-a tool runs; and what it does the admin must have named in the question: the deed, whom it is
-against, the letter of a mode, the words of a topic. Else the admin is asked to write just that.
+The model is open to prompt injection by everything it reads, so none of this relies on it. When a
+tool runs, the code checks that the person still has the right `OPERATE` and is still in the
+channel, and that we are an operator. And the admin's own question must name the action and its
+target, the letter of a mode, the words of a topic. Otherwise the model can only ask the admin to
+write just that.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from llm.tools.toolbox import ToolError, tool
 from storage.privacy.audit_log import AuditEntry, AuditLog
 
 OPERATE = "operate"
-"""The right to have the model act on channels."""
+"""The right to have the model act as a channel operator."""
 
 Reason = Annotated[
     str, Field(min_length=3, max_length=200, description="why, in words for the channel")
@@ -29,12 +30,13 @@ Reason = Annotated[
 Nick = Annotated[str, Field(min_length=1, max_length=64, description="nick of who it is about")]
 
 
+# Word stems, so that "kicking" and "banned" count as well.
 _KICKS = re.compile(r"\b(?:kick|remove|throw|eject|boot)", re.IGNORECASE)
 _BANS = re.compile(r"\b(?:ban|block|akick)", re.IGNORECASE)
 
 
 class AdminTools:
-    """Tools of the turn that answers `request`."""
+    """The operator tools of the turn that answers `request`."""
 
     def __init__(self, request: CommandRequest, audit: AuditLog) -> None:
         self._request, self._audit = request, audit
@@ -52,6 +54,7 @@ class AdminTools:
         self._require_named(nick)
         self._require_words(_BANS, f"ban {nick}")
         member = self._request.network.member(self._channel, nick)
+        # By host where it is known, as a nick is changed in a moment.
         mask = f"*!*@{member.host}" if member and member.host else f"{nick}!*@*"
         return await self._do("ban", mask, reason, "MODE", self._channel, "+b", mask)
 
@@ -78,6 +81,7 @@ class AdminTools:
         if nick:
             self._require_named(nick)
         target = f"{change} {nick}".strip()
+        # The letter after its own sign, alone or among others, as in "+mt".
         letters = rf"(?<!\S)[{change[0]}][a-zA-Z]*{change[1]}"
         self._require_words(re.compile(letters), f"set mode {target}")
         given = (nick,) if nick else ()
@@ -88,12 +92,13 @@ class AdminTools:
         return self._request.place.channel
 
     def _require_named(self, nick: str) -> None:
+        # Not `\b`: nicks may begin and end with brackets and other characters that are no words'.
         named = rf"(?<![^\s,:;.!?'\"@]){re.escape(nick)}(?![^\s,:;.!?'\"])"
         if not re.search(named, self._request.words, re.IGNORECASE):
             raise ToolError(f"not done: {self._request.nick} has not named {nick}")
 
     def _require_words(self, words: re.Pattern[str], confirmation: str) -> None:
-        """Raise ToolError unless the question itself has these words."""
+        """Raise ToolError, with the `confirmation` to write, unless the question has the words."""
         if not words.search(self._request.words):
             raise ToolError(
                 f"not done: {self._request.nick} has not asked for it in so many words; tell them"
@@ -101,9 +106,13 @@ class AdminTools:
             )
 
     async def _do(self, action: str, target: str, reason: str, *message: str) -> str:
-        """Send `message` if it may be; written down before it goes out."""
+        """Send the IRC message, if the admin is still there and we are an operator.
+
+        It is in the audit log before it is sent. Raises ToolError.
+        """
         network, who = self._request.network, self._request.who
         member = network.member(self._channel, who.nick)
+        # From another host, somebody else may have taken the admin's nick.
         if not member or (member.host or who.host) != who.host:
             raise ToolError(f"not done: {who.nick} is not here any more")
         if not network.is_operator(self._channel):
@@ -118,7 +127,7 @@ class AdminTools:
 
 
 def _phrase(text: str) -> re.Pattern[str]:
-    """Return a pattern for a text however its blanks and letters' case are."""
+    """Return a pattern that matches a text in any case, with any white space between words."""
     return re.compile(r"\s+".join(map(re.escape, text.split())), re.IGNORECASE)
 
 

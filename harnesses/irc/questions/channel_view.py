@@ -1,4 +1,4 @@
-"""The view of a channel that a turn has: lines of the log, who is there, values of the persona."""
+"""The view of a channel in a turn: log window, log tools, members, values of the persona."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _log = structlog.get_logger()
 
 
 class LogViews:
-    """Makes the log windows and log tools of turns.
+    """The factory of log windows and log tools for turns.
 
-    Where somebody has asked before, the threads of the channel are kept up to date, so that the
-    next question need not wait for that; `changed` are the places with new lines.
+    On channels where somebody has asked before, threads follow new lines in the background, so that
+    the next question need not wait for that. `changed` are the places with lines not yet followed.
     """
 
     def __init__(self, services: BotServices) -> None:
@@ -41,9 +41,10 @@ class LogViews:
         self.changed: set[Place] = set()
 
     async def keep_threads_current(self) -> None:
-        """Follow new lines of the channels where somebody has asked, until cancelled."""
+        """Update the threads of channels where somebody has asked, until cancelled."""
         while True:
             await asyncio.sleep(_FOLLOWED_EVERY)
+            # New lines of all other places are left to the first question there.
             changed, self.changed = self.changed & self._threads.keys(), set()
             for place in changed:
                 try:
@@ -52,7 +53,10 @@ class LogViews:
                     _log.error("irc.not_followed", error=str(error))
 
     def for_question(self, request: CommandRequest) -> LogWindow:
-        """Return the log around a question, with whatever helps to answer it by quoting."""
+        """Return the log window of a question, with what is needed to answer it by quoting lines.
+
+        The threads of its channel are kept up to date from now on.
+        """
         services, event = self._services, request.pending_event.event
         asked = event.time if event else datetime.now(UTC)
         return LogWindow(
@@ -70,14 +74,14 @@ class LogViews:
         )
 
     def before(self, place: Place, anchor: int, speaker: str) -> LogWindow:
-        """Return the log before the event id `anchor`, for a turn that nobody asked for."""
+        """Return the log window before the event id `anchor`, for an unasked turn."""
         last = self._services.behaviours.resolve(place).max_context_messages
         return LogWindow(
             log=self._services.log, place=place, anchor=anchor, last=last, speaker=speaker
         )
 
     def tools(self, place: Place, scope: Scope, before: PendingEvent | int) -> LogTools:
-        """Return the tools that search what `scope` has before an event."""
+        """Return the tools that search `scope`, limited to what is `before` an event."""
         return LogTools(
             self._services.log,
             scope,
@@ -87,14 +91,14 @@ class LogViews:
         )
 
     def _quotable_lines(self, place: Place) -> LineFilter:
-        """Return a filter of lines that may be an answer: neither commands nor said to the bot."""
+        """Return a filter for quotable lines: neither commands nor addressed to the bot."""
         nick = self._services.networks[place.network].nick
         prefix = self._services.behaviours.resolve(place).command_prefix
         return LineFilter(prefix=prefix, nicks=(nick,))
 
     def _quoting(self) -> Quoting:
-        """Return how lines of the log are quoted: in our time zone, with a link where people can
-        open it, and without highlighting anybody."""
+        """Return the style of quoted lines: in our time zone, with a link if people can open it,
+        and with nicks that highlight nobody."""
 
         def link(event: Event) -> str | None:
             address = None if event.private else self._services.web_address
@@ -122,7 +126,7 @@ class ChannelTools:
 
 
 def persona_values(network: Network, channel: str, *, private: bool = False) -> Mapping[str, str]:
-    """Return what fills the `$names` of a persona on a channel, or in a private conversation."""
+    """Return the values of the `$names` in a persona, for a channel or a private conversation."""
     if private:
         return {"nick": network.nick, "channel": "(a private conversation)", "topic": "(none)"}
     topic = network.topic(channel) or "(none)"

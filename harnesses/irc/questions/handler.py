@@ -1,4 +1,4 @@
-"""Questions to the model, from the limits of one person to the delivered answer."""
+"""Questions to the model: limits per person, the turn, progress notices, delivery."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SLOWLY = "Slowly, please: I hear you again when you have been quiet for a moment
 
 
 class QuestionHandler:
-    """The questions of all people on all networks."""
+    """The handler of the questions of all people on all networks."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class QuestionHandler:
         self._concurrency = ConcurrencyLimit()
 
     async def ask(self, request: CommandRequest) -> str:
-        """Answer a question; return what else there is to say."""
+        """Run the turn of a question, which delivers the answer itself; return a refusal or ""."""
         services = self._services
         person = _person(request)
         if self._concurrency.is_full(person):
@@ -59,11 +59,12 @@ class QuestionHandler:
         return ""
 
     async def run_in_order(self, request: CommandRequest, command: Command) -> str:
-        """Run a command that was given in plain words, and reply, once the questions before it in
-        the conversation are answered; return what else there is to say."""
+        """Run a command given in plain words, and reply, after the earlier questions of the
+        conversation; return a refusal or ""."""
         services, person = self._services, _person(request)
         if self._concurrency.is_full(person):
             return self._refusal(request)
+        # "In ten minutes" counts from now, not from when the command has its turn.
         queued = replace(request, queued=services.tendril.clock.now())
 
         async def execute() -> TurnResult:
@@ -79,17 +80,18 @@ class QuestionHandler:
         return ""
 
     def _refusal(self, request: CommandRequest) -> str:
-        """Return what a person is told who has too many questions waiting."""
+        """Return the refusal to a person with too many open questions, "" if told lately."""
         return PrivateReply(SLOWLY) if self._services.policy.should_notify(request) else ""
 
     async def _turn(self, request: CommandRequest, reply: StreamingReply) -> None:
         services, network = self._services, request.network
         behaviour = services.behaviours.resolve(request.place)
+        # Only follow-ups need the status, and those are unasked speech.
         wants_status = behaviour.proactive != "off" and not request.private
 
         async def deliver(result: TurnResult) -> bool:
             services.policy.note_reply(request)
-            # Whoever has the answer finds the question in the log.
+            # Whoever reads the answer must find its question in the log.
             await request.pending_event.wait_visible()
             if not await reply.finish(result):
                 return False
@@ -114,7 +116,7 @@ class QuestionHandler:
                 joins=True,
                 wants_status=wants_status,
                 private=request.private,
-                keeps=request.pending_event.event is not None,
+                keeps=request.pending_event.event is not None,  # not logged, so not remembered
                 origin=request.origin,
                 on_text=reply.on_text,
                 deliver=deliver,
@@ -124,9 +126,11 @@ class QuestionHandler:
     def tools(
         self, request: CommandRequest, before: PendingEvent | int, *, logs: bool
     ) -> list[object]:
-        """Return the tools for who asks; with `logs` they read what was said `before`. Those that
-        few questions need are left out of the others, as their description costs tokens in every
-        prompt."""
+        """Return the tools for the author; with `logs`, those that search the log `before` a line.
+
+        Tools that few questions need are offered only to those, as each description costs tokens
+        in the prompt.
+        """
         services, tendril = self._services, self._services.tendril
         network, rights = request.network, self.rights(request)
         tools: list[object] = []
@@ -144,7 +148,7 @@ class QuestionHandler:
         return tools
 
     def rights(self, request: CommandRequest) -> Collection[str]:
-        """Return what the model may do, at this moment, in the name of who asks."""
+        """Return the rights that the author has now; evaluated again at each call of a tool."""
         services = self._services
         if not services.policy.is_admin(request.network, request.who):
             return ()
@@ -154,7 +158,8 @@ class QuestionHandler:
     def _progress_notice(
         self, request: CommandRequest, reply: StreamingReply, person: tuple[str, str]
     ) -> Iterator[None]:
-        """Tell a person who waits long, once, that the answer is on its way."""
+        """Within the context, tell a person who waits long that the answer is on its way, once
+        while they have questions open."""
         services = self._services
 
         def notify() -> None:

@@ -16,18 +16,18 @@ from llm.web.titles import read_title
 from storage.chat_log.event import Place
 
 _URL = re.compile(r"(?<!\S)[<(\"']?(https?://[^\s<>\"\x00-\x1f]{3,500})", re.IGNORECASE)
-_END = ".,;:!?)]}'\""
+_END = ".,;:!?)]}'\""  # after an address, punctuation of the sentence around it
 _PER_SECOND = 0.1  # titles on one channel
 _AGAIN = 3600.0  # seconds until the title of a page is told again on a channel
-_KEPT = 500  # pages that were told
+_KEPT = 500  # announced pages that are remembered
 _LONGEST = 200  # characters of a title
 
 _log = structlog.get_logger()
 
 
 class PageTitles:
-    """Tells the title of the first page that a line links to, as often as the rate limit allows
-    and of one page once an hour."""
+    """The announcer of page titles: of the first link in a line, rate-limited per channel, and of
+    the same page at most once an hour."""
 
     def __init__(self, services: BotServices) -> None:
         self._services = services
@@ -36,7 +36,7 @@ class PageTitles:
         self._told: OrderedDict[tuple[Place, str], float] = OrderedDict()
 
     def on_message(self, request: CommandRequest) -> None:
-        """Tell the title of a page that somebody linked to in public, in a line that is logged."""
+        """Announce, in the background, the page to which a public and logged line links, if any."""
         match = _URL.search(request.words)
         if match is None:
             return
@@ -45,6 +45,7 @@ class PageTitles:
         if known is not None and now - known < _AGAIN:
             return
         if self._channels.try_acquire(place):
+            # Before the fetch, so that the same link does not start a second one meanwhile.
             self._told[(place, url)] = now
             self._told.move_to_end((place, url))
             if len(self._told) > _KEPT:
@@ -57,11 +58,11 @@ class PageTitles:
         except ExtraMissing as error:
             _log.warning("titles.not_read", reason=str(error))
             return
-        except PageError as error:  # a person who pastes a link waits for nothing
+        except PageError as error:  # nobody waits for the title
             _log.debug("titles.not_read", reason=type(error).__name__)
             return
         if title:
             shown = title if len(title) <= _LONGEST else f"{title[:_LONGEST]}…"
-            # To all: so it is no reply, and as everything of a page it is somebody else's words.
+            # Addressed to nobody, and in quotation marks, as a title is the page's own claim.
             target = self._services.sender.target(request.network, request.place)
             await self._services.sender.say(target, f"“{shown}” ({urlsplit(url).hostname})")

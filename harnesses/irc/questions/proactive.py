@@ -1,7 +1,7 @@
-"""Speaking unasked: lines and answers become reasons, which the scheduler turns into runs.
+"""Unasked speech: lines and answers become signals, which the scheduler turns into runs.
 
-Only where a channel's `proactive` allows it and the log is kept; never in private, and not because
-of bots or of people who have opted out, whose lines are not seen here.
+Only on channels that are logged and whose `proactive` allows it; never in private. Lines of bots
+and of people who have opted out do not get here.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ _NEVER = datetime.min.replace(tzinfo=UTC)
 
 
 class ProactiveSpeech:
-    """Unasked speech on all networks. `scheduler` is there once it is prepared."""
+    """Unasked speech on all networks. `scheduler` exists after `prepare`."""
 
     scheduler: ProactiveScheduler
 
     def __init__(self, services: BotServices, log_views: LogViews) -> None:
         self._services, self._tendril = services, services.tendril
         self._turns = UnaskedTurns(services, log_views, self._on_unasked_answer)
-        # The people to whom we have put a question, and until when their next line is the answer.
+        # People of whom we have asked something: until when their next line is the answer.
         self._awaited: dict[tuple[Place, str], datetime] = {}
 
     async def prepare(self) -> None:
-        """Restore the state of before a restart. Raises StorageError."""
+        """Restore pauses and signals of before a restart. Raises StorageError."""
         tendril = self._tendril
         store = AttentionStore(tendril.database)
         self.scheduler = await ProactiveScheduler.restore(
@@ -45,12 +45,12 @@ class ProactiveSpeech:
         )
 
     def summary(self) -> list[str]:
-        """Return the state for everybody; nothing while there is nothing to look at."""
+        """Return the state for the status file; empty while the scheduler is idle."""
         waiting = f"{len(self.scheduler.pending_signals)} signals wait"
         return [waiting] if self.scheduler.is_awake else []
 
     def admin_summary(self, place: Place) -> str:
-        """Return the state, and what would have been said at a folded place in test mode."""
+        """Return the state, and of a folded place the last wake-up and the last test-mode text."""
         scheduler = self.scheduler
         state = f"{len(scheduler.pending_signals)} signals wait"
         if wakes := [trigger for trigger in scheduler.wakes if trigger.place == place]:
@@ -60,19 +60,22 @@ class ProactiveSpeech:
         return state
 
     def on_message(self, request: CommandRequest, *, asked: bool) -> None:
-        """Take in a line of a channel where `proactive` is not off, be it `asked` of us or not.
+        """Process a line on a channel where `proactive` is not off.
 
-        `request` is the line with who said it; it has been logged, and the policy lets them speak
-        to us.
+        It is `asked` if it is a command or a question to us. The line is logged, and its author is
+        one whom the policy answers.
         """
         network, who = request.network, request.who
         place = Place(network.name, network.fold(request.place.channel))
         now, nick = self._tendril.clock.now(), network.nick.lower()
         line = MessageFeatures.extract(request.words, network.fold(who.nick), now)
+        # A question to us is answered anyway, so it does not count as one to the channel.
         self.scheduler.on_message(place, replace(line, asks=line.asks and not asked), nick)
+        # Whatever the line says, it is the one that was awaited.
         reacts = self._awaited.pop((place, line.person), _NEVER) > now
         if asked or not (reacts or nick in line.words):
             return
+        # Like a command, a mention counts for the loop detector and for the rate limits.
         policy = self._services.policy
         if policy.is_bot_loop(network, who, request.words, place.channel):
             return
@@ -81,8 +84,8 @@ class ProactiveSpeech:
             self._services.spawn(self._signal(kind, place, line.person, request))
 
     async def on_answered(self, request: CommandRequest, result: TurnResult) -> None:
-        """Plan a follow-up for whoever was answered in a channel, when the status of the answer
-        wants it, and `proactive` is still not off there."""
+        """Schedule the follow-up that the status of an answer on a channel calls for, unless
+        `proactive` is off there by now."""
         network = request.network
         place = Place(network.name, network.fold(request.place.channel))
         if self._services.behaviours.resolve(place).proactive == "off":
@@ -91,7 +94,7 @@ class ProactiveSpeech:
             await self._follow_up(place, network.fold(request.nick), event_id, result)
 
     async def on_cleared(self, request: CommandRequest) -> None:
-        """Drop the follow-up for somebody whose conversation is forgotten."""
+        """Drop the pending follow-up to a person whose conversation is cleared."""
         network = request.network
         place = Place(network.name, network.fold(request.place.channel))
         person = network.fold(request.nick)
@@ -99,11 +102,11 @@ class ProactiveSpeech:
         await self.scheduler.drop(TriggerKind.THOUGHT, place, person)
 
     async def mute(self, place: Place) -> None:
-        """Say nothing unasked at a place, after a kick, until an admin sets `proactive` again."""
+        """Stop unasked speech in a place, after a kick, until an admin sets `proactive` there."""
         await self.scheduler.mute(place)
 
     async def unmute(self, place: Place) -> None:
-        """Speak again at a place, as an admin has set `proactive` there."""
+        """Allow unasked speech in a place again, and discard its test-mode text."""
         self._turns.would_say.pop(place, None)
         await self.scheduler.unmute(place)
 
@@ -113,7 +116,7 @@ class ProactiveSpeech:
     async def _follow_up(
         self, place: Place, person: str, event_id: int, result: TurnResult
     ) -> None:
-        """Come back to somebody when the status of the answer to their line says so."""
+        """Schedule the follow-up that the status of an answer calls for, or drop a pending one."""
         seconds = FOLLOW_UP.get(result.status) if result.status else None
         if seconds is None:
             await self.scheduler.drop(TriggerKind.THOUGHT, place, person)
@@ -131,12 +134,13 @@ class ProactiveSpeech:
     ) -> None:
         event_id = await request.pending_event.wait_visible()
         now = self._tendril.clock.now()
-        if kind is TriggerKind.REACTION:  # no need to come back to them
+        if kind is TriggerKind.REACTION:  # the person has come back, so we need not
             await self.scheduler.drop(TriggerKind.THOUGHT, place, person)
         await self.scheduler.signal(Signal(kind, place, now, person=person, event_id=event_id))
 
     async def _run_model(self, trigger: Trigger) -> datetime | None:
-        """Run the model; return until when the reason is put off, by the model or by an error."""
+        """Run the model for a trigger; return when to try again, if the model or an error has put
+        it off."""
         result = await self._tendril.catch_errors(functools.partial(self._turns.run, trigger))
         if result.ok and not result.deferral:
             return None

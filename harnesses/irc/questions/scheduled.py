@@ -1,7 +1,7 @@
-"""Questions that somebody has scheduled: the model is asked them in their name, while they are
-there.
+"""Scheduled questions: the model is asked in the name of their owner, while the owner is present.
 
-Each time it is looked at anew who they are, what they may do, and whether they still want it.
+Each run checks again who the owner is, which rights they have, and that they have neither opted out
+nor had the question erased.
 """
 
 from __future__ import annotations
@@ -24,18 +24,21 @@ from storage.chat_log.event import Event, Identity, PendingEvent, Scope
 from storage.log import Query
 from storage.queues.reminders import Reminder
 
-_LINES = 300  # that people said, of the time since the last run
+_LINES = 300  # spoken lines since the last run that the model is shown
 
 
 class ScheduledQuestions:
-    """Asks the model what people have scheduled."""
+    """The runner of scheduled questions."""
 
     def __init__(self, services: BotServices, questions: QuestionHandler) -> None:
         self._services, self._questions = services, questions
 
     async def ask(self, reminder: Reminder) -> RunOutcome:
-        """Ask a question in the name of its owner, as they are now, and say the answer where it
-        was scheduled."""
+        """Ask a question in the name of its owner, and deliver the answer where it was scheduled.
+
+        The outcome is LATER while the channel, a rate limit or the model does not permit it, ABSENT
+        while the owner is away, ENDED once they have opted out, are ignored, or had it erased.
+        """
         services, place = self._services, reminder.place
         network = services.networks.get(place.network)
         if network is None or not (reminder.private or network.reaches(place.channel)):
@@ -51,7 +54,7 @@ class ScheduledQuestions:
             return RunOutcome.ABSENT
         asked = await self._question(reminder)
         if reminder.question_event_id and asked is None:
-            return RunOutcome.ENDED  # it was forgotten
+            return RunOutcome.ENDED  # the line that scheduled it was erased
         request = self._request(reminder, who, asked)
         if services.policy.decide(request) is not Decision.YES:
             return RunOutcome.LATER
@@ -59,7 +62,7 @@ class ScheduledQuestions:
         return RunOutcome.ASKED if result.ok else RunOutcome.LATER
 
     async def _question(self, reminder: Reminder) -> Event | None:
-        """Return the line by which the question was scheduled, None where it is not in the log."""
+        """Return the logged line that scheduled the question, None if there is none (any more)."""
         if not reminder.question_event_id:
             return None
         found = await self._services.log.find(
@@ -72,7 +75,7 @@ class ScheduledQuestions:
         return found[0] if found else None
 
     def _request(self, reminder: Reminder, who: Identity, asked: Event | None) -> CommandRequest:
-        """Return the question as if its owner gave it now."""
+        """Return the question as a request that its owner makes now."""
         services, network = self._services, self._services.networks[reminder.place.network]
         pending = PendingEvent(asked)
         pending.mark_visible(reminder.question_event_id)
@@ -95,7 +98,7 @@ class ScheduledQuestions:
 
         async def deliver(result: TurnResult) -> bool:
             if not (result.ok and result.text):
-                return True
+                return True  # no apology is sent: the question is asked again later
             target = services.sender.target_of(request)
             text = with_mark(result.text, services.networks.settings.mark)
             services.policy.note_reply(request)
@@ -122,12 +125,13 @@ class ScheduledQuestions:
                 keeps=keeps,
                 origin=replace(request.origin, priority="background"),
                 deliver=deliver,
+                # One key for all attempts at this due time, so that none repeats effects of tools.
                 run=f"scheduled/{reminder.id}/{reminder.due.isoformat()}" if keeps else "",
             )
         )
 
     def _window(self, reminder: Reminder, now: int) -> LogWindow:
-        """Return what was said since the question was due last."""
+        """Return the log window since the previous due time of the question."""
         return LogWindow(
             log=self._services.log,
             place=reminder.place,

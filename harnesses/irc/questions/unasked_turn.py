@@ -1,7 +1,7 @@
-"""Turns that nobody asked for: one reason of the scheduler becomes a turn of the model.
+"""Unasked turns: each trigger of the scheduler becomes a turn of the model.
 
-The model is told why it runs, and that it may stay silent. In test mode what it would have said is
-only noted.
+The model is told why it runs, and that it may stay silent. In test mode its answer is recorded
+instead of said.
 """
 
 from __future__ import annotations
@@ -30,19 +30,22 @@ _log = structlog.get_logger()
 
 
 FollowUp = Callable[[Trigger, TurnResult], Awaitable[None]]
-"""Takes the result of a turn about somebody's line, to come back to them in time."""
+"""Schedules the follow-up to a turn about a person's line, if the result calls for one."""
 
 
 class UnaskedTurns:
-    """Runs turns for triggers; `would_say` has the last text of each channel in test mode."""
+    """The runner of turns for triggers; `would_say` is the last test-mode text of each channel."""
 
     def __init__(self, services: BotServices, log_views: LogViews, follow_up: FollowUp) -> None:
         self._services, self._log_views, self._follow_up = services, log_views, follow_up
         self.would_say: dict[Place, str] = {}
 
     async def run(self, trigger: Trigger) -> TurnResult:
-        """Run the model for `trigger` and say its answer. The answer is empty when the reason has
-        gone: switched off, forgotten, or the person has left."""
+        """Run the model for `trigger` and say its answer.
+
+        The result is empty if the trigger no longer holds: we or the person have left the channel,
+        `proactive` or logging is off by now, or the line may not be shown to a model any more.
+        """
         place, network = trigger.place, self._services.networks.get(trigger.place.network)
         if network is None or not network.reaches(place.channel):
             return _NOTHING
@@ -55,11 +58,13 @@ class UnaskedTurns:
         line = await self._line(trigger) if trigger.event_id else None
         if trigger.event_id and line is None:
             return _NOTHING
+        # A follow-up does not answer the line again; it only requires that the line still exists.
         said = None if is_follow_up else line
         return await self._turn(trigger, network, said, is_test=behaviour.proactive == "test")
 
     async def _line(self, trigger: Trigger) -> Event | None:
-        """Return the line that the trigger is about, unless it has been forgotten."""
+        """Return the line that the trigger is about, unless it was erased or its author has opted
+        out."""
         query = Query(
             scope=Scope.from_places(trigger.place), ids=frozenset({trigger.event_id}), limit=1
         )
@@ -82,7 +87,7 @@ class UnaskedTurns:
             if result.ok and result.text:
                 target = self._target(trigger, network, nick, said)
                 if not await self._say(trigger, target, result.text, is_test=is_test):
-                    return False
+                    return False  # so that memory does not keep it either
             if said and result.ok and not is_test:
                 await self._follow_up(trigger, result)
             return True
@@ -119,7 +124,7 @@ class UnaskedTurns:
         return replace(target, nick=nick if trigger.person else "", answers=answers)
 
     async def _say(self, trigger: Trigger, target: Target, text: str, *, is_test: bool) -> bool:
-        """Say the answer, or only note it in test mode; return whether it was said or noted."""
+        """Say the answer, or record it in test mode; return whether it was said or recorded."""
         plain = strip_address(text.lstrip(), target.nick)
         text = with_mark(plain, self._services.networks.settings.mark)
         log = _log.bind(kind=trigger.kind.value, channel=trigger.place.channel)
@@ -135,7 +140,7 @@ class UnaskedTurns:
 
 
 def _text(kind: TriggerKind, nick: str, said: Event | None) -> str:
-    """Return what the model is asked: a line of somebody, or the reason why it runs."""
+    """Return the question for the model: a person's line, or the reason why it runs."""
     match kind:
         case TriggerKind.REACTION if said:
             return said.text

@@ -1,6 +1,6 @@
-"""Sending: texts cut into lines, within the line budget, logged as they go out.
+"""Sending of texts: line splitting, line budget, delivery across reconnects, logging.
 
-`StreamingReply` says an answer while the model still writes, where that saves waiting.
+`StreamingReply` sends the first line of an answer while the model is still writing it.
 """
 
 from __future__ import annotations
@@ -34,20 +34,22 @@ _UNSAYABLE = {code: None for code in (*range(32), *range(127, 160)) if chr(code)
 # A right-to-left override could make a line read as somebody else's.
 _UNSAYABLE |= dict.fromkeys((*range(0x202A, 0x202F), *range(0x2066, 0x206A)))
 _MARKS = "\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f"
+# "Zalgo" text: of a stack of combining marks four are kept.
 _STACKED = re.compile(f"([{_MARKS}]{{4}})[{_MARKS}]+")
-# What services and other bots take for a command of ours: they would obey us, not who asked.
+# Services and other bots could take this for a command, and run it with our rights instead of those
+# of the person who talked the model into it.
 _COMMAND = re.compile(r"[!$%&+,.;?@\\^~-][a-zA-Z]")
 _ACTION = "/me "
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The place and person that a text goes to; `nick` is empty when it is for all.
+    """The destination of a text: a place and, unless `nick` is empty, a person there.
 
-    It is sent to `recipient`, and logged in `place`; a notice to the person alone is logged in
-    their room, `personal`, where that is known. `answers` is the question on its way into the log,
-    `budget` how many lines may be said at once, and `prefix` what a command begins with there.
-    Where not `logged`, the log keeps nothing.
+    - Lines go to `recipient` and are logged in `place`. A notice to the person alone is logged in
+      their private room, `personal`, where that is known. Unless `logged`, nothing is stored.
+    - `answers` is the question, on its way into the log.
+    - `budget` is the most lines to send at once, `prefix` the command prefix in the place.
     """
 
     network: Network
@@ -63,50 +65,50 @@ class Target:
 
     @property
     def is_direct(self) -> bool:
-        """True when nobody else hears it."""
+        """True for a private message to the person."""
         return self.recipient == self.nick
 
     @property
     def public_name(self) -> str:
-        """The channel as the process log may name it, "private" where it is none."""
+        """The name for the process log: the channel, or "private"."""
         return "private" if self.private else self.recipient
 
     @property
     def address(self) -> str:
-        """The beginning of a reply: "nick: " on a channel."""
+        """The prefix of a reply: "nick: " on a channel, else ""."""
         return "" if self.is_direct or not self.nick else f"{self.nick}: "
 
 
 LATE_AFTER = timedelta(minutes=1)
-"""The wait for a connection from which on an answer is marked as late."""
+"""The delay by a lost connection after which an answer is marked as late."""
 
 GIVEN_UP_AFTER = timedelta(minutes=30)
-"""The longest wait of an answer for a connection; nobody remembers the question after it."""
+"""The longest that an answer waits for a lost connection; then it is dropped."""
 
-_SKEW = timedelta(seconds=2)  # that a server's clock may be behind ours
+_SKEW = timedelta(seconds=2)  # tolerance for a server clock that is behind ours
 
 MOST_WAITING = 50
-"""Answers that wait for a connection at the same time, on all networks."""
+"""The most answers that wait for a connection at the same time, on all networks together."""
 
 
 @dataclass(frozen=True, slots=True)
 class OutgoingLine:
-    """One line as it will go out."""
+    """One line to send."""
 
     text: str
     action: bool = False
 
     @property
     def command(self) -> Talk:
-        """The manner in which it is said."""
+        """The kind of message that it is sent as."""
         return "ACTION" if self.action else "PRIVMSG"
 
 
 class MessageSender:
-    """Sends texts to channels and people, as their `behaviours` want it.
+    """The sender of texts to channels and people, under the settings in `behaviours`.
 
-    `web_address` returns where pastes can be opened, None while nobody could, and `lifetime` how
-    long they are kept.
+    `web_address` returns the base URL of pastes, None while nobody could open one; `lifetime`
+    returns how long they are kept.
     """
 
     def __init__(
@@ -122,8 +124,8 @@ class MessageSender:
         self._waiting = 0
 
     def target(self, network: Network, place: Place, *, private: bool = False) -> Target:
-        """Return where something goes that nobody has asked for; what is `private` still needs its
-        recipient."""
+        """Return the target of an unasked message to a place. A `private` one still needs its
+        `recipient`, as the name of a private room is no nick."""
         behaviour = self._behaviours.resolve(place)
         return Target(
             network=network,
@@ -138,7 +140,8 @@ class MessageSender:
         )
 
     def target_of(self, request: CommandRequest) -> Target:
-        """Return where the reply to `request` goes. It is logged only where the request is."""
+        """Return the target of the reply to a request; the reply is logged only if the request
+        is."""
         target = self.target(request.network, request.place, private=request.private)
         logged = target.logged and request.pending_event.event is not None
         return replace(
@@ -151,17 +154,21 @@ class MessageSender:
         )
 
     async def reply(self, request: CommandRequest, text: str) -> None:
-        """Say `text` to the person who gave `request`; nothing, when it is empty."""
+        """Send `text` to the author of a request, unless it is empty."""
         if not text:
             return
         target = self.target_of(request)
+        # To a bridged person a NOTICE would end at the relay.
         if isinstance(text, PrivateReply) and not request.who.bridged:
             await self.notice(target, text)
         else:
             await self.say(target, text)
 
     def lines(self, target: Target, text: str) -> list[OutgoingLine]:
-        """Return the lines of `text`, addressed to the person; `/me ...` makes an action."""
+        """Split `text` into sanitized lines, the first one addressed to the person.
+
+        A first line `/me ...` becomes an action, without address.
+        """
         clean = sanitize(text)
         network, channel = target.network, target.recipient
         first: list[OutgoingLine] = []
@@ -178,24 +185,26 @@ class MessageSender:
         return first + [OutgoingLine(line) for line in cut]
 
     async def say(self, target: Target, text: str) -> bool:
-        """Say `text`, up to the line budget; whether all that was to go out did."""
+        """Send `text` within the line budget; return True if the server accepted each line sent."""
         return await self.send_remaining(target, text, self.lines(target, text))
 
     async def send_remaining(
         self, target: Target, text: str, lines: Sequence[OutgoingLine], already: int = 0
     ) -> bool:
-        """Say `lines`, which are `text` without the lines that are said `already`; return whether
-        all that was to go out did."""
+        """Send `lines`, which are `text` without its first `already` lines, as `say` does."""
         lines = await self._within_budget(target, text, lines, already)
         return not (await self._send(target, lines)).left
 
     async def deliver(
         self, target: Target, text: str, lines: Sequence[OutgoingLine], already: int = 0
     ) -> bool:
-        """Say `lines` as `send_remaining` does, once the connection is back where it is away.
+        """Send `lines` as `send_remaining` does; after a lost connection, go on once it is back.
 
-        Return False when that takes too long, or the server refuses them.
+        Return False when that takes too long, the server refuses a line, or the nick of a private
+        target has another owner by then. Delivery is at least once: a line whose receipt was lost
+        is sent again, unless the server plays it back.
         """
+        # Once, before the loop: this may store a paste.
         left = await self._within_budget(target, text, lines, already)
         clock = asyncio.get_running_loop().time
         began, since = clock(), utc_now() - _SKEW
@@ -209,7 +218,7 @@ class MessageSender:
             if not await self._wait_reachable(target, began):
                 _log.warning("irc.answer_dropped", network=target.network.name)
                 return False
-            # What arrived just before the connection went would be there twice.
+            # The server may have accepted lines whose receipt was lost with the connection.
             network, recipient = target.network, target.recipient
             while left and await network.has_replayed(recipient, left[0].text, since):
                 left = left[1:]
@@ -219,8 +228,8 @@ class MessageSender:
                 left = self._marked_late(target, left, clock() - began)
 
     async def _wait_reachable(self, target: Target, began: float) -> bool:
-        """Wait until a target can be written to again; False when it is not, in good time, or is
-        somebody else."""
+        """Wait until a target can be written to again; return False if that takes too long, too
+        many answers wait already, or the nick has another owner by then."""
         if self._waiting >= MOST_WAITING:
             return False
         self._waiting += 1
@@ -234,7 +243,8 @@ class MessageSender:
             self._waiting -= 1
 
     async def _is_same_person(self, target: Target) -> bool:
-        """Return whether the nick that a private answer goes to is still that person's."""
+        """Return whether the nick of a private target still belongs to the same person: during the
+        disconnect somebody else may have taken it."""
         member = await target.network.whois(target.nick)
         return member is not None and target.personal == Place(
             target.network.name, identity_of(member).room(target.network.fold)
@@ -243,7 +253,7 @@ class MessageSender:
     def _marked_late(
         self, target: Target, left: Sequence[OutgoingLine], seconds: float
     ) -> Sequence[OutgoingLine]:
-        """Return the lines with a word on how late they are, once."""
+        """Return the lines with a note on the delay in the first, unless that is an action."""
         first, mark = left[0], f"(late, as I was away for {round(seconds / 60)} min) "
         if first.action or "(late, as I was away" in first.text:
             return left
@@ -252,7 +262,7 @@ class MessageSender:
         return [*map(OutgoingLine, pieces), *left[1:]]
 
     async def _tell_refused(self, target: Target, reason: str) -> None:
-        """Tell the person by a notice why the channel does not hear their answer."""
+        """Tell the person by NOTICE why the server refused the answer on the channel."""
         if target.nick and not target.is_direct:
             why = sanitize(reason).replace("\n", " ")[:200]
             await self.notice(target, f"I cannot answer there, as the server says: {why}")
@@ -260,8 +270,8 @@ class MessageSender:
     async def _within_budget(
         self, target: Target, text: str, lines: Sequence[OutgoingLine], already: int
     ) -> Sequence[OutgoingLine]:
-        """Return the lines that are to be said of a text; over the budget it becomes a paste, or
-        is cut where nothing is kept."""
+        """Return the lines to send; those over the budget are replaced by a hint, and `text` is
+        kept as a paste if the place is logged."""
         if already + len(lines) > target.budget:
             shown = max(target.budget - 1, 1) - already
             left = tuple(line.text for line in lines[shown:])
@@ -270,10 +280,9 @@ class MessageSender:
         return lines
 
     async def _keep_rest(self, target: Target, text: str, left: tuple[str, ...]) -> str:
-        """Make a paste of `text`, of which the lines `left` are not said; return how to get them.
+        """Store `text` as a paste with its unsent lines `left`; return the hint on how to get them.
 
-        Where nothing is logged no paste is made either: it would be kept for days, and the place
-        and the person with it.
+        Where nothing is logged there is no paste: it would keep place and person for days.
         """
         if not target.logged:
             return f"({_more_lines(len(left))}; not kept)"
@@ -281,7 +290,10 @@ class MessageSender:
         return _more_hint(len(left), target.prefix, self._link(key))
 
     async def send_more(self, target: Target) -> bool:
-        """Say on what the last long answer there has left; whether there was anything."""
+        """Send the next lines of the newest paste of the place that has any left.
+
+        Return False if there is none, or the server has not accepted all of the lines.
+        """
         paste = await self._pastes.latest(target.place)
         if paste is None:
             return False
@@ -299,12 +311,15 @@ class MessageSender:
         return len(sent.left) <= len(tail)
 
     async def send_line(self, target: Target, line: OutgoingLine) -> bool:
-        """Say one line now."""
+        """Send one line; return True if the server accepted it."""
         return not (await self._send(target, [line])).left
 
     async def notice(self, target: Target, text: str) -> None:
-        """Say `text` to the person alone. It begins with the channel that it is about, as clients
-        show a notice wherever they like."""
+        """Send `text` to the person alone, by NOTICE.
+
+        It names the channel that it is about, as clients differ in where they show a NOTICE.
+        """
+        # Not logged in the channel, whose readers have not seen it.
         place = target.personal or Place(target.place.network, target.nick)
         where = "" if target.is_direct else f"[{target.recipient}] "
         try:
@@ -323,8 +338,7 @@ class MessageSender:
         return f"{address}/paste/{key}" if address else None
 
     async def _send(self, target: Target, lines: Sequence[OutgoingLine]) -> _Outcome:
-        """Send lines, and log each that the server has taken; the first that it does not take ends
-        it."""
+        """Send lines, log each that the server accepts, and stop at the first that it does not."""
         network = target.network
         if not network.reaches(target.recipient):
             return _Outcome(lines)
@@ -341,8 +355,10 @@ class MessageSender:
                 if receipt.status is not ReceiptStatus.ACCEPTED:
                     break
                 said += 1
+                # The receipt has the nick that others saw; ours may have changed since.
                 self._log_line(target, line, receipt.nick or network.nick)
         finally:
+            # Also when cancelled (`stop`): take back what is still in the send queue.
             for piece in itertools.chain(*sent[said:]):
                 piece.cancel()
         if said == len(lines):
@@ -362,7 +378,7 @@ class MessageSender:
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """The result of `_send`: the lines that were not said, and why where the server refused one."""
+    """The result of `_send`: the lines not accepted, and the reason if the server refused one."""
 
     left: Sequence[OutgoingLine]
     is_refused: bool = False
@@ -370,7 +386,8 @@ class _Outcome:
 
 
 async def _settled(pieces: Sequence[SentLine]) -> Receipt:
-    """Return what became of the pieces of one line; of none, that the connection is away."""
+    """Return the first receipt of a line's pieces that is not ACCEPTED, else the last one; LOST if
+    there are none, as without a connection."""
     receipt = LOST
     for piece in pieces:
         receipt = await piece.settled()
@@ -380,17 +397,17 @@ async def _settled(pieces: Sequence[SentLine]) -> Receipt:
 
 
 def without_highlight(nick: str) -> str:
-    """Return a nick with a zero-width space, which does not highlight its owner."""
+    """Return a nick with a zero-width space in it, so that it does not highlight its owner."""
     return f"{nick[:1]}\u200b{nick[1:]}"
 
 
 def strip_address(text: str, nick: str) -> str:
-    """Return `text` without the `nick:` that a model may begin with, as we say that ourselves."""
+    """Remove the `nick:` with which a model may begin, as lines are addressed anyway."""
     return re.sub(rf"\A(?:{re.escape(nick)}\s*[:,]\s*)+(?=\S)", "", text, flags=re.IGNORECASE)
 
 
 def with_mark(text: str, mark: str) -> str:
-    """Return an answer of the model with the `mark` that shows it to be one, once."""
+    """Return an answer of the model with `mark` in front, exactly once, and behind any `/me`."""
     if not mark or not text:
         return text
     deed = text.startswith(_ACTION)
@@ -399,13 +416,13 @@ def with_mark(text: str, mark: str) -> str:
 
 
 def sanitize(text: str) -> str:
-    """Remove control and formatting codes, direction overrides and towers of marks."""
+    """Remove control and formatting codes, bidirectional overrides and excess combining marks."""
     whole = text.encode("utf-8", "replace").decode().replace("\r\n", "\n").replace("\r", "\n")
     return _STACKED.sub(r"\1", _COLOURS.sub("", whole).translate(_UNSAYABLE))
 
 
 def _escape_commands(network: Network, channel: str, line: str) -> list[str]:
-    """Put a blank before a line that services or another bot would take for a command."""
+    """Prefix a blank to a line that services or another bot could take for a command."""
     return network.split(channel, f" {line}") if _COMMAND.match(line) else [line]
 
 
@@ -421,11 +438,10 @@ Clock = Callable[[], float]
 
 
 class StreamingReply:
-    """Takes the pieces of an answer as they are written, then the whole of it.
+    """A reply that takes the pieces of an answer as the model writes them, then the whole answer.
 
-    Once the model has been writing for `stream_after` seconds, the first line goes out as soon
-    as the second has begun; until then a reader would have to wait for the whole. `clock` returns
-    seconds.
+    Once the model has been writing for `stream_after` seconds, the first line is sent as soon as
+    the second has begun; all others are sent at the end. `clock` returns seconds.
     """
 
     def __init__(
@@ -439,11 +455,11 @@ class StreamingReply:
 
     @property
     def has_begun(self) -> bool:
-        """True when something has been said."""
+        """True once a line has been sent."""
         return self._first is not None
 
     async def on_text(self, text: str) -> None:
-        """Take one more piece of what the model writes; with an empty one it starts over."""
+        """Append a piece of what the model writes; an empty one discards all pieces before it."""
         if not text:
             self._text = ""
         if not self._text:
@@ -451,19 +467,21 @@ class StreamingReply:
         self._text += text
         if self.has_begun or self._clock() - self._began < self._after:
             return
+        # The first line is complete once a second one has begun.
         lines = self._sender.lines(self._target, self._clean(self._text))
         if len(lines) > 1 and await self._sender.send_line(self._target, lines[0]):
             self._first = lines[0]
 
     async def finish(self, result: TurnResult) -> bool:
-        """Say the answer, or what of it has not been said; return whether the person has it.
+        """Deliver the lines of the answer not sent yet; return whether the person has all of it.
 
-        Where the connection is away it waits until that is back.
+        Waits for a lost connection, as `MessageSender.deliver` does.
         """
         text = self._clean(result.text)
         if not text:
             return True
         lines = self._sender.lines(self._target, text)
+        # If the whole answer begins otherwise than what was streamed, all of it is sent.
         already = int(lines[:1] == [self._first])
         return await self._sender.deliver(self._target, text, lines[already:], already)
 

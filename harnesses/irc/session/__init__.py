@@ -1,1 +1,1 @@
-"""One connection as a state machine: registration, SASL, channels, handlers."""
+"""The state machine of one connection: registration, SASL, channels, message handlers."""

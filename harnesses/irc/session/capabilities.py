@@ -1,7 +1,7 @@
-"""Capability negotiation, with what hangs on it: SASL before it ends, STS before anything else.
+"""IRCv3 capability negotiation, with STS, which may abort it, and SASL, which must finish first.
 
-https://ircv3.net/specs/extensions/capability-negotiation. A server that does not know CAP answers
-421 or nothing at all, and welcomes us all the same.
+https://ircv3.net/specs/extensions/capability-negotiation. A server without CAP answers 421 or
+nothing, and registers us all the same.
 """
 
 from __future__ import annotations
@@ -20,23 +20,26 @@ WANTED = frozenset(
         "standard-replies",
     )
 )  # fmt: skip
-"""Capabilities that we know what to do with; only what a server offers is requested."""
+"""Capabilities that we support; those that a server offers are requested."""
 
 ECHO = frozenset({"echo-message", "labeled-response"})
-"""Of use only together: an echo must be told from a line that somebody else says in our name."""
+"""Requested only together: without a label, the echo of a line of ours cannot be told from a line
+that another client of the same bouncer sends in our name."""
 
 LINES = frozenset({MULTILINE, "batch", "message-tags"})
-"""A message of several lines is a batch, with tags."""
+"""Requested only together: a multiline message is a batch, and its lines are tagged."""
 
 
 _BOUNCERS = ("znc.in/", "soju.im/")
 
 
 class CapabilityNegotiation:
-    """CAP negotiation. `enabled` holds what the server has acknowledged.
+    """The state of the capability negotiation.
 
-    `sasl` is requested when it has credentials, also where the server offers none of our
-    mechanisms: it may offer others later. `sts` is what the server announced, if it did.
+    `enabled` holds the acknowledged capabilities, `sts` the server's announcement, if any. `listed`
+    is set when the list of capabilities is complete, `has_ended` when CAP END is sent. `sasl` is
+    requested if we have credentials, even if the server lists none of our mechanisms: it may offer
+    others later.
     """
 
     def __init__(self, sasl: Sasl, encrypted: bool) -> None:
@@ -49,27 +52,31 @@ class CapabilityNegotiation:
 
     @property
     def upgrade(self) -> int | None:
-        """The port on which the server wants TLS; nothing more may be said in the clear then."""
+        """The port to reconnect to with TLS, if STS demands it; else None.
+
+        Nothing more may be sent on the unencrypted connection then.
+        """
         return self.sts.port if self.sts and not self._encrypted else None
 
     @property
     def of_bouncer(self) -> bool:
-        """True when it is a bouncer that we speak to, by the names of what it offers."""
+        """True if we are connected to a bouncer, judging by its vendor capabilities."""
         return any(name.startswith(_BOUNCERS) for name in self._offered)
 
     def start(self) -> Message:
-        """Return the first line of a connection."""
+        """Return the message that begins the negotiation."""
+        # A server that knows CAP suspends the registration until CAP END.
         return Message("CAP", ("LS", "302"))
 
     def receive(self, message: Message) -> list[Message]:
-        """Take a CAP message of the server; return the answers."""
+        """Process a CAP message; return the messages to send."""
         pairs = (word.partition("=") for word in message.params[-1].split())
         named = {name: value for name, _, value in pairs}
         match message.param(1).upper():
             case "LS":
                 self._offered.update(named)
                 if message.param(2) == "*" and len(message.params) > 3:
-                    return []  # more of the list follows
+                    return []  # the list continues in another line
                 self.listed = True
                 return self._request_supported(self._offered)
             case "NEW":
@@ -78,26 +85,28 @@ class CapabilityNegotiation:
             case "DEL":
                 self.enabled.difference_update(named)
             case "ACK":
-                # CAP END waits for every REQ: the server may answer them in any number of lines.
+                # CAP END waits until every REQ is answered: ending earlier would complete the
+                # registration without SASL.
                 self._unanswered -= 1
                 return self._on_ack(named) + self._end()
             case "NAK":
-                # One refused name refuses the whole line: ask for each by itself.
+                # A NAK rejects all capabilities of its REQ; request each of them separately.
                 again = list(named) if len(named) > 1 else []
                 self._unanswered += len(again) - 1
                 return [Message("CAP", ("REQ", name)) for name in again] + self._end()
         return []
 
     def authenticate(self, message: Message) -> list[Message]:
-        """Take a message of SASL; return the answers, with the end of it all if that was it."""
+        """Process a SASL message; return the messages to send, with CAP END once SASL is over."""
         answers = self._sasl.receive(message)
         return answers + self._end() if self.listed else answers
 
     def on_welcome(self) -> None:
-        """The server has let us in; there is nothing to end any more."""
+        """Record that the server has registered us, so that CAP END is no longer due."""
         self.has_ended = True
 
     def _request_supported(self, named: dict[str, str]) -> list[Message]:
+        # STS is only announced: a client must not request it.
         if "sts" in named:
             self.sts = Sts.parse(named["sts"])
         return [] if self.upgrade else self._ask(named)
@@ -114,7 +123,7 @@ class CapabilityNegotiation:
 
     def _on_ack(self, names: Iterable[str]) -> list[Message]:
         for name in names:
-            if name.startswith("-"):  # an ACK may also take a capability back
+            if name.startswith("-"):  # an ACK with "-" disables a capability
                 self.enabled.discard(name[1:])
             else:
                 self.enabled.add(name)

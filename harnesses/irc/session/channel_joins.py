@@ -1,4 +1,4 @@
-"""Channels that do not let us in, that we are sent to, and that we are invited to."""
+"""Refused JOINs, channels that we are forced into, and invitations."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from harnesses.irc.session.state import ConnectionState, Handler, JoinRefusal
 log = structlog.get_logger()
 
 ASK_AGAIN_FIRST, ASK_AGAIN_LONGEST = 60.0, 1800.0
-"""Seconds before we knock again at a channel that does not let us in, and the longest such wait."""
+"""Seconds before a refused JOIN is tried again: the first wait and the longest."""
 
 _NAME = re.compile(r"[#&+!][^\s,\x00-\x1f]{0,199}")
 
@@ -40,11 +40,11 @@ REASONS = {
     "520": "it is for operators of the server only",
     "524": "it is in quarantine",
 }
-"""Refusals of JOIN by their numeric; the servers do not agree on those from 477 upwards."""
+"""Reasons of a refused JOIN by numeric, for people. From 477 on servers disagree on the meaning."""
 
 
 def on_refused(state: ConnectionState, message: Message) -> list[IrcEvent]:
-    """Take note that a channel does not let us in, and knock again later, each time more slowly."""
+    """Record that a desired channel refuses us, and retry the JOIN with exponential backoff."""
     name = message.param(1)
     if state.roster.channel(name) or not state.is_desired(name):
         return []
@@ -53,6 +53,7 @@ def on_refused(state: ConnectionState, message: Message) -> list[IrcEvent]:
     attempts = before.attempts + 1 if before else 1
     pause = min(ASK_AGAIN_FIRST * 2 ** min(attempts - 1, 10), ASK_AGAIN_LONGEST)
     reason = REASONS.get(numeric, "the server refuses")
+    # Once the longest pause is reached, retries with the same result are not logged again.
     if not before or before.numeric != numeric or pause != ASK_AGAIN_LONGEST:
         log.warning(
             "irc.join_refused",
@@ -68,20 +69,22 @@ def on_refused(state: ConnectionState, message: Message) -> list[IrcEvent]:
 
 
 def is_uninvited(state: ConnectionState, name: str) -> bool:
-    """Return whether we came to a channel without wanting it: forwarded (470), or by SAJOIN.
+    """Return whether we were put into a channel unasked, by a forward (470) or by SAJOIN.
 
-    A bouncer joins us to its own channels when it takes us over; those we leave as they are.
+    Channels of a bouncer never count: it has joined them itself and announces them when we connect.
     """
     asked = state.isupport.fold(name) in state.asked_channels
     return not (asked or state.is_desired(name) or state.capabilities.of_bouncer)
 
 
 def _invited(state: ConnectionState, message: Message) -> list[IrcEvent]:
-    """Take `INVITE nick channel`: a channel that we want to be in is joined at once, whoever says
-    so; about any other the tendril decides."""
+    """Handle `INVITE nick channel`: join a desired channel at once, whoever invites us.
+
+    For any other channel return an event, so that the tendril decides.
+    """
     name = message.param(1)
     if not state.is_me(message.param(0)) or not _NAME.fullmatch(name):
-        return []  # invite-notify tells of others; or it is nonsense
+        return []  # an invitation of somebody else (invite-notify), or an invalid name
     if state.batch_type(message) or state.roster.channel(name):
         return []
     if state.is_desired(name):

@@ -1,4 +1,4 @@
-"""From the first line of a connection to the welcome, and from there into the channels."""
+"""Message handlers of connection registration, up to the first JOIN."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from harnesses.irc.session.state import ATTACHED, ConnectionState, Handler
 log = structlog.get_logger()
 
 SASL_WITHIN = 15.0
-"""Seconds that services have for an authentication before we go on without."""
+"""Seconds that services have to complete SASL before we abort it and continue without."""
 
 
 CAP_WITHIN = 5.0
-"""Seconds that a server has to answer CAP: some, and the bouncer bip, say nothing at all to it."""
+"""Seconds that a server has to answer CAP LS; some, and the bouncer bip, ignore it."""
 
 
 def introduce(state: ConnectionState) -> None:
-    """Say who we are, once."""
+    """Queue PASS, NICK and USER, unless that was done before."""
     if state.introduced:
         return
     state.introduced = True
@@ -31,7 +31,7 @@ def introduce(state: ConnectionState) -> None:
 
 
 def introduce_later(state: ConnectionState) -> None:
-    """Say who we are when the server has not answered CAP in good time."""
+    """Queue PASS, NICK and USER for the case that the server does not answer CAP LS in time."""
 
     def needless() -> bool:
         return state.introduced or state.capabilities.listed
@@ -43,7 +43,8 @@ def introduce_later(state: ConnectionState) -> None:
 
 
 def on_introduced(state: ConnectionState) -> None:
-    """Take note that USER, the last line of the introduction, has gone out."""
+    """Record that USER, the last line of the introduction, was sent."""
+    # Delayed lines are dropped once `introduced` is set, so an earlier one must not set it.
     state.introduced = True
 
 
@@ -64,7 +65,8 @@ def _cap(state: ConnectionState, message: Message) -> list[IrcEvent]:
         introduce(state)
     _send_urgently(state, answers)
     if idle and state.sasl.running:
-        # Services may have died behind the server: nobody answers then.
+        # A server may offer SASL while its services are down; then nobody answers. If the server
+        # does not answer the abort ("*") either, CAP END follows regardless.
         state.send_later(SASL_WITHIN, lambda: not state.sasl.running, "AUTHENTICATE", "*")
         state.send_later(SASL_WITHIN + 5, lambda: state.capabilities.has_ended, "CAP", "END")
     _require_login(state)
@@ -88,7 +90,7 @@ def _send_urgently(state: ConnectionState, messages: Iterable[Message]) -> None:
 
 def _nick_refused(state: ConnectionState, message: Message) -> list[IrcEvent]:
     if state.registered and state.isupport.is_channel(message.param(1)):
-        return refusals.on_refused(state, message)  # 437 is about a nick or a channel
+        return refusals.on_refused(state, message)  # 437, ERR_UNAVAILRESOURCE: nick or channel
     if state.registered:
         nick_recovery.on_nick_in_use(state, message)
     else:
@@ -100,8 +102,9 @@ def _welcome(state: ConnectionState, message: Message) -> list[IrcEvent]:
     state.registered = True
     state.capabilities.on_welcome()
     _report_login(state)
+    # The first parameter is the nick as the server has it, which may have truncated ours.
     state.source = Source(message.param(0) or state.source.nick)
-    # Many servers end 001 with our own nick!user@host, which tells how long our lines may be.
+    # Many servers end 001 with our nick!user@host, from which the line budget is computed.
     mask = Source.parse(message.param(-1).rpartition(" ")[2])
     if mask.host and state.is_me(mask.nick):
         state.source = Source(state.source.nick, mask.user, mask.host)
@@ -109,7 +112,7 @@ def _welcome(state: ConnectionState, message: Message) -> list[IrcEvent]:
 
 
 def _report_login(state: ConnectionState) -> None:
-    """Say in the log, once, whether services know us."""
+    """Log whether SASL has logged us in."""
     if state.sasl.account:
         log.info("irc.logged_in", network=state.network, account=state.sasl.account)
     elif problem := login_problem(state):
@@ -118,7 +121,7 @@ def _report_login(state: ConnectionState) -> None:
 
 
 def login_problem(state: ConnectionState) -> str:
-    """Return why services do not know us though they are to by SASL; "" when all is well."""
+    """Return why SASL is configured but we are not logged in, for people; else ""."""
     settings = state.settings
     if state.sasl.account or not (settings.sasl_username or settings.sasl_required):
         return ""
@@ -128,7 +131,11 @@ def login_problem(state: ConnectionState) -> str:
 
 
 def _require_login(state: ConnectionState) -> None:
-    """End the connection, where `sasl_required` says so, before the server lets us in unknown."""
+    """Set `state.error` if `sasl_required` is set and SASL has ended without a login.
+
+    The queued CAP END is dropped with all other messages, so the server does not complete our
+    registration; setting the error makes the caller close the connection.
+    """
     through = state.registered or state.capabilities.has_ended
     if state.settings.sasl_required and through and not state.sasl.account and not state.error:
         state.error = f"not logged in by SASL, which sasl_required asks for: {login_problem(state)}"
@@ -136,7 +143,7 @@ def _require_login(state: ConnectionState) -> None:
 
 
 def _isupport(state: ConnectionState, message: Message) -> list[IrcEvent]:
-    # Between our nick and "are supported by this server"; 005 may come several times.
+    # The tokens are between our nick and "are supported by this server"; 005 may be repeated.
     state.roster.isupport = state.isupport.with_tokens(message.params[1:-1])
     return []
 
@@ -147,7 +154,8 @@ def _motd_end(state: ConnectionState, message: Message) -> list[IrcEvent]:
         if mapping := state.isupport.unknown_casemapping:
             log.warning("irc.unknown_casemapping", casemapping=mapping[:40], taken_for="rfc1459")
         if not state.sasl.account:
-            # By another nick we are asking for an account that is not called like us.
+            # IDENTIFY without an account means the account of the current nick, so under another
+            # nick the account must be named.
             is_ours = state.is_me(state.settings.nick)
             nickserv.tell(state, "IDENTIFY", "" if is_ours else state.settings.nick)
         if state.isupport.bot:

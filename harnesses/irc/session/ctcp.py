@@ -1,4 +1,4 @@
-"""Answers to CTCP queries (https://modern.ircdocs.horse/ctcp), within limits."""
+"""Rate-limited replies to CTCP queries (https://modern.ircdocs.horse/ctcp)."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from datetime import UTC, datetime, timedelta
 from importlib.metadata import version
 
 EVERY = timedelta(seconds=2)
-"""The least time between two answers to one person; what comes faster is not answered."""
+"""Minimum time between two replies to one person; queries in between are not answered."""
 
 MOST, WITHIN = 5, timedelta(seconds=10)
-"""Answers to all people together in so much time."""
+"""Maximum number of replies to all people together, and the time window it applies to. A flood of
+queries would otherwise fill our paced send queue and delay everything else."""
 
-_KEPT = 200  # people
+_KEPT = 200  # people whose last reply is remembered
 _UNSENDABLE = str.maketrans("", "", "\0\r\n\x01")
 
 
 class CtcpResponder:
-    """Answers queries. `now` returns the time."""
+    """The replies to CTCP queries on one connection."""
 
     def __init__(self, now: Callable[[], datetime]) -> None:
         self._now = now
@@ -26,8 +27,11 @@ class CtcpResponder:
         self._times: list[datetime] = []
 
     def answer(self, person: str, word: str, rest: str) -> str | None:
-        """Return the answer to the query `word` of a person, known by their address; None where
-        there is none, or it would be too many."""
+        """Return the reply to the CTCP query `word` with the argument `rest`.
+
+        `person` is the sender's `user@host`, or nick if that is unknown. Return None for an unknown
+        query or if the limits are exceeded.
+        """
         answers = {
             "CLIENTINFO": "ACTION CLIENTINFO PING SOURCE TIME VERSION",
             "PING": rest,

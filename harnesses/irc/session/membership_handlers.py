@@ -1,4 +1,4 @@
-"""Handlers of JOIN, PART, KICK, QUIT, NICK and of the numerics about members."""
+"""Handlers of JOIN, PART, KICK, QUIT, NICK and the numerics about members."""
 
 from __future__ import annotations
 
@@ -26,18 +26,21 @@ def _join(state: ConnectionState, message: Message) -> list[IrcEvent]:
         state.refusals.pop(state.isupport.fold(name), None)
         state.uninvited.discard(state.isupport.fold(name))
         state.source = source if source.host else state.source
-    # https://ircv3.net/specs/extensions/extended-join adds the account, "*" for none; where it is
-    # not enabled there is no second parameter.
+    # https://ircv3.net/specs/extensions/extended-join adds the account as second parameter, "*" for
+    # none.
     account = message.param(1).removeprefix("*") or message.tags.get("account") or None
     state.roster.add(name, Member(source.nick, source.user, source.host, account))
     _ask_who(state, name, source.nick)
     if state.is_attaching and state.is_me(source.nick):
-        return []  # the bouncer was there all the time: nobody has come
+        return []  # the bouncer has been there all along: for others we have not just joined
     return [state.event("JOIN", message, name, name)]
 
 
 def _ask_who(state: ConnectionState, name: str, nick: str) -> None:
-    """Ask which of those who are here, or of those who come, are bots; tags tell it later."""
+    """Send WHO to learn which members are bots: all of them on our own JOIN, else the new one.
+
+    With message-tags a newcomer's messages carry the bot tag, so no WHO is needed.
+    """
     if not state.isupport.bot:
         return
     if state.is_me(nick):
@@ -47,8 +50,10 @@ def _ask_who(state: ConnectionState, name: str, nick: str) -> None:
 
 
 def _who_is(state: ConnectionState, message: Message) -> list[IrcEvent]:
-    """A line of the answer: `channel user host server nick flags`, with the letter of BOT among
-    the flags of a bot (https://ircv3.net/specs/extensions/bot-mode)."""
+    """Handle 352, RPL_WHOREPLY: `channel user host server nick flags :hops real name`.
+
+    The flags of a bot contain the letter of BOT (https://ircv3.net/specs/extensions/bot-mode).
+    """
     letter = state.isupport.bot
     bot = letter != "" and letter in message.param(6)
     nick = message.param(5)
@@ -59,14 +64,14 @@ def _who_is(state: ConnectionState, message: Message) -> list[IrcEvent]:
 
 
 def _whois_user(state: ConnectionState, message: Message) -> list[IrcEvent]:
-    """Take 311, RPL_WHOISUSER: `nick user host * :real name`."""
+    """Handle 311, RPL_WHOISUSER: `nick user host * :real name`."""
     if whois := state.whois.get(state.isupport.fold(message.param(1))):
         whois.member = Member(message.param(1), message.param(2), message.param(3))
     return []
 
 
 def _whois_account(state: ConnectionState, message: Message) -> list[IrcEvent]:
-    """Take 330, RPL_WHOISACCOUNT: `nick account :is logged in as`."""
+    """Handle 330, RPL_WHOISACCOUNT: `nick account :is logged in as`."""
     whois = state.whois.get(state.isupport.fold(message.param(1)))
     if whois and whois.member:
         whois.member.account = message.param(2) or None
@@ -102,8 +107,8 @@ def _kick(state: ConnectionState, message: Message) -> list[IrcEvent]:
 
 
 def _quit(state: ConnectionState, message: Message) -> list[IrcEvent]:
-    # QUIT and NICK name no channel: what each channel's log is to have must be read off the roster
-    # before the person is removed from it.
+    # QUIT and NICK name no channel. Their events must be created before the roster is updated, as
+    # it knows which channels are affected.
     events = _everywhere(state, "QUIT", message, message.param(0))
     for event in events:
         state.roster.remove(event.target, event.nick)
@@ -115,7 +120,7 @@ def _nick(state: ConnectionState, message: Message) -> list[IrcEvent]:
     old, new = _nick_of(message), message.param(0)
     events = _everywhere(state, "NICK", message, new)
     state.roster.rename(old, new)
-    if state.is_me(old):  # the server has the last word on our nick, whoever changed it
+    if state.is_me(old):  # also when an operator or services renamed us
         state.source = Source(new, state.source.user, state.source.host)
         nick_recovery.on_nick_change(state)
     elif state.isupport.fold(old) != state.isupport.fold(new):
@@ -141,7 +146,7 @@ def _chghost(state: ConnectionState, message: Message) -> list[IrcEvent]:
 
 
 def _own_host(state: ConnectionState, message: Message) -> list[IrcEvent]:
-    # 396, RPL_VISIBLEHOST: some servers send `user@host`, most the host alone.
+    # 396, RPL_VISIBLEHOST: some servers send `user@host`, most only the host.
     user, _, host = message.param(1).rpartition("@")
     state.source = Source(state.source.nick, user or state.source.user, host)
     return []
@@ -163,7 +168,7 @@ def _monitor_full(state: ConnectionState, message: Message) -> list[IrcEvent]:
 
 
 def _names(state: ConnectionState, message: Message) -> list[IrcEvent]:
-    # Counted from the end: some servers leave out the channel's symbol (`=`, `*`, `@`).
+    # Indexed from the end, as some servers omit the channel's symbol (`=`, `*` or `@`).
     state.roster.add_names(message.param(-2), message.param(-1))
     return []
 
@@ -176,7 +181,7 @@ def _names_end(state: ConnectionState, message: Message) -> list[IrcEvent]:
 def _remove_member(state: ConnectionState, name: str, nick: str) -> None:
     if state.is_me(nick):
         state.roster.leave(name)
-        # Does nothing when we have left by ourselves: then it is not wanted any more.
+        # After our own PART the channel is no longer desired, so this queues nothing.
         state.join(name, state.settings.rejoin_after)
     else:
         state.roster.remove(name, nick)

@@ -1,9 +1,10 @@
-"""Getting back the nick we want from whoever has it.
+"""Recovery of the nick that we want.
 
-We ask when its holder leaves or is renamed, when MONITOR
-(https://ircv3.net/specs/extensions/monitor) or, without that, ISON says that it is free, after
-NickServ has sent its holder away, and every few minutes whatever is said. Whoever changes our nick
-against our will, such as an operator, services or the end of a netsplit, only delays us.
+We request it when its holder quits or is renamed in a shared channel, when MONITOR
+(https://ircv3.net/specs/extensions/monitor) or, without that, ISON reports it free, after NickServ
+has disconnected its holder (GHOST), and every few minutes where MONITOR cannot tell. If somebody
+renames us (an operator, services, a nick collision after a netsplit) we request it again after a
+growing pause.
 """
 
 from __future__ import annotations
@@ -13,22 +14,22 @@ from harnesses.irc.session import nickserv
 from harnesses.irc.session.state import ConnectionState
 
 ASK_EVERY, LOOK_EVERY, GHOST_TAKES = 300.0, 30.0, 3.0
-"""Seconds between attempts to take the nick, between questions by ISON whether it is free on a
-server without MONITOR, and for NickServ to do its work."""
+"""Seconds between attempts to take the nick, between ISON queries on a server without MONITOR, and
+that NickServ gets to process a GHOST."""
 
 FORCED_FIRST, FORCED_LONGEST = 5.0, 300.0
-"""Seconds until we ask for our nick again after somebody has taken it from us, and the longest such
-wait: services that do not let us have it would otherwise rename us for ever."""
+"""Seconds before we request our nick after we were renamed: the first wait and the longest. Without
+backoff, services that deny us the nick and we would rename us back and forth for ever."""
 
 
 def start_recovery(state: ConnectionState) -> None:
-    """Watch for the nick we want, if we were welcomed by another one."""
+    """Begin to recover the nick that we want, if we have another one."""
     nick = _wanted(state)
     if state.is_me(nick):
         return
     state.lost_nick = nick
     if state.settings.nickserv_password and not state.sasl.betrayed:
-        # GHOST ends the holder's connection; services take a moment before the nick is free.
+        # GHOST disconnects the holder; it takes services a moment until the nick is free.
         nickserv.tell(state, "GHOST", nick)
         _send_later(state, GHOST_TAKES, "NICK", nick)
     if "MONITOR" in state.isupport.tokens:
@@ -38,7 +39,7 @@ def start_recovery(state: ConnectionState) -> None:
 
 
 def claim_nick(state: ConnectionState) -> None:
-    """Ask for the nick we want, which is another one since a moment ago."""
+    """Request the nick that we want, after the settings have changed it."""
     nick = _wanted(state)
     if state.is_me(nick):
         return
@@ -49,20 +50,20 @@ def claim_nick(state: ConnectionState) -> None:
 
 
 def on_nick_free(state: ConnectionState, nick: str) -> None:
-    """Take the nick we want when it is the one that has become free."""
+    """Request the nick that we want if it is the one that has become free."""
     missed = state.lost_nick
     if missed and state.isupport.fold(nick) == state.isupport.fold(missed):
         state.send("NICK", missed)
 
 
 def on_offline(state: ConnectionState, message: Message) -> None:
-    """Handle 731 (MONITOR): these, of the nicks we watch, are offline."""
+    """Handle 731, RPL_MONOFFLINE: the listed nicks are offline."""
     for nick in message.param(-1).split(","):
         on_nick_free(state, nick.partition("!")[0])
 
 
 def on_online(state: ConnectionState, message: Message) -> None:
-    """Handle 303 (ISON): these, of the nicks we asked for, are there."""
+    """Handle 303, RPL_ISON: of the nicks that we queried, the listed ones are online."""
     there = {state.isupport.fold(nick) for nick in message.param(-1).split()}
     if nick := state.lost_nick:
         if state.isupport.fold(nick) not in there:
@@ -71,16 +72,16 @@ def on_online(state: ConnectionState, message: Message) -> None:
 
 
 def on_monitor_full(state: ConnectionState) -> None:
-    """Ask now and then, as the server does not watch the nick for us (734, or no MONITOR)."""
+    """Poll for the nick, on a server without MONITOR or whose list is full (734)."""
     if nick := state.lost_nick:
         _send_later(state, LOOK_EVERY, "ISON", nick)
         _send_later(state, ASK_EVERY, "NICK", nick)
 
 
 def on_nick_change(state: ConnectionState) -> None:
-    """Handle a change of our nick: we have the wanted one, or somebody wants us called otherwise.
+    """Handle a change of our nick: end the recovery if it is the wanted one, else restart it.
 
-    Then we wait, each time longer, and ask for ours again.
+    The recovery starts after a pause that grows with each time that we are renamed.
     """
     nick, is_watched = _wanted(state), "MONITOR" in state.isupport.tokens
     if state.is_me(nick):
@@ -92,16 +93,19 @@ def on_nick_change(state: ConnectionState) -> None:
     pause = min(FORCED_FIRST * 2**state.nick_losses, FORCED_LONGEST)
     state.nick_losses = min(state.nick_losses + 1, 10)
     _send_later(state, pause, "NICK", nick)
-    if is_watched:  # told at once when it is free already; that must not shorten the pause
+    if is_watched:
+        # MONITOR + is answered at once if the nick is free already, and we would request it then.
+        # Hence it waits for the pause too.
         state.send_later(pause + 1, lambda: state.lost_nick is None, "MONITOR", "+", nick)
     else:
         _send_later(state, pause + LOOK_EVERY, "ISON", nick)
 
 
 def on_nick_in_use(state: ConnectionState, message: Message) -> None:
-    """Ask again later for a nick that is refused, where MONITOR cannot tell when it is free.
+    """Retry a refused nick later, unless MONITOR will report when it is free.
 
-    MONITOR knows nothing of a nick that is barred (432, 437, 438, 447), only of one in use.
+    It does so only for a nick in use (433). The other refusals (432, 437, 438, 447) do not mean
+    that somebody is online under the nick.
     """
     nick = state.lost_nick
     if nick and not ("MONITOR" in state.isupport.tokens and message.command == "433"):
@@ -109,7 +113,7 @@ def on_nick_in_use(state: ConnectionState, message: Message) -> None:
 
 
 def _wanted(state: ConnectionState) -> str:
-    # A nick longer than NICKLEN may be cut by the server without a word; that is no other nick.
+    # A server may silently truncate a nick to NICKLEN; that still counts as the wanted nick.
     return state.settings.nick[: state.isupport.nicklen if state.isupport.tells_nicklen else None]
 
 

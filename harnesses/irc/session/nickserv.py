@@ -1,9 +1,9 @@
-"""Messages to NickServ with our password in them, which go to nobody else.
+"""Messages to NickServ that contain our password.
 
-A nick is not an identity: where services are away, or never were, anybody may be called NickServ.
-So the server is asked first who that is. Services are told by 313 (RPL_WHOISOPERATOR, "is a Network
-Service"), which only a server and its operators can have said of them, or by the mask that the
-settings name. And the password goes over no connection that others can read.
+A nick is not an identity: while a network has no services, anybody can take the nick NickServ. So
+a WHOIS precedes the password. NickServ is recognised by 313 (RPL_WHOISOPERATOR, "is a Network
+Service"), which a server sends only for services and operators, or by the mask in the settings. The
+password is sent over an encrypted connection or to this machine only.
 """
 
 from __future__ import annotations
@@ -21,8 +21,11 @@ _log = structlog.get_logger()
 
 
 def tell(state: ConnectionState, command: str, account: str = "") -> None:
-    """Send NickServ `command`, with the account and our password behind it, once the server has
-    said that it is services. Does nothing without a password, nor on a connection in clear text."""
+    """Send `command`, the account and our password to NickServ once a WHOIS has verified it.
+
+    Do nothing without a password, on an unencrypted connection to another machine, or if SASL found
+    the server to be an impostor.
+    """
     password = state.settings.nickserv_password
     if password is None or state.sasl.betrayed:
         return

@@ -1,4 +1,4 @@
-"""Numerics that refuse a line of ours: a JOIN, or something that we said."""
+"""Error numerics that refuse a JOIN or a message of ours."""
 
 from __future__ import annotations
 
@@ -14,13 +14,16 @@ from harnesses.irc.session.state import ATTACHED, ConnectionState, Handler
 log = structlog.get_logger()
 
 _TALK = ("401", "404", "407", "408", "415", "486", "494", "531", "716")
-"""Refusals of PRIVMSG and NOTICE alone: nobody there, moderated or banned, too many targets,
-colours, not for strangers."""
+"""Numerics that normally refuse a PRIVMSG or NOTICE: no such nick, moderated or banned, too many
+targets, colours, a recipient who accepts no messages from strangers."""
 
 
 def on_refused(state: ConnectionState, message: Message) -> list[IrcEvent]:
-    """Take an error about a channel or person: of a channel where we are, or of a person, it means
-    what we said there; else it is our JOIN that is refused."""
+    """Handle an error numeric about a channel or a person.
+
+    About a person, or a channel that we are in, it refuses a message; otherwise it refuses a JOIN.
+    """
+    # A numeric does not say which command it answers, and some, such as 407 and 477, answer both.
     target = message.param(1)
     if not state.isupport.channel_of(target) or state.roster.channel(target):
         return _not_said(state, message)
@@ -30,7 +33,7 @@ def on_refused(state: ConnectionState, message: Message) -> list[IrcEvent]:
 
 
 def _not_said(state: ConnectionState, message: Message) -> list[IrcEvent]:
-    if "label" not in message.tags:  # those with one are known by it
+    if "label" not in message.tags:  # with a label, `ReceiptTracker.on_message` has recorded it
         state.receipts.on_refused(state.isupport.fold(message.param(1)), message.param(-1))
     return []
 

@@ -1,4 +1,4 @@
-"""From a fresh connection to a welcome: what is sent when, and a nick."""
+"""Outgoing messages with their scheduling, and the choice of a nick during registration."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from dataclasses import dataclass
 from harnesses.irc.protocol.message import Message
 
 RETRY_FIRST, RETRY_LONGEST = 2.0, 60.0
-"""Seconds between further nicks when the first three are taken."""
+"""Seconds before the next nick is tried once three were refused: the first wait and the longest."""
 
 SHORTEST_LIMIT = 9
-"""Characters of a nick that every server takes (RFC 1459, section 1.2)."""
+"""Length of a nick that every server accepts (RFC 1459, section 1.2)."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueuedMessage:
-    """A message to send, `delay` seconds from now; `urgent` ones overtake those that wait,
-    `idle` ones are overtaken by all.
+    """A message to send, `delay` seconds from now.
 
-    A delayed message is not sent when `unless` says so at its time.
+    `urgent` messages go out before all others, `idle` ones after all others. A delayed message is
+    dropped if `unless()` is true when it is due.
     """
 
     message: Message
@@ -32,9 +32,9 @@ class QueuedMessage:
 
 
 class NickPicker:
-    """The nick we ask for: the wanted one, with `_`, with `__`, then with random letters.
+    """The sequence of nicks to try: the wanted one, then with `_`, with `__`, with random letters.
 
-    `suffix` makes the random letters.
+    `suffix` generates the random letters.
     """
 
     def __init__(self, wanted: str, suffix: Callable[[], str] | None = None) -> None:
@@ -43,13 +43,14 @@ class NickPicker:
         self._refused = 0
 
     def start(self) -> Message:
-        """Ask for the nick that is wanted."""
+        """Return the NICK message for the wanted nick."""
         return Message("NICK", (self._wanted,))
 
     def next_nick(self, invalid: bool) -> QueuedMessage:
-        """Return the next nick after a refusal: one line a refusal, and from the third on it waits.
+        """Return the NICK message to send after a refusal, delayed from the third refusal on.
 
-        `invalid` means that the server takes no such nick at all; a short plain one follows.
+        `invalid` means that the server does not accept such a nick at all (432); the next one is
+        short and has only ASCII letters.
         """
         self._refused += 1
         if self._refused <= 2 and not invalid:
@@ -59,9 +60,10 @@ class NickPicker:
         plain = "".join(c for c in self._wanted if c.isascii() and c.isalpha())
         cut = self._wanted[:SHORTEST_LIMIT]
         if invalid and self._refused == 1 and cut != self._wanted and cut.isascii():
-            # It may only have been too long: 005, which tells NICKLEN, comes after the welcome.
+            # It may only have been too long: NICKLEN is not known before 005, after the welcome.
             return QueuedMessage(Message("NICK", (cut,)), urgent=True)
-        # Short, as a server that cuts nicks would make the same taken one of it again and again.
+        # Keep it short: a server that truncates nicks would cut off the random letters and so find
+        # the same nick in use each time.
         base = plain[:4] if invalid else f"{self._wanted[:5]}_"
         doublings = max(0, self._refused - 3)
         delay = min(RETRY_FIRST * 2**doublings, RETRY_LONGEST) if self._refused > 2 else 0.0

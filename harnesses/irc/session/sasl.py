@@ -1,8 +1,8 @@
-"""SASL on IRC: one mechanism after the other until services know us or none is left.
+"""SASL authentication on IRC, which tries one mechanism after the other.
 
-https://ircv3.net/specs/extensions/sasl-3.2. Nothing here does I/O. The mechanisms are RFC 4616
-(PLAIN), RFC 4422 appendix A (EXTERNAL), scram.py, and ECDSA-NIST256P-CHALLENGE as Atheme defines
-it: the server's 32 bytes are signed as they are, for they count as a digest.
+https://ircv3.net/specs/extensions/sasl-3.2. No network I/O. The mechanisms are PLAIN (RFC 4616),
+EXTERNAL (RFC 4422, appendix A), SCRAM (scram.py), and ECDSA-NIST256P-CHALLENGE as Atheme defines
+it: the server's challenge of 32 bytes is signed as if it were a SHA-256 digest.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ from harnesses.irc.settings import NetworkSettings
 
 
 class Mechanism(Protocol):
-    """One exchange of one mechanism."""
+    """The client side of one exchange with one mechanism."""
 
     @property
     def complete(self) -> bool:
-        """True when the server may call it a success now."""
+        """True if the server may report success now; SCRAM needs the server's proof first."""
 
     def answer(self, challenge: bytes) -> bytes:
-        """Return the answer to a challenge; the first challenge is empty. Raises SaslFailed."""
+        """Return the response to a challenge; the first challenge is empty. Raises SaslFailed."""
 
 
 Makers = Mapping[str, Callable[[], Mechanism]]
-"""Mechanisms by name, in order of preference; a maker may raise OSError or ValueError."""
+"""Factories of mechanisms by name, in order of preference; they may raise OSError or ValueError."""
 
 
 def mechanisms(settings: NetworkSettings, encrypted: bool) -> Makers:
-    """Return the mechanisms that there are credentials for, in the order of `sasl` or of strength.
+    """Return the mechanisms that we have credentials for, in the order of `sasl`, else by strength.
 
-    PLAIN, which says the password itself, goes over an unencrypted connection only when `sasl`
+    PLAIN transmits the password itself, so it is used over an unencrypted connection only if `sasl`
     names it.
     """
     user = settings.sasl_username or ""
@@ -62,7 +62,11 @@ def mechanisms(settings: NetworkSettings, encrypted: bool) -> Makers:
 
 
 class _PlainOrExternal:
-    """A mechanism of one message: EXTERNAL (whom to act for), PLAIN (that, name, password)."""
+    """A mechanism whose client sends a single message.
+
+    `words` is the authorisation identity for EXTERNAL, and `authzid NUL authcid NUL password` for
+    PLAIN.
+    """
 
     complete = True
 
@@ -76,7 +80,7 @@ class _PlainOrExternal:
 
 
 class _Ecdsa:
-    """A signature by the key whose public half services know; `key` is PEM or the path of it."""
+    """ECDSA-NIST256P-CHALLENGE; `key` is a private key in PEM or the path of its file."""
 
     complete = True
 
@@ -98,14 +102,15 @@ class _Ecdsa:
 log = structlog.get_logger()
 
 CHUNK = 400
-"""Base64 characters of one AUTHENTICATE; a shorter one, or `+`, ends the message."""
+"""Maximum base64 characters of one AUTHENTICATE. A shorter chunk ends the message; after a full one
+that is the last, an empty chunk (`+`) does."""
 
 LONGEST = 64 * 1024
-"""Base64 characters of a server's message; no mechanism needs a tenth of it."""
+"""Maximum base64 characters of a server's message; no mechanism needs a tenth of that."""
 
 
 def chunks(answer: bytes) -> Iterator[Message]:
-    """Yield the AUTHENTICATE messages that carry an answer."""
+    """Yield the AUTHENTICATE messages that carry a response."""
     text = base64.b64encode(answer).decode()
     for start in range(0, len(text), CHUNK):
         yield Message("AUTHENTICATE", (text[start : start + CHUNK],))
@@ -114,11 +119,12 @@ def chunks(answer: bytes) -> Iterator[Message]:
 
 
 class Sasl:
-    """The authentication of one connection. `account` is who services say we are, once they do.
+    """The SASL authentication of one connection.
 
-    A mechanism that is refused makes room for the next; a server that turns out not to be the
-    right one gets no further try, and `betrayed` says so: no password must go there. `failure` is
-    why the last try has failed, or "".
+    `account` is the services account that we are logged in to, or None. If a mechanism is refused
+    the next one is tried. A server that violates a mechanism's protocol may be an impostor:
+    `betrayed` is then set, no further mechanism is tried, and no password may be sent to it.
+    `failure` is the reason of the last failure, or "".
     """
 
     def __init__(self, makers: Makers, network: str = "") -> None:
@@ -132,16 +138,16 @@ class Sasl:
 
     @property
     def wanted(self) -> bool:
-        """True when we have anything to authenticate with."""
+        """True if we have credentials for any mechanism."""
         return bool(self._makers)
 
     @property
     def running(self) -> bool:
-        """True when an authentication is under way."""
+        """True while an exchange is in progress."""
         return self._mechanism is not None
 
     def start(self, offered: str) -> list[Message]:
-        """Begin; `offered` are the server's mechanisms with commas, "" when it names none."""
+        """Begin; `offered` are the server's mechanisms, comma-separated, "" if it lists none."""
         names = offered.upper().split(",")
         self._left = [name for name in self._makers if not offered or name in names]
         if not self._left:
@@ -149,7 +155,7 @@ class Sasl:
         return self._next()
 
     def receive(self, message: Message) -> list[Message]:
-        """Take an AUTHENTICATE or a numeric of SASL; return the answers."""
+        """Process an AUTHENTICATE or a SASL numeric; return the messages to send."""
         match message.command:
             case "AUTHENTICATE" if self._mechanism:
                 return self._answer_challenge(self._mechanism, message.param(0))
@@ -159,7 +165,7 @@ class Sasl:
                 self.account = None
             case "903" | "907":
                 self._on_success()
-            case "908":
+            case "908":  # RPL_SASLMECHS: the supported mechanisms; the refusal (904) follows
                 offered = message.param(1).upper().split(",")
                 self._left = [name for name in self._left if name in offered]
             case "902" | "904" | "905" | "906" if self._mechanism:
@@ -180,7 +186,8 @@ class Sasl:
         return []
 
     def _answer_challenge(self, mechanism: Mechanism, chunk: str) -> list[Message]:
-        # "+" alone is an empty chunk: an empty message, or the end of one of a multiple of 400.
+        # A lone "+" is an empty chunk: an empty message, or the end of one that is a multiple of
+        # 400 characters long.
         self._received += chunk.removeprefix("+") if len(chunk) == 1 else chunk
         if len(chunk) == CHUNK and len(self._received) < LONGEST:
             return []
@@ -198,6 +205,7 @@ class Sasl:
         return [Message("AUTHENTICATE", ("*",))]
 
     def _on_success(self) -> None:
+        # An impostor cannot produce the server signature of SCRAM (RFC 5802), but it can send 903.
         if self._mechanism and not self._mechanism.complete:
             self._warn("the server calls it a success before it has proved who it is")
             self.betrayed, self.account = True, None

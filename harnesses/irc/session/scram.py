@@ -1,7 +1,6 @@
-"""SCRAM, where both sides prove that they know a password and neither says it.
+"""SCRAM (RFC 5802, RFC 7677): mutual proof of knowing a password, which is never transmitted.
 
-RFC 5802 and RFC 7677 as scramp has them; without channel binding, which no IRC services offer.
-Nothing here does I/O.
+Implemented by scramp; without channel binding, which no IRC services offer. No I/O.
 """
 
 from __future__ import annotations
@@ -11,15 +10,15 @@ import scramp
 from harnesses.irc.protocol.errors import SaslFailed
 
 MOST_ITERATIONS = 1_000_000
-"""The most iterations that a server may ask for; more would stop our event loop for seconds.
-scramp itself refuses less than 4096 (RFC 7677), and salts of less than 12 bytes."""
+"""The maximum iteration count that a server may demand; more would block our event loop for
+seconds. scramp itself refuses less than 4096 (RFC 7677), and salts of less than 12 bytes."""
 
 
 class Scram:
-    """One exchange as the client; `mechanism` is SCRAM-SHA-256 or SCRAM-SHA-512, `nonce` is for
-    tests of the RFC.
+    """The client side of one SCRAM exchange; `mechanism` is SCRAM-SHA-256 or SCRAM-SHA-512.
 
-    Raises ValueError when SASLprep (RFC 4013) does not allow the name or the password.
+    `nonce` replaces the random client nonce, for the RFC's test vectors. Raises ValueError if
+    SASLprep (RFC 4013) does not allow the name or the password.
     """
 
     def __init__(self, mechanism: str, username: str, password: str, nonce: str = "") -> None:
@@ -30,12 +29,12 @@ class Scram:
         except scramp.ScramException as error:
             raise ValueError(f"SASL does not allow the name or password: {error}") from error
         self._begun = self._proved = False
-        self.complete = False  # true when the server has proved that it knows us: not before
+        self.complete = False  # set once the server's signature has been verified
 
     def answer(self, challenge: bytes) -> bytes:
-        """Return the answer to what the server has said; its first message is empty.
+        """Return the response to a message of the server; its first message is empty.
 
-        Raises SaslFailed when the server breaks the protocol or does not know the password.
+        Raises SaslFailed if the server violates the protocol or does not know the password.
         """
         if not self._begun:
             self._begun = True
@@ -45,7 +44,7 @@ class Scram:
             message = challenge.decode()
             if not self._proved:
                 return self._proof(message)
-            self._client.set_server_final(message)
+            self._client.set_server_final(message)  # raises if the server's signature is wrong
         except (scramp.ScramException, UnicodeDecodeError) as error:
             raise SaslFailed(f"the server's part of SCRAM is wrong: {error}") from error
         self.complete = True

@@ -1,6 +1,6 @@
-"""One connection to one IRC server as a state machine: messages in, events and messages out.
+"""One connection to an IRC server as a state machine: messages in, events and messages out.
 
-Nothing here does I/O or waits. A `Session` lives as long as its connection; numerics are those of
+No I/O and no waiting. A `Session` lives as long as its connection. Numerics are those of
 https://modern.ircdocs.horse/.
 """
 
@@ -45,9 +45,9 @@ log = structlog.get_logger()
 class Session:
     """The state machine of a connection: messages in, events and messages out.
 
-    `channels` are those to be in, with their keys or ""; the caller may change the mapping at any
-    time, and so does the session when it sees a new key. What is to be sent collects until
-    `pop_outgoing` is called. `encrypted` says that nobody else reads along.
+    `channels` maps the desired channels to their keys, or "". The caller may change the mapping at
+    any time; the session updates it when a key changes. Outgoing messages accumulate until
+    `pop_outgoing` is called. `encrypted` says whether the connection uses TLS.
     """
 
     def __init__(
@@ -62,12 +62,12 @@ class Session:
 
     @property
     def network(self) -> str:
-        """The network's name."""
+        """The name of the network."""
         return self._state.network
 
     @property
     def nick(self) -> str:
-        """Our nick at this moment."""
+        """Our current nick."""
         return self._state.source.nick
 
     @property
@@ -82,34 +82,38 @@ class Session:
 
     @property
     def roster(self) -> Roster:
-        """The channels we are in and who is there."""
+        """The channels that we are in and their members."""
         return self._state.roster
 
     @property
     def capabilities(self) -> frozenset[str]:
-        """The IRCv3 capabilities in force."""
+        """The IRCv3 capabilities that are enabled."""
         return frozenset(self._state.capabilities.enabled)
 
     @property
     def is_ready(self) -> bool:
-        """True when the server has welcomed us and its message of the day is over."""
+        """True after the welcome and the end of the message of the day."""
         return self._state.ready
 
     @property
     def is_joined(self) -> bool:
-        """True when we are in every channel that we want to be in."""
+        """True if the session is ready and in all desired channels."""
         return self.is_ready and all(
             self.roster.channel(name) for name in self._state.desired_channels
         )
 
     @property
     def error(self) -> str | None:
-        """The text of the server's ERROR, which is its last line."""
+        """The reason for which the connection is to be closed, or None.
+
+        It is the text of the server's ERROR, or says that the login that `sasl_required` demands is
+        missing.
+        """
         return self._state.error
 
     @property
     def refusals(self) -> list[JoinRefusal]:
-        """The channels that we want to be in and that do not let us in."""
+        """The desired channels that refuse our JOIN."""
         known = self._state.refusals.values()
         return [refusal for refusal in known if self._state.is_desired(refusal.channel)]
 
@@ -120,29 +124,29 @@ class Session:
 
     @property
     def login_problem(self) -> str:
-        """A sentence on why services do not know us though they are to by SASL, or ""."""
+        """The reason why SASL is configured but we are not logged in, for people; else ""."""
         return connection_handlers.login_problem(self._state) if self.is_ready else ""
 
     @property
     def encrypted(self) -> bool:
-        """True when the connection is encrypted."""
+        """True if the connection uses TLS."""
         return self._state.encrypted
 
     @property
     def sts(self) -> Sts | None:
-        """The strict transport security that the server has announced."""
+        """The strict transport security that the server has announced, or None."""
         return self._state.capabilities.sts
 
     @property
     def upgrade(self) -> int | None:
-        """The port to go to, with TLS, before another word is said here."""
+        """The TLS port to reconnect to at once, as STS demands on an unencrypted connection."""
         capabilities = self._state.capabilities
         return capabilities.upgrade if capabilities.sts else None
 
     def start(self) -> None:
-        """Begin: to be called once, when the connection stands.
+        """Begin the registration. Call this once, when the connection is established.
 
-        A password in the clear waits until the server has had its chance to ask for TLS.
+        On an unencrypted connection PASS waits for the server's capabilities, which may demand TLS.
         """
         state = self._state
         state.outgoing.append(QueuedMessage(state.capabilities.start(), urgent=True))
@@ -152,32 +156,34 @@ class Session:
             connection_handlers.introduce_later(state)
 
     def claim_nick(self, settings: NetworkSettings) -> None:
-        """Go on by these settings, and ask for the nick that they name."""
+        """Switch to `settings` and request the nick that they name."""
         self._state.settings = settings
-        if self.is_ready:  # else it is asked for then
+        if self.is_ready:  # otherwise `start_recovery` requests it at the end of the MOTD
             nick_recovery.claim_nick(self._state)
 
     def pop_outgoing(self) -> list[QueuedMessage]:
-        """Return the messages to send since the last call, in order."""
+        """Remove and return the outgoing messages, in order."""
         outgoing, self._state.outgoing = self._state.outgoing, []
         return outgoing
 
     def receive(self, message: Message) -> list[IrcEvent]:
-        """Take one message of the server; return what happened, in order."""
-        # Only lines of a batch can be part of a multiline message; all others go straight on.
+        """Process a received message; return the resulting events, in order."""
+        # Only lines of a batch can be part of a multiline message; others bypass the assembler.
         if message.command == "BATCH" or "batch" in message.tags:
             whole = self._state.multiline.feed(message)
             return [event for each in whole for event in self._handle(each)]
         return self._handle(message)
 
     def _handle(self, message: Message) -> list[IrcEvent]:
-        # labeled-response: the answer to one line has its label, that of several is a batch of it.
+        # labeled-response: a response of one line carries the label; one of several lines is a
+        # batch, and the label is on the line that opens it.
         labelled = "label" in message.tags and self._state.receipts.on_message(message)
         labelled |= self._state.batch_type(message) == "labeled-response"
         if labelled and message.command in ("PRIVMSG", "NOTICE"):
-            return []  # whoever said it knows
+            return []  # an echo: the sender of the line gets a receipt instead of an event
         if message.command != "BATCH" and self._state.is_past(message):
-            # Not to be done or answered again, nor believed of who is here now.
+            # History has no handler: an old JOIN or QUIT must not change the roster, and an old
+            # request must not be answered again.
             return [] if self._state.is_repeated(message) else _replay(self._state, message)
         if self._state.is_repeated(message):
             return []
@@ -186,14 +192,16 @@ class Session:
         return self._state.drop_uninvited(events)
 
     def whois(self, nick: str, found: Callable[[Member | None], None]) -> Message | None:
-        """Have `found` told who has a nick at this moment, None for nobody; return the message that
-        asks, None where it has been asked already."""
+        """Register `found` to be called with who has `nick`, or with None if nobody has it.
+
+        Return the WHOIS to send, or None if one for this nick is already pending.
+        """
         whois = self._state.whois.setdefault(self.isupport.fold(nick), Whois())
         whois.found.append(found)
         return Message("WHOIS", (nick,)) if len(whois.found) == 1 else None
 
     def has_replayed(self, target: str, text: str, since: datetime) -> bool:
-        """Return whether the server has played back such words to `target`, said `since` then."""
+        """Return whether the server has replayed this text to `target`, dated `since` or later."""
         key = self.isupport.fold(target)
         return any(
             (key, text) == (place, words) and time >= since
@@ -201,31 +209,33 @@ class Session:
         )
 
     def track(self, target: str) -> tuple[str, Mapping[str, str]]:
-        """Return what `receipts` will call a line to `target`, and the tags that it goes out
-        with."""
+        """Track a line to `target`; return its id in `receipts()` and the tags to send it with."""
         if self._state.echoing:
             label = self._state.receipts.label()
             return label, {"label": label}
         return self._state.receipts.track(self.isupport.fold(target)), {}
 
     def fence(self) -> Message | None:
-        """Return the message that has the server tell what became of the lines before it; None
-        where it tells by itself."""
+        """Return a PING that makes the server acknowledge the lines before it.
+
+        Return None if it acknowledges lines by itself (echo-message).
+        """
         if self._state.echoing:
             return None
         return Message("PING", (self._state.receipts.fence(),))
 
     def wrote(self, line: str) -> None:
-        """A line has gone out, ours or one of the caller's."""
+        """Record that a line was written to the connection, by the session or by the caller."""
         self._state.sent_lines.add(line)
         if line.startswith("USER "):
             connection_handlers.on_introduced(self._state)
+        # Plugins send their own JOINs; channels joined that way are not left as uninvited.
         elif line.startswith("JOIN ") and (message := parse(line)):
             names = message.param(0).split(",")
             self._state.asked_channels.update(map(self.isupport.fold, names))
 
     def receipts(self) -> list[tuple[str, Receipt]]:
-        """Return the tracked lines whose fate is known since the last call."""
+        """Remove and return the receipts that arrived since the last call, by tracking id."""
         return self._state.receipts.pop_results()
 
 
@@ -242,7 +252,7 @@ def _standard_reply(state: ConnectionState, message: Message) -> list[IrcEvent]:
 
 
 def _too_long(state: ConnectionState, message: Message) -> list[IrcEvent]:
-    """Say it again in pieces, once; the whole line counts as said then."""
+    """Send the pieces of a line rejected by 417; the line then counts as accepted."""
     line = state.sent_lines.take_rejected(message.tags.get("label", ""))
     pieces = state.sent_lines.pieces(line) if line else []
     command, target = (line.command, line.param(0)) if line else ("", "")
@@ -250,12 +260,13 @@ def _too_long(state: ConnectionState, message: Message) -> list[IrcEvent]:
         "irc.line_too_long",
         network=state.network,
         command=command,
-        target=target if pieces else "",  # it may be a password otherwise
+        target=target if pieces else "",  # of other commands, param 0 may be a password (PASS)
         pieces=len(pieces),
     )
     for piece in pieces:
         tags = {"label": state.receipts.label()} if state.echoing else {}
         state.outgoing.append(QueuedMessage(replace(piece, tags=tags)))
+    # `_handle` has recorded the 417 as a refusal of the labelled line; the pieces replace it.
     if line and pieces and (label := line.tags.get("label")):
         state.receipts.confirm(label)
     return []
@@ -270,23 +281,27 @@ def _talk(state: ConnectionState, message: Message) -> list[IrcEvent]:
     target, text = message.param(0), message.param(1)
     kind: EventType = "NOTICE" if message.command == "NOTICE" else "PRIVMSG"
     if text.startswith("\x01"):
-        # https://modern.ircdocs.horse/ctcp: the closing \x01 may be missing
+        # https://modern.ircdocs.horse/ctcp: the final \x01 may be missing, for instance if the
+        # server has truncated the line.
         word, _, rest = text.strip("\x01").partition(" ")
         if word.upper() != "ACTION":
             _ctcp(state, message, word.upper(), rest)
             return []
         kind, text = "ACTION", rest
     if not state.registered:
-        return []  # "*** Looking up your hostname"
+        return []  # server notices such as "*** Looking up your hostname"
     event = state.event(kind, message, state.isupport.channel_of(target), target, text)
     if event.own and state.isupport.fold(target) == "nickserv":
-        return []  # an echo of what we told services, which may be a password
+        return []  # an echo of a message to services may contain a password
     return [event]
 
 
 def _replay(state: ConnectionState, message: Message) -> list[IrcEvent]:
-    """Return what was said in the past, which the log may have missed; without a time, or of a
-    batch that has none, nobody could tell."""
+    """Return the event of a replayed message, which the log may lack.
+
+    Only messages and topics with a plausible time yield one: without a time they cannot be compared
+    with the log.
+    """
     time, target, text = tagged_time(message), message.param(0), message.param(1)
     if time is None or time > state.now() + AHEAD:
         return []
@@ -301,13 +316,14 @@ def _replay(state: ConnectionState, message: Message) -> list[IrcEvent]:
             return []
         kind = "ACTION"
     state.replayed.append((state.isupport.fold(target), text, time))
+    # The tag's own time is kept even if it is more than BEHIND old: here it is expected to be old.
     event = state.past_event(kind, message, target, text)
     return [] if event.own and event.channel is None else [replace(event, time=time)]
 
 
 def _ctcp(state: ConnectionState, message: Message, word: str, rest: str) -> None:
-    # A query comes as PRIVMSG and is answered by NOTICE; a CTCP NOTICE is an answer, and to answer
-    # that too would be a loop.
+    # A CTCP query is a PRIVMSG and its reply a NOTICE. A reply is never answered, as two clients
+    # could then answer each other for ever.
     source = message.source
     if message.command == "NOTICE" or not source or state.batch_type(message):
         return
@@ -324,7 +340,7 @@ def _mode(state: ConnectionState, message: Message) -> list[IrcEvent]:
     for letter, nick, on in state.isupport.mode_changes(message.params[1:]) if name else ():
         if name and letter in state.isupport.prefix.values():
             state.roster.change_mode(name, nick, letter, on=on)
-        elif name and letter == "k" and (nick != "*" or not on):  # "*" hides the key
+        elif name and letter == "k" and (nick != "*" or not on):  # servers may mask the key as "*"
             state.learn_key(name, nick if on else "")
     return [state.event("MODE", message, name, name, text)] if name else []
 
@@ -346,8 +362,8 @@ def _set_topic(state: ConnectionState, name: str, text: str) -> None:
 
 
 def _batch(state: ConnectionState, message: Message) -> list[IrcEvent]:
-    # https://ircv3.net/specs/extensions/batch: "+ref" opens, "-ref" closes. A batch within one of
-    # the past is of the past, whatever its own type.
+    # https://ircv3.net/specs/extensions/batch: "+ref" opens, "-ref" closes. A batch nested in a
+    # batch of history is history too, whatever its own type.
     reference = message.param(0)
     if reference.startswith("+"):
         outer = state.batch_type(message)
@@ -357,6 +373,8 @@ def _batch(state: ConnectionState, message: Message) -> list[IrcEvent]:
     return []
 
 
+# Later entries override earlier ones: 437 is about a nick or a channel, and the handler in
+# `connection_handlers` passes those about channels on to `refusals`.
 HANDLERS: Mapping[str, Handler] = {
     "PING": _ping,
     "ERROR": _error,

@@ -1,4 +1,4 @@
-"""State of one connection, shared by the handlers of its messages: channels, members, ourselves."""
+"""Mutable state of one connection, shared by the message handlers."""
 
 from __future__ import annotations
 
@@ -20,47 +20,50 @@ from harnesses.irc.session.sasl import Sasl, mechanisms
 from harnesses.irc.settings import NetworkSettings
 
 Handler = Callable[["ConnectionState", Message], list[IrcEvent]]
-"""Takes one message of the server, changes the state, returns what is to be logged."""
+"""Handles one received message: updates the state and returns the resulting events."""
 
 PAST = frozenset({"chathistory", "playback", "znc.in/playback"})
-"""Batches of things that happened before now."""
+"""Types of batches that contain history."""
 
 ATTACHED = "attached"
-"""The word of the PING whose answer ends what a bouncer tells of its channels."""
+"""The token of the PING whose PONG follows the bouncer's replay of JOINs for its channels."""
 
 BIP = "bip@b.i.p"
-"""The user and host in whose name the bouncer bip plays back."""
+"""The `user@host` under which the bouncer bip replays its backlog."""
 
 SKEW = timedelta(seconds=1)
-"""The most that the clocks of a network's servers may be apart."""
+"""Tolerated clock skew between the servers of a network."""
 
 AHEAD, BEHIND = timedelta(minutes=5), timedelta(days=1)
-"""The most that a server's clock may be from ours to be believed: the log is in order of time, so a
-line of next year would stay its last one for a year."""
+"""How far a server-time tag may be ahead of and behind our clock before it is ignored. The log is
+ordered by time: a line dated next year would remain its newest for a year."""
 
 REMEMBERED = 1000
-"""Messages whose ids are kept, to know one that comes again."""
+"""Number of recent message ids that are kept to detect duplicates."""
 
 REPLAYED = 200
-"""Lines of the past that are kept, to find words of our own among them."""
+"""Number of replayed lines that are kept, to find lines of our own among them."""
 
 JOINS_AT_ONCE = 10
-"""Channels in one JOIN, for no line to become too long."""
+"""Maximum number of channels in one JOIN, which keeps the line within the length limit."""
 
 
 BOT_TAGS = frozenset({"bot", "draft/bot", "inspircd.org/bot"})
-"""Tags of what a bot says (https://ircv3.net/specs/extensions/bot-mode)."""
+"""Tags that mark a message as sent by a bot (https://ircv3.net/specs/extensions/bot-mode)."""
 
 
 def utc_now() -> datetime:
-    """Return the time in UTC."""
+    """Return the current time as an aware datetime in UTC."""
     return datetime.now(UTC)
 
 
 @dataclass(slots=True)
 class Member:
-    """Someone in a channel; `modes` are the letters of PREFIX that they have there. Of a `service`
-    the server has said that it is one, or an operator."""
+    """A member of a channel, or the result of a WHOIS.
+
+    `modes` are the member's letters of PREFIX in the channel. `service` is set if the server calls
+    them a service or an operator (313, RPL_WHOISOPERATOR).
+    """
 
     nick: str
     user: str | None = None
@@ -73,7 +76,7 @@ class Member:
 
 @dataclass(slots=True)
 class Whois:
-    """A question to the server who has a nick; `found` are told the answer, None for nobody."""
+    """A pending WHOIS; the callbacks `found` get its result, None if nobody has the nick."""
 
     member: Member | None = None
     found: list[Callable[[Member | None], None]] = field(default_factory=list)
@@ -81,10 +84,10 @@ class Whois:
 
 @dataclass(slots=True)
 class JoinedChannel:
-    """A channel that we are in; `names` collects a NAMES reply until its end.
+    """A channel that we are in; `names` accumulates a NAMES reply until its end.
 
-    `joined` is when we came, by the server's clock; None where that is not told, and from the first
-    line on that was said since.
+    `joined` is the server-time of our JOIN. It is None without server-time, and becomes None with
+    the first live line, as it only serves to recognise replayed lines before that.
     """
 
     name: str
@@ -96,8 +99,11 @@ class JoinedChannel:
 
 @dataclass(frozen=True, slots=True)
 class JoinRefusal:
-    """A channel that does not let us in: since the attempt number `attempts`, at `time`; the next
-    one is `retry_in` seconds later. `reason` is for people, `numeric` the server's."""
+    """A channel that refuses our JOIN.
+
+    `attempts` counts the refusals so far, the last of them at `time`; the next attempt follows
+    `retry_in` seconds later. `numeric` is the server's, `reason` a text for people.
+    """
 
     channel: str
     numeric: str
@@ -108,9 +114,9 @@ class JoinRefusal:
 
 
 class Roster:
-    """Channels and members under the server's own idea of which names are the same.
+    """The channels that we are in and their members, keyed by names folded per CASEMAPPING.
 
-    `isupport` may be replaced at any time before the first channel is joined.
+    `isupport` may be replaced only until the first channel is joined, as the keys depend on it.
     """
 
     def __init__(self) -> None:
@@ -120,11 +126,11 @@ class Roster:
 
     @property
     def channels(self) -> list[str]:
-        """The names of the channels we are in, in the order of joining."""
+        """The names of the channels that we are in, in the order of joining."""
         return [channel.name for channel in self._channels.values()]
 
     def channel(self, name: str) -> JoinedChannel | None:
-        """Return the channel `name`, in any spelling, if we are in it."""
+        """Return the channel `name`, in any letter case, or None if we are not in it."""
         return self._channels.get(self._fold(name))
 
     def shared_channels(self, nick: str) -> list[JoinedChannel]:
@@ -132,7 +138,7 @@ class Roster:
         return [c for c in self._channels.values() if self._fold(nick) in c.members]
 
     def member(self, nick: str) -> Member | None:
-        """Return `nick` as known from any channel."""
+        """Return the entry of `nick` in any shared channel, or None."""
         return next((c.members[self._fold(nick)] for c in self.shared_channels(nick)), None)
 
     def enter(self, name: str, joined: datetime | None = None) -> None:
@@ -149,7 +155,7 @@ class Roster:
         self._channels.pop(self._fold(name), None)
 
     def clear(self) -> None:
-        """Forget all channels, as the connection is gone."""
+        """Forget all channels; called when the connection is closed."""
         self._channels.clear()
 
     def add(self, name: str, member: Member) -> None:
@@ -163,36 +169,42 @@ class Roster:
             channel.members.pop(self._fold(nick), None)
 
     def rename(self, old: str, new: str) -> None:
-        """Rename a member everywhere."""
+        """Rename a member in all shared channels."""
         for channel in self.shared_channels(old):
             member = channel.members.pop(self._fold(old))
             member.nick = new
             channel.members[self._fold(new)] = member
 
     def change_mode(self, name: str, nick: str, mode: str, *, on: bool) -> None:
-        """Give `nick` the member mode `mode` in `name`, or take it."""
+        """Set or remove the member mode `mode` of `nick` in `name`."""
         channel = self.channel(name)
         if channel and (member := channel.members.get(self._fold(nick))):
             member.modes = member.modes | {mode} if on else member.modes - {mode}
 
     def is_operator(self, name: str, nick: str) -> bool:
-        """Return whether `nick` is an operator of `name`, or more than that."""
+        """Return whether `nick` is an operator of `name` or has a higher member mode."""
         channel = self.channel(name)
         member = channel.members.get(self._fold(nick)) if channel else None
         return bool(member and member.modes & self.isupport.operator_modes)
 
     def add_names(self, name: str, names: str) -> None:
-        """Take one 353 line: nicks, with all their symbols, or whole `nick!user@host`."""
+        """Process the names of one 353 line (RPL_NAMREPLY).
+
+        Names are nicks with their symbols (all of them with `multi-prefix`), or
+        `nick!user@host` with `userhost-in-names`.
+        """
         if channel := self.channel(name):
             for word in names.split():
                 source = Source.parse(self.isupport.without_prefix(word))
+                # Reuse the known entry: a NAMES reply has no account, and may lack user and host.
                 known = channel.members.get(self._fold(source.nick)) or Member(source.nick)
                 known.user, known.host = source.user or known.user, source.host or known.host
                 known.modes = self.isupport.modes_of(word)
                 channel.names[self._fold(source.nick)] = known
 
     def end_names(self, name: str) -> None:
-        """Take the 366 after them: they are everybody who is there."""
+        """Process 366 (RPL_ENDOFNAMES): the collected names replace the member list."""
+        # A large channel takes several 353 lines; replacing the list earlier would lose members.
         if (channel := self.channel(name)) and channel.names:
             channel.members, channel.names = channel.names, {}
 
@@ -201,16 +213,17 @@ class Roster:
 
 
 class ConnectionState:
-    """The mutable heart of a session. `desired_channels` maps the channels to be in to their keys
-    or "".
+    """The mutable state of a session.
 
-    `encrypted` says whether the connection is; `introduced` whether PASS, NICK and USER are out.
-    `lost_nick` is the nick we want while we have another, `nick_losses` how often it was taken
-    from us; `seen` has the last messages' ids with their targets, `replayed` the last lines of the
-    past: folded target, words and time. `refusals` are the channels that
-    do not let us in, `asked_channels` those that we have sent a JOIN for; both by folded name.
-    `uninvited` are channels that we were sent to and are about to leave.
-    While `is_attaching`, a bouncer tells us of the channels where it already is.
+    `desired_channels` maps the channels that we want to be in to their keys, or "".
+    `introduced` is set once PASS, NICK and USER are sent or queued.
+    `lost_nick` is the nick that we want while we have another one; `nick_losses` counts how often
+    we were renamed against our will.
+    `seen` holds recent (message id, target) pairs, oldest first; `replayed` recent lines of
+    history as (folded target, text, time).
+    `refusals` are the channels that refuse us, `asked_channels` those that we have sent a JOIN for,
+    and `uninvited` those that we were forced into and are about to leave; all by folded name.
+    `is_attaching` is set while a bouncer replays the JOINs of the channels that it is already in.
     """
 
     def __init__(
@@ -258,26 +271,29 @@ class ConnectionState:
         return self.roster.isupport
 
     def is_me(self, nick: str) -> bool:
-        """Return whether `nick` is ours, under the server's case mapping."""
+        """Return whether `nick` is our current nick under the server's case mapping."""
         return self.isupport.fold(nick) == self.isupport.fold(self.source.nick)
 
     def send(self, command: str, *params: str, urgent: bool = False, idle: bool = False) -> None:
-        """Send a message; urgent ones overtake, idle ones are overtaken."""
+        """Queue a message; urgent ones go out first, idle ones after all others."""
         self.outgoing.append(QueuedMessage(Message(command, params), urgent=urgent, idle=idle))
 
     def send_later(
         self, delay: float, unless: Callable[[], bool], command: str, *params: str
     ) -> None:
-        """Send a message in `delay` seconds, unless it is needless then."""
+        """Queue a message for `delay` seconds from now; drop it if `unless()` is true by then."""
         self.outgoing.append(QueuedMessage(Message(command, params), delay, unless=unless))
 
     def is_desired(self, channel: str) -> bool:
-        """Return whether `channel`, in any spelling, is one that we want to be in."""
+        """Return whether `channel`, in any letter case, is one that we want to be in."""
         fold = self.isupport.fold
         return any(fold(name) == fold(channel) for name in self.desired_channels)
 
     def drop_uninvited(self, events: list[IrcEvent]) -> list[IrcEvent]:
-        """Return the events without those of channels that we are about to leave."""
+        """Return `events` without those of channels in `uninvited`.
+
+        A channel leaves `uninvited` with our own PART, the last event that it causes.
+        """
         if not self.uninvited:
             return events
         fold = self.isupport.fold
@@ -287,13 +303,16 @@ class ConnectionState:
         return kept
 
     def learn_key(self, channel: str, key: str) -> None:
-        """Use `key` ("" for none) for a channel that we want to be in, from the next JOIN on."""
+        """Set the key ("" for none) of a desired channel for the next JOIN."""
         for name in self.desired_channels:
             if self.isupport.fold(name) == self.isupport.fold(channel):
                 self.desired_channels[name] = key
 
     def join(self, channel: str, delay: float = 0.0) -> None:
-        """Join `channel`, `delay` seconds from now, if we want to be in it and are not, then."""
+        """Queue a JOIN of `channel` for `delay` seconds from now, if it is a desired channel.
+
+        The JOIN is dropped if by then we are in the channel or no longer want to be.
+        """
         fold = self.isupport.fold
         for name, key in self.desired_channels.items():
             if fold(name) == fold(channel):
@@ -302,8 +321,8 @@ class ConnectionState:
                 self.send_later(delay, needless, "JOIN", *params)
 
     def join_all(self) -> None:
-        """Join all that we want to be in, as many at once as the server says it takes."""
-        # A key belongs to the channel at its place in the list, so those with keys come first.
+        """Join all desired channels, with as many in one JOIN as the server accepts."""
+        # RFC 1459, section 4.2.1: keys match channels by position, so channels with keys go first.
         wanted = sorted(self.desired_channels.items(), key=lambda pair: not pair[1])
         at_once = min(self.isupport.targets("JOIN"), JOINS_AT_ONCE)
         for start in range(0, len(wanted), at_once):
@@ -313,13 +332,13 @@ class ConnectionState:
 
     @property
     def echoing(self) -> bool:
-        """True when the server shows us what has become of our lines."""
+        """True if the server acknowledges our lines (echo-message with labeled-response)."""
         return self.capabilities.enabled >= ECHO
 
     def is_past(self, message: Message) -> bool:
-        """Return whether it is old: in a batch of the past, or from before we came."""
-        # Bouncers and servers replay history in a batch, or as plain lines whose time is before our
-        # JOIN; one bouncer, bip, without any time, but in its own name.
+        """Return whether `message` is replayed history and not a live message."""
+        # Servers and bouncers replay history in a batch, or as plain lines whose server-time is
+        # before our JOIN. The bouncer bip adds no time, but is itself the source of the lines.
         if self.batch_type(message) in PAST or str(message.source).endswith(f"!{BIP}"):
             return True
         if message.command not in ("PRIVMSG", "NOTICE"):
@@ -329,11 +348,14 @@ class ConnectionState:
         if channel and since and time:
             if since - time > SKEW:
                 return True
-            channel.joined = None  # what comes now is new, also when the clock is put back
+            # The first live line ends the replay. Later ones are live even if the server's clock is
+            # set back before our JOIN.
+            channel.joined = None
         return False
 
     def is_repeated(self, message: Message) -> bool:
-        """Return whether we have had it, by its message id, on this connection."""
+        """Return whether `message` was already received on this connection; record its id."""
+        # The target is part of the key: the copies of a message to several targets may share an id.
         target, msgid = message.param(0), message.tags.get("msgid")
         if not msgid or message.command not in ("PRIVMSG", "NOTICE"):
             return False
@@ -344,7 +366,7 @@ class ConnectionState:
         return known
 
     def past_event(self, kind: EventType, message: Message, target: str, text: str) -> IrcEvent:
-        """Return the event that a message of the past stands for."""
+        """Return the event of a replayed message; its `batch_type` is never None."""
         event = self.event(kind, message, self.isupport.channel_of(target), target, text)
         return replace(event, batch_type=event.batch_type or "playback")
 
@@ -352,13 +374,13 @@ class ConnectionState:
         return channel not in self.desired_channels or self.roster.channel(channel) is not None
 
     def batch_type(self, message: Message) -> str | None:
-        """Return the type of the batch that `message` is part of."""
+        """Return the type of the batch that contains `message`, or None."""
         return self.batches.get(message.tags.get("batch", ""))
 
     def event(
         self, kind: EventType, message: Message, channel: str | None, target: str, text: str = ""
     ) -> IrcEvent:
-        """Return the event that `message` stands for; its channel is spelled as when we joined."""
+        """Return the event of `message`; the channel is spelled as in our JOIN."""
         source = message.source or Source("")
         known = self.roster.channel(channel) if channel else None
         return IrcEvent(
@@ -379,7 +401,7 @@ class ConnectionState:
         )
 
     def _time(self, message: Message) -> datetime:
-        """Return the time as the server says, unless its clock is wrong."""
+        """Return the server-time if it is plausible, else the time of receipt."""
         told, now = tagged_time(message), self.now()
         return told if told and -BEHIND <= told - now <= AHEAD else now
 
@@ -388,6 +410,8 @@ class ConnectionState:
         return not BOT_TAGS.isdisjoint(message.tags) or bool(member and member.bot)
 
     def _account(self, message: Message, nick: str) -> str | None:
+        # With account-tag a missing tag means that the sender is not logged in; what the roster has
+        # may be out of date.
         if "account-tag" in self.capabilities.enabled:
             return message.tags.get("account") or None
         member = self.roster.member(nick)
@@ -395,9 +419,12 @@ class ConnectionState:
 
 
 def tagged_time(message: Message) -> datetime | None:
-    """Return the server-time tag (https://ircv3.net/specs/extensions/server-time), always UTC."""
+    """Return the server-time tag in UTC, or None if it is missing or invalid.
+
+    https://ircv3.net/specs/extensions/server-time; a time without a zone counts as UTC.
+    """
     try:
         found = datetime.fromisoformat(message.tags.get("time", ""))
         return found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
-    except (ValueError, OverflowError):  # no time; in UTC before the first year or after the last
+    except (ValueError, OverflowError):  # OverflowError: the year leaves 1 to 9999 in UTC
         return None

@@ -1,6 +1,6 @@
-"""Strict transport security: a server that says so is never again spoken to in the clear.
+"""Strict transport security (STS): servers to which we connect with TLS only.
 
-https://ircv3.net/specs/extensions/sts. The policies outlive the process in a small JSON file.
+https://ircv3.net/specs/extensions/sts. The policies are stored in a JSON file.
 """
 
 from __future__ import annotations
@@ -17,14 +17,17 @@ from harnesses.irc.protocol.errors import IrcError
 
 @dataclass(frozen=True, slots=True)
 class Sts:
-    """The announcement of a server: its TLS port, and for how many seconds to insist on it."""
+    """The value of a server's `sts` capability: its TLS port, and the policy's duration in seconds.
+
+    The port counts on an unencrypted connection only, the duration on an encrypted one only.
+    """
 
     port: int | None
     duration: int | None
 
     @classmethod
     def parse(cls, value: str) -> Sts:
-        """Read the value of the capability `sts`; a part that is no number counts as missing."""
+        """Parse the value of the `sts` capability; an invalid number counts as missing."""
         parts = {k: _number(v) for k, _, v in (part.partition("=") for part in value.split(","))}
         port = parts.get("port")
         usable = port is not None and 0 < port < 65536
@@ -33,7 +36,10 @@ class Sts:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """Speak TLS on `port` until `expires` (Unix time); each goodbye gives `duration` more."""
+    """A policy: connect with TLS to `port` until `expires` (Unix time).
+
+    Every disconnect restarts `duration` (seconds).
+    """
 
     port: int
     duration: int
@@ -41,10 +47,10 @@ class Policy:
 
 
 class StsPolicies:
-    """The policies by host name, kept in `path` (None: for the life of the process).
+    """STS policies by host name, stored in `path`; with None, in memory only.
 
-    `clock` returns Unix time. Raises IrcError when the file cannot be read: what it forbids is
-    not known then.
+    `clock` returns Unix time. Raises IrcError if the file cannot be read: without it we might
+    connect in clear text to a server that forbids that.
     """
 
     def __init__(self, path: Path | None = None, clock: Callable[[], float] = time.time) -> None:
@@ -53,19 +59,22 @@ class StsPolicies:
         self._policies = _read(path) if path and path.exists() else {}
 
     def port(self, host: str) -> int | None:
-        """Return the port on which `host` demands TLS; None when nothing is known."""
+        """Return the port on which `host` demands TLS, or None if it has no policy."""
         policy = self._policies.get(host.lower())
         if policy and policy.expires > self._clock():
             return policy.port
         return self._upgrades.get(host.lower())
 
     def upgrade(self, host: str, port: int) -> None:
-        """`host` has asked for TLS in the clear, where anybody may have written it: it binds
-        this process, and is not kept."""
+        """Record that `host` demanded TLS on `port` over an unencrypted connection.
+
+        It counts until the process ends. Anybody on the path may have forged it, so it is not
+        stored: it must not lock us out of the server for longer.
+        """
         self._upgrades[host.lower()] = port
 
     def store(self, host: str, port: int, duration: int) -> None:
-        """Store what `host` has announced over TLS; a duration of 0 takes it back."""
+        """Store the policy that `host` announced over TLS; a duration of 0 removes it."""
         if duration:
             expires = self._clock() + duration
             self._policies[host.lower()] = Policy(port, duration, expires)
@@ -75,7 +84,11 @@ class StsPolicies:
         self._write()
 
     def renew(self, host: str) -> None:
-        """Restart the time of a policy when a connection to `host` over TLS has ended."""
+        """Extend the policy of `host` by its duration from now.
+
+        The specification demands this at the end of each TLS connection; a policy would otherwise
+        expire during a connection that lasts longer than it.
+        """
         if policy := self._policies.get(host.lower()):
             expires = self._clock() + policy.duration
             self._policies[host.lower()] = replace(policy, expires=expires)
@@ -84,6 +97,7 @@ class StsPolicies:
     def _write(self) -> None:
         if self._path:
             self._path.parent.mkdir(parents=True, exist_ok=True)
+            # Write and rename, so that a crash leaves the old file or the new one.
             fresh = self._path.with_name(f".{self._path.name}.new")
             policies = {host: asdict(policy) for host, policy in self._policies.items()}
             fresh.write_text(json.dumps(policies, indent=1) + "\n", encoding="utf-8")

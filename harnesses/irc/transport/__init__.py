@@ -1,1 +1,1 @@
-"""Sockets, TLS, reconnects and the send queue of one network."""
+"""Connections to networks: sockets, TLS, reconnects, the send queue."""

@@ -1,7 +1,7 @@
-"""One connection from its first line to its last: socket, session, send queue and watchdog.
+"""One connection to a server: socket, session, send queue and watchdog.
 
-The send queue is paced by a token bucket: servers disconnect clients that send too fast
-("excess flood").
+A token bucket limits the rate of the send queue, as servers disconnect clients that send too fast
+("Excess Flood").
 """
 
 from __future__ import annotations
@@ -26,29 +26,33 @@ from harnesses.irc.transport.tls import fingerprint
 
 T = TypeVar("T")
 
+# RFC 1459, section 8.10: each message adds 2 seconds to a timer that may be 10 seconds ahead, which
+# allows a burst of five lines. Servers count bytes too, so long lines cost more.
+
 BURST = 5.0
-"""Tokens of a full bucket."""
+"""Capacity of the bucket in tokens."""
 
 RATE = 1.0
-"""Tokens that come back in a second."""
+"""Tokens refilled per second."""
 
 FREE_BYTES = 100
-"""Bytes of a line that cost no more than the line itself."""
+"""Bytes of a line that are covered by its first token."""
 
 BYTES_A_TOKEN = 300
+"""Bytes beyond `FREE_BYTES` that cost one token."""
 
 
 def cost(size: int) -> float:
-    """Return the tokens that a line of `size` bytes costs: servers count lines and bytes both."""
+    """Return the cost in tokens of a line of `size` bytes."""
     return 1.0 + max(0, size - FREE_BYTES) / BYTES_A_TOKEN
 
 
 class TokenBucketQueue(Generic[T]):
-    """A queue of items that gives each out when its tokens are there.
+    """A rate-limited queue with three priorities, paced by a token bucket.
 
-    Urgent items (registration, PONG, QUIT: what the protocol wants, never what people make us
-    say) overtake the others and cost nothing; idle ones (what only we want to know) let them all
-    go first. `clock` returns seconds and never goes back.
+    Urgent items go first and cost nothing. They are what the protocol requires (registration, PONG,
+    QUIT), never replies, or people could make us exceed the limit. Idle items (queries of our own)
+    go last. `clock` returns monotonic seconds.
     """
 
     def __init__(
@@ -64,15 +68,15 @@ class TokenBucketQueue(Generic[T]):
         return len(self._urgent) + len(self._waiting) + len(self._idle)
 
     def push(self, item: T, size: int, urgent: bool = False, idle: bool = False) -> None:
-        """Add an item that takes `size` bytes on the wire."""
+        """Append an item that takes `size` bytes on the wire."""
         if urgent:
             self._urgent.append(item)
-        else:  # no line may cost more than a full bucket, or it would never go out
+        else:  # an item that costs more than a full bucket would never go out
             queue = self._idle if idle else self._waiting
             queue.append((min(cost(size), self._burst), item))
 
     def pop(self) -> T | None:
-        """Return the next item that may go now, or None."""
+        """Remove and return the next item that may go out now, or None."""
         if self._urgent:
             return self._urgent.popleft()
         self._fill()
@@ -84,7 +88,7 @@ class TokenBucketQueue(Generic[T]):
         return item
 
     def delay(self) -> float | None:
-        """Return the seconds until `pop` has an item; None when nothing waits."""
+        """Return the seconds until `pop` returns an item; None if the queue is empty."""
         if self._urgent:
             return 0.0
         self._fill()
@@ -92,12 +96,12 @@ class TokenBucketQueue(Generic[T]):
         return max(0.0, (queue[0][0] - self._tokens) / self._rate) if queue else None
 
     def discard_unwanted(self, wanted: Callable[[T], bool]) -> None:
-        """Drop what is waiting and no longer wanted, before it costs anything."""
+        """Drop the items that are not urgent and for which `wanted` is false, at no cost."""
         self._waiting = deque(entry for entry in self._waiting if wanted(entry[1]))
         self._idle = deque(entry for entry in self._idle if wanted(entry[1]))
 
     def clear(self) -> list[T]:
-        """Empty the queue; return what had not gone out."""
+        """Empty the queue; return the items that were in it."""
         items = [*self._urgent, *(item for _, item in (*self._waiting, *self._idle))]
         for queue in (self._urgent, self._waiting, self._idle):
             queue.clear()
@@ -110,12 +114,14 @@ class TokenBucketQueue(Generic[T]):
 
 
 Sent = asyncio.Future[bool]
-"""Done when a line is written (True) or never will be (False)."""
+"""Resolves to True once a line is written, or to False if it never will be."""
 
 
 class SendQueue:
-    """Writes lines as fast as `TokenBucketQueue` allows, `rate` a second, while its connection is
-    open."""
+    """The send queue of one connection; it writes lines at the pace of a `TokenBucketQueue`.
+
+    `rate` is in tokens per second. Lines sent before `open` or after `close` are not written.
+    """
 
     def __init__(self, write: Callable[[str], None], rate: float = RATE) -> None:
         self._loop = asyncio.get_running_loop()
@@ -127,14 +133,14 @@ class SendQueue:
         self._next: asyncio.TimerHandle | None = None
         self._is_open = False
         self.may_write: Callable[[str], bool] | None = None
-        """Decides, when a line's turn has come, whether it is written at all."""
+        """Filter that is asked right before a line is written; False discards the line."""
 
     def open(self) -> None:
-        """The connection stands; what was sent before is lost."""
+        """Accept lines from now on: the connection is established."""
         self._is_open = True
 
     def send(self, line: str, urgent: bool = False, idle: bool = False) -> Sent:
-        """Write `line` as soon as it may go; cancel the result to take it back."""
+        """Queue `line`, which has no line end; cancel the result to withdraw it."""
         sent: Sent = self._loop.create_future()
         if not self._is_open:
             sent.set_result(False)
@@ -151,8 +157,7 @@ class SendQueue:
         urgent: bool = False,
         unless: Callable[[], bool] | None = None,
     ) -> None:
-        """Send `line` in `delay` seconds, if the connection is still there then, and unless
-        `unless` says that it is needless."""
+        """Queue `line` in `delay` seconds; drop it if `unless()` is true then, or after `close`."""
 
         def due() -> None:
             self._timers.discard(timer)
@@ -163,7 +168,7 @@ class SendQueue:
         self._timers.add(timer)
 
     def close(self) -> None:
-        """Give up what has not been written."""
+        """Discard all lines that are not written yet; their results become False."""
         self._is_open = False
         for timer in (*self._timers, self._next):
             if timer:
@@ -174,6 +179,7 @@ class SendQueue:
                 sent.set_result(False)
 
     def _pump(self) -> None:
+        # A result that is done here was cancelled by the sender.
         self._pacing.discard_unwanted(lambda entry: not entry[1].done())
         while entry := self._pacing.pop():
             line, sent = entry
@@ -190,38 +196,37 @@ class SendQueue:
 log = structlog.get_logger()
 
 CONNECT_WITHIN, HANDSHAKE_WITHIN, GOODBYE_WITHIN = 30.0, 15.0, 2.0
-"""Seconds for a connection to stand, for TLS to begin, and for the other side to end it with us."""
+"""Timeouts in seconds for connecting, for the TLS handshake and for the TLS shutdown."""
 
 NEXT_ADDRESS_AFTER = 0.25
-"""Seconds until the server's next address is tried beside the first (RFC 8305, section 5)."""
+"""Seconds until the server's next address is tried in parallel (RFC 8305, section 5)."""
 
 
 class PluginHost(Protocol):
-    """Runs the plugins of a network: told of its connections, its nick, and each line without
-    tags. A network without plugins has none."""
+    """The host of a network's plugins. It gets all lines without message tags."""
 
     def on_connected(self, connection: IrcConnection) -> None:
-        """Take a new connection."""
+        """Handle a new connection, before any of its lines."""
 
     def on_ready(self) -> None:
-        """Take note that the server has welcomed us."""
+        """Handle the end of the registration."""
 
     def on_closed(self) -> None:
-        """Take note that the connection is gone."""
+        """Handle the end of the connection."""
 
     def on_line(self, line: str, nick: str) -> None:
-        """Take a line of the server; `nick` is ours after it."""
+        """Handle a received line; `nick` is our nick after it."""
 
     def on_sent(self, line: str) -> None:
-        """Take a line of our own that has gone out."""
+        """Handle a line that we have written."""
 
 
 class IrcConnection(asyncio.Protocol):
-    """Bytes to lines and lines to bytes.
+    """The asyncio protocol of a connection: converts bytes to lines and lines to bytes.
 
-    `on_connected` is called before any line; `received` with each line, in order. `lost` is done
-    when the connection is gone. Where there are `trusted` fingerprints a certificate with another
-    ends the connection before a byte is sent.
+    `opened` is called once, before any line; `received` with each line, in order. `lost` resolves
+    when the connection is closed, to the exception that closed it or None. If there are `trusted`
+    fingerprints, a server with another certificate is disconnected before a line is sent.
     """
 
     def __init__(
@@ -243,13 +248,15 @@ class IrcConnection(asyncio.Protocol):
         seen = fingerprint(transport)
         if self._trusted and seen and seen not in self._trusted:
             self._fault = UntrustedCertificate(f"the certificate {seen} is not trusted")
-            transport.close()  # not abort: the handshake's last words are still to go out
+            transport.close()  # unlike abort, flushes the end of the TLS handshake
         else:
             self._opened(self)
 
     def data_received(self, data: bytes) -> None:
-        """Called by asyncio. What comes after we have closed is nobody's word any more."""
+        """Called by asyncio."""
         for line in self._buffer.feed(data):
+            # Handling a line may close the connection, as an STS upgrade does; the lines after it
+            # in the same read must not be handled.
             if self.transport and not self.transport.is_closing():
                 self._received(line)
 
@@ -259,25 +266,26 @@ class IrcConnection(asyncio.Protocol):
             self.lost.set_result(self._fault or exc)
 
     def write(self, line: str) -> None:
-        """Send one line at once."""
+        """Write one line, bypassing the send queue; do nothing on a closing connection."""
         assert self.transport, "nothing is sent before `opened`"
         if not self.transport.is_closing():
             self.transport.write(line.encode("utf-8", "replace") + b"\r\n")
 
     def abort(self) -> None:
-        """Drop the connection, if there is one, without a word."""
+        """Close the connection at once, if there is one, without flushing."""
         if self.transport:
             self.transport.abort()
 
 
 class IrcClient:
-    """A session on a connection.
+    """A session running on a connection.
 
-    `on_event` gets each event in the order of arrival, `changed` is called after each line; then
-    come the `plugins`, where there are some.
-    Of `trusted` fingerprints, when there are any, the server's certificate must have one.
-    `silence` is the time in seconds without a word of the server after which we ask; after as
-    much again it counts as gone.
+    For each received line, `on_event` gets its events in order, then `changed` is called, then the
+    `plugins` get the line.
+    If there are `trusted` fingerprints, the server's certificate must have one of them.
+    After `silence` seconds without a line from the server we send PING; after as many again the
+    connection is dropped.
+    `rate` is the rate limit of sent lines in tokens per second.
     """
 
     def __init__(
@@ -305,7 +313,10 @@ class IrcClient:
         return f"<IrcClient {self._session.network} as {self._session.nick}, {state}>"
 
     async def open(self, server: str, port: int, tls: ssl.SSLContext | None) -> None:
-        """Connect. Raises OSError (a TimeoutError is one) or UnicodeError for an odd name."""
+        """Connect, with TLS if there is a context.
+
+        Raises OSError, TimeoutError included, and UnicodeError for an invalid host name.
+        """
         async with self._opening:
             await self._loop.create_connection(
                 lambda: self._connection,
@@ -318,16 +329,18 @@ class IrcClient:
             )
 
     def silent_for(self) -> float:
-        """Return the seconds since the last word of the server."""
+        """Return the seconds since the last line from the server."""
         return self._loop.time() - self._heard
 
     async def wait_closed(self) -> Exception | None:
-        """Watch over the connection until it is gone; return why, if the server did not close it.
+        """Run the watchdog until the connection is closed; return the exception that closed it.
 
-        A server that falls silent is asked with a PING, and dropped when it does not answer.
+        Return None if the server closed it. A silent server gets a PING, and the connection is
+        dropped if nothing follows.
         """
         asked_at = 0.0
         while not self._connection.lost.done():
+            # Any line after the PING proves that the server is alive, not only its PONG.
             now = self._loop.time()
             idle, asked = now - self._heard, asked_at > self._heard
             if asked and idle >= 2 * self._silence:
@@ -341,33 +354,36 @@ class IrcClient:
         return self._connection.lost.result()
 
     async def wait_disconnected(self, within: float) -> None:
-        """Wait until the server has closed the connection; after `within` seconds drop it.
+        """Wait at most `within` seconds until the server closes the connection, then drop it.
 
-        One that does not stand yet is not waited for: `open` fails.
+        A connection that is not established yet is abandoned: `open` raises TimeoutError.
         """
         if not self._connection.transport:
-            if not self._opening.expired():
+            if not self._opening.expired():  # move the deadline of the running `open` to now
                 self._opening.reschedule(self._loop.time())
             return
         await asyncio.wait([self._connection.lost], timeout=within)
         self._connection.abort()
 
     def send_line(self, line: str, urgent: bool = False) -> Sent:
-        """Send a line as soon as pacing lets it go."""
+        """Queue a line in the send queue."""
         return self._send_queue.send(line, urgent)
 
     def restrict(self, may_speak: Callable[[], bool]) -> None:
-        """Write no message to anybody, queued ones included, while we may not speak."""
+        """Discard all PRIVMSG and NOTICE, queued ones included, while `may_speak()` is false."""
+        # The check is made when a line is written: a lease may run out while lines are queued.
         self._send_queue.may_write = lambda line: may_speak() or not _is_message(line)
 
     def claim_nick(self, settings: NetworkSettings) -> None:
-        """Go on by these settings, and ask for the nick that they name."""
+        """Switch to `settings` and request the nick that they name."""
         self._session.claim_nick(settings)
         self._flush()
 
     async def lag(self) -> float | None:
-        """Return the seconds until the server answers, None when the connection goes before that.
-        Does not return while neither happens."""
+        """Measure the seconds until the server answers a PING; None if the connection is closed.
+
+        There is no timeout of its own.
+        """
         began = self._loop.time()
         token, answered = f"lag-{began}", self._loop.create_future()
         self._pings[token] = answered
@@ -379,11 +395,11 @@ class IrcClient:
         return None if answered.cancelled() else self._loop.time() - began
 
     def receipt(self, number: str) -> asyncio.Future[Receipt]:
-        """Return what becomes of a line that the session tracks under this number."""
+        """Return the future receipt of the line that the session tracks under this id."""
         return self._receipts.setdefault(number, self._loop.create_future())
 
     def close(self) -> None:
-        """Drop the connection and all that waits for it."""
+        """Drop the connection; pending receipts become LOST and pending PINGs are cancelled."""
         self._send_queue.close()
         for receipt in self._receipts.values():
             if not receipt.done():
@@ -420,8 +436,8 @@ class IrcClient:
         self._changed()
         if self._plugins:
             self._plugins.on_line(strip_tags(line), self._session.nick)
-        # An STS upgrade (https://ircv3.net/specs/extensions/sts) forbids another word in the clear,
-        # and ERROR is the last that a server says.
+        # After an STS upgrade (https://ircv3.net/specs/extensions/sts) nothing more may be sent on
+        # the unencrypted connection; ERROR is the last line of a server.
         if self._session.upgrade or self._session.error is not None:
             self._connection.abort()
 

@@ -1,9 +1,9 @@
-"""irc3's bot on top of a network of ours.
+"""irc3's bot as the plugin host of a `Network`.
 
-irc3 is here for its plugins, and loaded only where there are some. Its own connection loses bytes,
-does not know tags, floods and reconnects by itself; so lines go through our session first, and the
-bot gets them afterwards, without tags. What a plugin sends goes out through our splitting and
-pacing.
+irc3 is used for its plugins only, and loaded only if some are configured. Its own connection loses
+bytes, does not support message tags, does not limit its rate and reconnects by itself. So lines
+pass through our session first, and the bot gets them afterwards, without tags. Messages of plugins
+go through our line splitting and send queue.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from harnesses.irc.transport.irc3_compat import LOGGING, irc3
 from harnesses.irc.transport.network import Network
 
 REPLACED = ("core", "sasl", "autojoins", "userlist")
-"""Plugins of irc3 whose work is done here; other plugins may require them, and get us."""
+"""Plugins of irc3 that we replace; they count as loaded for other plugins that require them."""
 
 
 class Irc3Bot(irc3.IrcBot):  # type: ignore[misc]
-    """irc3's bot without its own connection: plugins are called, and send through `network`."""
+    """irc3's bot without a connection of its own; its plugins send through `network`."""
 
     logging_config = LOGGING
 
@@ -33,36 +33,39 @@ class Irc3Bot(irc3.IrcBot):  # type: ignore[misc]
         self._follow_nick(network.nick)
 
     def on_connected(self, connection: IrcConnection) -> None:
-        """Take a new connection."""
+        """Handle a new connection."""
         self.protocol = connection
         self.notify("connection_made")
 
     def on_ready(self) -> None:
-        """Take note that the server has welcomed us."""
+        """Handle the end of the registration."""
         self.notify("server_ready")
 
     def on_closed(self) -> None:
-        """Take note that the connection is gone."""
+        """Handle the end of the connection."""
         self.notify("connection_lost")
 
     def on_line(self, line: str, nick: str) -> None:
-        """Take a line of the server; `nick` is ours after it."""
+        """Dispatch a received line to the plugins; `nick` is our nick after it."""
         self._follow_nick(nick)
         self.dispatch(line)
 
     def on_sent(self, line: str) -> None:
-        """Take a line of our own that has gone out."""
+        """Dispatch a line that we have written to the plugins."""
         self.dispatch(line, iotype="out")
 
     def _follow_nick(self, nick: str) -> None:
-        """Have events that mention our nick listen to the new one."""
+        """Recompile the event patterns that contain our nick if it has changed."""
         if self.config["nick"] != nick:
             self.config["nick"] = nick
             self.recompile()
 
     def recompile(self) -> None:
-        """Compile all events again. irc3's own does not store what it has compiled, and takes a
-        nick for a regular expression."""
+        """Recompile all event patterns.
+
+        irc3's own method stores the result where it is not used, and inserts the nick into the
+        patterns without escaping it.
+        """
         config = {**self.config, "nick": re.escape(self.config["nick"])}
         for iotype, compiled in self.registry.events_re.items():
             events = self.registry.events[iotype]
@@ -70,11 +73,11 @@ class Irc3Bot(irc3.IrcBot):  # type: ignore[misc]
 
     @property
     def channels(self) -> dict[str, set[str]]:
-        """The nicks by channel, as irc3's own `userlist` offers them."""
+        """The nicks by channel, as irc3's `userlist` plugin provides them."""
         return {name: set(self._network.members(name)) for name in self._network.channels}
 
     def send_line(self, data: str, nowait: bool = False) -> Sent:
-        """Send one raw line; a plugin cannot overtake, `nowait` or not."""
+        """Send one raw line. `nowait` is ignored: plugins cannot bypass the rate limit."""
         return self._network.send_line(data)
 
     def send(self, data: str) -> None:
@@ -83,25 +86,25 @@ class Irc3Bot(irc3.IrcBot):  # type: ignore[misc]
             self._network.send_line(line)
 
     def privmsg(self, target: str, message: str, nowait: bool = False) -> Sent | None:
-        """Send a text, cut into lines."""
+        """Send a text, split into lines."""
         return self._network.say("PRIVMSG", target, message)
 
     def notice(self, target: str, message: str, nowait: bool = False) -> Sent | None:
-        """Send a notice, cut into lines."""
+        """Send a notice, split into lines."""
         return self._network.say("NOTICE", target, message)
 
     def action(self, target: str, message: str, nowait: bool = False) -> Sent | None:
-        """Send an action, cut into lines."""
+        """Send an action, split into lines."""
         return self._network.say("ACTION", target, message)
 
     def join(self, target: str) -> None:
-        """Join a channel and stay."""
+        """Join a channel, now and after each reconnect."""
         self._network.join(target)
 
     def part(self, target: str, reason: str | None = None) -> None:
-        """Leave a channel for good."""
+        """Leave a channel and do not rejoin it after a reconnect."""
         self._network.part(target, reason or "")
 
     def quit(self, reason: str | None = None) -> None:
-        """Leave the network for good."""
+        """Leave the network and do not reconnect."""
         self._network.close(reason or "")

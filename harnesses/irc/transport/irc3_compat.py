@@ -1,7 +1,7 @@
-"""irc3 and irc3d, imported without what their import does to the whole process.
+"""Import of irc3 and irc3d without their process-wide side effects.
 
 Importing irc3 sets the class of all later loggers and replaces `asyncio.sleep` and `asyncio.wait`;
-making a bot or a server reconfigures all logging, which `LOGGING` prevents.
+creating a bot or a server reconfigures all logging, which `LOGGING` prevents.
 """
 
 from __future__ import annotations
@@ -21,6 +21,6 @@ asyncio.sleep = asyncio.tasks.sleep
 asyncio.wait = asyncio.tasks.wait
 
 LOGGING: dict[str, Any] = {"version": 1, "incremental": True}
-"""For `logging_config` of a bot or a server: changes nothing."""
+"""A `logging_config` for a bot or a server that leaves the logging configuration unchanged."""
 
 __all__ = ["LOGGING", "ServerCommands", "irc3", "irc3d"]

@@ -1,4 +1,4 @@
-"""One IRC network, for as long as the process lives."""
+"""One IRC network, across all connections to it."""
 
 from __future__ import annotations
 
@@ -29,43 +29,43 @@ from terrarium.backoff import Backoff
 log = structlog.get_logger()
 
 RECONNECT = 2.0, 300.0
-"""Seconds before the first attempt to connect again, and the longest wait."""
+"""Seconds before the first reconnect, and the longest wait between attempts."""
 
 SILENCE = 90.0
-"""Seconds without a word of the server before we ask; after as many again it counts as gone."""
+"""Seconds of silence before a PING is sent; after as many again the connection is dropped."""
 
 QUIT_WITHIN = 2.0
-"""Seconds."""
+"""Seconds that the server has to close the connection after our QUIT."""
 
 LAG_WITHIN = 5.0
-"""Seconds in which a server answers, or its lag is unknown."""
+"""Timeout in seconds of a lag measurement."""
 
 WHOIS_WITHIN = 10.0
-"""Seconds to wait for the server to tell who somebody is."""
+"""Timeout in seconds of a WHOIS."""
 
 ECHO_WITHIN = 10.0
-"""Seconds to wait for the server to show us a line of our own."""
+"""Seconds to wait for the receipt of a line before the server is asked by a PING."""
 
 FENCE_EVERY = 2
-"""Lines after which a server that does not echo them is asked, by a PING, whether it has them."""
+"""Number of texts after which a PING is sent to a server that does not echo our lines."""
 
 UNWELCOME_WAIT = 60.0
-"""Seconds to wait at least after the server has called us banned or too fast."""
+"""Minimum seconds before a reconnect after the server has called us banned or too fast."""
 
 Talk = Literal["PRIVMSG", "NOTICE", "ACTION"]
-"""How something is said; an ACTION is a PRIVMSG in a CTCP wrapping."""
+"""The kind of a message; an ACTION is a PRIVMSG with CTCP framing."""
 
 _UNWELCOME = re.compile(r"throttl|\bban|[a-z]-?lined|too (many|fast)|trying to reconnect", re.I)
 
 
 class Network:
-    """Connects, stays connected, and tells what happens.
+    """A network to which we stay connected: it reconnects, reports events and sends messages.
 
-    Our own messages are no events: `privmsg` and its like return what went out. `connected` is set
-    while the server has us registered, `all_joined` while we are in all the channels we want.
-    `left` is the time of the last word on the connection before this one.
-    `plugins` makes the host of its plugins, `policies` remembers which servers insist on TLS.
-    Raises IrcError when the settings name no server.
+    Our own messages are not events: `privmsg`, `notice` and `action` return the accepted lines.
+    `connected` is set while we are registered, `all_joined` while we are in all desired channels.
+    `left` is the time of the last received line of the previous connection.
+    `plugins` creates the plugin host, `policies` stores the servers' STS policies.
+    Raises IrcError if the settings name no server.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class Network:
 
     @property
     def nick(self) -> str:
-        """Our nick at this moment."""
+        """Our current nick."""
         return self._session.nick
 
     @property
@@ -113,35 +113,34 @@ class Network:
 
     @property
     def server(self) -> str:
-        """The server's name or address, as configured."""
+        """The configured host name or address of the server."""
         return self._server
 
     @property
     def channels(self) -> list[str]:
-        """The channels we are in."""
+        """The names of the channels that we are in."""
         return self._session.roster.channels
 
     def members(self, channel: str) -> list[str]:
-        """Return the nicks in `channel`, sorted; none when we are not there."""
+        """Return the nicks in `channel`, sorted; empty if we are not in it."""
         known = self._session.roster.channel(channel)
         return sorted((m.nick for m in known.members.values()), key=str.casefold) if known else []
 
     def is_channel(self, name: str) -> bool:
-        """Return whether `name` is that of a channel here."""
+        """Return whether `name` is a channel name on this network (CHANTYPES)."""
         return self._session.isupport.is_channel(name)
 
     def member(self, channel: str, nick: str) -> Member | None:
-        """Return `nick` as known in `channel`, if they are there and we are."""
+        """Return the member `nick` of `channel`, or None if they or we are not in it."""
         known = self._session.roster.channel(channel)
         return known.members.get(self.fold(nick)) if known else None
 
     def person(self, nick: str) -> Member | None:
-        """Return `nick` as known from any channel that we share with them."""
+        """Return the entry of `nick` in any channel that we share with them, or None."""
         return self._session.roster.member(nick)
 
     async def whois(self, nick: str) -> Member | None:
-        """Ask the server who has `nick` at this moment; None for nobody, and where it does not
-        answer in good time."""
+        """Ask the server who has `nick`; return None if nobody has it or the server is too slow."""
         if not self._client or not self.connected.is_set():
             return None
         answer: asyncio.Future[Member | None] = asyncio.get_running_loop().create_future()
@@ -158,7 +157,7 @@ class Network:
         return None
 
     def people(self) -> list[Member]:
-        """Return everybody on our channels, once for each channel."""
+        """Return the members of all our channels, once for each channel they are in."""
         known = map(self._session.roster.channel, self.channels)
         return [member for channel in known if channel for member in channel.members.values()]
 
@@ -167,7 +166,7 @@ class Network:
         return self._session.roster.is_operator(channel, self.nick)
 
     def topic(self, channel: str) -> str:
-        """Return the topic of `channel`; empty where there is none, or we are not there."""
+        """Return the topic of `channel`; empty if it has none or we are not in it."""
         known = self._session.roster.channel(channel)
         return known.topic if known else ""
 
@@ -177,8 +176,11 @@ class Network:
         return self._settings
 
     def reaches(self, target: str) -> bool:
-        """Return whether a channel, or a part of one (`@#c`), in which we have to be, or a person
-        can be written to."""
+        """Return whether a message can be sent to `target` now.
+
+        To a channel, or its members with a status (`@#c`), we must be in the channel; to a person
+        we must be connected.
+        """
         if not self._may_speak():
             return False
         channel = self._session.isupport.channel_of(target)
@@ -187,7 +189,7 @@ class Network:
         return self._session.roster.channel(channel) is not None
 
     async def until_reaches(self, target: str) -> None:
-        """Wait until `target` can be written to."""
+        """Wait until a message can be sent to `target`."""
         while not self.reaches(target):
             changed = asyncio.get_running_loop().create_future()
             self._waiting.append(changed)
@@ -195,13 +197,12 @@ class Network:
 
     @property
     def refusals(self) -> list[JoinRefusal]:
-        """The channels that we want to be in and that do not let us in."""
+        """The desired channels that refuse our JOIN."""
         return self._session.refusals
 
     @property
     def problem(self) -> str:
-        """Why we are not connected, or not logged in to services, for people; "" when all is
-        well."""
+        """The reason why we are not connected or not logged in to services, for people; else ""."""
         return self._session.login_problem if self.connected.is_set() else self._failure
 
     @property
@@ -211,8 +212,11 @@ class Network:
 
     @property
     def is_settled(self) -> bool:
-        """True when we are on one of our channels at least, if there are any, and each other one
-        has refused us or removed us again."""
+        """True if we are connected and every JOIN has been answered.
+
+        We must be in at least one of our channels, if any are configured; each of the others has
+        refused us or removed us again.
+        """
         refused = {self.fold(refusal.channel) for refusal in self.refusals}
         is_answered = all(
             self._session.roster.has_visited(name) or self.fold(name) in refused
@@ -222,54 +226,60 @@ class Network:
         return self.connected.is_set() and is_there and is_answered
 
     def configure(self, settings: NetworkSettings) -> None:
-        """Use other settings from the next connection on."""
+        """Use `settings` from the next connection on."""
         self._settings = settings
 
     def claim_nick(self, settings: NetworkSettings) -> None:
-        """Use other settings, which differ in the nick, now and from the next connection on."""
+        """Request the nick of `settings` now, and use them from the next connection on."""
         self._settings = settings
         if self._client:
             self._client.claim_nick(settings)
 
     def restrict(self, may_speak: Callable[[], bool]) -> None:
-        """Say nothing to anybody while `may_speak` returns False; `recheck` has to be called when
-        it returns something else."""
+        """Send no messages while `may_speak()` is false.
+
+        The caller must call `recheck` whenever its result changes.
+        """
         self._may_speak = may_speak
         if self._client:
             self._client.restrict(may_speak)
 
     def recheck(self) -> None:
-        """Wake those who wait until somebody can be written to."""
+        """Make all pending `until_reaches` check their target again."""
         for changed in self._waiting:
             if not changed.done():
                 changed.set_result(None)
         self._waiting.clear()
 
     def fold(self, name: str) -> str:
-        """Return `name` in the form in which equal nicks and channels are equal strings here."""
+        """Fold a nick or channel name per CASEMAPPING, so that equal names are equal strings."""
         return self._session.isupport.fold(name)
 
     async def lag(self) -> float | None:
-        """Return the seconds until the server answers, or None when it does not in good time."""
+        """Measure the seconds until the server answers a PING; None after `LAG_WITHIN` seconds."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LAG_WITHIN):
                 return await self._client.lag() if self._client else None
         return None
 
     async def has_replayed(self, target: str, text: str, since: datetime) -> bool:
-        """Return whether the server tells, by playing it back, that it has taken a line which we
-        have sent `since` then and of which the connection has not let us know."""
-        await self.lag()  # what it plays back comes before its next answer
+        """Return whether the server has replayed this line of ours, sent `since` then.
+
+        It tells whether a line was accepted whose receipt was lost with the connection.
+        """
+        # The server answers in order, so after a PONG the replay for our JOINs has arrived.
+        await self.lag()
         return self._session.has_replayed(target, text, since)
 
     async def until_joined(self) -> None:
-        """Wait until we are in every channel we want, however long one does not let us in."""
+        """Wait until we are in every desired channel, without a timeout."""
         await self.all_joined.wait()
 
     async def run(self, on_event: Callable[[IrcEvent], None]) -> None:
-        """Be on the network until `quit`.
+        """Stay connected until `close` or `quit`.
 
-        `on_event` is called synchronously, in the order of arrival; what it raises ends this.
+        `on_event` is called synchronously, in the order of arrival; an exception that it raises
+        propagates out of this call.
         """
         plugins = self._make_plugins(self) if self._make_plugins else None
         while not self._closing.is_set():
@@ -294,23 +304,26 @@ class Network:
             await self._wait_backoff()
 
     async def privmsg(self, target: str, text: str) -> list[str]:
-        """Say `text`; return the lines that the server took, which are none without a connection.
+        """Send `text`; return the lines that the server accepted, none without a connection.
 
-        Raises InvalidMessage when `target` cannot be one.
+        Cancellation withdraws the lines that are still queued. Raises InvalidMessage for an invalid
+        `target`.
         """
         return await self._accepted_lines("PRIVMSG", target, text)
 
     async def notice(self, target: str, text: str) -> list[str]:
-        """Send `text` as `privmsg` does, as a NOTICE."""
+        """Send `text` as a NOTICE; otherwise like `privmsg`."""
         return await self._accepted_lines("NOTICE", target, text)
 
     async def action(self, target: str, text: str) -> list[str]:
-        """Send `text` as `privmsg` does, as an action; returned lines have no CTCP wrapping."""
+        """Send `text` as a CTCP ACTION, like `privmsg`; the returned lines have no CTCP framing."""
         return await self._accepted_lines("ACTION", target, text)
 
     def send(self, target: str, *texts: tuple[Talk, str]) -> list[list[SentLine]]:
-        """Put texts in the queue, each with how it is said; return the lines of each, in order,
-        none without a connection. Raises InvalidMessage when `target` cannot be one."""
+        """Queue texts, each with its kind; return the lines of each text, in order.
+
+        The lists are empty without a connection. Raises InvalidMessage for an invalid `target`.
+        """
         sent: list[list[SentLine]] = []
         for number, (command, text) in enumerate(texts, 1):
             sent.append(self._say(command, target, text, tracked=True))
@@ -321,20 +334,20 @@ class Network:
         return sent
 
     def split(self, target: str, text: str, command: str = "PRIVMSG") -> list[str]:
-        """Return the lines of `text` to `target`, as `privmsg` (or `command`) would send them."""
+        """Return the lines into which `command` would split `text` to `target`."""
         space = budget(self._session.isupport, self._session.source, command, target)
         return split(text, space)
 
     def say(self, command: Talk, target: str, text: str) -> Sent | None:
-        """Put `text` in the queue; the result is done with its last line.
+        """Queue `text` without tracking it; the result is that of the last line, None without one.
 
-        Where the server echoes, what it took is an event, as nobody waits for it here.
+        If the server echoes our lines, the echoes become events.
         """
         lines = self._say(command, target, text, tracked=False)
         return lines[-1].sent if lines else None
 
     def join(self, channel: str, key: str = "") -> None:
-        """Join `channel`, now and after each reconnect. Raises InvalidMessage."""
+        """Join `channel`, now and after each reconnect. Raises InvalidMessage for a bad name."""
         self._require_channel(channel)
         line = Message("JOIN", (channel, key) if key else (channel,)).render()
         self._wanted[channel] = key
@@ -343,7 +356,7 @@ class Network:
         self._note_joined()
 
     def part(self, channel: str, reason: str = "") -> None:
-        """Leave `channel` and do not come back. Raises InvalidMessage."""
+        """Leave `channel` and do not rejoin it. Raises InvalidMessage for a bad name."""
         self._require_channel(channel)
         line = Message("PART", (channel, reason) if reason else (channel,)).render()
         for name in [n for n in self._wanted if self.fold(n) == self.fold(channel)]:
@@ -353,7 +366,7 @@ class Network:
         self._note_joined()
 
     def send_line(self, line: str, urgent: bool = False) -> Sent:
-        """Send a raw line; line breaks in it become spaces."""
+        """Queue a raw line. Line breaks become spaces, so it cannot inject another command."""
         clean = line.rstrip("\r\n").translate({10: " ", 13: " ", 0: None})
         if self._client:
             return self._client.send_line(clean, urgent)
@@ -362,18 +375,21 @@ class Network:
         return nothing
 
     def close(self, reason: str = "") -> None:
-        """Ask the server to let us go; `run` ends when it has."""
+        """Send QUIT; `run` returns when the server has closed the connection."""
         self._closing.set()
         self.send_line(f"QUIT :{reason}", urgent=True)
 
     async def quit(self, reason: str = "") -> None:
-        """Leave the network, in two seconds at most; `run` ends."""
+        """Send QUIT and wait at most `QUIT_WITHIN` seconds for the end of the connection.
+
+        Afterwards it is dropped, and `run` returns.
+        """
         self.close(reason)
         if self._client:
             await self._client.wait_disconnected(QUIT_WITHIN)
 
     def _endpoint(self) -> tuple[int, bool]:
-        """Return the port to connect to, and whether by TLS: as set, or as the server insists."""
+        """Return the port to connect to and whether to use TLS, from an STS policy or settings."""
         settings = self._settings
         insisted = None if settings.tls else self._policies.port(self._server)
         return insisted or settings.port, settings.tls or insisted is not None
@@ -383,10 +399,11 @@ class Network:
         await client.open(self._server, self._port, tls)
         self._backoff.mark_started()
         fault = await client.wait_closed()
+        # A server with another certificate may be an impostor; it must not extend the policy.
         if self._session.encrypted and not isinstance(fault, UntrustedCertificate):
             self._policies.renew(self._server)
         if fault and not isinstance(fault, OSError):
-            raise fault  # not the network's: `on_event` has failed
+            raise fault  # no network error: `on_event` has raised it
         if self._session.upgrade:
             log.info("irc.sts_upgrade", network=self.name, port=self._session.upgrade)
         elif not self._closing.is_set():
@@ -404,7 +421,7 @@ class Network:
         self.all_joined.clear()
 
     async def _wait_backoff(self) -> None:
-        if self._closing.is_set() or self._session.upgrade:
+        if self._closing.is_set() or self._session.upgrade:  # STS: reconnect with TLS at once
             return
         unwelcome = _UNWELCOME.search(self._session.error or "")
         delay = self._backoff.delay(at_least=UNWELCOME_WAIT if unwelcome else 0.0)
@@ -430,6 +447,8 @@ class Network:
         self.recheck()
 
     def _note_sts(self) -> None:
+        # A demand over an unencrypted connection may be forged and its duration does not count. A
+        # policy is stored only when announced over TLS; its port is the one that we are using.
         announced = self._session.sts
         if announced == self._noted:
             return
@@ -444,7 +463,7 @@ class Network:
             raise InvalidMessage(f"{name!r} is not the name of a channel")
 
     def _say(self, command: Talk, target: str, text: str, tracked: bool) -> list[SentLine]:
-        Message("PRIVMSG", (target, "")).render()  # a bad target is an error also when offline
+        Message("PRIVMSG", (target, "")).render()  # raises for a bad target, also when offline
         if not self._client or not self.connected.is_set() or not self._may_speak():
             return []
         wire = "PRIVMSG" if command == "ACTION" else command
@@ -470,8 +489,11 @@ class Network:
 
 @dataclass(frozen=True, slots=True)
 class SentLine:
-    """A line of ours on its way: `sent` when it is written, `receipt` when the server has told what
-    became of it."""
+    """A line in delivery.
+
+    `sent` resolves when the line is written, `receipt` (None if untracked) when the server has
+    accepted or refused it.
+    """
 
     text: str
     sent: Sent
@@ -479,10 +501,11 @@ class SentLine:
     client: IrcClient
 
     async def settled(self) -> Receipt:
-        """Return what became of it, once that is known or the connection gone.
+        """Wait for the outcome of the line and return it.
 
-        A server that says nothing of the line in time, and answers a PING after it, is believed to
-        have taken it.
+        If there is no receipt after `ECHO_WITHIN` seconds, a PING is sent; if the server answers
+        that but not the line, the line counts as accepted. If the connection is closed first, it is
+        LOST.
         """
         if not await self.sent:
             return LOST
@@ -499,7 +522,7 @@ class SentLine:
         return self.receipt.result() if self.receipt.done() else ACCEPTED
 
     def cancel(self) -> None:
-        """Take it back, if it has not gone out."""
+        """Withdraw the line if it is still queued."""
         self.sent.cancel()
 
 
@@ -508,6 +531,6 @@ def _always() -> bool:
 
 
 def name_and_key(channel: str) -> tuple[str, str]:
-    """Split a channel of the settings, "#name key", into name and key; the key may be ""."""
+    """Split a channel setting, "#name key", into name and key ("" if there is none)."""
     name, _, key = channel.strip().partition(" ")
     return name, key.strip()

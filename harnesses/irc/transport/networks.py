@@ -1,4 +1,4 @@
-"""All networks of the tendril, made from the configuration and following it."""
+"""The networks of the tendril, created from the configuration and updated with it."""
 
 from __future__ import annotations
 
@@ -27,18 +27,21 @@ class Networks(dict[str, Network]):
 
     @property
     def servers(self) -> list[str]:
-        """The servers' names or addresses, as configured."""
+        """The configured host name or address of each server."""
         return [network.server for network in self.values()]
 
     def check(self, config: Config) -> None:
-        """Raise ConfigError when `config` cannot be followed while running."""
+        """Raise ConfigError if `config` cannot be applied without a restart."""
         config.section(IrcSettings)
         if set(networks(config)) != set(self):
             raise ConfigError("another set of networks needs a restart")
 
     def configure(self, config: Config) -> None:
-        """Follow another configuration, which `check` has let through; how to connect counts from
-        the next connection on, channels are joined and left at once."""
+        """Apply a configuration that `check` has accepted.
+
+        Channels are joined and left at once; connection settings take effect with the next
+        connection.
+        """
         self.settings = config.section(IrcSettings)
         for name, settings in networks(config).items():
             network = self[name]
@@ -47,19 +50,19 @@ class Networks(dict[str, Network]):
             _move(network, before, settings)
 
     async def quit(self, reason: str) -> None:
-        """Leave all networks, in two seconds at most."""
+        """Leave all networks, within two seconds."""
         async with asyncio.TaskGroup() as tasks:
             for network in self.values():
                 tasks.create_task(network.quit(reason))
 
     @property
     def incomplete(self) -> list[Network]:
-        """The networks where we are on none of our channels, or wait for an answer to a JOIN."""
+        """The networks that are not settled (`Network.is_settled`)."""
         return [network for network in self.values() if not network.is_settled]
 
 
 def describe_refusal(refusal: JoinRefusal) -> str:
-    """Return for people why we are not in a channel, and when we try again."""
+    """Return for people why a channel refuses us and when we retry."""
     minutes = max(round(refusal.retry_in / 60), 1)
     return (
         f"not in {refusal.channel}, as {refusal.reason} ({refusal.numeric});"
@@ -75,7 +78,7 @@ def describe_absence(network: Network) -> str:
 
 
 def describe_presence(network: Network) -> str:
-    """Return for people where we are on a network, and where not and why."""
+    """Return for people our nick and channels on a network, and what is wrong there."""
     problems = [*map(describe_refusal, network.refusals), network.problem]
     here = f"{network.nick} on {' '.join(network.channels)} of {network.name}"
     if network.account:
@@ -84,7 +87,7 @@ def describe_presence(network: Network) -> str:
 
 
 def _plugin_host(modules: tuple[str, ...]) -> Callable[[Network], PluginHost] | None:
-    """Return what runs the irc3 plugins of a network; irc3 is loaded only where there are some."""
+    """Return a factory of plugin hosts, or None without plugins; irc3 is only loaded if needed."""
     if not modules:
         return None
     from harnesses.irc.transport.irc3_bot import Irc3Bot
@@ -93,7 +96,7 @@ def _plugin_host(modules: tuple[str, ...]) -> Callable[[Network], PluginHost] | 
 
 
 def _move(network: Network, before: NetworkSettings, after: NetworkSettings) -> None:
-    """Join and leave channels that the configuration has gained and lost."""
+    """Join the channels that the configuration has gained and leave those it has lost."""
     for channel in after.channels:
         if channel not in before.channels:
             network.join(*name_and_key(channel))
