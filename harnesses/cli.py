@@ -1,7 +1,7 @@
-"""The command `terrarium`: our own verbs, and those of the entry point group `terrarium.commands`.
+"""The `terrarium` command line: our commands and those of `terrarium.commands` entry points.
 
-Exit status 78 (EX_CONFIG of sysexits.h) means that somebody has to change something first: the
-configuration, a file that cannot be used, or another process that does the same work.
+Exit status 78 (EX_CONFIG in sysexits.h) means that a restart does not help until somebody changes
+something: the configuration, an unusable file, or another process that does the same work.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from terrarium.logging import Format, Level, configure
 if TYPE_CHECKING:
     from harnesses.core.launcher.health import CheckResult
 
-# A command imports what it needs when it runs: so the others start quickly, and a package that
-# is broken is trouble for its own commands only.
+# Each command imports its dependencies when it runs: the others start quickly, and a broken package
+# breaks only its own commands.
 
 GROUP = "terrarium.commands"
 
@@ -43,13 +43,14 @@ app = typer.Typer(
 config_app = typer.Typer(help="Check or show the configuration.", no_args_is_help=True)
 app.add_typer(config_app, name="config")
 
-_FOR_OTHERS = ("model", "new")  # commands that write what others may read: models and source
+# Commands that keep the user's umask: other users may read the models and source code they write.
+_FOR_OTHERS = ("model", "new")
 
 _tell = partial(typer.echo, err=True)
 
 
 def main() -> None:
-    """Run the command line and exit; what goes wrong is told in a line."""
+    """Run the command line and exit; expected errors are one line on standard error."""
     try:
         _add_commands(sys.argv[1:])
         app(prog_name="terrarium")
@@ -87,7 +88,7 @@ def _options(
 ) -> None:
     if context.invoked_subcommand not in _FOR_OTHERS:
         keep_private()
-    # The processes that `up` starts read these.
+    # The child processes of `up` read these.
     os.environ.update(TERRARIUM_LOG_LEVEL=log_level, TERRARIUM_LOG_FORMAT=log_format)
     configure(context.invoked_subcommand or "terrarium", log_level, log_format)
 
@@ -123,6 +124,7 @@ def run(
     configure(name, *_log_options())
     loaded = with_agent_address(load(config, data))
     process = kind(loaded)
+    # The lock is shared only where several processes may serve one tendril, as IRC standbys do.
     with hold_lock(data, name, f"terrarium run {name}", shared=process.shares_work):
         tighten_data(data)
         try:
@@ -142,7 +144,7 @@ def doctor(
     config: ConfigFile = None,
     data: DataFolder = Path("data"),
 ) -> None:
-    """Tell what is well, what is not, and what to do. Exit status 1 when something is not."""
+    """Check every part and say what to do about each problem. Exit status 1 if there is one."""
     if name is None:
         from harnesses.core.launcher.doctor import run_checks
 
@@ -164,7 +166,7 @@ def check(config: ConfigFile = None, data: DataFolder = Path("data")) -> None:
 
 @config_app.command()
 def show(config: ConfigFile = None, data: DataFolder = Path("data")) -> None:
-    """Show every key with the value that counts and where it is from; secrets as ***."""
+    """Show every key with its effective value and where that comes from; secrets as ***."""
     from harnesses.core.effective import config_entries
 
     table = ""
@@ -190,7 +192,10 @@ def _print_findings(findings: Sequence[CheckResult]) -> None:
 
 
 def _add_commands(arguments: Sequence[str]) -> None:
-    """Add the commands of other packages: those that are named, or all for a list of them."""
+    """Register the commands of other packages: those named in `arguments`, or all for a listing.
+
+    Loading a command imports its package, so none is loaded for a built-in command.
+    """
     others = entry_points(group=GROUP)
     named = [entry for entry in others if entry.name in arguments]
     if named:

@@ -1,4 +1,4 @@
-"""The heartbeat of a tendril: it reports itself to the agent server, with its key."""
+"""Heartbeats: regular reports of a tendril to the agent server, with its key."""
 
 from __future__ import annotations
 
@@ -17,14 +17,16 @@ _log = structlog.get_logger()
 
 
 async def send_heartbeats(client: AgentClient, name: str, report: Callable[[], Heartbeat]) -> None:
-    """Send the report of the tendril `name` every ten seconds, until cancelled. Returns when the
-    server has no list of tendrils, as any other with an OpenAI API."""
+    """Send the report of the tendril `name` every ten seconds, until cancelled.
+
+    Returns when the server rejects it: another server with an OpenAI API has no such endpoint.
+    """
     while True:
         try:
             await client.report(name, report())
         except RequestRejected as error:
             _log.debug("heartbeat.refused", status=error.status)
             return
-        except ModelError:  # a server that is away is told when it is back
+        except ModelError:  # the server is away: report again once it is back
             pass
         await asyncio.sleep(_EVERY)

@@ -1,19 +1,19 @@
-"""The numbers that a tendril has of itself, for Prometheus at `/metrics` of the agent server."""
+"""Metrics of a tendril, exposed for Prometheus at `/metrics` of the agent server."""
 
 from __future__ import annotations
 
 import re
 
 MOST = 50
-"""Names of one tendril."""
+"""The most counters of one tendril, and the most gauges."""
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 
 
 class TendrilMetrics:
-    """The counters and gauges of one tendril, by names of its own; they go with its heartbeat.
+    """The counters and gauges that a tendril defines, sent with its heartbeats.
 
-    `/metrics` needs no key: a name or a number must tell nothing that is private.
+    `/metrics` needs no key, so neither a name nor a value may reveal anything private.
     """
 
     def __init__(self) -> None:
@@ -21,15 +21,17 @@ class TendrilMetrics:
         self.gauges: dict[str, float] = {}
 
     def count(self, name: str, amount: float = 1) -> None:
-        """Add an amount to a counter, which begins with 0 at each start. Raises ValueError for
-        what cannot be a name, for one too many, and for a negative amount."""
+        """Add a non-negative amount to a counter, which starts at 0 in each process.
+
+        Raises ValueError for an invalid name, too many names, or a negative amount.
+        """
         if amount < 0:
             raise ValueError(f"the counter {name} only grows; use set for a number that falls")
         self._check(name, self.counters)
         self.counters[name] = self.counters.get(name, 0) + amount
 
     def set(self, name: str, value: float) -> None:
-        """Set a gauge. Raises ValueError for what cannot be a name, and for one too many."""
+        """Set a gauge. Raises ValueError for an invalid name or too many names."""
         self._check(name, self.gauges)
         self.gauges[name] = value
 

@@ -1,4 +1,4 @@
-"""The outbox of a tendril: what others have it say, and what it has others say."""
+"""The outbox of a tendril: messages that it has other tendrils say, and those it says for them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from storage.db.errors import StorageError
 from storage.queues.change_watch import ChangeWatch
 from storage.queues.outbox import Outbox, OutgoingMessage
 
-_POLL = 1.0  # seconds between looks at the outbox
+_POLL = 1.0  # seconds
 
 SayText = Callable[[Place, str], Awaitable[bool]]
 """Says a text at a place; returns False while that is not possible."""
@@ -26,10 +26,10 @@ _log = structlog.get_logger()
 
 
 class TendrilOutbox:
-    """Hands messages to other tendrils, and takes those that are for this one, its `owner`.
+    """The messages of the tendril `owner` to other tendrils, and theirs to it.
 
-    A message is stored until it has been said, so that neither side's restart loses it. `known`
-    are the names of the tendrils that there are, `database` is the one that they share.
+    A message is stored in the shared `database` until it has been said, so that neither side's
+    restart loses it. `known` are the names of all installed tendrils.
     """
 
     def __init__(self, database: Database, owner: str, known: Collection[str]) -> None:
@@ -39,17 +39,17 @@ class TendrilOutbox:
     @classmethod
     @asynccontextmanager
     async def open(cls, address: Address, owner: str) -> AsyncIterator[TendrilOutbox]:
-        """Open the outbox. Raises StorageError."""
+        """Open the outbox of `owner` in the database at `address`. Raises StorageError."""
         known = {*entry_points(group="terrarium.tendrils").names, owner}
         async with Database.open(address) as database:
             yield cls(database, owner, known)
 
     async def say(self, tendril: str, channel: str, text: str, *, key: str) -> None:
-        """Have `tendril` say a text on "#channel" or "network/#channel", once for each `key`.
+        """Store a message that `tendril` is to say on "#channel" or "network/#channel".
 
-        Returns when the message is stored; it is said when that tendril is there. Without a
-        network the first one is meant on which the tendril is in such a channel. Raises
-        UnknownTendril, ValueError for a name that is no channel's, and StorageError.
+        It is idempotent by `key`. The message is said while that tendril runs; without a network,
+        on the first one on which the tendril is in such a channel. Raises UnknownTendril,
+        ValueError unless `channel` names a channel, and StorageError.
         """
         if tendril not in self._known:
             raise UnknownTendril(tendril, sorted(self._known))
@@ -57,18 +57,22 @@ class TendrilOutbox:
         await self._outbox.put(f"{self._owner}/{key}", place, text, tendril=tendril)
 
     async def waiting(self, tendril: str) -> Sequence[OutgoingMessage]:
-        """Return the messages for a tendril that have not been said, oldest first. Raises
-        StorageError."""
+        """Return the unsent messages for a tendril, oldest first. Raises StorageError."""
         return await self._outbox.list_unsent(tendril)
 
     async def deliver(self, say: SayText) -> None:
-        """Say the messages for this tendril, in order and each second anew, until cancelled."""
+        """Say the messages for this tendril, oldest first, until cancelled.
+
+        One that cannot be said is tried again each second, without holding up later ones.
+        """
+        # While nothing was written to a file, the watch spares the query.
         watch, is_left = ChangeWatch(self.database), False
         while True:
             try:
                 if watch.may_have_changed() or is_left:
                     is_left = False
                     for message in await self._outbox.list_unsent(self._owner):
+                        # A crash between the two calls repeats a message rather than losing it.
                         if await say(message.place, message.text):
                             await self._outbox.mark_sent(message)
                         else:

@@ -1,8 +1,8 @@
-"""Questions between tendrils: one asks another in the name of the person who has asked it.
+"""Questions between tendrils: one asks another on behalf of the person who has asked it.
 
-They travel through the data folder (or the database), as the outbox does: whoever can write there
-can read everything anyway, so that the person, their scope and the budget that a question carries
-can be believed.
+They travel through the shared database, as the outbox does. The person, scope and budget in a
+question are trusted without further authentication: whoever can write to that database can read
+everything anyway.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from terrarium.cancellation import await_shielded
 from terrarium.clock import Clock
 
 DEPTH = 3
-"""Tendrils through which one question of a person may go, beside the first."""
+"""The most hops of a question from tendril to tendril."""
 
 LONGEST = 4_000
-"""Characters of a question."""
+"""The most characters of a question; `ask` cuts longer ones."""
 
 NOWHERE = Scope(frozenset())
-"""The scope of somebody who may read nothing of the log."""
+"""The empty scope: nothing of the log may be read."""
 
 USUAL = RunBudget(iterations=6, calls=10, seconds=120.0)
-"""The budget of a question that no run of the model asks."""
+"""The default budget, for questions that code asks rather than a run of the model."""
 
 _POLL = 0.25  # seconds between looks for questions, and for an answer
 _LONGEST_WAIT = 3600.0  # seconds; the budget of the run that asks is shorter
@@ -50,11 +50,11 @@ _log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The person behind a question, and the way that it has come.
+    """The person on whose behalf a question is asked, and its path between tendrils.
 
-    `who` is known on `network` by this identity, and may read what `scope` shows. `path` are the
-    tendrils that wait for the answer, the first one first; `run` is the key of the last one's run,
-    which has `budget` left for it (None: the question comes from the person).
+    `who` is their identity on `network`, `scope` what they may read. `path` are the tendrils that
+    wait for the answer, in the order in which they asked; `run` is the trace key of the last one's
+    run, which has `budget` left for the question (None: it comes directly from the person).
     """
 
     network: str
@@ -68,8 +68,8 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class PeerQuestion:
-    """A question of another tendril, with where it comes from. With a `tool` it is the call of
-    that, and the text has the arguments as a JSON object."""
+    """A question of another tendril, with its origin. With a `tool` it is a call of that tool, and
+    the text is a JSON object of its arguments."""
 
     text: str
     origin: Origin
@@ -78,7 +78,7 @@ class PeerQuestion:
 
 @dataclass(frozen=True, slots=True)
 class PeerAnswer:
-    """The answer of a tendril (an apology unless `ok`), and what it has used of the budget."""
+    """The answer of a tendril (an apology unless `ok`), and how much of the budget it has used."""
 
     text: str
     ok: bool = True
@@ -88,6 +88,7 @@ class PeerAnswer:
 
 Present = Callable[[], Mapping[str, str]]
 AnswerPeer = Callable[[PeerQuestion], Awaitable[PeerAnswer]]
+"""Answers a question of another tendril. May raise PeerRefused only."""
 
 _QUESTION = TypeAdapter(PeerQuestion)
 _ANSWER = TypeAdapter(PeerAnswer)
@@ -96,9 +97,9 @@ _FAILED = PeerAnswer("something went wrong there", ok=False)
 
 
 class PeerService:
-    """Asks other tendrils on behalf of the tendril `name`, and takes their questions.
+    """The questions of the tendril `name` to other tendrils, and theirs to it.
 
-    `present` returns the tendrils that are there: about what each can be asked, by name.
+    `present` returns the tendrils that can be asked at the moment: their subjects, by name.
     """
 
     def __init__(self, database: Database, name: str, present: Present, clock: Clock) -> None:
@@ -107,8 +108,10 @@ class PeerService:
         self._name, self._present, self._clock = name, present, clock
 
     def others(self, origin: Origin) -> Mapping[str, str]:
-        """Return the tendrils that a question may go on to: about what each can be asked, by
-        name."""
+        """Return the tendrils to which a question may be passed on: their subjects, by name.
+
+        Those on its path are left out; after `DEPTH` hops there are none.
+        """
         if len(origin.path) >= DEPTH:
             return {}
         taken = (*origin.path, self._name)
@@ -117,22 +120,25 @@ class PeerService:
     async def ask(
         self, tendril: str, text: str, origin: Origin, budget: RunBudget = USUAL
     ) -> PeerAnswer:
-        """Ask another tendril in the name of `origin`, and wait for its answer.
+        """Ask another tendril on behalf of `origin`, and wait for its answer.
 
-        It may use no more than `budget`. When the wait is cancelled, the answer is broken off.
-        Raises PeerRefused and StorageError.
+        The answer may use no more than `budget`. Cancelling the wait cancels the answer. Raises
+        PeerRefused and StorageError.
         """
         self._check(tendril, origin, budget)
         question = PeerQuestion(text[:LONGEST], replace(origin, budget=budget))
         return await self.call(tendril, question, budget.seconds)
 
     async def call(self, tendril: str, question: PeerQuestion, seconds: float) -> PeerAnswer:
-        """Hand a question or the call of a tool to a tendril as it is, and wait for the answer.
-        Raises PeerRefused and StorageError."""
+        """Send a question or the call of a tool as it is, and wait for the answer.
+
+        Raises PeerRefused when there is none after so many seconds, and StorageError.
+        """
         origin = question.origin
         handed_on = replace(origin, path=(*origin.path, self._name))
         body = _QUESTION.dump_json(replace(question, origin=handed_on)).decode()
         now = self._clock.now()
+        # If this process dies, the row is deleted after its deadline.
         deadline = now + timedelta(seconds=seconds)
         number = await self._questions.put(tendril, body, deadline, now)
         try:
@@ -141,6 +147,7 @@ class PeerService:
         except TimeoutError as error:
             raise PeerRefused(f"{tendril} has not answered in time") from error
         finally:
+            # The missing row makes the other tendril stop, so remove it even when cancelled.
             await await_shielded(asyncio.ensure_future(self._questions.remove(number)))
         return _ANSWER.validate_json(answer)
 
@@ -168,9 +175,10 @@ class PeerService:
             raise PeerRefused(f"no tendril that can be asked has this name; there are: {there}")
 
     async def run(self, answer: AnswerPeer) -> None:
-        """Have the questions to this tendril answered, several at once, until cancelled."""
+        """Answer the questions to this tendril, several at once, until cancelled."""
         await self._answer_taken()
         running: dict[int, asyncio.Task[None]] = {}
+        # While nothing was written to a file, the watch spares the query.
         watch, has_failed = ChangeWatch(self._database), False
         async with asyncio.TaskGroup() as tasks:
             while True:
@@ -181,6 +189,7 @@ class PeerService:
                     waiting = await self._questions.unanswered(self._name)
                     for question in waiting:
                         if question.id not in running:
+                            # The mark tells the next process which ones died with this one.
                             await self._questions.take(question.id)
                             work = self._answer(question.id, question.text, answer)
                             running[question.id] = tasks.create_task(work)
@@ -191,11 +200,11 @@ class PeerService:
                     has_failed = False
                     wanted = {question.id for question in waiting}
                     for number in [each for each in running if each not in wanted]:
-                        running.pop(number).cancel()  # who asked has gone, or it is answered
+                        running.pop(number).cancel()  # the asker has gone, or it is answered
                 await asyncio.sleep(_POLL)
 
     async def _answer_taken(self) -> None:
-        """Answer what an earlier process has left unanswered."""
+        """Answer what an earlier process has taken and not answered, with an apology."""
         try:
             await self._questions.answer_taken(self._name, _ANSWER.dump_json(_RESTARTED).decode())
         except StorageError as error:
@@ -205,6 +214,7 @@ class PeerService:
         """Answer one question. Never raises."""
         try:
             question = _QUESTION.validate_json(text)
+            # `call` does not check the path.
             if len(question.origin.path) > DEPTH or self._name in question.origin.path:
                 raise PeerRefused("the question has come in a circle, or through too many tendrils")
             result = await answer(question)
@@ -213,23 +223,23 @@ class PeerService:
             result = _FAILED
         try:
             await self._questions.answer(number, _ANSWER.dump_json(result).decode())
-        except StorageError as error:  # who asks gives up in time
+        except StorageError as error:  # the asker runs into its timeout
             _log.error("peers.not_answered", error=str(error))
 
 
 class AskingRun(Protocol):
-    """The run of the model that asks another tendril, as `AgentLoop`."""
+    """A run of the model that can ask another tendril, such as `AgentLoop`."""
 
     @property
     def budget(self) -> RunBudget:
-        """The part of its limits that it may still use."""
+        """The unused part of its limits."""
 
     def charge(self, iterations: int, calls: int) -> None:
-        """Count what another tendril has used on its behalf."""
+        """Count against its limits what another tendril has used on its behalf."""
 
 
 class PeerTools(ToolSource):
-    """The tool `ask_tendril` for the run of one question; there is none where nobody can be
+    """The tool `ask_tendril` for the run of one question; left out while no tendril can be
     asked."""
 
     def __init__(self, peers: PeerService, origin: Origin) -> None:
@@ -237,11 +247,11 @@ class PeerTools(ToolSource):
         self._run: AskingRun | None = None
 
     def begin(self, run: AskingRun, key: str) -> None:
-        """Let the tool use the budget of a run, which has this key; before the model is asked."""
+        """Bind the tool to a run, whose budget it uses, and its trace key; before the run asks."""
         self._run, self._origin = run, replace(self._origin, run=key)
 
     def tools(self) -> Iterable[Tool]:
-        """Return the tool, with the tendrils that are there in its description."""
+        """Return the tool, whose description lists the tendrils that can be asked."""
         there = self._peers.others(self._origin)
         lines = [f"{name}: {escape_tags(about)}" for name, about in there.items()]
         return [describe(self.ask_tendril, "\n".join(lines))] if lines else []
@@ -265,10 +275,10 @@ class PeerTools(ToolSource):
 
 
 class OfferedTool(BaseModel):
-    """A tool of a tendril that MCP clients may call, as OpenAI's `tools` field describes it.
+    """A tool of a tendril that MCP clients may call, in the form of OpenAI's `tools` field.
 
-    The web tendril, which serves `/mcp`, finds it in the status file, and calls it as it asks
-    questions. `reads` and `timeout` (seconds) are those of `ToolOptions`.
+    The web tendril, which serves `/mcp`, reads it in the status file and calls it by
+    `PeerService.call`. `reads` and `timeout` (seconds) are those of `ToolOptions`.
     """
 
     function: dict[str, Any]
@@ -288,8 +298,10 @@ def offered_tools(owners: Sequence[object]) -> list[OfferedTool]:
 
 
 async def run_offered(owners: Sequence[object], call: PeerQuestion) -> PeerAnswer:
-    """Run the tool that a call names, if MCP clients may call it, without any right; the answer is
-    its result as JSON. Never raises."""
+    """Run the tool that a call names, if MCP clients may call it; return its result as JSON.
+
+    It runs without any rights. Never raises: an answer that is not `ok` has the reason.
+    """
     toolbox = Toolbox.from_owners(*owners).for_mcp()
     seconds = toolbox.options(call.tool).timeout or TOOL_TIMEOUT
     try:

@@ -1,4 +1,4 @@
-"""Opt-outs and forgetting: the decisions of people about their own words."""
+"""Opt-outs and erasure: what people decide about their own data."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from storage.settings import log_address
 from terrarium.clock import Clock
 from terrarium.config import Config
 
-_CONFIRM = timedelta(minutes=2)  # how long the word that confirms is valid
+_CONFIRM = timedelta(minutes=2)  # validity of a confirmation word
 
-_EVERY = 3600.0  # seconds between looks for forgettings that are not finished
+_EVERY = 3600.0  # seconds between attempts to finish interrupted erasures
 
 _log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
 class KeptRecords:
-    """The number of events and reminders that are a person's."""
+    """The numbers of events and reminders that are kept of a person."""
 
     events: int
     reminders: int
@@ -41,17 +41,17 @@ class KeptRecords:
 
 @dataclass(frozen=True, slots=True)
 class _Wish:
-    """A wish to be forgotten that has not been confirmed yet."""
+    """A request for erasure that is not confirmed yet, with its confirmation word."""
 
     word: str
     until: datetime
 
 
 class PrivacyService:
-    """Opt-outs and forgetting, for the people of one tendril.
+    """Opt-outs and erasure, for the people of one tendril.
 
-    `database` is the tendril's own file, `log` the shared log. Whom the medium cannot tell apart by
-    an account, or by user name and host, has nothing that is provably theirs.
+    `database` has the tendril's own tables, `log` is the shared log. An account, or user name and
+    host together, prove that something is a person's; a nick alone proves nothing.
     """
 
     def __init__(
@@ -67,31 +67,34 @@ class PrivacyService:
         self._wishes: dict[Person, _Wish] = {}
 
     def person(self, who: Identity, network: str = "") -> Person:
-        """Return a person of a network (default: the tendril's own) as the owner of what they
-        said."""
+        """Return the `Person` with an identity on a network (default: the tendril's own)."""
         return Person(network or self._log.network, who.nick, who.user, who.host, who.account)
 
     async def opt_out(self, who: Identity, network: str = "") -> None:
-        """Keep nothing more of what a person says, and show nothing of it to the model. Raises
-        StorageError."""
+        """Stop logging a person, and hide what they said before from the model.
+
+        Memories derived from it are deleted, and made again without it where possible. Raises
+        StorageError.
+        """
         network = network or self._log.network
         await self._log.opt_outs.add(network, who)
         await redact(self._database, network, who.nick)
 
     async def opt_in(self, who: Identity, network: str = "") -> bool:
-        """Log a person again; return False when it was not they who had opted out. Raises
-        StorageError."""
+        """Log a person again; return False if the opt-out under their nick is somebody else's.
+
+        Raises StorageError.
+        """
         return await self._log.opt_outs.remove(network or self._log.network, who)
 
     async def count(self, person: Person) -> KeptRecords:
-        """Count what is kept of a person. Raises StorageError."""
+        """Count the events and reminders that are kept of a person. Raises StorageError."""
         await self._log.chat_log.flush()  # what was said just now counts too
         reminders = await Reminders(self._database).for_owner(person.owner)
         return KeptRecords(await count(self._log.chat_log, person), len(reminders))
 
     def confirmation_word(self, person: Person) -> str:
-        """Return a word by which a person confirms, within two minutes, that they want to be
-        forgotten."""
+        """Return a new word that confirms the erasure of a person within the next two minutes."""
         now = self._clock.now()
         self._wishes = {who: wish for who, wish in self._wishes.items() if wish.until > now}
         word = secrets.token_hex(3)
@@ -99,7 +102,7 @@ class PrivacyService:
         return word
 
     def confirms(self, person: Person, word: str) -> bool:
-        """Return whether `word` confirms the wish of a person; it does so once."""
+        """Return whether `word` confirms the erasure of a person; a word is valid once."""
         wish = self._wishes.get(person)
         if wish is None or wish.word != word or wish.until <= self._clock.now():
             return False
@@ -107,11 +110,13 @@ class PrivacyService:
         return True
 
     async def forget(self, person: Person) -> Forgotten:
-        """Remove all that a person has said, and what was made of it, from the files of all
-        tendrils. What cannot be removed at once is gone on with, each hour and at each start.
-        Raises StorageError when it could not even be recorded; then nothing is removed."""
-        await self._log.chat_log.flush()
-        await self._accounting.forget_names()  # also those that are not in the file yet
+        """Erase all that a person has said, and everything derived from it, for all tendrils.
+
+        What cannot be erased at once is tried again, each hour and at each start. Raises
+        StorageError when the request could not even be recorded; then nothing is removed.
+        """
+        await self._log.chat_log.flush()  # or lines still in the queue would be missed
+        await self._accounting.forget_names()  # also those that are in memory only
         log = self._log.chat_log
         gone = await forget(self._log.database, log, person, self._config.data)
         _log.info(
@@ -123,12 +128,14 @@ class PrivacyService:
         return gone
 
     async def finish_earlier(self) -> bool:
-        """Go on with forgettings that were interrupted; return False while something is left.
-        Raises StorageError."""
+        """Resume interrupted erasures; return False while something is left of one.
+
+        Raises StorageError.
+        """
         return await resume_erasures(log_address(self._config), self._config.data)
 
     async def run(self) -> None:
-        """Go on with forgettings that were interrupted, now and every hour, until cancelled."""
+        """Resume interrupted erasures, now and every hour, until cancelled."""
         while True:
             try:
                 await self.finish_earlier()

@@ -1,8 +1,8 @@
-"""Reminders: jobs that tell somebody something later, and the tools by which a model sets them.
+"""Reminders: jobs that tell people something later, and the tools by which a model sets them.
 
-No model is asked to tell one. They are jobs of a worker of their own, so that none waits behind
-what the model is busy with. Questions that people schedule are kept with them, listed and cancelled
-in the same way; asking them is up to a tendril that can.
+Delivery needs no model. Reminders have a worker apart from other jobs, so that none waits for a
+job that uses the model. Scheduled questions are stored, listed and cancelled in the same way;
+asking them is left to the tendrils that can.
 """
 
 from __future__ import annotations
@@ -31,27 +31,27 @@ from storage.queues.reminders import Owner, Reminder, Reminders
 from terrarium.clock import Clock
 
 LONGEST = 300
-"""Characters of a reminder."""
+"""The most characters of a reminder."""
 
 TIMEZONE_FACT = "timezone"
-"""The fact about a person that names their time zone."""
+"""The key of the remembered fact that is a person's time zone."""
 
 _KIND, _QUESTION = "reminder", "scheduled"
-_KEPT = timedelta(days=30)  # for which a reminder waits for somebody who does not come
+_KEPT = timedelta(days=30)  # how long delivery is tried
 _MOST_QUESTIONS = 5  # that one person may have scheduled
-_LATER = timedelta(minutes=1)  # until a question is asked that could not be asked yet
-_GIVEN_UP = timedelta(hours=1)  # from when on it waits for its next time
-_LONGEST = timedelta(days=31)  # between two times of a question
-_LATE = timedelta(minutes=2)  # from when on we say that it is late
+_LATER = timedelta(minutes=1)  # before a question that could not be asked is tried again
+_GIVEN_UP = timedelta(hours=1)  # after which it waits for its next due time
+_LONGEST = timedelta(days=31)  # how far `previous_due` looks back
+_LATE = timedelta(minutes=2)  # after which a reminder says that it is late
 
 
 @dataclass(frozen=True, slots=True)
 class Requester:
-    """A person who asks for something that outlives the conversation, and where they ask.
+    """A person who sets, lists or cancels reminders, and where they do so.
 
-    `room` and `person` are the names under which memory keeps the place and the person.
-    `question` is the line that asks, on its way into the log; `queued` the time at which a request
-    that had to wait for its turn was made. An admin (`is_admin`) may cancel what others asked for.
+    `room` and `person` are the keys of the place and the person in memory. `question` is the line
+    of the request, on its way into the log; `queued` is when a request that had to wait for its
+    turn was made. With `is_admin` they may cancel the reminders of others.
     """
 
     owner: Owner
@@ -64,18 +64,17 @@ class Requester:
     is_admin: bool = False
 
     async def question_event_id(self) -> int:
-        """Return the log's id of the line that asks, once it is there; 0 when none is logged."""
+        """Return the event id of the request's line once it is in the log, 0 if it is not kept."""
         return await self.question.wait_visible() if self.question else 0
 
 
 SayReminder = Callable[[Reminder, str], Awaitable[timedelta | None]]
-"""Says a text to whom a reminder belongs, where it belongs; returns how long to wait if that is not
-possible now."""
+"""Delivers the text of a reminder; returns the delay before the next try, None if it was said."""
 
 
 class RunOutcome(Enum):
-    """The end of a run of a scheduled question: `ASKED`, or `ABSENT` when its owner was not there;
-    `LATER` when it could not be asked yet; `ENDED` when it is not to be asked any more."""
+    """The outcome of a run of a scheduled question: `ASKED`, or `ABSENT` when its owner was away;
+    `LATER` when it could not be asked yet; `ENDED` when it must not be asked any more."""
 
     ASKED = "asked"
     ABSENT = "absent"
@@ -92,8 +91,8 @@ _log = structlog.get_logger()
 class ReminderService:
     """The reminders of one tendril, in its `database`.
 
-    `zone` returns the name of the time zone that counts for people of whom memory knows none.
-    `lock` is a file that whoever says reminders holds.
+    `zone` returns the name of the default time zone, for people whose own is not remembered. `lock`
+    is the lock file of the worker: one process at a time delivers reminders.
     """
 
     def __init__(
@@ -116,26 +115,31 @@ class ReminderService:
         self._worker = Worker(self._jobs, {_KIND: self._fire}, clock, lock)
 
     async def run(self) -> None:
-        """Say what is due until cancelled; what was due while we were away, once."""
+        """Say due reminders until cancelled; those that were due while we were away, once."""
+        # A job's key contains the due time, so planning one that is planned already adds nothing.
         for reminder in await self._kept.all():
             await self._plan(reminder)
         await self._worker.run()
 
     async def parse_time(self, requester: Requester, text: str) -> tuple[ResolvedTime, str]:
-        """Return the time that a text names, as whoever asks means it, and the rest of it. Raises
-        NotUnderstood."""
+        """Parse the time in a text, in the requester's time zone; return it and the remaining text.
+
+        Relative times count from when the request was made. Raises NotUnderstood.
+        """
         asked = requester.queued or self._clock.now()
         return parse_time(text, asked, await self.zone_of(requester))
 
     async def zone_of(self, requester: Requester) -> tzinfo:
-        """Return the time zone in which whoever asks means their times. Raises StorageError."""
+        """Return the time zone of the requester, else the default one. Raises StorageError."""
         return parse_zone(await self._zone(requester))
 
     async def add(
         self, requester: Requester, time: ResolvedTime, text: str, *, asks: bool = False
     ) -> str:
-        """Keep a reminder for whoever asks, or with `asks` a question to ask in their name; return
-        what to tell them. Raises NotUnderstood."""
+        """Store a reminder, or with `asks` a scheduled question; return the confirmation.
+
+        Raises NotUnderstood, worded for people: no text, a text that is too long, or too many.
+        """
         if not text.strip():
             raise NotUnderstood("What am I to do then?" if asks else "Of what?")
         if asks and sum(each.asks for each in await self._kept.for_owner(requester.owner)) >= (
@@ -154,7 +158,7 @@ class ReminderService:
             time.due,
             time.rule,
             await self._zone(requester),
-            await requester.question_event_id(),
+            await requester.question_event_id(),  # erasing this line ends a scheduled question
             asks,
         )
         kept = await self._kept.add(reminder)
@@ -167,7 +171,7 @@ class ReminderService:
         return f"I will remind you on {_format_due(kept)}{again}. Its number is {kept.id}."
 
     async def list_text(self, requester: Requester) -> str:
-        """Return the reminders of whoever asks."""
+        """Return the reminders of the requester as text, one in each line, for people."""
         found = await self._kept.for_owner(requester.owner)
         lines = [
             f"{reminder.id}:"
@@ -178,12 +182,15 @@ class ReminderService:
         return "\n".join(lines) or "I am to remind you of nothing."
 
     async def cancel(self, requester: Requester, number: int) -> bool:
-        """Drop a reminder of whoever asks, an admin anybody's; whether there was one."""
+        """Remove a reminder of the requester, or for an admin anybody's; return False if there is
+        none."""
         return await self._kept.remove(number, None if requester.is_admin else requester.owner)
 
     async def cancel_own(self, requester: Requester, words: str) -> int | None:
-        """Drop the one reminder of whoever asks that has some words in it, or all of them; how
-        many that were, None when several fit the words."""
+        """Remove the requester's one reminder that contains `words`, or all of them with "all".
+
+        Return how many were removed; None, and none is removed, if several contain the words.
+        """
         owner = requester.owner
         own = await self._kept.for_owner(owner)
         found = [each for each in own if words == "all" or words in each.text.lower()]
@@ -192,7 +199,7 @@ class ReminderService:
         return sum([await self._kept.remove(each.id, owner) for each in found])
 
     async def _zone(self, requester: Requester) -> str:
-        """Return the name of the zone that memory has of a person, else the default."""
+        """Return the name of the requester's remembered time zone, else of the default."""
         person = person_of(requester.person)
         fact = await self._memories.fact(requester.room, person, TIMEZONE_FACT)
         return fact.text if fact and is_zone(fact.text) else self._default_zone()
@@ -208,14 +215,15 @@ class ReminderService:
         async def fire(job: Job) -> None:
             await self._fire_question(job, ask)
 
+        # A second lock, as a worker is named after it, and takes back what runs under its name.
         lock = self._lock.with_stem(f"{self._lock.stem}-questions")
         await Worker(self._questions, {_QUESTION: fire}, self._clock, lock).run()
 
     async def _fire_question(self, job: Job, ask: Ask) -> None:
-        """Ask a question, or later for an hour; then it waits for its next time."""
+        """Ask a due question, with retries for an hour; then plan its next time, if it has one."""
         reminder, now = await self._kept.get(job.payload["id"]), self._clock.now()
         if reminder is None or reminder.due > now:
-            return
+            return  # a stale job: it was cancelled, or has moved on to a later time
         outcome = await ask(reminder)
         if outcome is RunOutcome.LATER and now - reminder.due < _GIVEN_UP:
             await self._questions.postpone(job, now + _LATER)
@@ -227,7 +235,7 @@ class ReminderService:
             await self._move_on(reminder)
 
     async def _move_on(self, reminder: Reminder) -> None:
-        """Plan the next time of what comes again, and drop what came once."""
+        """Plan the next time of a recurring reminder; remove any other."""
         if reminder.rule:
             table = Timetable.parse(reminder.rule, reminder.zone)
             await self._plan(await self._kept.move(reminder, table.after(self._clock.now())))
@@ -235,12 +243,14 @@ class ReminderService:
             await self._kept.remove(reminder.id)
 
     async def _fire(self, job: Job) -> None:
-        """Say a reminder, or later where we are not there; then it has been said, or has its next
-        time. A crash in between says it again: better twice than never."""
+        """Say a due reminder, or postpone it; then plan its next time, if it has one.
+
+        Delivery is at least once: after a crash in between it is said again.
+        """
         reminder = await self._kept.get(job.payload["id"])
         now = self._clock.now()
         if reminder is None or reminder.due > now:
-            return
+            return  # a stale job, as in `_fire_question`
         pause = await self._say(reminder, _words(reminder, now))
         if pause and now - reminder.due < _KEPT:
             await self._jobs.postpone(job, now + pause)
@@ -255,11 +265,12 @@ class ReminderService:
 
 
 def previous_due(reminder: Reminder) -> datetime:
-    """Return the time before `due` at which a reminder was due, a month before at most; of one that
-    comes once, a day before."""
+    """Return the due time of a recurring reminder before the present one, 31 days back at most; for
+    any other, the time one day before it is due."""
     if not reminder.rule:
         return reminder.due - timedelta(days=1)
     table = Timetable.parse(reminder.rule, reminder.zone)
+    # `after` only goes forward, so walk up to `due` from the earliest time.
     previous = reminder.due - _LONGEST
     while (coming := table.after(previous)) < reminder.due:
         previous = coming
@@ -279,7 +290,7 @@ def _format_due(reminder: Reminder) -> str:
 
 
 class ReminderTools:
-    """The same for the model, in the name of whoever asks, and of nobody else."""
+    """The reminder tools of a model, limited to one requester."""
 
     def __init__(self, reminder_service: ReminderService, requester: Requester) -> None:
         self._reminder_service, self._requester = reminder_service, requester

@@ -1,8 +1,7 @@
 """The log that all tendrils share, as one of them writes and reads it.
 
-What is said on a tendril's medium is recorded under a network name of its own. With that the pages,
-the HTTP API, search, scopes, statistics and the right to be forgotten hold for it as they do for
-IRC.
+Each tendril records what is said on its medium under a separate network name. The web pages, the
+HTTP API, search, scopes, statistics and erasure then work for it as they do for IRC.
 """
 
 from __future__ import annotations
@@ -25,14 +24,14 @@ from storage.search.models import Order, SearchQuery
 from terrarium.clock import Clock
 
 _ESCAPED = str.maketrans({"/": "%2F", "%": "%25"})
-_LINES = 50  # of a window, unless another number is wanted
+_LINES = 50  # the default length of a log window
 
 
 @dataclass(frozen=True, slots=True)
 class LoggedLine:
-    """A line on its way into the log: where it was said, by whom, and with which words.
+    """A line on its way into the log, with its place, author and text.
 
-    `pending` has no event where nothing is logged; then nothing is to be remembered of it either.
+    `pending` has no event if the line is not logged; then nothing of it may be remembered either.
     """
 
     place: Place
@@ -42,7 +41,7 @@ class LoggedLine:
 
     @property
     def is_logged(self) -> bool:
-        """True unless the line is not kept."""
+        """True if the log keeps the line."""
         return self.pending.event is not None
 
 
@@ -50,8 +49,8 @@ class TendrilLog:
     """The shared log, for a tendril whose rooms are on `network`.
 
     A room whose name begins with "#" is public: it is listed, shown and searched. Any other is
-    private. `chat_log` is the whole log, whoever's it is, in `database`; `opt_outs` are the people
-    of whom nothing is kept, `semantic_index` finds lines by meaning where they are indexed.
+    private. `chat_log` is the log of all tendrils, in `database`; `opt_outs` are the people who are
+    not logged; `semantic_index` finds lines by meaning, None where there is no such index.
     """
 
     def __init__(
@@ -79,23 +78,25 @@ class TendrilLog:
         quoting: Quoting,
         semantic_index: SemanticIndex | None = None,
     ) -> AsyncIterator[TendrilLog]:
-        """Open the log in `database`; on leaving, all that was recorded is stored. Raises
-        StorageError."""
+        """Open the log in `database`; on exit, wait until all that was recorded is stored.
+
+        Raises StorageError.
+        """
         async with ChatLog.open(database) as chat_log:
             log = cls(database, chat_log, network, clock, quoting, semantic_index)
             await log.opt_outs.load()
             yield log
 
     def place(self, room: str) -> Place:
-        """Return a room of this tendril as the log names it."""
+        """Return the place of a room of this tendril in the log."""
         return Place(self.network, room)
 
     def record(
         self, room: str, who: Identity, text: str, *, type: EventType = EventType.PRIVMSG
     ) -> LoggedLine:
-        """Queue a line that somebody has just said in a room, and return at once.
+        """Queue a line that a person has just said in a room, and return at once.
 
-        It is not kept where the person has opted out, or with "[nolog]" in it.
+        It is not kept if the person has opted out, or with "[nolog]" in it.
         """
         place = self.place(room)
         event = replace(
@@ -109,8 +110,10 @@ class TendrilLog:
     def record_own(
         self, room: str, nick: str, text: str, answers: LoggedLine | None = None
     ) -> None:
-        """Queue a line that this tendril has said in a room under its `nick`; with the line that it
-        `answers`, it is kept only if that is, and forgotten with it."""
+        """Queue a text that this tendril has said in a room under its `nick`.
+
+        With the line that it `answers`, it is kept only if that is, and erased together with it.
+        """
         if answers and not answers.is_logged:
             return
         event = self._event(self.place(room), nick, text, EventType.PRIVMSG)
@@ -118,16 +121,19 @@ class TendrilLog:
             self.chat_log.write(line, answers.pending if answers else None)
 
     def write(self, event: Event, *, may_log: bool = True) -> PendingEvent:
-        """Queue an event, line by line, and return the first line on its way; without an event
-        where it `may_log` nothing or the person has opted out."""
+        """Queue an event, split into its lines, and return the first one's pending event.
+
+        That has no event, and only marks a position in the queue, unless it `may_log` the event and
+        the person has not opted out.
+        """
         keeps = may_log and self.opt_outs.opt_out_rules.keeps(event)
         lines = split_lines(event) if keeps else [None]
         first, *_ = [self.chat_log.write(line) for line in lines]
         return first
 
     def window(self, line: LoggedLine, *, last: int = _LINES) -> LogWindow:
-        """Return what was said before a line in its room, for the turn that answers it: the `last`
-        lines, and what belongs to the question from further back."""
+        """Return the log window of the turn that answers a line: the `last` lines before it in its
+        room, and related ones from further back."""
         event, place = line.pending.event, line.place
         asked = event.time if event else self._clock.now()
         return LogWindow(
@@ -143,24 +149,25 @@ class TendrilLog:
         )
 
     def tools(self, room: str, *more: str, before: LoggedLine | None = None) -> LogTools:
-        """Return tools by which a model searches these rooms, and no other, as they were before a
-        line."""
+        """Return tools by which a model can search these rooms, as they were before a line."""
         pending = before.pending if before else None
         return LogTools(self.chat_log, self._scope(room, *more), pending, self.semantic_index)
 
     def tools_within(self, scope: Scope) -> LogTools:
-        """Return tools by which a model searches what a scope shows, and no more."""
+        """Return tools by which a model can search a scope."""
         return LogTools(self.chat_log, scope, None, self.semantic_index)
 
     async def search(self, words: str, room: str, *more: str, limit: int = 20) -> Sequence[Event]:
-        """Return the newest lines of these rooms that have some words, in order of time. Raises
-        StorageError."""
+        """Return the newest lines of these rooms that match the words, in order of time.
+
+        Raises StorageError.
+        """
         within = Query(scope=self._scope(room, *more), limit=limit)
         page = await self.chat_log.search(SearchQuery(text=words, within=within, order=Order.TIME))
         return [hit.event for hit in page.hits][::-1]
 
     async def recent(self, room: str, *, limit: int = 20) -> Sequence[Event]:
-        """Return the last events of a room, in order of time. Raises StorageError."""
+        """Return the newest events of a room, in order of time. Raises StorageError."""
         return await self.chat_log.find(Query(scope=self._scope(room), limit=limit))
 
     def _scope(self, *rooms: str) -> Scope:
@@ -183,22 +190,28 @@ class TendrilLog:
 
 
 def is_public(place: Place) -> bool:
-    """Return whether a place is a channel, which the pages list and show."""
+    """Return whether a place is a channel, which the web pages list and show."""
     return ChannelName(None, place.channel).is_channel
 
 
 def split_lines(event: Event) -> list[Event]:
-    """Return the event once for each line that was said."""
+    """Split an event into one for each line of its text."""
     return [replace(event, text=line) for line in event.text.split("\n")]
 
 
 def room_name(place: Place) -> str:
-    """Return the name under which memory keeps a place; a slash in the place's own name is escaped,
-    so that no room has the name of a conversation in another."""
+    """Return the key of a place in memory, `network/room`.
+
+    Slashes in the room are escaped: otherwise the room "#a/bob" would have the name of bob's
+    conversation in "#a".
+    """
     return f"{place.network}/{place.channel.lower().translate(_ESCAPED)}"
 
 
 def conversation_name(place: Place, who: Identity) -> str:
-    """Return the name of the conversation of a person in a place. In public everybody has one of
-    their own, so that nobody waits for another's answer."""
+    """Return the name of a person's conversation in a place.
+
+    In public each person has a separate one, so that nobody waits for another's answer. A private
+    room has a single one.
+    """
     return f"{room_name(place)}/{who.name.lower()}" if is_public(place) else room_name(place)
