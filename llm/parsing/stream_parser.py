@@ -342,17 +342,17 @@ class StreamParser:
 
     @property
     def silent(self) -> bool:
-        """Whether the model chose to say nothing; known after `finish`."""
+        """True if the model chose to say nothing; known after `finish`."""
         return self._answering.output.silent
 
     @property
     def is_call(self) -> bool:
-        """Whether the answer is the call of a tool that does not exist; known after `finish`."""
+        """True if the answer is the call of a tool that does not exist; known after `finish`."""
         return self._answering.output.is_call
 
     @property
     def has_ended(self) -> bool:
-        """Whether the rest of the stream can be discarded: the sentence limit is reached, or the
+        """True if the rest of the stream can be discarded: the sentence limit is reached, or the
         model is repeating its prompt."""
         return self._filter.has_ended or self._limit.has_ended
 

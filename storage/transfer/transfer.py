@@ -61,7 +61,7 @@ class _Delta:
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """What one step copies, all from one snapshot of the source.
+    """The rows that one step copies, all from one snapshot of the source.
 
     `rows` are the next rows of `table`, and `position` is the progress after them; `deltas` are the
     changed rows behind `changes`, by table. `checksums` are those of the snapshot, for `verify`.
