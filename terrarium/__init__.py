@@ -1,10 +1,10 @@
-"""Terrarium: one local model, many tendrils. What the author of a tendril needs, by one import.
+"""Terrarium: one local model, many tendrils. This module exports the API for authors of tendrils.
 
     from terrarium import Settings, Tendril, TurnRequest, tool
 
-docs/tendrils.md is the tutorial, docs/tendrils-reference.md has every name. The names are loaded
-when they are first used. The modules of this package are the foundations that all others stand on,
-and import none of them.
+docs/tendrils.md is the tutorial, docs/tendrils-reference.md lists every name. The names are
+imported lazily, on first use: the modules of this package are the base of all others, and import
+none of them.
 """
 
 from __future__ import annotations

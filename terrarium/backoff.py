@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 
 class Backoff:
-    """Waits of `first` seconds, doubling to `longest`; reset after a run of `stable` seconds.
+    """Waits of `first` seconds, doubling up to `longest`; reset after a run of `stable` seconds.
 
-    `jitter` returns a number from 0 to 1, by which each wait grows by up to a quarter, so that
-    many do not march in step. `clock` returns seconds and never goes back.
+    `jitter` returns a number from 0 to 1, by which each wait grows by up to a quarter, so that many
+    clients do not retry in lockstep. `clock` returns monotonic seconds.
     """
 
     def __init__(
@@ -32,7 +32,10 @@ class Backoff:
         self._since = self._clock()
 
     def delay(self, at_least: float = 0.0) -> float:
-        """Record that the attempt has ended, or never ran; return the seconds to wait."""
+        """Record that the attempt has ended, or never ran; return the seconds to wait.
+
+        That is `at_least` if this is more than the backoff, but never more than `longest`.
+        """
         if self._since is not None and self._clock() - self._since >= self._stable:
             self._next = self._first
         self._since = None

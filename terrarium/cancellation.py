@@ -15,9 +15,9 @@ class ScopeCancelled(Exception):
 
 
 class CancelScope:
-    """A cancellable part of the work of the current task.
+    """A part of the current task's work that can be cancelled by itself.
 
-    It stays in that task, as with asyncio.timeout: a task of its own would cost more than most of
+    The work stays in the task, as with asyncio.timeout: another task would cost more than most of
     the work.
     """
 
@@ -38,14 +38,18 @@ class CancelScope:
         try:
             return await work
         except asyncio.CancelledError:
+            # `uncancel` returns how many other cancellations are pending: those of the whole task
+            # must not be swallowed.
             if self._is_stopped and not self._task.uncancel():
                 raise ScopeCancelled from None
             raise
 
 
 async def await_shielded(running: asyncio.Future[T]) -> T:
-    """Return the result of `running`, which is awaited to its end even when the caller is
-    cancelled: for work that must not go on unobserved, such as a thread that holds a connection.
+    """Return the result of `running`, which is awaited to its end even if the caller is cancelled.
+
+    For work that must not go on unobserved, such as a thread that holds a connection. A
+    cancellation is raised when the work has ended.
     """
     try:
         return await asyncio.shield(running)

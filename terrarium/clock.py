@@ -1,4 +1,4 @@
-"""Clocks: the time of day, a monotonic time, and sleeping."""
+"""Clocks: the time of day, monotonic time, and sleeping."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Protocol
 
-_NAP = 30.0  # seconds, the longest that a changed system clock or a suspended machine goes unseen
+_NAP = 30.0  # seconds until a change of the system clock, or a suspended machine, is noticed
 
 
 class Clock(Protocol):
@@ -21,22 +21,24 @@ class Clock(Protocol):
         """Return seconds since some moment, unaffected by changes of the time of day."""
 
     async def sleep(self, seconds: float) -> None:
-        """Return after so many seconds of `monotonic`."""
+        """Sleep for `seconds` of `monotonic`."""
 
     async def sleep_until(self, time: datetime) -> None:
-        """Return at `time`, at once when it has passed."""
+        """Sleep until `time`; return at once if it has passed."""
 
 
 def _elapsed() -> float:
-    """Return seconds since some moment, of a suspended machine too where the system counts them."""
+    """Return seconds since some moment; with those of suspends where the system counts them."""
     clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
     return time.clock_gettime(clock)
 
 
 class SteadyClock:
-    """Seconds since 1970 that only go forward, each as long as the other: the time of day when this
-    was made, and what has passed since. For windows, quotas and sweeps, which a time of day that is
-    corrected would lock for a day, or let remove what is not old."""
+    """Unix time that never jumps: the time of day at the start plus the time elapsed since.
+
+    For rate windows, quotas and sweeps. If they used the time of day, a correction of it could lock
+    a quota for a day, or let a sweep remove what is not old.
+    """
 
     def __init__(
         self, time_of_day: Callable[[], float] = time.time, elapsed: Callable[[], float] = _elapsed
@@ -45,16 +47,16 @@ class SteadyClock:
         self._offset = time_of_day() - elapsed()
 
     def time(self) -> float:
-        """Return the seconds."""
+        """Return the Unix time in seconds."""
         return self._offset + self._elapsed()
 
     def now(self) -> datetime:
-        """Return them as a time in UTC."""
+        """Return the same as a time in UTC."""
         return datetime.fromtimestamp(self.time(), UTC)
 
 
 class SystemClock:
-    """The machine's clock. Sleeping polls its time of day, which may be changed meanwhile."""
+    """The machine's clock. `sleep_until` polls the time of day, as it may be changed meanwhile."""
 
     def now(self) -> datetime:
         """Return the time of day, in UTC."""
@@ -65,10 +67,10 @@ class SystemClock:
         return time.monotonic()
 
     async def sleep(self, seconds: float) -> None:
-        """Return after so many seconds of `monotonic`."""
+        """Sleep for `seconds` of `monotonic`."""
         await asyncio.sleep(seconds)
 
     async def sleep_until(self, time: datetime) -> None:
-        """Return at `time`, at once when it has passed."""
+        """Sleep until `time`; return at once if it has passed."""
         while (left := (time - self.now()).total_seconds()) > 0:  # noqa: ASYNC110 - a clock has no event
             await asyncio.sleep(min(left, _NAP))

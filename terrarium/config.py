@@ -1,8 +1,8 @@
-"""Configuration: one TOML file, one table per concern, every key overridable by environment.
+"""Configuration: one TOML file with a table for each concern; environment variables override keys.
 
-Each package declares the table it owns as a `Settings`; the entry point group
-`terrarium.settings` lists them, so that one pass checks a whole file and a stranger's tendril
-gets its own table by the same door.
+Each package declares its table as a subclass of `Settings` and lists it in the entry point group
+`terrarium.settings`. So one pass validates a whole file, and a third-party tendril adds its table
+in the same way.
 """
 
 from __future__ import annotations
@@ -28,11 +28,10 @@ from pydantic_settings import (
 GROUP = "terrarium.settings"
 
 SHORTEST_SECRET = 8
-"""Characters of a key or token that somebody chose, at least, where others than this machine can
-send one."""
+"""Fewest characters of a key or token chosen by a person, where other machines can send one."""
 
 GOOD_SECRET = 16
-"""Characters of such a key or token under which `terrarium doctor` warns."""
+"""Fewest characters of such a key or token for which `terrarium doctor` does not warn."""
 
 
 class ConfigError(Exception):
@@ -40,7 +39,7 @@ class ConfigError(Exception):
 
 
 def split_commas(value: object) -> object:
-    """Split a string at its commas, as lists are written in environment variables."""
+    """Split a string at commas, the form of lists in environment variables; return others as is."""
     if isinstance(value, str):
         return [word.strip() for word in value.split(",") if word.strip()]
     return value
@@ -57,7 +56,7 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(
         extra="forbid",
         frozen=True,
-        hide_input_in_errors=True,
+        hide_input_in_errors=True,  # the value may be a secret, and messages reach logs
         validate_default=True,
         env_ignore_empty=True,  # a compose file passes an unset variable as an empty one
     )
@@ -65,7 +64,7 @@ class Settings(BaseSettings):
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
-        """Read only variables that begin with the table's name."""
+        """Make the table's name the prefix of its environment variables."""
         cls.model_config["env_prefix"] = f"{cls.table.upper()}_"
 
     @classmethod
@@ -77,7 +76,8 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Environment first, then secret files, then the TOML table."""
+        """Return the sources by precedence: environment, secret files, TOML table."""
+        # `init_settings` are the arguments of the constructor: `Config.build` passes the table.
         return env_settings, file_secret_settings, init_settings
 
 
@@ -107,7 +107,10 @@ class Config:
         return self.build(kind, f"[{kind.table}]", values, prefix=f"{kind.table}_")
 
     def build(self, kind: type[S], where: str, values: Mapping[str, Any], prefix: str) -> S:
-        """Validate `values` as `kind`, its environment variables beginning with `prefix`."""
+        """Validate `values` as `kind`; environment variables begin with `prefix`.
+
+        `where` names the table in messages. Raises ConfigError.
+        """
         secrets = Path(os.environ.get("TERRARIUM_SECRETS", "/run/secrets"))
         try:
             return kind(
@@ -121,7 +124,7 @@ class Config:
             raise ConfigError(f"the environment, for {where}: {error}: write it as JSON") from error
 
     def check(self) -> dict[str, Settings]:
-        """Validate every table of the file against its owner. Raises ConfigError."""
+        """Validate every table with the `Settings` that own it. Raises ConfigError."""
         owners = entry_points(group=GROUP)
         self._require_known("the top level", self.tables, owners.names)
         kinds = sections()
@@ -158,9 +161,9 @@ class Config:
 
 
 def load(path: Path | None, data: Path) -> Config:
-    """Read and check `path`, or `./terrarium.toml` if it is there, or nothing.
+    """Read and validate `path`, by default `./terrarium.toml` if it exists.
 
-    Raises ConfigError when the file is missing, not TOML, or has a key that nobody owns.
+    Raises ConfigError if the file is missing, not TOML, or has unknown keys or invalid values.
     """
     file = path or Path("terrarium.toml")
     if path is None and not file.is_file():
@@ -172,8 +175,10 @@ def load(path: Path | None, data: Path) -> Config:
 
 
 def sections() -> dict[str, type[Settings]]:
-    """The tables that installed packages own, by name; a package that cannot be imported has
-    none, so that it is trouble for those only who use it."""
+    """Return the tables of installed packages by name.
+
+    A package that cannot be imported is left out, so that it breaks only files with its table.
+    """
     found: dict[str, type[Settings]] = {}
     for entry in entry_points(group=GROUP):
         with suppress(ImportError, AttributeError):
@@ -182,7 +187,7 @@ def sections() -> dict[str, type[Settings]]:
 
 
 def variable_of(kind: type[Settings], key: str, prefix: str) -> str | None:
-    """Return the environment variable that sets a key of `kind`, None when none does."""
+    """Return the environment variable that sets a key of `kind`, None if none does."""
     names = names_of(kind, key, prefix)
     set_ = (name for name, value in os.environ.items() if value)
     return next((name for name in set_ if name.lower() in names), None)

@@ -1,4 +1,4 @@
-"""Watching of files: a reload is due when they change, or on SIGHUP."""
+"""File watcher: asks for a reload when files change, and on SIGHUP."""
 
 from __future__ import annotations
 
@@ -9,18 +9,20 @@ from collections.abc import AsyncGenerator, Callable, Iterable
 from pathlib import Path
 
 LOOK = 1.0
-"""Seconds between looks at the files."""
+"""Seconds between checks of the files."""
 
 Files = Callable[[], Iterable[Path]]
-"""The files that count at the moment."""
+"""Returns the files to watch; called at each check, as they may vary."""
 
 
 async def changes(files: Files) -> AsyncGenerator[None, None]:
-    """Yield whenever a file has appeared, vanished or changed, and on SIGHUP. Close it at the end
-    (`contextlib.aclosing`), which removes the signal handler."""
+    """Yield whenever a file has appeared, vanished or changed, and on SIGHUP.
+
+    Close the generator (`contextlib.aclosing`) to remove the signal handler.
+    """
     asked = asyncio.Event()
     loop = asyncio.get_running_loop()
-    # Signals reach the main thread only; elsewhere the files' times have to do.
+    # asyncio can handle signals in the main thread only; elsewhere only changes of files count.
     main = threading.current_thread() is threading.main_thread()
     if main:
         loop.add_signal_handler(signal.SIGHUP, asked.set)
@@ -51,4 +53,5 @@ def file_stamp(path: Path) -> tuple[int, int, int] | None:
         status = path.stat()
     except OSError:
         return None
+    # Inode and size also show a change within one tick of the file system's clock.
     return status.st_mtime_ns, status.st_ino, status.st_size

@@ -1,8 +1,8 @@
 """Front matter: the keys at the head of a Markdown file, between two lines `---`.
 
-It is YAML with a value or a list of values under each key. Values are read as text, whatever YAML
-would take them for; the model of the keys gives them their types. Maps, tags and aliases are errors
-that say where.
+It is YAML with a value or a list of values under each key. Values are read as text, whatever type
+YAML would give them; the pydantic model of the keys converts them. Nested maps and tags other than
+YAML's own are errors that name the line.
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ M = TypeVar("M", bound=BaseModel)
 
 
 def parse(kind: type[M], path: Path) -> tuple[M, str]:
-    """Return the keys at the head of a file as `kind`, and the text below them.
+    """Parse a file; return the keys at its head as `kind`, and the text below them.
 
-    Raises ConfigError, which names the file and the key, and for an unknown one the nearest.
+    Raises ConfigError, which names the file and the key, and for an unknown key the nearest known
+    one.
     """
     try:
         text = path.read_text(encoding="utf-8-sig")
@@ -58,7 +59,7 @@ def parse(kind: type[M], path: Path) -> tuple[M, str]:
 
 
 def split(text: str) -> tuple[dict[str, Value], str]:
-    """Return the keys of a text and what is below them; without front matter, all is below.
+    """Split a text into its keys and its body; without front matter all of it is the body.
 
     Raises ValueError, which names the line.
     """
@@ -79,6 +80,7 @@ def _keys(text: str) -> dict[str, Value]:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line if error.problem_mark else 0
+        # YAML counts lines from 0, and `text` begins after the first line `---`.
         raise ValueError(f"line {line + 2}: {error.problem}") from error
     except yaml.YAMLError as error:
         raise ValueError(f"the front matter is no YAML: {error}") from error
@@ -98,7 +100,7 @@ def _keys(text: str) -> dict[str, Value]:
 
 
 def _value(node: yaml.Node) -> Value:
-    """Return a value, or a list; a key without a value is an empty list."""
+    """Return the text or the list of a node; a key without a value has an empty list."""
     if isinstance(node, yaml.SequenceNode) and _TAG.fullmatch(node.tag):
         return [_scalar(item) for item in node.value]
     text = _scalar(node)

@@ -17,7 +17,7 @@ Format = Literal["console", "json"]
 def configure(process: str, level: Level = "info", style: Format = "console") -> None:
     """Send this process's log lines to standard error, each marked with `process`.
 
-    Libraries that use the standard `logging` module are shown from warnings upwards.
+    Of libraries that use the standard `logging` module, warnings and errors are shown.
     """
     logging.basicConfig(
         level=logging.WARNING, stream=sys.stderr, format="%(levelname)s %(name)s %(message)s"
@@ -31,24 +31,24 @@ def configure(process: str, level: Level = "info", style: Format = "console") ->
             _renderer(style),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
-        # One write for each line: several processes share the terminal or the pipe.
+        # One write for each line, as several processes share the terminal or the pipe.
         logger_factory=structlog.WriteLoggerFactory(sys.stderr),
         cache_logger_on_first_use=True,
     )
     structlog.contextvars.bind_contextvars(process=process)
-    # What gave up in the end is logged where it matters; each attempt need not be.
+    # stamina would log every retry; callers log what has finally failed.
     stamina.instrumentation.set_on_retry_hooks([])
 
 
 def configure_child(process: str) -> None:
-    """Configure a process as the command line that started it, or its environment, says."""
+    """Configure a child process from the environment, where the command line puts its options."""
     level: Level = os.environ.get("TERRARIUM_LOG_LEVEL", "info")  # type: ignore[assignment]
     style: Format = os.environ.get("TERRARIUM_LOG_FORMAT", "console")  # type: ignore[assignment]
     configure(process, level, style)
 
 
 def _renderer(style: Format) -> structlog.typing.Processor:
-    """Columns and colours are for people only: a terminal's reader has the time for them."""
+    """Return the renderer: JSON, or columns and colours on a terminal, else plain lines."""
     if style == "json":
         return structlog.processors.JSONRenderer()
     if sys.stderr.isatty():
@@ -57,7 +57,7 @@ def _renderer(style: Format) -> structlog.typing.Processor:
 
 
 def _plain(_logger: object, _method: str, event: structlog.typing.EventDict) -> str:
-    """One line of `key=value`, whatever the values hold; a traceback follows on its own."""
+    """Render an event as one line of `key=value` pairs; a traceback follows on lines of its own."""
     when, level, name = (event.pop(key, "") for key in ("timestamp", "level", "event"))
     trace = event.pop("exception", None)
     words = [f"{key}={_word(value)}" for key, value in event.items()]
@@ -66,5 +66,6 @@ def _plain(_logger: object, _method: str, event: structlog.typing.EventDict) -> 
 
 
 def _word(value: object) -> str:
+    # Escaped by `repr` otherwise: a line break in a value must not forge another log line.
     is_word = isinstance(value, str) and value.isprintable() and " " not in value
     return str(value) if is_word else repr(value)

@@ -1,7 +1,8 @@
 """Host names and addresses of this machine.
 
-A server without a key asks for such a name in the Host header too: a page on the web can point
-its own name at 127.0.0.1 and would then be read as if it were ours (DNS rebinding).
+A server without a key requires such a name in the Host header too. Otherwise a page on the web
+could point its own name at 127.0.0.1, and its scripts could read the answers of this server as
+those of their own site (DNS rebinding).
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from urllib.parse import urlsplit
 
 
 def is_loopback(host: str) -> bool:
-    """Return True for a host name or address (IPv6 with or without brackets) of this machine."""
+    """Return whether a host name or address (IPv6 with or without brackets) is of this machine."""
     name = host.removeprefix("[").removesuffix("]").rstrip(".").lower()
     if name == "localhost" or name.endswith(".localhost"):
         return True
@@ -22,7 +23,7 @@ def is_loopback(host: str) -> bool:
 
 
 def host_of(authority: str) -> str:
-    """Return the name in a Host header without the port, "" when it is malformed."""
+    """Return the host in a Host header without the port, "" if the header is malformed."""
     try:
         return urlsplit(f"//{authority}").hostname or ""
     except ValueError:

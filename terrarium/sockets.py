@@ -10,9 +10,9 @@ BACKLOG = 2048
 def listen(host: str, port: int) -> socket.socket:
     """Return a socket that listens on `host` and `port` (0: any free one). Raises OSError.
 
-    Its protocol is named, unlike `socket.create_server` does: asyncio sets TCP_NODELAY only on
-    sockets that say they are TCP, and without it the second piece of a streamed answer waits
-    40 ms for the acknowledgement of the first.
+    The protocol is set explicitly, unlike in `socket.create_server`: asyncio sets TCP_NODELAY only
+    on sockets whose protocol is IPPROTO_TCP. Without it the second piece of a streamed answer waits
+    40 ms for the acknowledgement of the first (Nagle's algorithm and delayed ACKs).
     """
     family, kind, protocol, _, address = socket.getaddrinfo(
         host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP, flags=socket.AI_PASSIVE

@@ -1,8 +1,8 @@
-"""The end of child processes, which do not outlive their supervisor.
+"""Supervision of child processes: none outlives its supervisor.
 
-A supervisor starts a child with `TERRARIUM_SUPERVISED=1` and a pipe as standard input, which it
-never writes to. However the supervisor ends, kill -9 included, the pipe closes: the child reads
-the end of file and stops.
+A supervisor starts a child with `TERRARIUM_SUPERVISED=1` and a pipe as standard input, to which it
+never writes. However the supervisor ends, kill -9 included, the system closes the pipe: the child
+reads the end of file and stops.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SUPERVISED = "TERRARIUM_SUPERVISED"
 
 
 async def parent_gone() -> None:
-    """Return when our supervisor has ended; never, in a process that has none."""
+    """Return when the supervisor of this process has ended; never if it has none."""
     if os.environ.get(SUPERVISED) != "1":
         await asyncio.Event().wait()
     reader = asyncio.StreamReader()
@@ -32,7 +32,7 @@ async def parent_gone() -> None:
 
 
 async def told_to_stop() -> None:
-    """Return on SIGTERM, on SIGINT, or when our supervisor has ended."""
+    """Return on SIGTERM, on SIGINT, or when the supervisor of this process has ended."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -51,18 +51,21 @@ async def told_to_stop() -> None:
 
 
 async def end_child(process: Process, grace: float) -> None:
-    """End a child that leads a session of its own; then it and all of its session have ended.
+    """End a child that leads its own process group, and all processes of that group.
 
-    It is sent SIGTERM and has `grace` seconds, then what is left is killed. Its standard input, if
-    it is a pipe of ours, is closed.
+    The child is sent SIGTERM; when it has ended, or after `grace` seconds, what is left of the
+    group is killed. Return when the child has been reaped. Its standard input is closed if it is a
+    pipe.
     """
     if process.returncode is None:
+        # Not Process.terminate: it polls first, and could reap the child before asyncio does, which
+        # would lose the exit status.
         with suppress(ProcessLookupError):
-            os.kill(process.pid, signal.SIGTERM)  # Process.terminate may steal the exit status
+            os.kill(process.pid, signal.SIGTERM)
     with suppress(TimeoutError):
         async with asyncio.timeout(grace):
             await process.wait()
-    with suppress(ProcessLookupError, PermissionError):  # macOS answers so for a group of zombies
+    with suppress(ProcessLookupError, PermissionError):  # EPERM: macOS, for a group of zombies
         os.killpg(process.pid, signal.SIGKILL)
     await process.wait()
     if process.stdin is not None:

@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class TokenUsage:
-    """Tokens of prompt and completion; `cached` of the prompt came from the engine's cache."""
+    """Tokens of prompt and completion; `cached` prompt tokens came from the engine's cache."""
 
     prompt: int = 0
     completion: int = 0
@@ -24,7 +24,7 @@ class TokenUsage:
         )
 
     def beside(self, other: TokenUsage) -> TokenUsage:
-        """Add another choice of the same prompt, which counts once."""
+        """Add the usage of another choice of the same prompt; the prompt counts once."""
         return TokenUsage(
             max(self.prompt, other.prompt),
             self.completion + other.completion,
@@ -37,7 +37,7 @@ class TokenUsage:
 
     @classmethod
     def from_wire(cls, usage: Mapping[str, Any]) -> TokenUsage:
-        """Read the `usage` object of an engine; what is no count there is 0 here."""
+        """Parse the `usage` object of an engine; anything but a positive integer counts as 0."""
         details = usage.get("prompt_tokens_details")
         cached = details.get("cached_tokens") if isinstance(details, Mapping) else 0
         prompt = _count(usage.get("prompt_tokens"))

@@ -1,7 +1,7 @@
-"""The models that can be pulled by name, and which of them a machine runs well.
+"""Catalogue of models that can be pulled by name, and the choice of the best one for a machine.
 
-The entries are in `catalogue.toml`. Size and SHA-256 belong to the revision that an entry names, so
-that what is pulled is what was described, whatever the repository holds by then.
+The entries are in `catalogue.toml`. Size and SHA-256 belong to the pinned `revision` of the
+repository, so a pull yields exactly the file described, even if the repository has changed since.
 """
 
 from __future__ import annotations
@@ -21,26 +21,27 @@ from agent_server.model_catalogue.machine import Gpu, Machine
 Tier = Literal["small", "medium", "large"]
 
 BUILT_IN = "built-in"
-"""The name of the model that comes along, where a file could be named."""
+"""Name of the built-in model, accepted wherever a model file can be named."""
 
 SHARE = 0.6
-"""The most of a machine's memory that a model may take, for others need some too."""
+"""Largest share of a machine's memory that a model may take; the rest is for other processes."""
 
 SLOWEST = 100.0
-"""Prompt tokens a second under which a model keeps people waiting."""
+"""Lowest acceptable prompt speed, in tokens per second."""
 
 PER_CORE = 40e9
-"""Parameters times prompt tokens that one core computes in a second (4-bit weights, AVX2)."""
+"""Compute of one core: parameters times prompt tokens per second (4-bit weights, AVX2)."""
 
 MARGIN = 1.5
-"""How much larger a model has to be to be worth a download."""
+"""Ratio of parameters from which a larger model is worth a download."""
 
 _NAME = r"[a-z0-9][a-z0-9._-]*"
 _BARE = re.compile(_NAME)
 
 
 class CatalogueEntry(BaseModel):
-    """One model; `size` and `memory` are bytes, `window` is tokens, `can` is for people."""
+    """One model. `size` (the file) and `memory` (when loaded) are in bytes, `window` in tokens;
+    `can` describes its abilities for people."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -59,7 +60,8 @@ class CatalogueEntry(BaseModel):
     can: str
 
     def runs_well(self, machine: Machine) -> bool:
-        """Estimate whether a machine has the memory for it and reads prompts fast enough."""
+        """Estimate whether the model fits into the machine and reads prompts fast enough there."""
+        # A GPU that holds the model is always fast enough; on CPU cores the speed decides too.
         if self.memory <= machine.gpu_memory:
             return True
         fast = machine.cores * PER_CORE / self.parameters >= SLOWEST
@@ -77,26 +79,27 @@ def entries() -> tuple[CatalogueEntry, ...]:
 
 
 def find(name: str) -> CatalogueEntry | None:
-    """Return the entry of a name (`qwen3-4b`) or of a tier (`medium`), in any case of letters."""
+    """Return the entry with a name (`qwen3-4b`) or tier (`medium`), ignoring case; None if none."""
     wanted = name.lower()
     return next((entry for entry in entries() if wanted in (entry.name, entry.tier)), None)
 
 
 def nearest(name: str) -> str:
-    """Return the known name that is most like `name`, for messages."""
+    """Return the known name or tier most similar to `name`, for error messages."""
     known = [*(entry.name for entry in entries()), *(e.tier for e in entries() if e.tier)]
     return difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.0)[0]
 
 
 def is_name(text: str) -> bool:
-    """Return whether `text` has the form of a name of the catalogue: no folder, no `.gguf`."""
+    """Return whether `text` has the syntax of a catalogue name: no path separator, no `.gguf`."""
     return bool(_BARE.fullmatch(text.lower())) and not text.lower().endswith(".gguf")
 
 
 def better_than(parameters: int | None, gpus: Sequence[Gpu] = ()) -> str | None:
-    """Return what to pull on this machine in place of a model of so many parameters, if anything.
+    """Return the tier or name of a better model for this machine than one with `parameters`.
 
-    None also when its number of parameters is unknown.
+    None if `parameters` is None (unknown), or if the best model for this machine has fewer than
+    `MARGIN` times as many.
     """
     best = best_for(Machine.here(gpus))
     if parameters is None or best is None or best.parameters < MARGIN * parameters:
@@ -107,7 +110,10 @@ def better_than(parameters: int | None, gpus: Sequence[Gpu] = ()) -> str | None:
 def best_for(
     machine: Machine, among: Sequence[CatalogueEntry] | None = None
 ) -> CatalogueEntry | None:
-    """Return the largest model that `machine` runs well, one under an open licence if any is."""
+    """Return the largest model that `machine` runs well, None if there is none.
+
+    Open-source licences rank before size. `among` is the whole catalogue by default.
+    """
     fitting = [entry for entry in among or entries() if entry.runs_well(machine)]
     ranked = sorted(fitting, key=lambda entry: (entry.open_source, entry.size))
     return ranked[-1] if ranked else None

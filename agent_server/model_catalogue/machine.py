@@ -1,4 +1,4 @@
-"""The machine's means for a model: memory, cores, and graphics processors an engine can use."""
+"""The hardware available to a model: memory, CPU cores, and GPUs that an engine can use."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _CGROUP = Path("/sys/fs/cgroup/memory.max")
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """A graphics processor as the engine sees it; `memory` is in bytes."""
+    """A GPU as the engine sees it; `memory` is in bytes, 0 if it shares the machine's."""
 
     name: str
     memory: int
@@ -21,7 +21,7 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Memory in bytes, what a container may use if that is less; cores this process may use."""
+    """Memory in bytes (a container's limit if that is lower) and cores this process may use."""
 
     memory: int
     cores: int
@@ -29,26 +29,26 @@ class Machine:
 
     @classmethod
     def here(cls, gpus: Sequence[Gpu] = ()) -> Machine:
-        """Look at the machine that this runs on."""
+        """Return the machine that this process runs on; `gpus` is as of `engine_gpus`."""
         return cls(_memory(), cores(), tuple(gpus))
 
     @property
     def gpu_memory(self) -> int:
-        """The memory of the largest graphics processor, 0 without one."""
+        """The memory of the largest GPU in bytes, 0 without one."""
         return max((gpu.memory for gpu in self.gpus), default=0)
 
 
 def cores() -> int:
-    """Return how many processors this process may use."""
+    """Return the number of CPU cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def engine_gpus() -> tuple[Gpu, ...]:
-    """Return what the installed build of the engine can use beside the processor.
+    """Return the GPUs that the installed build of the engine can use; none without the engine.
 
-    It has to load the engine's libraries, which takes a moment. Without the engine: nothing.
+    Slow at the first call, which loads the engine's native libraries.
     """
     try:
         from xllamacpp import get_device_info, ggml_backend_dev_type
@@ -57,7 +57,7 @@ def engine_gpus() -> tuple[Gpu, ...]:
     kinds = ggml_backend_dev_type
     own, shared = kinds.GGML_BACKEND_DEVICE_TYPE_GPU, kinds.GGML_BACKEND_DEVICE_TYPE_IGPU
     return tuple(
-        # The memory of an integrated one is the machine's, which is counted already.
+        # An integrated GPU shares the machine's memory, which is counted already.
         Gpu(
             f"{device['name']} ({device['description']})",
             int(device["memory_total"]) if device["type"] == own else 0,
@@ -69,6 +69,6 @@ def engine_gpus() -> tuple[Gpu, ...]:
 
 def _memory() -> int:
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    with suppress(OSError, ValueError):  # "max" is no number: there is no limit
+    with suppress(OSError, ValueError):  # cgroup v2 writes "max" where there is no limit
         memory = min(memory, int(_CGROUP.read_text(encoding="ascii")))
     return memory

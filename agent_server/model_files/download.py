@@ -1,8 +1,8 @@
-"""Fetching a large file: resumed where it broke off, checked before it counts.
+"""Resumable download of a large file, verified before use.
 
-A hub answers with a redirect to a signed address on another host. The redirect's headers
-`x-linked-size` and `x-linked-etag` say the size and the SHA-256 of the file; they are checked
-against what is wanted before a byte is written, and the file against them afterwards.
+A hub answers with a redirect to a signed URL on another host. The redirect's headers
+`x-linked-size` and `x-linked-etag` carry the size and the SHA-256 of the file. They are compared
+with the expected values before anything is written, and the finished file with them afterwards.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from rich.progress import (
 from agent_server.errors import PullError
 
 SPARE = 64 << 20
-"""Bytes that stay free on the disk."""
+"""Bytes of disk space that a download leaves free."""
 
 _RANGE = re.compile(r"bytes (\d+)-\d+/(\d+|\*)")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -43,14 +43,14 @@ _ON = "the same command goes on from there"
 
 @dataclass(frozen=True, slots=True)
 class ExpectedFile:
-    """The size in bytes and SHA-256 (hex) that a file must have, as far as they are known."""
+    """The expected size in bytes and SHA-256 (hex) of a file; None is unknown."""
 
     size: int | None = None
     sha256: str | None = None
 
 
 class _Broken(Exception):
-    """The transfer ended before the file did."""
+    """The transfer ended before the whole file had arrived."""
 
 
 def sha256_of(path: Path) -> str:
@@ -71,11 +71,11 @@ def require_sha256(path: Path, wanted: str) -> None:
 
 
 def fetch(url: str, target: Path, wanted: ExpectedFile) -> Path:
-    """Download `url` beside `target`; returns the finished, checked `.part` file.
+    """Download `url` to a `.part` file next to `target`; return it, complete and verified.
 
-    What earlier attempts left in the `.part` file is asked for no more (RFC 9110, 14.2), as long
-    as the server still has the same file. A transfer that breaks is taken up again at once while
-    each attempt brings something. Raises PullError.
+    Bytes that earlier attempts left in the `.part` file are not requested again (range requests,
+    RFC 9110, 14.2), unless the file on the server has changed. A broken transfer is resumed at
+    once, as long as each attempt makes progress. Raises PullError.
     """
     part = target.with_name(f"{target.name}.part")
     with _alone(part):
@@ -93,13 +93,14 @@ def fetch(url: str, target: Path, wanted: ExpectedFile) -> Path:
 
 
 def clear(part: Path) -> None:
-    """Remove the record of the address that a `.part` file is from."""
+    """Remove the note of URL and ETag that belongs to a `.part` file."""
     _mark(part).unlink(missing_ok=True)
 
 
 def _attempt(url: str, part: Path, wanted: ExpectedFile) -> ExpectedFile:
-    """Ask once for what is missing; returns what the whole file must be."""
+    """Request the missing bytes once; return the size and digest that the whole file must have."""
     have = _resumable(part, url, wanted)
+    # With a content coding, ranges and lengths would count other bytes than those of the file.
     headers = {"accept-encoding": "identity"}
     if have:
         headers |= {"range": f"bytes={have}-"} | _if_unchanged(part)
@@ -122,7 +123,7 @@ def _attempt(url: str, part: Path, wanted: ExpectedFile) -> ExpectedFile:
 
 
 def _promise_of_link(response: httpx2.Response) -> ExpectedFile:
-    """Read size and SHA-256 from the hub's headers, of its redirect or else of its answer."""
+    """Return the size and SHA-256 in the hub's headers: those of a redirect, else of the answer."""
     for each in (*response.history, response):
         tag = str(each.headers.get("x-linked-etag", "")).strip().removeprefix("W/").strip('"')
         size = str(each.headers.get("x-linked-size", ""))
@@ -134,7 +135,7 @@ def _promise_of_link(response: httpx2.Response) -> ExpectedFile:
 
 
 def _merge_promises(url: str, linked: ExpectedFile, wanted: ExpectedFile) -> ExpectedFile:
-    """Merge what is wanted with what the hub says of the file. Raises PullError."""
+    """Merge the expected values with those of the hub. Raises PullError if they differ."""
     digest = wanted.sha256.strip().lower() if wanted.sha256 else None
     for what, ours, theirs in (
         ("size", wanted.size, linked.size),
@@ -149,12 +150,14 @@ def _merge_promises(url: str, linked: ExpectedFile, wanted: ExpectedFile) -> Exp
 
 
 def _receive(response: httpx2.Response, part: Path, have: int, url: str, whole: int | None) -> None:
+    # 416 whose Content-Range names exactly our size: the part is complete (RFC 9110, 15.5.17).
     if response.status_code == 416 and have and _total(response) == have:
         return
     if response.status_code not in (200, 206):
-        if response.status_code == 416:
+        if response.status_code == 416:  # the part is not of this file: start over the next time
             part.unlink()
         raise _status_error(response)
+    # 200: the server ignores ranges, or If-Range did not match because the file has changed.
     begin = have if response.status_code == 206 else 0
     _require_range(response, begin)
     size = int(response.headers.get("content-length", 0))
@@ -164,7 +167,7 @@ def _receive(response: httpx2.Response, part: Path, have: int, url: str, whole: 
     with _full_disk_told(part), part.open("ab" if begin else "wb") as file, _bar() as bar:
         task = bar.add_task(part.stem, total=total, completed=begin)
         written = begin
-        for block in response.iter_bytes():  # as it comes: of what is gathered a break loses all
+        for block in response.iter_bytes():  # no chunk size: a break loses what is still gathered
             written += len(block)
             if whole is not None and written > whole:
                 raise PullError(f"{url} sends more than the {whole} bytes that the file has")
@@ -202,7 +205,7 @@ def _full_disk_told(part: Path) -> Iterator[None]:
 
 
 def _status_error(response: httpx2.Response) -> PullError:
-    """Explain an error status: what it means, and what to do."""
+    """Return a PullError that explains an error status and says what to do."""
     host, status = response.request.url.host, response.status_code
     first = response.history[0].url if response.history else response.url
     if status in (401, 403):
@@ -230,10 +233,10 @@ def _connection_error(url: str, error: Exception, *, begun: bool) -> PullError:
 
 
 def _resumable(part: Path, url: str, wanted: ExpectedFile) -> int:
-    """Return how many bytes of the `.part` file may be kept: none of another address's."""
+    """Return the size of the `.part` file, after deleting one that came from another URL."""
     have = _size(part)
     origin = _origin(part)
-    # Without a note only a checksum can tell whether the two halves belong together.
+    # A part without a note is kept only if a checksum will verify the whole file in the end.
     if have and origin.get("url") != url and (origin or not wanted.sha256):
         part.unlink()
         return 0
@@ -242,7 +245,7 @@ def _resumable(part: Path, url: str, wanted: ExpectedFile) -> int:
 
 def _if_unchanged(part: Path) -> dict[str, str]:
     tag = str(_origin(part).get("etag") or "")
-    # A weak tag does not promise the same bytes (RFC 9110, 13.1.5).
+    # If-Range needs a strong ETag: a weak one does not promise the same bytes (RFC 9110, 13.1.5).
     return {"if-range": tag} if tag.startswith('"') else {}
 
 
@@ -274,7 +277,7 @@ def _total(response: httpx2.Response) -> int | None:
 
 @contextmanager
 def _alone(part: Path) -> Iterator[None]:
-    """Keep a second command from writing into the same file."""
+    """Hold an exclusive lock, so that no other command writes into `part`. Raises PullError."""
     lock = part.with_name(f"{part.name}.lock")
     with lock.open("a") as file:
         try:
@@ -284,7 +287,7 @@ def _alone(part: Path) -> Iterator[None]:
         try:
             yield
         finally:
-            if not part.exists():
+            if not part.exists():  # refused or unusable: a note without its part means nothing
                 clear(part)
             lock.unlink(missing_ok=True)
 

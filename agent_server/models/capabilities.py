@@ -1,8 +1,8 @@
-"""The capabilities of a model, by the configuration, else by its engine.
+"""Capabilities of a model: those that are configured, else those that its engine reports.
 
-GGUF files, and upstreams that are small and near, are tested for how well they choose tools
-(measurements.py). A large upstream, or one of unknown size, is taken to choose well; a small one
-that is hosted elsewhere, where each request may cost, is not.
+How well a model chooses tools is tested (measurements.py) for GGUF files, and for small upstreams
+on this machine or in a private network. A large upstream, or one of unknown size, is assumed to
+choose well; a small one hosted elsewhere, where each request may cost money, is assumed not to.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from agent_server.settings.models import ModelConfig, Tools
 from terrarium.loopback import is_loopback
 
 LARGE = 7_000_000_000
-"""Parameters from which a model with tools is taken to choose them well."""
+"""Number of parameters from which a model with tools is assumed to choose them well."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelCapabilities:
-    """`context` is tokens of prompt and answer in one request. None is unknown."""
+    """Capabilities of a model; None is unknown. `context` is in tokens, of prompt and answer of one
+    request together."""
 
     tools: Tools
     context: int
@@ -34,11 +35,12 @@ class ModelCapabilities:
     def from_settings(
         cls, settings: ModelConfig, info: ModelInfo, judged: bool | None = None
     ) -> ModelCapabilities:
-        """Merge the settings with what the engine says in `info`; the settings win.
+        """Merge the settings with the engine's `info`; the settings take precedence.
 
-        An upstream of which neither says that it is blind may see. `judged` is the result of the
-        test of choosing tools, if there was one.
+        An upstream is assumed to have vision unless one of them denies it. `judged` is the result
+        of the tool-choice test, None without one.
         """
+        # The default of `context` must not hide the engine's own value: only a configured one wins.
         said = settings.context if "context" in settings.model_fields_set else None
         tools = settings.tools
         if tools is None and info.tools is False and settings.tool_mode == "native":
@@ -54,7 +56,7 @@ class ModelCapabilities:
         )
 
     def as_wire(self) -> dict[str, bool | int | str | None]:
-        """Return the object for the list of models."""
+        """Return the `capabilities` object of a model card."""
         return {
             "tools": self.tools,
             "vision": self.vision,
@@ -65,7 +67,7 @@ class ModelCapabilities:
 
 
 def is_tested(settings: ModelConfig, info: ModelInfo) -> bool:
-    """Return whether it takes a test to know if a model chooses tools well."""
+    """Return whether only a test can tell if a model chooses tools well."""
     if settings.chooses_tools is not None or settings.tool_mode == "forced":
         return False
     return not settings.urls or (_is_small(info) and all(map(_is_near, settings.urls)))
@@ -86,8 +88,9 @@ def _is_small(info: ModelInfo) -> bool:
 
 
 def _is_near(url: str) -> bool:
-    """Return whether a server is on this machine or in a private network, and so costs nothing."""
+    """Return whether a server is on this machine or in a private network, so that it is free."""
     host = urlsplit(url).hostname or ""
+    # A name without a dot, such as that of a container, is one of the local network.
     if is_loopback(host) or not {".", ":"}.intersection(host.strip(".")):
         return True
     try:

@@ -1,8 +1,8 @@
 """Measurements of a model: how well it chooses tools and how fast it reads prompts.
 
-The test of tools has ten questions, of which five need one of three tools and five need none. A
-model passes with eight right: one that always calls, or never does, has five. Prompt speed is
-learned from the answers that the model gives anyway. `CardStore` keeps both for the next start.
+The tool test has ten questions, of which five need one of three tools and five need none. Eight
+right answers pass; a model that always calls a tool, or never does, has five. The prompt speed is
+estimated from ordinary answers. `CardStore` keeps both results across restarts.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from agent_server.metering.request_context import RequestContext
 from terrarium.usage import TokenUsage
 
 VERSION = 1
-"""Of the questions: a judgement by others does not count."""
+"""Version of the questions; results with another version are not reused."""
 
 PASSES = 0.8
 LONGEST = 48
-"""Tokens of an answer, which need not be whole."""
+"""Limit of an answer, in tokens; its beginning is enough."""
 
 Ask = Callable[[Mapping[str, Any]], Chunks]
 
@@ -59,26 +59,27 @@ CASES: tuple[tuple[str, str | None], ...] = (
     ("Who mentioned the new router in this chat?", "search_log"),
     ("What is the capital of Japan?", None),
 )
-"""A question, and the tool that it needs."""
+"""Questions, each with the tool that it needs, or None."""
 
 SYSTEM = "You are a helpful assistant in a chat. Use a tool only if the question needs one."
 
 
 async def share_right(ask: Ask) -> float:
-    """Return the share of the questions for which a model chose rightly. Raises ApiError.
+    """Return the share of questions for which a model made the right choice. Raises ApiError.
 
-    A model that cannot pass any more is asked nothing further, and gets the share so far.
+    Stops early once the model cannot pass any more; questions that were not asked count as wrong.
     """
     right = 0
     for asked, (question, wanted) in enumerate(CASES, 1):
         right += await _chosen_tool(ask, question) == wanted
+        # Not even with all remaining answers right could it pass.
         if right + len(CASES) - asked < PASSES * len(CASES):
             break
     return right / len(CASES)
 
 
 async def _chosen_tool(ask: Ask, question: str) -> str | None:
-    """Return the tool that the model calls, or None when it answers."""
+    """Return the name of the tool that the model calls, None if it answers in words."""
     body = {
         "messages": [
             {"role": "system", "content": SYSTEM},
@@ -94,12 +95,12 @@ async def _chosen_tool(ask: Ask, question: str) -> str | None:
         async for chunk in chunks:
             name += _call_name(chunk)
             text += _content(chunk)
-    # Words that look like a call, of a tool that is none, are no answer either.
+    # Text that looks like a tool call is wrong for every question: it is neither call nor answer.
     return name or ("a call in words" if text.lstrip().startswith(("{", "[", "<tool")) else None)
 
 
 def _call_name(chunk: Chunk) -> str:
-    """Return what a chunk adds to the name of the first call."""
+    """Return the piece of the first call's name that a chunk carries."""
     found = ""
     for choice in chunk.get("choices") or ():
         for call in (choice.get("delta") or {}).get("tool_calls") or ():
@@ -114,14 +115,14 @@ def _content(chunk: Chunk) -> str:
 
 
 LEAST = 32
-"""Tokens read afresh under which the time says more about everything else."""
+"""Fewest uncached prompt tokens of a measurement; below, other delays dominate the time."""
 
 MEMORY = 4_000
-"""Tokens after which what was seen before counts half."""
+"""Half-life of a measurement, in prompt tokens read since."""
 
 
 class PromptSpeed:
-    """A running estimate of prompt tokens a second, of those that were in no cache."""
+    """Running estimate of the prompt speed: uncached prompt tokens per second."""
 
     def __init__(self) -> None:
         self._tokens = 0.0
@@ -134,31 +135,33 @@ class PromptSpeed:
         return self._tokens / self._seconds if self._seconds > 0 else None
 
     def note(self, tokens: int, seconds: float) -> None:
-        """Add a measurement of so many tokens, read in so many seconds."""
+        """Add a measurement; one of fewer than `LEAST` tokens is ignored."""
         if tokens < LEAST or seconds <= 0:
             return
         self._is_measured = True
-        # Both sums decay by the tokens read since, not by time: a pause says nothing of the speed.
+        # Both sums decay with the tokens read since, as a pause does not change the speed.
         kept = 0.5 ** (tokens / MEMORY)
         self._tokens = self._tokens * kept + tokens
         self._seconds = self._seconds * kept + seconds
 
     def recall(self, rate: float) -> None:
-        """Assume a rate, of another start or of a trial, until answers tell better; of
-        several the fastest, since the others say that the machine was busy."""
+        """Assume the rate of an earlier start or of a trial until an answer has been measured.
+
+        Of several rates the fastest counts: a slower one only shows that the machine was busy.
+        """
         if not self._is_measured and rate > (self.rate or 0):
             self._tokens, self._seconds = float(LEAST), LEAST / rate
 
     def timer(self, context: RequestContext) -> PromptTimer:
-        """Begin to time a prompt that is sent now."""
+        """Start the timer of a prompt that is sent now."""
         return PromptTimer(self, context)
 
 
 class PromptTimer:
-    """Learns how fast one prompt is read, from the chunks of its answer.
+    """Measures how fast one prompt is read, from the chunks of its answer.
 
-    llama.cpp says how long the prompt took (`timings`). Of other engines the time to the first
-    chunk is taken, without that of waiting for a place, over what was not cached.
+    llama.cpp reports the time itself (`timings`). For other engines it is the time to the first
+    token, without the wait in the queue, for the uncached tokens.
     """
 
     def __init__(self, speed: PromptSpeed, context: RequestContext) -> None:
@@ -170,7 +173,7 @@ class PromptTimer:
         self._is_timed = False
 
     def observe(self, chunk: Chunk) -> None:
-        """Learn from the next chunk."""
+        """Process the next chunk of the answer."""
         if not self._first and _says_something(chunk):
             waited = self._context.queue_seconds - self._waited
             self._first = time.monotonic() - self._began - waited
@@ -218,7 +221,7 @@ class ModelMeasurements(BaseModel):
 
 
 class CardStore:
-    """One small file for each model, named after what it depends on."""
+    """Store of measurements: a small JSON file for each model, named by a hash of its key."""
 
     def __init__(self, data: Path) -> None:
         self._folder = data / "models"
@@ -231,7 +234,7 @@ class CardStore:
             return ModelMeasurements()
 
     def write(self, key: str, measured: ModelMeasurements) -> None:
-        """Write the measurements; a full disk costs one more measurement at the next start."""
+        """Write the measurements atomically. A failure is only logged: the next start measures."""
         path = self._file(key)
         written = path.with_suffix(".tmp")
         try:

@@ -1,6 +1,6 @@
-"""The table of models by name, and the pool in which they run.
+"""The table of models by name, and the pool that runs them.
 
-The pool takes a checked request to a model that answers it.
+The pool routes each validated request to a model that answers it.
 """
 
 from __future__ import annotations
@@ -25,15 +25,14 @@ from agent_server.settings.models import ModelConfig, settings_of_models
 from terrarium.config import Config
 
 EngineFactory = Callable[[str, ModelConfig], AdmittedEngine]
-"""Makes the engine of a model, by its name and settings. Raises ConfigError."""
+"""Makes the engine of a model from its name and settings. Raises ConfigError."""
 
 LOCAL = "local"
-"""The prefix that means a model of the table and no alias."""
+"""Prefix of a name that means a model of the table, never an alias."""
 
 
 class ModelTable:
-    """Models by name, and aliases. A name can also be a model's and, behind a colon, that of one
-    more model at the same upstream."""
+    """Models by name, and aliases. `NAME:X` is the model X at the upstream of the model NAME."""
 
     def __init__(
         self,
@@ -49,7 +48,7 @@ class ModelTable:
     def from_config(
         cls, config: Config, make: EngineFactory, before: ModelTable | None = None
     ) -> ModelTable:
-        """Make the table of `[model]`; a model whose settings are as `before` is kept as it runs.
+        """Make the table of `[model]`; models of `before` with equal settings are kept running.
 
         Raises ConfigError.
         """
@@ -68,7 +67,10 @@ class ModelTable:
         return cls(models, aliases, default.name)
 
     def resolve(self, name: str | None) -> tuple[ServedModel, ...]:
-        """Return the models to ask, one after another until one answers. Raises NotFound."""
+        """Return the models to try in this order until one answers. Raises NotFound.
+
+        None is the default model; an alias may stand for several models.
+        """
         if name is None:
             name = self.default.name
         targets = self.aliases.get(name, (name,))
@@ -95,7 +97,7 @@ class ModelTable:
         if prefix == LOCAL:
             return self.models.get(rest)
         model = self.models.get(prefix)
-        # An upstream whose model is named is there for that one only.
+        # An upstream with a configured model serves that one only.
         if model is None or not rest or not model.settings.urls or model.settings.upstream_model:
             return None
         return model.for_upstream_model(rest)
@@ -104,16 +106,16 @@ class ModelTable:
 log = structlog.get_logger()
 
 ELSEWHERE = (EngineUnavailable, EngineTimeout, RateLimited, Unsupported)
-"""What lets the next model of a chain try, before the first chunk."""
+"""Errors after which the next model of a chain is tried, if they come before the first chunk."""
 
 BUSY_CHECK = 0.2
-"""Seconds between looks at whether a model that leaves has ended its answers."""
+"""Seconds between checks whether a removed model has finished its answers."""
 
 Begin = Callable[[ServedModel], Chunks]
 
 
 class ModelPool:
-    """All models of the table, running."""
+    """All models of the table, with their engines running."""
 
     def __init__(self, table: ModelTable) -> None:
         self.table = table
@@ -138,42 +140,42 @@ class ModelPool:
                 self._tasks = None
 
     def set_routes(self, table: ModelTable) -> None:
-        """Route by another table; models that it lacks stop when their answers end."""
+        """Replace the table; models that are not in the new one stop when their answers end."""
         self.table = table
         self._sync_tasks()
 
     async def answer(self, request: ChatRequest, context: RequestContext) -> ModelAnswer:
-        """Begin the answer of a model; returns with its first chunk. Raises ApiError."""
+        """Start an answer; return once its first chunk has arrived. Raises ApiError."""
         request.require_known()
         return await self._ask(request.model, lambda model: model.answer(request, context))
 
     async def complete(self, request: CompletionRequest, context: RequestContext) -> ModelAnswer:
-        """Begin the continuation of bare texts, as chat chunks. Raises ApiError."""
+        """Start the continuation of bare texts, as chat chunks. Raises ApiError."""
         request.require_known()
         return await self._ask(request.model, lambda model: model.complete(request, context))
 
     async def count(
         self, request: PromptFields | TokenizePrompt, context: RequestContext
     ) -> TokenCount:
-        """Count what a chat request with the same messages and tools would send."""
+        """Count the tokens of a text, or those that a chat request would send to the engine."""
         return await self.table.resolve(request.model)[0].count(request, context)
 
     async def embeddings(self, body: Mapping[str, Any], context: RequestContext) -> dict[str, Any]:
-        """Let the upstream that `body` names make embeddings. Raises ApiError."""
+        """Embed texts with the model that `body` names. Raises ApiError."""
         return await self.table.resolve(body.get("model"))[0].embeddings(body, context)
 
     async def ready(self) -> bool:
-        """Return whether the default model is described and could make a token now."""
+        """Return whether the default model has been described and can generate now."""
         model = self.table.default
         return model.is_learned and await model.engine.ready()
 
     @property
     def trouble(self) -> str:
-        """Return why the default model cannot be used, "" unless only the owner can mend that."""
+        """The reason why the default model cannot be used, "" unless only its owner can fix it."""
         return self.table.default.trouble
 
     async def _ask(self, name: str | None, begin: Begin) -> ModelAnswer:
-        """Return the answer of the first model of a chain that begins one."""
+        """Return the answer of the first model of a chain that starts one; the last may raise."""
         *others, last = self.table.resolve(name)
         for model in others:
             try:
@@ -183,7 +185,7 @@ class ModelPool:
         return await ModelAnswer.start(last.name, begin(last))
 
     def _sync_tasks(self) -> None:
-        """Start the models of the table that do not run, and stop the others."""
+        """Start the models of the table that do not run, and tell all others to stop."""
         if self._tasks is None:
             return
         wanted = set(self.table.models.values())
@@ -198,7 +200,8 @@ class ModelPool:
             learning = asyncio.create_task(model.detect_capabilities())
             try:
                 await leave.wait()
-                learning.cancel()  # what it asks by itself must not keep it here
+                learning.cancel()  # its own test questions must not keep the engine busy
+                # A removed model finishes its answers; at a shutdown (no task group) none waits.
                 while self._tasks is not None and model.engine.is_busy:  # noqa: ASYNC110
                     await asyncio.sleep(BUSY_CHECK)
             finally:

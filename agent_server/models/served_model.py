@@ -41,25 +41,25 @@ PASSED_ON = PROMPT_FIELDS | {
 }  # fmt: skip
 
 ASK_SOON, ASK_AGAIN = 0.1, 2.0
-"""Seconds until an engine that could not say what its model can do is asked again: at first, while
-it may be loading, and at most."""
+"""Seconds before an engine that could not describe its model is asked again: the first pause, as it
+may still be loading, and the longest."""
 
 ATTEMPTS = 3
-"""How often a test or a measurement is begun that the engine breaks off."""
+"""Number of attempts for a test or measurement that fails with an error of the engine."""
 
 SAMPLES = ("hello", "paper", "green")
-"""Words of which a prompt is made whose reading is timed when there was no other."""
+"""Words, each repeated to a trial prompt, to measure a prompt speed that is not known yet."""
 
 SAMPLE_PAUSE = 3.0
-"""Seconds between two of them: while everything starts the machine is slow, and the best counts."""
+"""Seconds between trial prompts: the machine is slow during startup, and the fastest counts."""
 
 
 class ServedModel:
     """Answers requests, with tool calls and reasoning in the API's form.
 
-    `upstream_model` asks an upstream of many models for that one. `is_learned` is whether the
-    engine has said what the model is; `trouble` is why it cannot, "" unless only the owner
-    can mend that.
+    `upstream_model` selects one model of an upstream that has several. `is_learned` is whether the
+    engine has described the model; `trouble` is why it cannot, "" unless only its owner can fix
+    that.
     """
 
     def __init__(
@@ -85,13 +85,13 @@ class ServedModel:
         self._chosen: dict[str, Any] = {"model": upstream_model} if upstream_model else {}
 
     def for_upstream_model(self, upstream_model: str) -> ServedModel:
-        """Make the served model of another model at the same upstream."""
+        """Return a served model for another model at the same upstream."""
         return ServedModel(
             f"{self.name}:{upstream_model}", self.engine, self.settings, upstream_model
         )
 
     async def detect_capabilities(self) -> None:
-        """Ask the engine what the model can do, until it says so."""
+        """Ask the engine for the model's capabilities until it answers, then measure the rest."""
         pause = ASK_SOON
         while True:
             try:
@@ -129,10 +129,11 @@ class ServedModel:
             self._store.write(self._key(), found)
 
     def _key(self) -> str:
+        # A result holds for these questions, this kind of tool calls and these weights only.
         return f"{VERSION} {self.capabilities.tools} {self.info.identity}"
 
     def _settle(self) -> None:
-        """Compute the capabilities again, after something was learned of the model."""
+        """Recompute the capabilities, after the engine's description or a test."""
         self.is_learned = True
         self.capabilities = self._capabilities()
         if self._is_embedded:
@@ -147,7 +148,7 @@ class ServedModel:
         return able if self.is_learned or said else replace(able, chooses_tools=None)
 
     async def _measure(self) -> None:
-        """Test how the model chooses tools, or how fast it reads, unless that is known."""
+        """Test the tool choice or measure the prompt speed, whichever is not known yet."""
         context = RequestContext(key=OURSELVES, background=True)
         for _ in range(ATTEMPTS):
             try:
@@ -163,6 +164,7 @@ class ServedModel:
         self.save_measurements()
 
     async def _time_reading(self, context: RequestContext) -> None:
+        # A new word each time: a repeated prompt would come from the engine's cache.
         for word in SAMPLES:
             messages = [{"role": "user", "content": f"{word} " * 200}]
             probe = PromptSpeed()
@@ -204,7 +206,7 @@ class ServedModel:
         return answer_with_tools(lambda part: self._ask(part, context), body)
 
     def complete(self, request: CompletionRequest, context: RequestContext) -> Chunks:
-        """Stream what follows bare texts, as chat chunks. Raises ApiError."""
+        """Stream the continuations of bare texts, as chat chunks. Raises ApiError."""
 
         def ask(body: Mapping[str, Any]) -> Chunks:
             return self._ask({**self._engine_params(context), **body}, context)
@@ -212,7 +214,7 @@ class ServedModel:
         return stream_completions(ask, request)
 
     async def _ask(self, body: Mapping[str, Any], context: RequestContext) -> Chunks:
-        """Stream an answer of the engine in the API's form, and learn how fast the engine is."""
+        """Stream an answer of the engine as normalised chunks, and measure the prompt speed."""
         timer = self._speed.timer(context)
         normalizer = ChunkNormalizer(thoughts="messages" in body)
         async with aclosing(self.engine.chat(body, context)) as chunks:
@@ -224,14 +226,14 @@ class ServedModel:
             yield last
 
     async def embeddings(self, body: Mapping[str, Any], context: RequestContext) -> dict[str, Any]:
-        """Let the engine make embeddings, of the model that is meant. Raises ApiError."""
+        """Embed texts with this model. Raises ApiError."""
         asked = {**self._chosen, **{key: value for key, value in body.items() if key != "model"}}
         return {**await self.engine.embeddings(asked, context), "model": self.name}
 
     async def count(
         self, request: PromptFields | TokenizePrompt, context: RequestContext
     ) -> TokenCount:
-        """Count what a chat request with the same messages and tools would send."""
+        """Count the tokens of a text, or those that a chat request would send to the engine."""
         if isinstance(request, TokenizePrompt):
             counted = await self.engine.count({**self._chosen, "prompt": request.prompt}, context)
         else:
@@ -255,13 +257,13 @@ class ServedModel:
         }
 
     def _engine_params(self, context: RequestContext) -> dict[str, Any]:
-        """Return what the engine is told besides the request. vLLM takes low numbers first."""
+        """Return the engine's parameters besides the request. vLLM runs low priorities first."""
         if not self.settings.priority:
             return self._chosen
         return {**self._chosen, "priority": int(context.background)}
 
     def _without_tools(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Return the body without tools, where the model cannot choose among them."""
+        """Return the body without tools if the choice is free and the model too small to choose."""
         free = body.get("tool_choice", "auto") == "auto"
         if free and self.capabilities.tools == "forced":
             return {key: value for key, value in body.items() if key not in TOOL_KEYS}
@@ -278,7 +280,7 @@ def _request_body(request: PromptFields, fields: set[str]) -> dict[str, Any]:
 
 def _message(message: dict[str, Any]) -> dict[str, Any]:
     if message["role"] == "developer":
-        # Chat templates of open models know the older name only.
+        # Chat templates of open models know only the older name of the role.
         message["role"] = "system"
     if message.get("tool_calls") in (None, []):
         message.pop("tool_calls", None)

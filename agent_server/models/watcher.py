@@ -19,9 +19,9 @@ log = structlog.get_logger()
 
 @asynccontextmanager
 async def follow(pool: ModelPool, config: Config, make: EngineFactory) -> AsyncIterator[None]:
-    """Reload the table when the file of `config` changes or SIGHUP comes, during the block.
+    """Within the block, reload the table when the file of `config` changes or on SIGHUP.
 
-    Only `[model]` is read again. A table that is wrong changes nothing, and the log says why.
+    Only `[model]` is read again. An invalid table is logged and changes nothing.
     """
     if config.path is None:
         yield

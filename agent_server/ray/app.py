@@ -1,7 +1,7 @@
 """The application for Ray Serve: `serve run agent_server.ray.app:app config=FILE data=FOLDER`.
 
-Every node reads the environment for itself, so each is started with the same variables. What
-changes in the file counts after the next deployment.
+Every node reads its own environment, so all must be started with the same variables. Changes of the
+file take effect at the next deployment.
 """
 
 from __future__ import annotations
@@ -33,31 +33,32 @@ from terrarium import logging
 from terrarium.config import Config, ConfigError, load
 
 MOST_ONGOING = 10_000
-"""Requests at one replica of the server or of the queue: they wait there, in our order."""
+"""Most requests at one replica of the server or of the queue. High, as requests are to wait in the
+shared queue, in its order, and not in Ray Serve's routers."""
 
 STICKY = RequestRouterConfig(
     request_router_class="ray.serve.experimental.consistent_hash_router.ConsistentHashRouter"
 )
-"""Consistent hashing by `x-session-id`, the header that Ray Serve takes for it by default."""
+"""Consistent hashing by `x-session-id`, Ray Serve's default session header."""
 
 GRACE = 10.0
-"""Seconds in which a server or the queue answers what it has when it is stopped."""
+"""Seconds that a server or the queue has to finish its requests when it is stopped."""
 
 LONGEST_ANSWER = 600.0
-"""Seconds in which an engine does, so that no answer breaks off when there are fewer of them."""
+"""Seconds that an engine has for the same, so that scaling down breaks off no answer."""
 
 CHECK = 0.5
-"""Seconds between two looks whether it has."""
+"""Seconds between two checks whether a stopping replica has finished."""
 
 PUSHED = 10
-"""Seconds between two reports of a replica's metrics: Ray Serve takes a mean over no less."""
+"""Seconds between two metric reports of a replica, which Ray Serve's look-back must exceed."""
 
 QUIET = LoggingConfig(enable_access_log=False)
-"""The server writes an access log of its own."""
+"""No access log of Ray Serve: the server writes its own."""
 
 
 class Arguments(BaseModel, extra="forbid"):
-    """The arguments of `serve run`; both are paths that exist on every node."""
+    """The arguments of `serve run`; both paths must exist on every node."""
 
     config: Path | None = None
     data: Path = Path("data")
@@ -77,12 +78,12 @@ class Ingress:
         self._renewing = loop.create_task(self._link.keep_renewing())
 
     def __serve_build_asgi_app__(self) -> AgentServer:
-        """Return the same application as without Ray."""
+        """Return the same ASGI application as without Ray; called by Ray Serve."""
         return create_app(self._config, shared=self._shared)
 
 
 class AdmissionReplica(SharedAdmission):
-    """The process of the queues and accounts."""
+    """The Ray Serve replica that holds the queues and accounts; there is one."""
 
     def __init__(self, config: Config) -> None:
         keep_replica_on_loopback()
@@ -90,9 +91,12 @@ class AdmissionReplica(SharedAdmission):
 
 
 def app(arguments: Mapping[str, str]) -> Application:
-    """Build the application from `Arguments`. Raises ConfigError: it needs SERVER_ADMIN_KEY, as Ray
-    listens where its own configuration says."""
-    # Ray Serve validates by itself only where annotations are no strings.
+    """Build the application from `Arguments`. Raises ConfigError.
+
+    SERVER_ADMIN_KEY is required: the address is set in Ray's own configuration, so nothing here can
+    tell whether other machines reach it.
+    """
+    # Ray Serve itself validates only arguments whose annotation is not a string.
     paths = Arguments.model_validate(arguments)
     config = load(paths.config, paths.data)
     if config.section(ServerSettings).admin_key is None:
@@ -105,6 +109,7 @@ def app(arguments: Mapping[str, str]) -> Application:
 def build(config: Config) -> Application:
     """Build the application of a checked configuration: ingress, queue and engines."""
     settings = config.section(RaySettings)
+    # Without a path the replicas do not watch the file, which could differ between nodes.
     config = replace(config, path=None, data=config.data.resolve())
     admission = serve.deployment(
         AdmissionReplica,

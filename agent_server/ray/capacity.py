@@ -1,4 +1,4 @@
-"""The room that the nodes of a cluster have for the engines that the settings ask for."""
+"""Capacity check: whether the nodes of a cluster have room for the configured engines."""
 
 from __future__ import annotations
 
@@ -10,14 +10,17 @@ from agent_server.settings.ray import RaySettings
 from terrarium.config import Config
 
 Resources = Mapping[str, float]
-"""Amounts by Ray's names of resources."""
+"""Amounts by Ray's resource names."""
 
 CPU, GPU = "CPU", "GPU"
 
 
 @dataclass(frozen=True, slots=True)
 class EngineDemand:
-    """The replicas that one embedded engine has at least, and what each of them reserves."""
+    """The minimum number of replicas of one embedded engine, and what each of them reserves.
+
+    `table` is the table of the settings that it comes from.
+    """
 
     table: str
     count: int
@@ -40,13 +43,14 @@ def demands(config: Config) -> Sequence[EngineDemand]:
 
 
 def shortage(config: Config, nodes: Sequence[Resources], where: str) -> str | None:
-    """Return what does not fit on the nodes and what to do about it, None when all does.
+    """Return a sentence that says what does not fit on the nodes and what to do, None if all fits.
 
-    Each replica has to fit on one node. `where` names the nodes in the sentence. Raises
-    ConfigError.
+    A replica needs a node that has all of its resources. `where` names the nodes in the sentence.
+    Raises ConfigError.
     """
     wanted = demands(config)
     free = [dict(node) for node in nodes]
+    # First-fit decreasing: placed first, small replicas could fragment the nodes for large ones.
     for demand in sorted(wanted, key=lambda demand: demand.each[CPU], reverse=True):
         for placed in range(demand.count):
             if not _place(demand.each, free):
@@ -55,7 +59,7 @@ def shortage(config: Config, nodes: Sequence[Resources], where: str) -> str | No
 
 
 def _place(each: Resources, free: Sequence[dict[str, float]]) -> bool:
-    """Take what one replica reserves from the first node that has it."""
+    """Reserve the resources of one replica on the first node that has them; False if none has."""
     for node in free:
         if all(node.get(name, 0) >= amount for name, amount in each.items()):
             for name, amount in each.items():
@@ -71,7 +75,7 @@ def _sentence(
     nodes: Sequence[Resources],
     where: str,
 ) -> str:
-    """Return the sentence about the resource that is short, CPUs before GPUs."""
+    """Return the sentence about the scarce resource: GPUs only if all CPUs together suffice."""
     is_gpu = _sum_of_demands(wanted, CPU) <= _sum_of_nodes(nodes, CPU) and _sum_of_demands(
         wanted, GPU
     ) > _sum_of_nodes(nodes, GPU)
@@ -92,7 +96,7 @@ def _sentence(
 def _advice(
     demand: EngineDemand, placed: int, wanted: Sequence[EngineDemand], nodes: Sequence[Resources]
 ) -> str:
-    """Return which settings would fit, in numbers where only one engine and one node count."""
+    """Return which settings to change, with fitting numbers if there is one engine and one node."""
     if len(wanted) > 1 or len(nodes) > 1:
         return f"set fewer {demand.table} threads or [ray] min_engines"
     settings = []

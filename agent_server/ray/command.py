@@ -1,4 +1,4 @@
-"""`terrarium server --ray`: a Ray of its own on this machine, or that of RAY_ADDRESS."""
+"""`terrarium server --ray`: the agent server on its own local Ray, or on that of RAY_ADDRESS."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ log = structlog.get_logger()
 HOW_TO_GET = "Ray is not installed: pip install 'terrarium[ray]' (about 300 MB)"
 
 APP = "terrarium"
-"""The application's name in Ray Serve."""
+"""Name of the application in Ray Serve."""
 
 STOPPING = 15.0
-"""Seconds that Ray Serve has to stop: it stops ingress, engines and queue one after the other, and
-each may go on with answers for as long as `GRACE` of `agent_server/ray/app.py`."""
+"""Seconds to wait for Ray Serve to stop. It stops ingress, engines and queue one after another, and
+each may finish its answers first (`GRACE` and `LONGEST_ANSWER` of `agent_server/ray/app.py`)."""
 
 LOOK = 0.2
-"""Seconds between two looks how far Ray Serve is."""
+"""Seconds between two polls of Ray Serve's status."""
 
 FAREWELL = 5.0
-"""Seconds that processes of Ray have to end by themselves after a shutdown."""
+"""Seconds that Ray's processes have to exit by themselves after a shutdown."""
 
 ENVIRONMENT = {
     "RAY_AUTH_MODE": "token",
@@ -50,24 +50,25 @@ ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # GPUs stay visible to engines that reserve none
 }
-"""The variables of Ray that every node needs, unless they are set already."""
+"""Environment variables of Ray that every node needs; those that are set already are kept."""
 
 ON_LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
-"""The variable by which a Ray of our own has the address of loopback, as on macOS: it is to be
-joined by no other machine, and answers some requests without a token."""
+"""Variable that makes a Ray of our own use the loopback address, as it does on macOS: no other
+machine is to join it, and it answers some requests without a token."""
 
 
 def is_own() -> bool:
-    """Return whether a Ray of our own is started, and none joined that RAY_ADDRESS names."""
+    """Return whether this command starts a Ray of its own rather than joining RAY_ADDRESS."""
     return os.environ.get("RAY_ADDRESS", "") in {"", "local"}
 
 
 def prepare(data: Path, *, is_own: bool) -> None:
-    """Set the variables of Ray for this process and its children, then import it.
+    """Set Ray's environment variables for this process and its children, then import Ray.
 
-    Without a token of yours one is made in the data folder, for the owner's eyes only. Raises
-    ConfigError when the extra `ray` is missing.
+    Unless a token is configured, one is generated in the data folder, readable by its owner only.
+    Raises ConfigError if the extra `ray` is missing.
     """
+    # Before the import, as Ray reads many of its variables then.
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     if is_own:
@@ -83,6 +84,7 @@ def prepare(data: Path, *, is_own: bool) -> None:
 def _token_file(data: Path) -> Path:
     path = data / "ray-token"
     data.mkdir(parents=True, exist_ok=True)
+    # O_EXCL: of two commands at once only one writes. The mode is set before there is a secret.
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
@@ -93,21 +95,21 @@ def _token_file(data: Path) -> Path:
 
 
 def require_room(config: Config) -> None:
-    """Raise ConfigError when this machine has too few CPUs for the engines of a Ray of our own."""
+    """Raise ConfigError if a Ray of our own would have too few CPUs here for the engines."""
     if is_own() and (problem := shortage(config, [{CPU: cores()}], "this machine")):
         raise ConfigError(problem)
 
 
 def run(config: Config) -> None:
-    """Serve until SIGTERM or SIGINT comes, once Ray is prepared.
+    """Serve until SIGTERM or SIGINT; `prepare` must have been called before.
 
-    Raises ConfigError when a Ray of our own has no room for the engines.
+    Raises ConfigError if a Ray of our own has no room for the engines.
     """
     import psutil
 
     session, is_kept = _join(), False
     try:
-        _exit_on_signals()  # Ray has put handlers of its own
+        _exit_on_signals()  # after `_join`, as Ray installs handlers of its own
         _check_room(config)
         _deploy(config)
         asyncio.run(told_to_stop())
@@ -116,6 +118,7 @@ def run(config: Config) -> None:
         log.warning("server.failed", logs=str(session / "logs"))
         raise
     finally:
+        # Listed before Ray stops: processes that it orphans are no longer found by their parent.
         started = psutil.Process().children(recursive=True)
         try:
             _leave()
@@ -129,9 +132,9 @@ def _join() -> Path:
     """Start or join Ray, and return the folder of its session on this machine."""
     import ray
 
-    # It would tell what is in order, in lines of another form than ours.
+    # Ray Serve also logs routine events, in another format than ours.
     logging.getLogger("ray.serve").setLevel(logging.WARNING)
-    # Without an address Ray would join whatever cluster was started last on this machine.
+    # Without an address Ray would join the cluster that was started last on this machine.
     context = ray.init(
         "local" if is_own() else os.environ["RAY_ADDRESS"],
         num_cpus=cores() if is_own() else None,
@@ -143,8 +146,10 @@ def _join() -> Path:
 
 
 def _check_room(config: Config) -> None:
-    """Warn when a cluster has no room for the engines, as further nodes may come; raise ConfigError
-    when it is our own."""
+    """Raise ConfigError if a Ray of our own has no room for the engines.
+
+    In a cluster that was joined only a warning is logged, as it may get further nodes.
+    """
     import ray
 
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
@@ -156,7 +161,7 @@ def _check_room(config: Config) -> None:
 
 
 def _deploy(config: Config) -> None:
-    """Start the application, and return when it answers. Raises RuntimeError."""
+    """Start the application and return once it answers. Raises RuntimeError."""
     from ray import serve
 
     from agent_server.ray.app import build
@@ -168,7 +173,7 @@ def _deploy(config: Config) -> None:
     )
     serve.run_many(
         [serve.RunTarget(build(config), name=APP, route_prefix="/")],
-        wait_for_applications_running=False,  # that of all engines, for which there may be no room
+        wait_for_applications_running=False,  # it would wait for all engines, and some may not fit
     )
     while not _answers():
         time.sleep(LOOK)
@@ -176,9 +181,9 @@ def _deploy(config: Config) -> None:
 
 
 def _answers() -> bool:
-    """Return whether each deployment has a replica that runs.
+    """Return whether each deployment has a running replica.
 
-    Raises RuntimeError when Ray Serve has given up.
+    Raises RuntimeError if Ray Serve has given up.
     """
     from ray import serve
 
@@ -190,9 +195,11 @@ def _answers() -> bool:
 
 
 def _leave() -> None:
-    """Stop our application, and Ray Serve unless it has others, of a cluster that we have joined.
+    """Stop our application, then leave Ray.
 
-    What takes longer than `STOPPING` ends with our own Ray, and goes on by itself in a cluster.
+    Of a cluster that was joined, Ray Serve is stopped too unless it runs other applications. After
+    `STOPPING` seconds a stop is no longer awaited: it continues in a cluster, and is cut short by
+    the end of a Ray of our own.
     """
     import ray
     from ray import serve
@@ -222,7 +229,7 @@ async def _shut_down_serve() -> None:
 
 
 def _remove_session(folder: Path) -> None:
-    """Remove the folder of a session of our own, and the link that names it as the latest one."""
+    """Remove the folder of our own Ray's session, and `session_latest` if it points there."""
     shutil.rmtree(folder, ignore_errors=True)
     latest = folder.with_name("session_latest")
     if latest.is_symlink() and latest.readlink() == folder:
@@ -230,13 +237,13 @@ def _remove_session(folder: Path) -> None:
 
 
 def _exit_on_signals() -> None:
-    """Raise SystemExit on SIGTERM and SIGINT while the replicas are started."""
+    """Raise SystemExit on SIGTERM and SIGINT, until `told_to_stop` installs its own handlers."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: sys.exit(0))
 
 
 def end(processes: Sequence[Any]) -> None:
-    """End what Ray leaves running for a minute after its shutdown."""
+    """Kill those of `processes` that do not exit: Ray leaves some running for a minute."""
     import psutil
 
     _, running = psutil.wait_procs(processes, timeout=FAREWELL)

@@ -1,4 +1,4 @@
-"""Replicas of an embedded engine, and a server's side of them."""
+"""Replicas of an embedded engine, and the client by which a server uses them."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ from terrarium.config import Config
 log = structlog.get_logger()
 
 DEMAND = "demand"
-"""The metric by which engines are scaled: requests of the model that run or wait."""
+"""Name of the autoscaling metric: the number of the model's requests that run or wait."""
 
 ATTEMPTS = 100
-"""Engines that are asked for one answer before its first chunk: for 20 seconds, in which one that
-takes the place of another loads its model."""
+"""Most attempts for one answer before its first chunk: for 20 seconds, enough for an engine that
+replaces another to load its model."""
 
 LOOK = 5.0
-"""Seconds in which an engine must say whether it is ready."""
+"""Seconds within which an engine must report whether it is ready."""
 
 
 class EngineReplica:
-    """One embedded engine in a process of Ray Serve, which offers its places to the queue."""
+    """One embedded engine in a Ray Serve replica, which offers its slots to the shared queue."""
 
     def __init__(self, config: Config, model: str, admission: Any) -> None:
         logging.configure_child("engine")
@@ -56,7 +56,8 @@ class EngineReplica:
         self._running = asyncio.get_running_loop().create_task(self._run())
 
     async def chat(self, body: Mapping[str, Any], session: str | None) -> Any:
-        """Stream the chunks of an answer, and an ApiError as the last of them."""
+        """Stream the chunks of an answer. An ApiError is the last item instead of being raised:
+        Ray would wrap an exception in one of its own."""
         try:
             async with aclosing(self._engine.chat(body, session)) as chunks:
                 async for chunk in chunks:
@@ -65,25 +66,25 @@ class EngineReplica:
             yield error
 
     async def count(self, body: Mapping[str, Any]) -> TokenCount | ApiError:
-        """Count tokens, or return the error."""
+        """Count tokens; an ApiError is returned, not raised."""
         try:
             return await self._engine.count(body)
         except ApiError as error:
             return error
 
     async def ready(self) -> bool:
-        """Return whether the engine could make a token now."""
+        """Return whether the engine can generate now."""
         return await self._engine.ready()
 
     async def model_info(self) -> ModelInfo | ApiError:
-        """Return what the model can do, or the error."""
+        """Return the model's description; an ApiError is returned, not raised."""
         try:
             return await self._engine.model_info()
         except ApiError as error:
             return error
 
     def record_autoscaling_stats(self) -> dict[str, float]:
-        """Return the metrics for `engines_by_demand`."""
+        """Return the metric for `engines_by_demand`; Ray Serve calls this at intervals."""
         return {DEMAND: float(self._demand)}
 
     async def _run(self) -> None:
@@ -98,6 +99,7 @@ class EngineReplica:
     async def _keep_offering(self) -> None:
         while not await self._engine.ready():  # noqa: ASYNC110
             await asyncio.sleep(PAUSE)
+        # An offer expires unless it is renewed, so that a dead engine has no slots any more.
         while True:
             with suppress(*LOST):
                 self._demand = await self._admission.offer.remote(self._model, self._name)
@@ -113,10 +115,12 @@ class EngineReplica:
 
 
 def engines_by_demand(context: AutoscalingContext) -> tuple[int, dict[str, Any]]:
-    """Return how many replicas there should be: as many as have places for all requests.
+    """Return the wanted number of replicas: enough slots for all requests, within the limits.
 
-    Ray Serve's own policy would not see those that wait: they wait in the queue, at no replica.
+    An autoscaling policy, called by Ray Serve. Its own policies count requests at the replicas and
+    would miss those that wait, since they wait in the shared queue.
     """
+    # Each replica reports the demand of the whole model, so the values are not added.
     told = (context.aggregated_metrics or {}).get(DEMAND, {})
     demand = max(told.values(), default=0.0)
     wanted = math.ceil(demand / context.config.target_ongoing_requests)
@@ -127,8 +131,9 @@ def engines_by_demand(context: AutoscalingContext) -> tuple[int, dict[str, Any]]
 class ReplicatedEngine:
     """All replicas of one engine; fits `Engine`.
 
-    A conversation stays with one replica by consistent hashing, and with its cache. When that one
-    is full the next on the ring gets the request, and when it fails before the first chunk any.
+    Consistent hashing keeps a conversation on one replica, whose cache has its prompt. If that
+    replica is full, the next one on the ring gets the request. After a failure before the first
+    chunk any replica may get it.
     """
 
     def __init__(self, handle: Any) -> None:
@@ -142,12 +147,12 @@ class ReplicatedEngine:
 
     @property
     def isolates_keys(self) -> bool:
-        """True, as each of the replicas keeps the prompts of several keys apart."""
+        """True: every replica isolates the cached prompts of different keys."""
         return True
 
     @asynccontextmanager
     async def lifespan(self) -> AsyncIterator[None]:
-        """Do nothing: the replicas run by themselves."""
+        """Do nothing: Ray Serve starts and stops the replicas."""
         yield
 
     async def chat(self, body: Mapping[str, Any], session: str | None) -> Chunks:
@@ -156,6 +161,7 @@ class ReplicatedEngine:
         try:
             problem = EngineUnavailable("no engine can be reached")
             for attempt in range(ATTEMPTS):
+                # Without a session a retry can reach another replica than the one that failed.
                 chunks, has_begun = self._ask(dict(body), None if attempt else session), False
                 try:
                     async with aclosing(chunks):
@@ -186,7 +192,7 @@ class ReplicatedEngine:
             log.warning("engine.lost", error=type(error).__name__)
             raise EngineUnavailable("the engine went away; ask again") from error
         finally:
-            if not has_ended:
+            if not has_ended:  # also when the caller has closed this generator
                 stream.cancel()
 
     async def count(self, body: Mapping[str, Any]) -> TokenCount:
@@ -200,7 +206,7 @@ class ReplicatedEngine:
         raise Unsupported(f"this model makes no embeddings; {EMBEDDER} does. {HOW_TO_GET}")
 
     async def ready(self) -> bool:
-        """Return whether any replica could make a token now."""
+        """Return whether the replica that Ray Serve chooses can generate now."""
         try:
             async with asyncio.timeout(LOOK):
                 return bool(await self._handle.ready.remote())
@@ -208,13 +214,13 @@ class ReplicatedEngine:
             return False
 
     async def model_info(self) -> ModelInfo:
-        """Ask any replica. Raises ApiError."""
+        """Return the model's description from any replica. Raises ApiError."""
         info = await self._call("model_info")
         assert isinstance(info, ModelInfo)
         return info
 
     async def _call(self, method: str, *arguments: Any) -> Any:
-        """Return what any replica answers. Raises ApiError."""
+        """Call a method of any replica, again if that one is lost. Raises ApiError."""
         for _ in range(ATTEMPTS):
             try:
                 answer = await getattr(self._handle, method).remote(*arguments)

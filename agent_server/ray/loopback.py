@@ -1,4 +1,4 @@
-"""A Ray of our own listens on loopback only."""
+"""Restriction of the ports of Ray Serve's replicas to loopback."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ LOOPBACK = "127.0.0.1"
 
 
 def keep_replica_on_loopback() -> None:
-    """Open this replica's port on loopback, if its node is there; a constructor calls it.
+    """Make this replica open its port on loopback, if its node is on loopback.
 
-    Ray Serve opens a port on all interfaces in each replica after its constructor, for calls
-    between deployments. It asks for no token and unpickles what it is sent, and Ray has no setting
-    for it.
+    To be called in a replica's constructor: after it, Ray Serve opens a port on all interfaces, for
+    calls between deployments. That port needs no token and unpickles what it receives, so whoever
+    reaches it can run code there, and Ray has no setting for its address.
     """
     if ray.util.get_node_ip_address() != LOOPBACK:
         return

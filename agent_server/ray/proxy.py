@@ -1,6 +1,6 @@
-"""The middleware of Ray Serve's HTTP proxies: a request outlives the server that was to answer it.
+"""Middleware of Ray Serve's HTTP proxies that retries a request when its server dies.
 
-Ray calls `middlewares` in each proxy where RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH names it.
+Each proxy calls `middlewares`, which RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH names.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from agent_server.http.error_responses import ErrorResponse, error_event
 log = structlog.get_logger()
 
 ATTEMPTS = 8
-"""Servers that are asked for one answer before its first byte."""
+"""Most attempts for one request before the first byte of its answer."""
 
 PAUSE = 0.2
 """Seconds between two attempts."""
 
 LONGEST = 32 * 1024 * 1024
-"""Bytes of a request's body that are kept for another attempt."""
+"""Most bytes of a request's body that are buffered for another attempt."""
 
 
 def middlewares() -> list[Middleware]:
@@ -32,9 +32,10 @@ def middlewares() -> list[Middleware]:
 
 
 class RetryMiddleware:
-    """Asks another server when one dies before the first byte of its answer.
+    """Repeats a request at another server when one dies before the first byte of its answer.
 
-    After that the answer cannot be had again: a stream ends with an error event.
+    Later the client has a part of the answer, which a repetition could not continue: a stream ends
+    with an error event.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -48,7 +49,7 @@ class RetryMiddleware:
         body = ReplayedBody(receive)
         for _ in range(ATTEMPTS):
             response = ProxiedResponse(send)
-            # Ray adds to the headers of the scope.
+            # A copy, as Ray appends a request id to the list of headers.
             await self._app(
                 {**scope, "headers": [*scope["headers"]]}, body.from_start(), response.send
             )
@@ -68,14 +69,14 @@ class RetryMiddleware:
 
 
 async def _break_off(scope: Scope, send: Send) -> None:
-    """End a stream whose server is gone."""
+    """End a stream whose server has died with an error event."""
     error = EngineUnavailable("the server went away in the middle of the answer; ask again")
     event = error_event(error, scope["path"])
     await send({"type": "http.response.body", "body": event, "more_body": False})
 
 
 class ReplayedBody:
-    """The messages of a request, which every attempt receives from the start."""
+    """The body of a request, buffered so that every attempt can receive it from the start."""
 
     def __init__(self, receive: Receive) -> None:
         self._receive = receive
@@ -85,11 +86,12 @@ class ReplayedBody:
 
     @property
     def is_kept(self) -> bool:
-        """True while the body is short enough for another attempt."""
+        """True while the body is short enough to be buffered for another attempt."""
         return self._size <= LONGEST
 
     def from_start(self) -> Receive:
-        """Return the `receive` of another attempt."""
+        """Return a `receive` that begins with the first message, for another attempt."""
+        # A snapshot: what arrives from now on is returned by `_next`, and buffered there.
         kept = iter(tuple(self._kept))
 
         async def receive() -> Message:
@@ -112,7 +114,7 @@ class ReplayedBody:
 
 
 class ProxiedResponse:
-    """The progress of one attempt's response, without an error of Ray's own."""
+    """The response of one attempt and its progress; errors of Ray itself are suppressed."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
@@ -122,17 +124,17 @@ class ProxiedResponse:
         self.is_complete = False
 
     async def send(self, message: Message) -> None:
-        """Pass a message on to the client."""
+        """Forward a message to the client, unless it belongs to an error of Ray itself."""
         if message["type"] == "http.response.start":
             headers = dict(message["headers"])
             kind = headers.get(b"content-type", b"")
-            # Our server words all its errors as JSON.
+            # The agent server sends its errors as JSON, so a plain text is from Ray.
             self._is_refused = message["status"] >= 500 and kind.startswith(b"text/plain")
             if self._is_refused:
                 return
             self.has_begun = True
             self.is_stream = kind.startswith(b"text/event-stream")
-            # Ray adds the request's id once more.
+            # Ray appends a second x-request-id; the dict has dropped the duplicate.
             message = {**message, "headers": [*headers.items()]}
         elif self._is_refused:
             return

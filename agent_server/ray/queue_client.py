@@ -1,4 +1,4 @@
-"""A server's side of the queues and accounts that it shares with others."""
+"""Client of the queues and accounts that several servers share."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from storage.db.database import Database
 log = structlog.get_logger()
 
 LOST = (RayError, RayServeException)
-"""How Ray tells that the other process has died or cannot be reached."""
+"""Exceptions by which Ray reports that the other process has died or cannot be reached."""
 
 PATIENCE = 60.0
-"""Seconds until the queue's process must be there again after it has died."""
+"""Seconds to wait for the queue's process to be restarted after it has died."""
 
 PAUSE = 0.2
 """Seconds between two attempts to reach it."""
@@ -43,7 +43,7 @@ class QueueLink:
         return self._queues.setdefault(model, SharedQueue(self, model))
 
     async def keep_renewing(self) -> None:
-        """Renew the leases of this server, for ever."""
+        """Renew the leases of this server and update the queues' states, until cancelled."""
         while True:
             leases = {name: list(queue.leases) for name, queue in self._queues.items()}
             try:
@@ -56,15 +56,20 @@ class QueueLink:
             await asyncio.sleep(RENEWAL)
 
     async def ask(self, method: str, *arguments: Any) -> Any:
-        """Return what the process answers; ask again when it dies. Raises ApiError."""
+        """Call a method of the process, again when the process dies, and return its answer.
+
+        Raises ApiError; EngineUnavailable after `PATIENCE` seconds.
+        """
         deadline = time.monotonic() + PATIENCE
         while True:
             response = getattr(self._admission, method).remote(*arguments)
             try:
                 answer = await response
             except asyncio.CancelledError:
-                response.cancel()
+                response.cancel()  # else the call would go on waiting for a slot over there
                 raise
+            # `acquire` can be repeated, as only the last request under one id counts; a reservation
+            # is lost with the process that made it.
             except LOST as error:
                 if time.monotonic() > deadline:
                     raise EngineUnavailable("the queue cannot be reached") from error
@@ -75,8 +80,9 @@ class QueueLink:
                 return answer
 
     def tell(self, method: str, *arguments: Any) -> None:
-        """Send a message that may get lost when the process dies."""
+        """Send a message without waiting; it is lost if the process dies."""
         sending = asyncio.ensure_future(self._send(method, *arguments))
+        # asyncio itself holds only weak references to tasks.
         self._sending.add(sending)
         sending.add_done_callback(self._sending.discard)
 
@@ -88,16 +94,16 @@ class QueueLink:
 
 
 class AccountsClient:
-    """The accounts that all servers share, in another process; fits `Accounts`."""
+    """Client of the accounts that all servers share, in another process; fits `Accounts`."""
 
     def __init__(self, link: QueueLink, *, has_budgets: bool) -> None:
         self._link = link
         self._has_budgets = has_budgets
 
     async def reserve(self, use: ExpectedUse) -> Reservation | None:
-        """Reserve what a request expects to use. Raises ApiError.
+        """Reserve the expected use of a request. Raises ApiError.
 
-        Without a limit nothing is asked, so that most requests do not wait for it.
+        A request without quotas and budgets, as most are, skips the round trip.
         """
         if not use.key.has_quotas and not (self._has_budgets and use.spender):
             return None
@@ -105,7 +111,7 @@ class AccountsClient:
         return reservation
 
     def settle(self, reservation: Reservation, tokens: int, cost: float) -> None:
-        """Correct a reservation. When the message gets lost the estimate stays."""
+        """Correct a reservation. If the message is lost, the estimate stays."""
         self._link.tell("settle", reservation, tokens, cost)
 
     async def restore(self, _database: Database) -> None:
@@ -113,14 +119,14 @@ class AccountsClient:
 
 
 class LastState:
-    """The numbers of a queue when they were last heard."""
+    """The state of a queue as of the last renewal, at most a few seconds old."""
 
     def __init__(self) -> None:
         self.now = QueueState(0)
 
     @property
     def places(self) -> int:
-        """The number of requests that run at once."""
+        """The number of slots."""
         return self.now.places
 
     @property
@@ -134,7 +140,7 @@ class LastState:
 
 
 class SharedQueue:
-    """The queue of one model, in another process; fits `RequestQueue`."""
+    """Client of the queue of one model, in another process; fits `RequestQueue`."""
 
     yields = False
 
@@ -146,7 +152,7 @@ class SharedQueue:
 
     @property
     def leases(self) -> list[str]:
-        """The ids of the places that this server has or waits for."""
+        """The ids of the slots that this server holds or waits for."""
         return list(self._ids.values())
 
     @property
@@ -155,7 +161,7 @@ class SharedQueue:
         return bool(self._ids)
 
     async def acquire(self, request: QueuedRequest) -> None:
-        """Wait until `request` may run; then `release` must be called. Raises ApiError."""
+        """Wait until `request` may run; the caller must `release` it then. Raises ApiError."""
         self._ids[request] = lease = token_hex(8)
         place = PlaceRequest(
             lease,
@@ -168,23 +174,23 @@ class SharedQueue:
         try:
             await self._link.ask("acquire", self._model, place)
         except BaseException:
-            self.release(request, 0)  # it may have been granted a moment ago
+            self.release(request, 0)  # the slot may have been granted a moment ago
             raise
 
     async def await_first_token(self, _request: QueuedRequest, chunks: Chunks) -> Chunk | None:
-        """Return the first chunk of an answer: nothing is preempted here."""
+        """Return the first chunk, None if there is none; nothing is preempted here."""
         return await anext(chunks, None)
 
     async def reacquire(self, request: QueuedRequest) -> None:
-        """Wait for a place again."""
+        """Give the slot back and wait for another. Raises ApiError."""
         self.release(request, 0)
         await self.acquire(request)
 
     def on_first_token(self, _request: QueuedRequest) -> None:
-        """Do nothing: no request is alone here."""
+        """Do nothing: no request runs exclusively here."""
 
     def release(self, request: QueuedRequest, cost: float) -> None:
-        """Give the place back; `cost` is how many tokens were computed, 0 when none was."""
+        """Give the slot back; `cost` is the number of computed tokens, 0 if there were none."""
         if lease := self._ids.pop(request, None):
-            # A message that gets lost does no harm: the lease expires.
+            # A lost message does no harm: the lease expires.
             self._link.tell("release", self._model, lease, cost)

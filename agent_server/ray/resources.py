@@ -1,4 +1,4 @@
-"""The resources that the servers of a cluster share, as one of them sees them."""
+"""The resources that the servers of a cluster share, as one of them uses them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from terrarium.config import Config
 class ClusterResources:
     """The engines, queues and accounts of a cluster; fits `SharedResources`.
 
-    Upstreams are asked by each server itself, by the places of the shared queue.
+    Each server sends requests to upstreams itself, within the slots of the shared queue.
     """
 
     def __init__(self, config: Config, link: QueueLink, handles: Mapping[str, Any]) -> None:

@@ -1,8 +1,8 @@
-"""The accounts of keys and budgets that all servers share, in the process of the queues.
+"""Accounts of keys and budgets that all servers share, in the process of the queues.
 
-They begin with what the usage table has of today, into which each server writes its own answers: a
-successor of this process goes on with what its predecessor has counted, except for the windows of a
-minute. Nothing here knows Ray.
+They are initialised with today's rows of the usage table, to which each server adds its own
+answers. So a successor of this process continues with the counts of its predecessor, except for the
+windows of a minute. This module does not depend on Ray.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from terrarium.config import Config
 log = structlog.get_logger()
 
 PATIENCE = 5.0
-"""Seconds to wait for another process that writes to the server's file."""
+"""Seconds to wait while another process writes to the server's database."""
 
 
 class SharedAccounts:
     """The accounts in this process, for servers in others.
 
-    Errors are returned, as they would reach the other process in another form if raised.
+    Errors are returned: a raised exception would reach the other process in another form.
     """
 
     def __init__(self, config: Config, clock: SteadyClock | None = None) -> None:
@@ -40,7 +40,7 @@ class SharedAccounts:
         self._is_restored = False
 
     async def reserve(self, use: ExpectedUse) -> Reservation | ApiError | None:
-        """Reserve what a request expects to use."""
+        """Reserve the expected use of a request; None if no limit holds for it."""
         try:
             await self._restore()
             return await self._accounts.reserve(use)
@@ -51,13 +51,13 @@ class SharedAccounts:
             return error
 
     async def settle(self, reservation: Reservation, tokens: int, cost: float) -> None:
-        """Correct a reservation."""
-        with suppress(StorageError):  # else the next `reserve` reads the table
+        """Correct a reservation to the actual `tokens` and `cost`."""
+        with suppress(StorageError):  # the next `reserve` reads the table then
             await self._restore()
         self._accounts.settle(reservation, tokens, cost)
 
     async def _restore(self) -> None:
-        """Read what was used today, once. Raises StorageError."""
+        """Read today's usage from the table, once. Raises StorageError."""
         async with self._restoring:
             if not self._is_restored:
                 async with Database.open(self._address, patience=PATIENCE) as database:

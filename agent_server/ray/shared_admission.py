@@ -1,9 +1,9 @@
-"""The queues and accounts that all servers share: one queue for each model, in one process.
+"""Queues and accounts that all servers share: one queue for each model, all in one process.
 
-A server leases its places in a queue: it renews those that it waits for or holds once in `RENEWAL`
-seconds, and a lease that was not renewed for `EXPIRY` seconds is over. So the places of a server
-that died are free again, and a message that got lost costs no place for ever. An engine offers its
-places in the same way. Nothing here knows Ray.
+Slots are leased. A server renews the leases of its running and waiting requests every `RENEWAL`
+seconds, and a lease that was not renewed for `EXPIRY` seconds ends. So the slots of a dead server
+are freed, and a lost message cannot cost a slot for ever. An engine offers its slots under the same
+terms. This module does not depend on Ray.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from terrarium.config import Config
 
 RENEWAL = 1.0
 EXPIRY = 6.0
-"""Seconds; in between a server may have five renewals fail."""
+"""Seconds between renewals, and until a lease ends: five renewals in a row may fail."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlaceRequest:
-    """A request of a server for a place, under an id of its own.
+    """A server's request for a slot, under a unique id.
 
     The other fields are those of `QueuedRequest`.
     """
@@ -42,13 +42,13 @@ class PlaceRequest:
     parallel: int | None
 
     def queued(self) -> QueuedRequest:
-        """Return the request as the scheduler takes it."""
+        """Return the request in the scheduler's form."""
         return QueuedRequest(self.key, self.cost, self.weight, self.background, self.parallel)
 
 
 @dataclass(frozen=True, slots=True)
 class QueueState:
-    """The numbers of one queue, as a server shows them."""
+    """The counts of one queue, as servers report them."""
 
     places: int
     running: int = 0
@@ -62,7 +62,7 @@ class QueueState:
 
 @dataclass(slots=True)
 class _Lease:
-    """A place that is waited for or held, and until when that counts."""
+    """The lease of a slot that a request holds or waits for; `expires` is a time of the clock."""
 
     request: QueuedRequest
     expires: float
@@ -70,7 +70,10 @@ class _Lease:
 
 @dataclass(slots=True)
 class _ModelQueue:
-    """The queue of one model, its leases by id, and the expiry of each engine's offer."""
+    """The queue of one model, its leases by id, and the expiry time of each engine's offer.
+
+    `places` is the number of slots of one engine.
+    """
 
     queue: AdmissionQueue
     places: int
@@ -78,9 +81,9 @@ class _ModelQueue:
     engines: dict[str, float] = field(default_factory=dict)
 
     async def acquire(self, name: str, lease: _Lease) -> None:
-        """Wait for a place. Raises ApiError.
+        """Wait for a slot. Raises ApiError.
 
-        A server asks again under the same id when it does not know what came of its request: only
+        A server that does not know the outcome of its request repeats it under the same id; only
         the last one counts.
         """
         self.release(name, 0)
@@ -88,14 +91,17 @@ class _ModelQueue:
         try:
             await self.queue.acquire(lease.request)
         except BaseException:
+            # While this one waited, a repeated request may have put its own lease here.
             if self.leases.get(name) is lease:
                 del self.leases[name]
             raise
+        # The lease has ended while it waited (repeated, released or expired): nobody would give
+        # this slot back.
         if self.leases.get(name) is not lease:
             self.queue.release(lease.request, 0)
 
     def release(self, name: str, cost: float) -> None:
-        """Give a place back, if it was not over before."""
+        """End a lease and give its slot back; do nothing if it has ended before."""
         if lease := self.leases.pop(name, None):
             self.queue.release(lease.request, cost)
 
@@ -105,22 +111,23 @@ class _ModelQueue:
         return QueueState(scheduler.places, scheduler.running, interactive, background)
 
     def fit(self) -> None:
-        """Give the queue as many places as the engines that are there have, at least one's."""
+        """Resize the queue to the slots of all engines that offer some, or of one at least."""
+        # At least one: the first engine is still being started, and requests already wait for it.
         places = self.places * max(1, len(self.engines))
         if places != self.queue.scheduler.places:
             self.queue.resize(places, reserved_places(places))
 
     def expire(self, now: float) -> None:
-        """End the leases and offers that were not renewed."""
+        """End the leases and offers that were not renewed in time."""
         for engine in [each for each, expires in self.engines.items() if expires < now]:
             del self.engines[engine]
             self.fit()
         for name in [name for name, lease in self.leases.items() if lease.expires < now]:
-            self.release(name, 0)  # one that waits still is given back as soon as it is granted
+            self.release(name, 0)  # if it still waits, `acquire` gives the slot back once granted
 
 
 class SharedAdmission:
-    """Hands out the places of every model to all servers, by one fair queue for each.
+    """Grants the slots of every model to all servers, through one fair queue for each model.
 
     Nothing is preempted: the requests of several servers run on several engines.
     """
@@ -140,9 +147,9 @@ class SharedAdmission:
         }
 
     async def acquire(self, model: str, place: PlaceRequest) -> ApiError | None:
-        """Wait for a place and lease it; returns the error of the API if there was none.
+        """Wait for a slot and lease it; return the ApiError if there was none.
 
-        An error is returned, as it would reach the other process in another form if raised.
+        It is returned because a raised exception would reach the other process in another form.
         """
         try:
             await self._models[model].acquire(
@@ -153,11 +160,11 @@ class SharedAdmission:
         return None
 
     async def release(self, model: str, lease: str, cost: float) -> None:
-        """Give a place back; `cost` is as at `AdmissionQueue.release`."""
+        """End a lease; `cost` is as in `AdmissionQueue.release`."""
         self._models[model].release(lease, cost)
 
     async def reserve(self, use: ExpectedUse) -> Reservation | ApiError | None:
-        """Reserve what a request expects to use, as `Accounts.reserve`; returns the error."""
+        """Reserve the expected use of a request, as `Accounts.reserve`; an error is returned."""
         return await self._accounts.reserve(use)
 
     async def settle(self, reservation: Reservation, tokens: int, cost: float) -> None:
@@ -165,20 +172,23 @@ class SharedAdmission:
         await self._accounts.settle(reservation, tokens, cost)
 
     async def renew(self, leases: Mapping[str, Collection[str]]) -> Mapping[str, QueueState]:
-        """Renew a server's leases, by model; returns the state of every queue."""
+        """Renew a server's leases, given by model; return the state of every queue."""
         now = self._clock()
         for model, names in leases.items():
             held = self._models[model].leases
             for name in names:
                 if name in held:
                     held[name].expires = now + EXPIRY
+        # Instead of a timer: as long as any server is alive, it also ends the leases of others.
         for of_model in self._models.values():
             of_model.expire(now)
         return {name: of_model.state() for name, of_model in self._models.items()}
 
     async def offer(self, model: str, engine: str) -> int:
-        """Count the places of one more engine, for a while; returns how many requests of the model
-        run or wait."""
+        """Offer or renew an engine's slots, for `EXPIRY` seconds.
+
+        Return the model's demand: how many of its requests run or wait.
+        """
         of_model, now = self._models[model], self._clock()
         of_model.engines[engine] = now + EXPIRY
         of_model.expire(now)
@@ -187,7 +197,7 @@ class SharedAdmission:
         return state.running + state.interactive + state.background
 
     async def withdraw(self, model: str, engine: str) -> None:
-        """Count the places of an engine no more: it stops."""
+        """Withdraw the slots of an engine that stops."""
         of_model = self._models[model]
         if of_model.engines.pop(engine, None) is not None:
             of_model.fit()

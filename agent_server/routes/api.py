@@ -26,7 +26,7 @@ ROUTES = (
 
 
 def mount(app: AgentServer, state: ServerState) -> FastPathMiddleware:
-    """Mount all endpoints and error handlers; returns the way into them, the fast path first."""
+    """Mount all endpoints and error handlers; return the ASGI app with the fast path in front."""
     app.state.server, app.state.responses = state, ResponseStore()
     for routes in ROUTES:
         app.include_router(routes.router, responses=errors(ErrorBody))

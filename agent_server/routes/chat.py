@@ -75,10 +75,11 @@ async def generate(
 async def chat_events(
     chunks: AsyncIterable[Chunk], meta: ChunkMeta, *, include_usage: bool
 ) -> Events:
-    """Yield the events of a chat: its chunks under one head, then `[DONE]`."""
+    """Yield the server-sent events of a chat: its chunks with the common keys, then `[DONE]`."""
     head = meta.as_wire("chat.completion.chunk")
     try:
         async for chunk in chunks:
+            # The chunk without choices has the usage, which OpenAI's API sends only on request.
             if chunk["choices"] or include_usage:
                 yield sse_event({**head, **chunk})
     except ApiError as error:

@@ -1,4 +1,4 @@
-"""POST /v1/completions: the continuation of bare texts, in the older form of OpenAI's API.
+"""POST /v1/completions: the continuation of bare texts, by OpenAI's legacy API.
 
 Source: https://platform.openai.com/docs/api-reference/completions
 """
@@ -65,7 +65,7 @@ async def completions(
 
 
 class CompletionRenderer:
-    """Turns chat chunks, or the whole chat answer made of them, into `text_completion` objects."""
+    """Converts chat chunks, or a whole assembled chat answer, to `text_completion` objects."""
 
     def __init__(self, request: CompletionRequest, meta: ChunkMeta) -> None:
         self.meta = meta
@@ -87,7 +87,7 @@ class CompletionRenderer:
         yield DONE
 
     def whole(self, answer: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the answer in one piece, from an assembled chat answer."""
+        """Return the whole answer, converted from an assembled chat answer."""
         choices = [
             self._choice({**choice, "delta": choice["message"]}) for choice in answer["choices"]
         ]
@@ -103,11 +103,13 @@ class CompletionRenderer:
     def _choice(self, choice: Chunk) -> dict[str, Any]:
         index = choice["index"]
         text = choice["delta"].get("content") or ""
+        # Each choice begins with its prompt; choices are numbered prompt by prompt, `n` for each.
         if self._echoes and index not in self._offsets:
             text = self._echoes[index // self._each] + text
         logprobs = _to_legacy_logprobs(
             (choice.get("logprobs") or {}).get("content"), self._offsets[index]
         )
+        # The engine was asked for one alternative where the client wants none (`logprobs: 0`).
         if logprobs and not self._top:
             logprobs["top_logprobs"] = None
         self._offsets[index] += len(text)
@@ -118,7 +120,10 @@ class CompletionRenderer:
 def _to_legacy_logprobs(
     content: list[Mapping[str, Any]] | None, offset: int
 ) -> dict[str, Any] | None:
-    """Convert the chat API's form to parallel lists; `offset` characters came before."""
+    """Convert the chat API's log probabilities to parallel lists.
+
+    `offset` is the number of characters before them; None if there are no log probabilities.
+    """
     if not content:
         return None
     offsets = []

@@ -19,8 +19,8 @@ from agent_server.tendril_registry import TendrilRegistry
 class ServerState:
     """The parts of a running server that its endpoints use.
 
-    `tendrils` are those that are there, `currency` that of the prices; `started` is in seconds
-    since 1970.
+    `tendrils` has the reports of live tendrils, `currency` is that of the prices; `started` is a
+    Unix timestamp.
     """
 
     pool: ModelPool

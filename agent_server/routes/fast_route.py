@@ -1,9 +1,8 @@
-"""The fast path into an endpoint: past FastAPI's router, its layers and its dependencies.
+"""Fast path to an endpoint that bypasses FastAPI's router, middleware and dependency injection.
 
-It saves 30 % of the processor time of a short completion (0.48 ms in place of 0.69 ms on one core
-of a 2-core virtual machine, in front of the instant engine of `make bench-server`). The route, the
-endpoint and its signature are the same as on the way through FastAPI, and the headers have been
-validated before either.
+It saves 30 % of the CPU time of a short completion (0.48 ms instead of 0.69 ms on one core of a
+2-core virtual machine, in front of the instant engine of `make bench-server`). Route, endpoint and
+signature are the same as through FastAPI, and the headers have been validated before either.
 """
 
 from __future__ import annotations
@@ -30,11 +29,11 @@ Handle = Callable[[Request], Coroutine[Any, Any, Response]]
 class FastRoute(APIRoute):
     """A route whose endpoint takes `request`, `body`, `pool` and `context`, and nothing else.
 
-    The description in `/openapi.json` is made of the signature, as for every route.
+    Its description in `/openapi.json` is generated from the signature, as for every route.
     """
 
     def make_handler(self, pool: ModelPool) -> Handle:
-        """Return the handler of requests. It raises ApiError, RequestValidationError."""
+        """Return a request handler, which raises ApiError or RequestValidationError."""
         endpoint = self.endpoint
         kind: type[BaseModel] = get_type_hints(endpoint)["body"]
 
@@ -66,6 +65,7 @@ def _read(kind: type[BaseModel], content: bytes) -> BaseModel:
     try:
         return kind.model_validate_json(content)
     except ValidationError as error:
+        # The same locations as in FastAPI's own validation errors.
         problems = error.errors(include_url=False, include_context=False)
         raise RequestValidationError(
             [{**problem, "loc": ("body", *problem["loc"])} for problem in problems]
@@ -73,16 +73,19 @@ def _read(kind: type[BaseModel], content: bytes) -> BaseModel:
 
 
 def _require_json(headers: Mapping[bytes, bytes]) -> None:
-    """Require a JSON content type: pages of other sites can send others without a preflight."""
+    """Raise InvalidRequest unless the content type is JSON.
+
+    A page of another site can make a browser send other types without a CORS preflight.
+    """
     kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
     if kind != b"application/json" and not kind.endswith(b"+json"):
         raise InvalidRequest("send the body as JSON, with content-type: application/json")
 
 
 class FastPathMiddleware:
-    """ASGI middleware that runs the fast routes of `routers` itself, with `pool`.
+    """ASGI middleware that handles the fast routes of `routers` itself, with `pool`.
 
-    The routes stay in the application too: for its description, and for other methods.
+    The routes remain in the application for its OpenAPI description, and for other methods.
     """
 
     def __init__(self, app: ASGIApp, pool: ModelPool, routers: Iterable[APIRouter]) -> None:
@@ -101,7 +104,7 @@ class FastPathMiddleware:
         if found is None:
             await self._app(scope, receive, send)
             return
-        scope["route"], handle = found
+        scope["route"], handle = found  # the access log and the metrics read the route's path
         request = Request(scope, receive)
         try:
             response = await handle(request)

@@ -14,13 +14,13 @@ router = APIRouter()
 
 @router.get("/health")
 async def health() -> dict[str, str]:
-    """Say that the process is alive."""
+    """Report that the process is alive."""
     return {"status": "ok"}
 
 
 @router.get("/ready")
 async def ready(pool: ModelPoolDep) -> dict[str, str]:
-    """Say whether a token could be made now; 503 when not."""
+    """Report whether the default model can generate now; 503 if it cannot."""
     if not await pool.ready():
         if pool.trouble:
             raise EngineMisconfigured(pool.trouble)
@@ -30,5 +30,5 @@ async def ready(pool: ModelPoolDep) -> dict[str, str]:
 
 @router.get("/metrics", response_class=PlainTextResponse)
 async def metrics(server: Server) -> Response:
-    """Tell Prometheus."""
+    """Return the metrics in Prometheus's text format."""
     return Response(server.metering.metrics.exposition(), media_type=CONTENT_TYPE_LATEST)

@@ -75,7 +75,7 @@ def _card(server: ServerState, name: str) -> dict[str, Any]:
 
 
 def _about(model: ServedModel | None) -> dict[str, Any]:
-    """Return the keys of a model card that measure and describe the model."""
+    """Return the keys of a model card that describe the weights and their speed; None: unknown."""
     info = model.info if model else ModelInfo()
     rate = model.prompt_tokens_per_second if model else None
     return {

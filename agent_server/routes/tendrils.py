@@ -1,4 +1,4 @@
-"""GET /v1/tendrils and PUT /v1/tendrils/{name}: who is there, and their reports of themselves."""
+"""GET /v1/tendrils and PUT /v1/tendrils/{name}: the live tendrils and their status reports."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Number = Annotated[float, Field(allow_inf_nan=False)]
 
 
 class ReportBody(BaseModel):
-    """A tendril's report of itself, sent every ten seconds."""
+    """A tendril's status report, sent every ten seconds."""
 
     state: str = Field(max_length=16, description='"ready", "waiting" or "starting"')
     tools: list[ToolName] = Field(default_factory=list, max_length=200)
@@ -32,7 +32,7 @@ class ReportBody(BaseModel):
 
 
 class TendrilObject(ReportBody):
-    """A tendril that is there; `key` is the name of the key that it reports itself with."""
+    """A live tendril; `key` is the name of the API key that it reports with."""
 
     name: str
     key: str
@@ -40,7 +40,7 @@ class TendrilObject(ReportBody):
 
 
 class TendrilList(BaseModel):
-    """The tendrils that have reported themselves in the last half minute, by name."""
+    """The tendrils that have reported in the last half minute, sorted by name."""
 
     object: str = "list"
     data: list[TendrilObject]
@@ -48,14 +48,14 @@ class TendrilList(BaseModel):
 
 @router.get("/v1/tendrils")
 async def tendrils(server: Server) -> TendrilList:
-    """List the tendrils that are there, with their tools and their load."""
+    """List the live tendrils with their tools and their load."""
     registry = server.tendrils
     return TendrilList(data=[_object(each, registry.age(each)) for each in registry.present()])
 
 
 @router.put("/v1/tendrils/{name}", status_code=204)
 async def report(name: Name, body: ReportBody, server: Server, context: Context) -> Response:
-    """Take in the report of a tendril, which is there for half a minute from now on."""
+    """Record the report of a tendril, which counts as live for half a minute from now on."""
     taken = TendrilReport(
         body.state,
         tuple(body.tools),

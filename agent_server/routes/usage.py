@@ -18,11 +18,11 @@ from storage.usage.usage import UsageAmount, UsageKey
 router = APIRouter()
 
 DAYS = 30
-"""How many days the answer has by default."""
+"""Number of days in the answer by default."""
 
 
 class UsageTotals(BaseModel):
-    """Requests, tokens and what they cost; the cached tokens are a part of the prompts'."""
+    """Requests, tokens and their cost; `cached_tokens` are included in `prompt_tokens`."""
 
     requests: int
     prompt_tokens: int
@@ -56,7 +56,7 @@ Day = Annotated[date | None, Query(description="a UTC day, YYYY-MM-DD")]
 async def usage(
     server: Server, context: Context, since: Day = None, until: Day = None
 ) -> UsageAnswer:
-    """Report the usage of all keys to the admin key, else that of the key that asks."""
+    """Report the usage of the requesting key; of all keys to the admin and on an open server."""
     until = until or datetime.now(UTC).date()
     since = since or date.fromordinal(max(1, until.toordinal() - DAYS + 1))
     if since > until:

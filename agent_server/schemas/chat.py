@@ -1,4 +1,4 @@
-"""The request bodies of the chat API, of which no field is silently dropped.
+"""Request bodies of the chat API; no field is silently dropped.
 
 Source: https://platform.openai.com/docs/api-reference/chat/create
 """
@@ -30,15 +30,15 @@ from agent_server.schemas.schema_limits import (
 
 
 class StrictRequest(BaseModel):
-    """A request whose documented fields all work, or stand in `hints` or `refused`.
+    """A request in which every documented field works, or is listed in `hints` or `refused`.
 
-    A refused field may be null or false: that asks for nothing.
+    A refused field may still be null or false, which asks for nothing.
     """
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
     hints: ClassVar[frozenset[str]] = frozenset()
-    """Documented fields that change nothing about the answer: accepted, not passed on."""
+    """Documented fields without an effect on the answer: accepted, but not passed on."""
 
     refused: ClassVar[Mapping[str, str]] = {}
     """Documented fields that cannot be honoured, and why."""
@@ -47,7 +47,7 @@ class StrictRequest(BaseModel):
     def __get_pydantic_json_schema__(
         cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
-        """Describe the hints, and that there is nothing else."""
+        """Add the hints to the schema, and forbid other fields."""
         schema = handler(core_schema)
         described = handler.resolve_ref_schema(schema)
         hint = {"description": "Accepted; changes nothing about the answer."}
@@ -70,7 +70,7 @@ class StrictRequest(BaseModel):
 
 
 class StrictModel(BaseModel):
-    """A part of a request: an unknown key is an error, never silently dropped."""
+    """A part of a request, in which an unknown key is an error."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -90,7 +90,7 @@ class ImagePart(StrictModel):
 
 
 class AudioPart(StrictModel):
-    """Sound, for models that can hear."""
+    """Audio, for models that can hear."""
 
     type: Literal["input_audio"]
     input_audio: dict[str, Any]
@@ -116,7 +116,7 @@ class FunctionCall(StrictModel):
 
 
 class AssistantToolCall(StrictModel):
-    """One call of an earlier answer."""
+    """One tool call of an earlier answer."""
 
     id: str
     type: Literal["function"]
@@ -141,9 +141,9 @@ class UserMessage(StrictModel):
 
 
 class AssistantMessage(StrictModel):
-    """An earlier answer. Its calls and its null content reach the engine as they came.
+    """An earlier answer. Its tool calls and its null content reach the engine unchanged.
 
-    The keys that are excluded are those of an answer that clients send back with it.
+    The excluded keys are those of an answer that clients send back with it.
     """
 
     role: Literal["assistant"]
@@ -164,7 +164,7 @@ class AssistantMessage(StrictModel):
 
 
 class ToolMessage(StrictModel):
-    """The result of one call."""
+    """The result of one tool call."""
 
     role: Literal["tool"]
     content: str | Texts
@@ -288,7 +288,7 @@ class PromptFields(BaseModel):
         return [tool.function.parameters or {} for tool in self.tools or ()]
 
     def require_words_only(self) -> None:
-        """Raise InvalidRequest for pictures, sound and files, naming the place."""
+        """Raise InvalidRequest for pictures, audio and files; `param` names their position."""
         for index, message in enumerate(self.messages):
             if not isinstance(message, UserMessage) or isinstance(message.content, str):
                 continue
@@ -315,11 +315,11 @@ class TokenizePrompt(StrictModel):
 
 
 REASONING_PARAMS = ("reasoning_effort", "verbosity")
-"""What only some models can be told; an upstream that cannot says so itself."""
+"""Parameters that only some models support; an upstream that does not refuses them itself."""
 
 Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 CacheKey = Annotated[str, Field(max_length=256)]
-"""Requests with the same key share a beginning: they count as one session."""
+"""Requests with the same key share a prefix; they count as one session."""
 
 Probability = Annotated[float, Field(ge=0, le=1)]
 Penalty = Annotated[float, Field(ge=-2, le=2)]
@@ -329,7 +329,7 @@ Stop = str | Annotated[list[str], Field(min_length=1, max_length=4)]
 
 
 class Sampling(BaseModel):
-    """The sampling parameters, and when the answer ends."""
+    """The sampling parameters and the conditions that end the answer."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -395,7 +395,7 @@ class ChatRequest(PromptFields, Sampling, StrictRequest):
                 raise InvalidRequest(text, param=key, code="unsupported_parameter")
 
     def require_followed_schema(self) -> None:
-        """Raise InvalidRequest for a schema of the answer that llama.cpp would ignore."""
+        """Raise InvalidRequest if llama.cpp would silently ignore the schema of the answer."""
         wanted = self.response_format.json_schema if self.response_format else None
         if wanted and (pattern := unfollowed_pattern(wanted.schema_)) is not None:
             raise InvalidRequest(
@@ -410,7 +410,7 @@ class ChatRequest(PromptFields, Sampling, StrictRequest):
 
     @property
     def include_usage(self) -> bool:
-        """True when a stream ends with the usage."""
+        """True if a stream ends with the usage."""
         return bool(self.stream_options and self.stream_options.include_usage)
 
 
@@ -429,7 +429,7 @@ Body = TypeVar("Body", bound=BaseModel)
 
 
 def validate(kind: type[Body], body: Mapping[str, Any]) -> Body:
-    """Make a request out of one of another API. Raises InvalidRequest."""
+    """Validate a body that was translated from another API. Raises InvalidRequest."""
     try:
         return kind.model_validate(body)
     except ValidationError as error:

@@ -1,4 +1,4 @@
-"""The answer to a chat: from the chunks of an engine to those of the API, or to one object."""
+"""Chat answers: the normalised chunks of an engine, and their assembly into one object."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from terrarium.usage import TokenUsage
 
 
 class ChunkNormalizer:
-    """Brings the chunks of one answer of an engine into one form.
+    """Normalises the chunks of one answer of an engine.
 
-    Each has `choices`, with `index`, `delta` and `finish_reason`, and nothing else but `logprobs`
-    and `stop_reason`. With `thoughts` what a model writes between <think> tags moves from `content`
+    A normalised chunk has `choices`, each with `index`, `delta`, `finish_reason` and at most
+    `logprobs` and `stop_reason`. With `thoughts`, text between <think> tags is moved from `content`
     to `reasoning_content`, where engines that know the model's format put it themselves. The usage
-    comes once: llama.cpp sends one for each choice of n > 1.
+    is sent once, in the last chunk: llama.cpp sends one for each choice if n > 1.
     """
 
     def __init__(self, *, thoughts: bool) -> None:
@@ -30,7 +30,7 @@ class ChunkNormalizer:
         self._usage: TokenUsage | None = None
 
     def feed(self, chunk: Chunk) -> Chunk | None:
-        """Return the chunk in its new form, or None when it has no choices."""
+        """Return the normalised chunk, None if it has no choices."""
         if chunk.get("usage"):
             usage = TokenUsage.from_wire(chunk["usage"])
             self._usage = usage if self._usage is None else self._usage.beside(usage)
@@ -38,7 +38,7 @@ class ChunkNormalizer:
         return {"choices": [self._choice(choice) for choice in choices]} if choices else None
 
     def finish(self) -> Chunk | None:
-        """Return the last chunk, which has the usage of all choices; None when none was sent."""
+        """Return the last chunk, with the usage of all choices; None if the engine sent none."""
         return {"choices": [], "usage": self._usage.as_wire()} if self._usage else None
 
     def _choice(self, choice: Chunk) -> Chunk:
@@ -60,12 +60,13 @@ def _new_splitter() -> ThinkSplitter:
 
 
 def _move_thoughts(choice: Chunk, delta: dict[str, Any], splitter: ThinkSplitter) -> None:
-    """Move think blocks of `delta` from `content` to `reasoning_content`."""
+    """Move think blocks of `delta` from `content` to `reasoning_content`, in place."""
     text = delta.get("content")
     content, reasoning = "", ""
     if text:
         split = splitter.feed(text)
         content, reasoning = split.shown, split.thought
+    # The text ends here, so what the splitter held back as a possible tag is due now.
     if choice.get("finish_reason") or delta.get("tool_calls"):
         rest = splitter.finish()
         content, reasoning = content + rest.shown, reasoning + rest.thought
@@ -76,9 +77,9 @@ def _move_thoughts(choice: Chunk, delta: dict[str, Any], splitter: ThinkSplitter
 
 
 class ModelAnswer:
-    """The answer of `model`, which has begun: an asynchronous iterator of normalised chunks.
+    """An answer of `model` that has begun: an asynchronous iterator of normalised chunks.
 
-    The last chunk has no choices but the usage. Closing it stops the generation.
+    The last chunk has the usage and no choices. Closing the answer stops the generation.
     """
 
     def __init__(self, model: str, first: Chunk, rest: Chunks) -> None:
@@ -88,7 +89,7 @@ class ModelAnswer:
 
     @classmethod
     async def start(cls, model: str, chunks: Chunks) -> ModelAnswer:
-        """Wait for the first chunk. Raises ApiError; EngineUnavailable for an empty answer."""
+        """Wait for the first chunk. Raises ApiError, EngineUnavailable if the answer is empty."""
         try:
             return cls(model, await anext(chunks), chunks)
         except StopAsyncIteration:
@@ -99,7 +100,7 @@ class ModelAnswer:
         return self
 
     def __anext__(self) -> Awaitable[Chunk]:
-        """Return the next chunk; a plain function, so that no chunk passes one coroutine more."""
+        """Return the next chunk. A plain function: a coroutine would cost time for each chunk."""
         return anext(self._rest) if self._first is None else self._take_first()
 
     async def _take_first(self) -> Chunk:
@@ -114,7 +115,7 @@ class ModelAnswer:
 
 @dataclass(frozen=True, slots=True)
 class ChunkMeta:
-    """The keys that every chunk of one answer carries, and its whole object too."""
+    """The keys that all chunks of one answer share, or that its whole object has."""
 
     model: str
     created: int = field(default_factory=lambda: int(time.time()))
@@ -126,7 +127,7 @@ class ChunkMeta:
 
 
 async def assemble(answer: ModelAnswer, meta: ChunkMeta) -> dict[str, Any]:
-    """Put the chunks of an answer together into one `chat.completion` object. Raises ApiError."""
+    """Assemble the chunks of an answer into one `chat.completion` object. Raises ApiError."""
     choices: dict[int, dict[str, Any]] = {}
     usage: Mapping[str, Any] | None = None
     async with aclosing(answer):
@@ -172,6 +173,7 @@ def _add_call(calls: list[dict[str, Any]], part: Mapping[str, Any]) -> None:
 
 
 def _content(message: Mapping[str, Any]) -> str | None:
+    # As in OpenAI's API: null only beside tool calls.
     if message.get("tool_calls"):
         return message["content"] or None
     return message["content"] or ""

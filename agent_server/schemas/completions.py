@@ -19,14 +19,15 @@ from terrarium.usage import TokenUsage
 
 MOST_PROMPTS = 64
 DEFAULT_LENGTH = 16
-"""Tokens of an answer whose request names no limit: the API's own default."""
+"""Limit of an answer in tokens if the request has none, OpenAI's own default."""
 
 Ask = Callable[[Mapping[str, Any]], Chunks]
-"""Sends a body with a `prompt` to the engine; its chunks come normalised."""
+"""Sends a body with a `prompt` to the engine, and streams normalised chunks."""
 
 
 class CompletionRequest(Sampling, StrictRequest):
-    """The body. Several prompts are answered one after another, `n` choices each."""
+    """The body of POST /v1/completions. Several prompts are answered one after another, with `n`
+    choices each."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
@@ -46,7 +47,7 @@ class CompletionRequest(Sampling, StrictRequest):
     stream_options: StreamOptions | None = None
 
     def require_known(self) -> None:
-        """Raise InvalidRequest for what cannot be honoured."""
+        """Raise InvalidRequest for fields that are unknown or cannot be honoured."""
         super().require_known()
         if self.stream_options and not self.stream:
             raise InvalidRequest("stream_options is only for stream=true", param="stream_options")
@@ -60,7 +61,7 @@ class CompletionRequest(Sampling, StrictRequest):
             raise InvalidRequest(text, param="echo", code="unsupported_parameter")
 
     def prompts(self) -> list[str | list[int]]:
-        """The prompts, each a text or token ids."""
+        """Return the prompts, each a text or a list of token ids."""
         if isinstance(self.prompt, str):
             return [self.prompt]
         if isinstance(self.prompt[0], int):
@@ -72,7 +73,7 @@ class CompletionRequest(Sampling, StrictRequest):
         return [prompt if isinstance(prompt, str) else "" for prompt in self.prompts()]
 
     def bodies(self) -> Iterator[dict[str, Any]]:
-        """Yield the request body for the engine, prompt by prompt."""
+        """Yield the engine's request body for each prompt."""
         own = {"model", "prompt", "best_of", "echo", "stream", "stream_options"}
         body = self.model_dump(exclude_none=True, exclude=own | {*(self.model_extra or {})})
         body.setdefault("max_tokens", DEFAULT_LENGTH)
@@ -83,7 +84,7 @@ class CompletionRequest(Sampling, StrictRequest):
 
 
 async def stream_completions(ask: Ask, request: CompletionRequest) -> Chunks:
-    """Stream the continuation of each prompt as chat chunks; the usage of all comes last."""
+    """Stream the continuations of all prompts as chat chunks; the last has the total usage."""
     total, each = TokenUsage(), request.n or 1
     for index, body in enumerate(request.bodies()):
         async with aclosing(ask(body)) as chunks:
@@ -97,7 +98,7 @@ async def stream_completions(ask: Ask, request: CompletionRequest) -> Chunks:
 
 
 def _as_chat(choice: Chunk, before: int) -> Chunk:
-    """Renumber a choice of one prompt as one of all; `before` belong to earlier prompts."""
+    """Return a choice in the chat API's form, numbered after `before` ones of earlier prompts."""
     logprobs = choice.get("logprobs")
     if logprobs and "tokens" in logprobs:
         logprobs = {"content": _to_chat_logprobs(logprobs)}

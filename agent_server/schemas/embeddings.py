@@ -14,8 +14,10 @@ from agent_server.schemas.token_inputs import Input
 
 
 class EmbeddingsRequest(StrictRequest):
-    """The body. `input_type` is an extension that e5 models need: a question and the passage
-    that answers it are not embedded in the same way."""
+    """The body of POST /v1/embeddings.
+
+    `input_type` is an extension for e5 models, which embed questions and passages differently.
+    """
 
     model_config = ConfigDict(extra="allow", frozen=True)
 

@@ -1,7 +1,7 @@
-"""The response bodies of the endpoints, for the description at /openapi.json.
+"""Response bodies of the endpoints, for the OpenAPI description at /openapi.json.
 
-The answers are made as plain objects and are not checked against these on their way out: that
-would cost time for each. The tests do it.
+Answers are built as plain objects and not validated against these models, which would cost time
+for each answer. The tests validate them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ class ResponseModel(BaseModel):
 
 
 class ErrorDetail(ResponseModel):
-    """The details of an error; `param` names the field."""
+    """The details of an error; `param` names the field of the request."""
 
     message: str
     type: str
@@ -25,27 +25,27 @@ class ErrorDetail(ResponseModel):
 
 
 class ErrorBody(ResponseModel):
-    """Any answer but success."""
+    """An error response."""
 
     error: ErrorDetail
 
 
 class AnthropicErrorDetail(ResponseModel):
-    """The details of an error, at the addresses of Anthropic's API."""
+    """The details of an error in Anthropic's API."""
 
     type: str
     message: str
 
 
 class AnthropicErrorBody(ResponseModel):
-    """Any answer but success, at the addresses of Anthropic's API."""
+    """An error response of Anthropic's API."""
 
     type: Literal["error"]
     error: AnthropicErrorDetail
 
 
 class CachedTokens(ResponseModel):
-    """Those of the prompt that were in the engine's cache."""
+    """The number of prompt tokens that came from the engine's cache."""
 
     cached_tokens: int
 
@@ -60,7 +60,7 @@ class UsageBody(ResponseModel):
 
 
 class ChatMessage(ResponseModel):
-    """The answer of the model: text, calls and reasoning."""
+    """The answer of the model: text, tool calls and reasoning."""
 
     role: Literal["assistant"]
     content: str | None
@@ -146,7 +146,7 @@ class DeletedResponse(ResponseModel):
 
 
 class Embedding(ResponseModel):
-    """One vector: numbers, or float32 in base64."""
+    """One vector: a list of numbers, or float32 in base64."""
 
     object: Literal["embedding"]
     index: int
@@ -161,7 +161,7 @@ class EmbeddingUsage(ResponseModel):
 
 
 class Embeddings(ResponseModel):
-    """The vectors of texts, in their order."""
+    """The vectors of texts, in the order of the texts."""
 
     object: Literal["list"]
     data: list[Embedding]
@@ -170,7 +170,7 @@ class Embeddings(ResponseModel):
 
 
 class AnthropicUsage(ResponseModel):
-    """The tokens of one request; those of the prompt that were cached count apart."""
+    """The tokens of one request; `input_tokens` do not include the cached ones."""
 
     input_tokens: int
     cache_creation_input_tokens: int
@@ -192,16 +192,17 @@ class AnthropicMessage(ResponseModel):
 
 
 class InputTokens(ResponseModel):
-    """The tokens that a conversation would send to the engine."""
+    """The number of tokens that a conversation would send to the engine."""
 
     input_tokens: int
 
 
 class ModelObject(ResponseModel):
-    """A model; `window` and `max_model_len` are its context in tokens, `weights` is what is loaded.
+    """A model card. `window` and `max_model_len` are the context in tokens.
 
-    `root` is the model that an alias stands for, `gpus` what computes it besides the processor,
-    `better` what `terrarium model pull` has for this machine. Null is "nobody knows (yet)".
+    `root` is the model that an alias stands for, `weights` the name of the loaded model, `gpus` are
+    the GPUs that the engine can use, and `better` is a larger model that `terrarium model pull` has
+    for this machine. Null means unknown, maybe only so far.
     """
 
     id: str
@@ -238,7 +239,7 @@ Documented = dict[int | str, dict[str, Any]]
 
 
 def answers(model: type[ResponseModel], *, stream: bool = False) -> Documented:
-    """The `responses` of a route that answers `model`, or with `stream` also events."""
+    """Return the `responses` of a route that answers with `model`, or with events if `stream`."""
     documented: Documented = {200: {"model": model}}
     if stream:
         documented[200]["content"] = {"text/event-stream": {}}
@@ -246,7 +247,7 @@ def answers(model: type[ResponseModel], *, stream: bool = False) -> Documented:
 
 
 def errors(model: type[ResponseModel]) -> Documented:
-    """The `responses` of every route."""
+    """Return the `responses` of every route for errors."""
     return {
         "4XX": {"model": model, "description": "The request cannot be honoured"},
         "5XX": {"model": model, "description": "The server or its engine cannot now"},

@@ -1,9 +1,9 @@
 """Bounds on the JSON schemas of a request.
 
-An engine compiles a schema into a grammar before the first token. llama.cpp takes quadratic time
-for it, which nothing interrupts and for which all other requests wait; a few kilobytes are enough
-to stop it for minutes. And it ignores a whole schema silently for one pattern that it does not
-know.
+An engine compiles a schema into a grammar before the first token. In llama.cpp this takes quadratic
+time, cannot be interrupted and blocks all other requests, so that a few kilobytes can stop the
+engine for minutes (denial of service). llama.cpp also silently ignores a whole schema because of
+one pattern that it does not support.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 DEEPEST = 64
-"""Levels of nesting in one schema."""
+"""Most levels of nesting in one schema."""
 
 _NAMED = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
-"""Keywords whose value has names of the client's own as keys."""
+"""Keywords whose values are objects with arbitrary names as keys, and schemas as values."""
 
 _ALTERNATIVES = ("anyOf", "oneOf", "allOf", "prefixItems")
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaSize:
-    """The size of schemas, by what makes their grammar slow."""
+    """The size of one or more schemas, in the measures that make their grammar slow."""
 
     values: int = 0
     enum_values: int = 0
@@ -37,7 +37,7 @@ class SchemaSize:
     pattern_repetitions: int = 0
 
     def __add__(self, other: SchemaSize) -> SchemaSize:
-        """Return the size of both."""
+        """Return the size of both together."""
         added = {
             each.name: getattr(self, each.name) + getattr(other, each.name) for each in fields(self)
         }
@@ -55,17 +55,18 @@ MOST = SchemaSize(
     pattern_characters=2_000,
     pattern_repetitions=1_000,
 )
-"""The largest schemas of one request, all together."""
+"""Upper bounds for all schemas of one request together."""
 
 MOST_TOOLS = 128
-"""Tools of one request: the API's own limit."""
+"""Most tools of one request, OpenAI's own limit."""
 
 
 def require_shallow(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return a schema of at most `DEEPEST` levels and `MOST.values` values in each.
+    """Return `schema` if it has at most `DEEPEST` levels with at most `MOST.values` values each.
 
     Raises ValueError for any other.
     """
+    # Level by level: a recursion could be driven to its limit by the nesting.
     level: list[Any] = [schema]
     for _ in range(DEEPEST):
         if sum(map(len, level)) > MOST.values:
@@ -82,14 +83,16 @@ def require_shallow(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def require_bounded(schemas: Sequence[Mapping[str, Any]]) -> None:
-    """Raise ValueError, which names the bound, unless all these schemas together are within `MOST`.
+    """Raise ValueError, which names the bound, unless all schemas together are within `MOST`.
 
-    They must be shallow. A `pattern` that is no regular expression is refused too.
+    Each must have passed `require_shallow`. A `pattern` that is not a regular expression is refused
+    too.
     """
     total = SchemaSize()
     for schema in schemas:
         for part in _parts(schema):
             total += _size(part)
+            # Compared after each part, so that a huge schema is not read to its end.
             for each in fields(SchemaSize):
                 if getattr(total, each.name) > (most := getattr(MOST, each.name)):
                     name = each.name.replace("_", " ")
@@ -99,10 +102,10 @@ def require_bounded(schemas: Sequence[Mapping[str, Any]]) -> None:
 
 
 def unfollowed_pattern(schema: Mapping[str, Any]) -> str | None:
-    """Return a `pattern` for which llama.cpp ignores the schema; None when it follows them all.
+    """Return a `pattern` because of which llama.cpp would ignore the schema, None if there is none.
 
-    It knows patterns that are anchored at both ends, of literals, classes as [0-9], groups,
-    alternatives and repetitions.
+    llama.cpp supports patterns that are anchored at both ends and consist of literals, classes such
+    as [0-9], groups, alternatives and repetitions.
     """
     for part in _parts(schema):
         pattern = part.get("pattern")
@@ -111,17 +114,18 @@ def unfollowed_pattern(schema: Mapping[str, Any]) -> str | None:
     return None
 
 
+# Groups such as (?= and (?P<, and escaped letters or digits other than \n and \r.
 _UNKNOWN = re.compile(r"\(\?(?!:)|\\[a-mo-qs-zA-Z0-9]")
 
 
 def is_followed(pattern: str) -> bool:
-    """Return whether llama.cpp makes a grammar of `pattern`, rather than ignore the schema."""
+    """Return whether llama.cpp can compile `pattern` instead of ignoring its schema."""
     is_anchored = pattern.startswith("^") and pattern.endswith("$")
     return is_anchored and not _UNKNOWN.search(pattern)
 
 
 def _parts(schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield a schema and all schemas in it, but no data such as default values."""
+    """Yield a schema and all its subschemas, but no data such as default values."""
     waiting: list[Any] = [schema]
     while waiting:
         part = waiting.pop()
@@ -130,6 +134,7 @@ def _parts(schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
         elif isinstance(part, dict):
             yield part
             for key, value in part.items():
+                # The keys of these objects are names: a property may be called `enum`.
                 if key in _NAMED and isinstance(value, dict):
                     waiting += value.values()
                 elif key not in ("const", "enum", "default", "examples"):
@@ -137,7 +142,7 @@ def _parts(schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def _size(part: Mapping[str, Any]) -> SchemaSize:
-    """Return the size of a schema without those in it."""
+    """Return the size of a schema without its subschemas."""
     enum = part.get("enum")
     values = [*(enum if isinstance(enum, list) else ())]
     values += [part["const"]] if "const" in part else []
@@ -146,6 +151,7 @@ def _size(part: Mapping[str, Any]) -> SchemaSize:
     return SchemaSize(
         values=1 + len(part),
         enum_values=len(values),
+        # More values than the bound are refused anyway, and need not be measured.
         enum_characters=sum(len(str(value)) for value in values[: MOST.enum_values]),
         properties=sum(_count(part, key, dict) for key in ("properties", "patternProperties")),
         alternatives=sum(_count(part, key, list) for key in _ALTERNATIVES),
@@ -160,17 +166,21 @@ def _count(part: Mapping[str, Any], key: str, kind: type[dict[Any, Any] | list[A
     return len(value) if isinstance(value, kind) else 0
 
 
+# Syntax of ECMA-262 that Python's `re` does not have; see `_require_valid`.
 _PROPERTY = re.compile(r"\\[pP]\{[\w=-]{1,60}\}")
 _CODE_POINT = re.compile(r"\\u\{[0-9a-fA-F]{1,6}\}|\\c[A-Za-z]")
 
+# An escape, a class, a quantifier {m}, {m,} or {m,n}, or any other character.
 _PIECE = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]|\{(\d{1,9})(?:,(\d{0,9}))?\}|.", re.DOTALL)
 
 
 def _repetitions(pattern: str) -> int:
-    """Return how often a pattern's grammar repeats its parts, nested repetitions multiplied.
+    """Return how many copies of its parts a pattern's grammar has; nested repetitions multiply.
 
-    Of a piece that is not repeated by `{m,n}` nothing is counted.
+    Only pieces with a quantifier `{m,n}` count.
     """
+    # `last` counts the latest piece, which a quantifier may still multiply, and `total` the pieces
+    # before it in the same group; `outer` has the totals of the enclosing groups.
     total, last, outer = 0, 0, list[int]()
     for piece in _PIECE.finditer(pattern):
         if piece[0] == "(":
@@ -190,14 +200,16 @@ _BACK_REFERENCE = re.compile(r"\\k<\w{1,60}>")
 
 
 def _require_valid(pattern: str) -> None:
-    """Raise ValueError unless a pattern is valid in ECMA-262, the language of JSON schemas.
+    """Raise ValueError unless a pattern is a valid regular expression of ECMA-262, as JSON schemas
+    use.
 
-    Python's parser is asked, after what only ECMA-262 has was replaced by something alike.
+    Syntax that Python lacks is replaced by something similar, then Python's parser decides. It also
+    refuses `a{5,2}`, on which llama.cpp would not terminate.
     """
     alike = _CODE_POINT.sub("x", _PROPERTY.sub(r"\\w", pattern))
     alike = _NAME_OF_GROUP.sub("(?P<", _BACK_REFERENCE.sub("x", alike)).replace("[^]", ".")
     try:
-        with warnings.catch_warnings(action="ignore"):  # of what a later Python may mean by it
+        with warnings.catch_warnings(action="ignore"):  # of syntax that Python may change later
             re.compile(alike)
     except (re.error, RecursionError, OverflowError) as error:
         reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)

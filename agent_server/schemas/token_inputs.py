@@ -1,4 +1,4 @@
-"""Texts, or texts that a client has already turned into token numbers; one or several."""
+"""Input of one or several texts, each a string or the token ids of a client's own tokenizer."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from pydantic import Discriminator, Field, Tag
 from agent_server.schemas.chat import INT32
 
 MOST = 2048
-"""Texts of one request: the API's own limit."""
+"""Most texts of one request, OpenAI's own limit."""
 
 Text = Annotated[str, Field(min_length=1)]
 Ids = Annotated[list[Annotated[int, Field(strict=True, ge=0, le=INT32)]], Field(min_length=1)]
 
 
 def _shape(value: Any) -> str:
-    """Return the branch of the union, by the first item, so that an error names the misfit."""
+    """Return the tag of the union by the type of the first item, so that an error names the item
+    that does not fit instead of every branch."""
     if not isinstance(value, list):
         return "one text"
     first = value[0] if value else ""

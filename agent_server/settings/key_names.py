@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 
 RESERVED = frozenset({"admin", "anonymous", "other", "terrarium"})
-"""Names under which the server counts requests that come with no key of their own."""
+"""Names that the server itself uses for requests without a named key."""
 
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,63}", re.ASCII)
 
 
 def require_key_name(name: str) -> None:
-    """Raise ValueError, which says why, unless a key may be called `name`."""
+    """Raise ValueError, with the reason, unless a key may be called `name`."""
     if not _NAME.fullmatch(name):
         raise ValueError(f"{name!r}: letters, digits, dots, dashes and underscores only")
     if name in RESERVED:

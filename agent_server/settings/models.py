@@ -20,12 +20,12 @@ Tools = Literal["native", "constrained", "forced"]
 Api = Literal["openai", "anthropic"]
 
 DEFAULT_NAME = "SmolLM2-135M-Instruct.Q4_1.gguf"
-"""The file of the model that comes along."""
+"""File name of the built-in model."""
 
 ANTHROPIC = "https://api.anthropic.com"
 
 EMBEDDED_SLOTS, UPSTREAM_SLOTS = 2, 32
-"""Requests that run at once by default: at the embedded engine, and at each upstream."""
+"""Default number of slots: of the embedded engine, and of each upstream."""
 
 
 class ModelConfig(Settings):
@@ -148,17 +148,17 @@ class ModelConfig(Settings):
 
     @property
     def places(self) -> int:
-        """The number of requests that run at once."""
+        """The number of slots: requests that run at once."""
         return self.slots or UPSTREAM_SLOTS * len(self.urls) or EMBEDDED_SLOTS
 
     @property
     def entry(self) -> CatalogueEntry | None:
-        """The model of the catalogue that `path` names, when it names one and no file."""
+        """The catalogue entry that `path` names, None if it names a file or nothing."""
         return catalogue.find(str(self.path)) if self.path and not self.path.is_file() else None
 
     @property
     def tool_mode(self) -> Tools:
-        """The way of tool calls, the default filled in."""
+        """The effective value of `tools`: the configured one or the default."""
         default: Tools = "native" if self.urls else "constrained" if self.path else "forced"
         return self.tools or default
 
@@ -191,7 +191,8 @@ class ModelSettings(ModelConfig):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def pulled_name(self) -> str | None:
-        """The name that `terrarium model pull` fetches for these settings; "" is the default."""
+        """The argument of `terrarium model pull` for these settings: "" is the default model, None
+        that there is nothing to pull."""
         if self.urls or (self.path and not self.entry):
             return None
         return self.entry.name if self.entry else ""
@@ -199,7 +200,7 @@ class ModelSettings(ModelConfig):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def file(self) -> Path | None:
-        """The GGUF file that is meant, there or not; None for an upstream."""
+        """The path of the GGUF file, whether it exists or not; None for an upstream."""
         if self.urls:
             return None
         if self.path and not self.entry:
@@ -240,7 +241,7 @@ class ModelSettings(ModelConfig):
 
 
 def settings_of_models(config: Config) -> tuple[ModelSettings, Mapping[str, ModelConfig]]:
-    """The table `[model]`, and the settings of every model by name. Raises ConfigError."""
+    """Return the table `[model]`, and the settings of every model by name. Raises ConfigError."""
     default = config.section(ModelSettings)
     others = {
         name: config.build(

@@ -11,7 +11,7 @@ from terrarium.config import Settings
 from terrarium.usage import TokenUsage
 
 PER = 1_000_000
-"""Prices are for so many tokens."""
+"""Number of tokens that a price is for."""
 
 
 class Price(BaseModel):
@@ -59,7 +59,7 @@ class BudgetSettings(BaseModel):
 
     @property
     def is_of_people(self) -> bool:
-        """True if each channel or person has as much, whom we know by pseudonyms."""
+        """True if each channel or person has its own budget; both are known by pseudonyms."""
         return self.per in ("channel", "person")
 
     @model_validator(mode="after")

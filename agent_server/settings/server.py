@@ -65,7 +65,7 @@ class ServerSettings(Settings):
             yield f"keys.{name}", secret
 
     def require_key(self) -> None:
-        """Raise ConfigError when others could reach this server without a key, or guess one."""
+        """Raise ConfigError if other machines could use this server without a key or guess one."""
         if is_loopback(self.host):
             return
         if self.admin_key is None and not self.keys:

@@ -1,1 +1,1 @@
-"""Commands: their options from a dataclass, their tables of text."""
+"""Helpers for commands: options from a dataclass, and tables of text."""

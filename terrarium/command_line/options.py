@@ -1,4 +1,4 @@
-"""Options of a command as one dataclass, where a command has more than a few."""
+"""Options of a command as one dataclass, for commands with many options."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ Options = TypeVar("Options")
 
 
 def take_options(command: Callable[[Options], None]) -> Callable[..., None]:
-    """Return `command`, whose one parameter is a dataclass, as a function of the fields of that.
+    """Return `command`, which takes one dataclass, as a function with a parameter for each field.
 
     Typer reads the signature of a function: each field becomes an option, or what its
-    `Annotated[...]` says. The dataclass is best `kw_only`, so that its fields can be in any order.
+    `Annotated[...]` says. With `kw_only`, fields with and without defaults can be in any order.
     """
     (parameter,) = signature(command).parameters
     kind: Any = get_type_hints(command)[parameter]

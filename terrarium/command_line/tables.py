@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 
 def align_columns(rows: Sequence[Sequence[str]]) -> str:
-    """Return rows of as many cells each as lines of text, every column as wide as its widest
-    cell."""
+    """Return `rows`, all of the same length, as lines of text with aligned columns."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()

@@ -1,13 +1,14 @@
-"""A small, fast HTTP/1.1 client: connections, a pool of them for one base URL, event streams.
+"""Small, fast HTTP/1.1 client: connections, a pool of them for one base URL, and event streams.
 
-Engines, and the agent server in front of them, answer over plain HTTP/1.1, in a stream. A general
-client is the dearest part of a request (`make bench-server` has a gateway that is little else), so
-the little that is needed of one is written out: httptools reads, `HttpConnection` hands it on.
+Engines, and the agent server in front of them, answer over plain HTTP/1.1, in a stream of small
+pieces. A general-purpose client would be the most expensive part of a request (`make bench-server`
+has a gateway that is little else), so this one has only what is needed here, on top of the parser
+httptools.
 
-`EventData` reads server-sent events. Only CR and LF end a line
+`EventData` parses server-sent events. In them only CR and LF end a line
 (https://html.spec.whatwg.org/multipage/server-sent-events.html): a general line splitter would cut
-JSON at U+2028 or U+0085. APIs of models write each event's data on one line; llama.cpp calls the
-field `error` when it is one.
+JSON at U+2028 or U+0085. Model APIs write each event's data on one line; llama.cpp sends errors in
+a field called `error`.
 """
 
 from __future__ import annotations
@@ -26,20 +27,21 @@ from terrarium.config import ConfigError
 from terrarium.loopback import is_loopback
 
 LONGEST_HEAD = 256 * 1024
-"""Bytes in which the head of an answer must end, with what of the body came along."""
+"""Most bytes of an answer's head, including those of the body that arrive together with it."""
 
 MUCH = 1024 * 1024
-"""Bytes that may wait for a slow reader; with more the engine is made to wait."""
+"""Bytes that are buffered for a slow reader; beyond, reading pauses, so that the engine waits."""
 
 
 class ConnectionBroken(Exception):
-    """The connection broke, or what came over it was no HTTP."""
+    """The connection broke, or its peer did not speak HTTP."""
 
 
 class HttpConnection(asyncio.Protocol):
-    """`status`, `headers` (names in lower case) and the body are those of the last request.
+    """One connection, which carries one request at a time.
 
-    `done` is called when the connection can take another request, `lost` when it is closed.
+    `status`, `headers` (names in lower case) and the body are those of the last request. `done` is
+    called when the connection can take another request, `lost` when it is closed.
     """
 
     def __init__(
@@ -71,13 +73,13 @@ class HttpConnection(asyncio.Protocol):
 
     @property
     def has_body(self) -> bool:
-        """True while some of the body waits to be read."""
+        """True while received bytes of the body wait to be read."""
         return bool(self._body)
 
     async def begin(self, request: bytes, patience: float) -> None:
-        """Send `request`; return when some of the answer's body has come, or all of it.
+        """Send `request`; return when the first bytes of the body, or the answer's end, are here.
 
-        Raises ConnectionBroken, and TimeoutError when nothing comes for `patience` seconds, as does
+        Raises ConnectionBroken, and TimeoutError if nothing arrives for `patience` seconds; so does
         `read`.
         """
         self._send(request, patience)
@@ -85,7 +87,10 @@ class HttpConnection(asyncio.Protocol):
             await self._wait_for_data()
 
     async def tunnel(self, request: bytes, patience: float) -> asyncio.Transport:
-        """Send a CONNECT request; return what to speak through when it is granted."""
+        """Send a CONNECT request; return the transport of the tunnel once the proxy grants it.
+
+        Raises ConnectionBroken if the proxy refuses, and otherwise as `begin` does.
+        """
         self._send(request, patience)
         while not self._headed:
             await self._wait_for_data()
@@ -94,15 +99,15 @@ class HttpConnection(asyncio.Protocol):
             raise ConnectionBroken("the proxy refuses the connection")
         self._stop_waiting()
         self._clear()
-        self._parser = HttpResponseParser(self)  # the other waits for the body of the grant
+        self._parser = HttpResponseParser(self)  # the old one expects a body after the proxy's 200
         return self._transport
 
     def carry_on(self, transport: asyncio.Transport) -> None:
-        """Use another transport from now on, after TLS has begun on the tunnel."""
+        """Switch to `transport`, which speaks TLS through the tunnel."""
         self._transport = transport
 
     async def read(self) -> bytes:
-        """Return the body received since the last call, b"" at its end."""
+        """Return the body received since the last call, b"" at its end. Raises as `begin` does."""
         while not self._body:
             if self._ended:
                 return b""
@@ -115,7 +120,10 @@ class HttpConnection(asyncio.Protocol):
         return piece
 
     def release(self, grace: float = 0) -> None:
-        """Take no more of the answer: it may end within `grace` seconds, else it is broken off."""
+        """Discard the rest of the answer.
+
+        If it ends within `grace` seconds the connection can be reused, else it is aborted.
+        """
         self._stop_waiting()
         if self._ended and self.is_open:
             self._return_to_pool()
@@ -126,24 +134,24 @@ class HttpConnection(asyncio.Protocol):
             self.abort()
 
     def expire_after(self, seconds: float) -> None:
-        """Close unless there is another request within so many seconds."""
+        """Close the connection unless there is another request within `seconds`."""
         self._timer = self._loop.call_later(seconds, self.abort)
 
     def abort(self) -> None:
-        """Close at once."""
+        """Close the connection at once."""
         self.is_open = False
         self._transport.abort()
 
-    # What asyncio calls.
+    # Callbacks of asyncio.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin."""
+        """Take the transport."""
         self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
-        """Read on in the answer."""
+        """Parse received bytes, and pause reading while too many of them wait for the reader."""
         if not self._asked and not self._alone:
-            self.abort()  # an answer that nobody asked for
+            self.abort()  # unsolicited bytes would be taken for the answer to the next request
             return
         self._head_size += 0 if self._headed else len(data)
         try:
@@ -152,7 +160,7 @@ class HttpConnection(asyncio.Protocol):
                 raise HttpParserError("a head without an end")
         except (HttpParserError, HttpParserUpgrade) as error:
             if self._ended:
-                self._keeps = False  # what follows the answer was not asked for
+                self._keeps = False  # bytes after the answer: the connection must not be reused
             else:
                 self._fail(ConnectionBroken(str(error)))
         if self._ended and self._alone:
@@ -165,8 +173,9 @@ class HttpConnection(asyncio.Protocol):
         self._wake()
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Closed by either side; a body without a length ends so."""
+        """Handle the close of the connection by either side."""
         self.is_open = False
+        # A body without a declared length ends with the connection (RFC 9112, 6.3).
         if self._headed and error is None and not self._has_length():
             self._ended = True
         elif not self._ended and self._problem is None:
@@ -175,34 +184,34 @@ class HttpConnection(asyncio.Protocol):
         self._wake()
         self._lost(self)
 
-    # What httptools calls.
+    # Callbacks of httptools.
 
     def on_message_begin(self) -> None:
-        """The beginning of an answer. Raises HttpParserError after the end of the one wanted."""
+        """Raise HttpParserError for another answer after the expected one has ended."""
         if self._ended:
             raise HttpParserError("one answer more")
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take note of a header."""
+        """Store a header; of repeated ones the last counts."""
         self.headers[name.decode("latin-1").lower()] = value.decode("latin-1")
 
     def on_headers_complete(self) -> None:
-        """The head of an answer, or of a note that one will come (100 to 199)."""
+        """Handle the end of a head: that of the answer, or of an interim response (1xx)."""
         self.status = self._parser.get_status_code()
         self._headed = self.status >= 200
         self._keeps = self._parser.should_keep_alive()
 
     def on_body(self, data: bytes) -> None:
-        """Keep it for the reader."""
+        """Buffer a piece of the body for the reader, unless it has left."""
         if not self._alone:
             self._body.append(data)
             self._size += len(data)
 
     def on_message_complete(self) -> None:
-        """The end of the answer."""
+        """Handle the end of the answer; an interim response (1xx) ends nothing."""
         self._ended = self._headed
 
-    # How it works inside.
+    # Internals.
 
     def _send(self, request: bytes, patience: float) -> None:
         self._stop_waiting()
@@ -212,7 +221,7 @@ class HttpConnection(asyncio.Protocol):
         self._transport.write(request)
 
     async def _wait_for_data(self) -> None:
-        """Wait until data arrive."""
+        """Wait until something arrives or the connection ends; raise the problem that ended it."""
         if self._problem is not None:
             raise self._problem
         self._heard = self._loop.time()
@@ -227,7 +236,9 @@ class HttpConnection(asyncio.Protocol):
             self._waiter.set_result(None)
 
     def _check_timeout(self) -> None:
-        """Fail the waiting reader when the server has been silent for too long."""
+        """Fail the waiting reader if the server has been silent for too long."""
+        # One timer serves the whole request and is extended here, instead of restarted by each
+        # wait. While nobody reads, silence does not count: reading may be paused then.
         silent = self._loop.time() - self._heard if self._waiter else 0
         if silent < self._patience:
             self._timer = self._loop.call_later(self._patience - silent, self._check_timeout)
@@ -240,7 +251,7 @@ class HttpConnection(asyncio.Protocol):
         self.abort()
 
     def _stop_waiting(self) -> None:
-        """Stop the timeout, as no answer is awaited any more."""
+        """Stop the timeout: no answer is expected any more."""
         self._asked = self._alone = False
         if self._timer is not None:
             self._timer.cancel()
@@ -257,10 +268,10 @@ class HttpConnection(asyncio.Protocol):
 
 
 CONNECT = 5.0
-"""Seconds to open a connection."""
+"""Timeout for opening a connection, in seconds."""
 
 IDLE = 15.0
-"""Seconds that a connection is kept without a request."""
+"""Seconds that an idle connection is kept open."""
 
 PORTS = {"http": 80, "https": 443}
 
@@ -268,14 +279,15 @@ _NONE: Mapping[str, str] = {}
 
 
 class ConnectFailed(Exception):
-    """No connection can be opened."""
+    """No connection could be opened."""
 
 
 class ConnectionPool:
-    """Sends requests to `url`, all with `headers`. `patience` with a silent server and with one
-    that is to `connect` is in seconds; `proxied`: by way of the proxy that the environment names.
+    """Sends requests to `url` over a pool of connections; all requests carry `headers`.
 
-    Raises ConfigError for headers that HTTP cannot carry.
+    `patience` is the timeout for a silent server, `connect` that for opening a connection, both in
+    seconds. With `proxied` the proxy that the environment names is used. Raises ConfigError for
+    headers that HTTP cannot carry.
     """
 
     def __init__(
@@ -319,10 +331,10 @@ class ConnectionPool:
     async def ask(
         self, method: str, path: str, content: bytes | None, headers: Mapping[str, str] = _NONE
     ) -> HttpConnection:
-        """Send a request with `headers` of its own; the connection that has the beginning of its
-        answer.
+        """Send a request with further `headers`; return its connection once the answer has begun.
 
-        Raises ConnectFailed, ConnectionBroken, TimeoutError; ConfigError as above.
+        The caller must `release` or `abort` the connection. Raises ConnectFailed, ConnectionBroken,
+        TimeoutError, and ConfigError as the constructor does.
         """
         body = content or b""
         size = b"content-length: %d\r\n" % len(body) if content is not None else b""
@@ -334,14 +346,15 @@ class ConnectionPool:
             try:
                 return await self._begin(connection, request)
             except ConnectionBroken:
-                # The engine had closed it meanwhile: llama.cpp does so after each stream, though
-                # it advertises keep-alive.
+                # Without a byte of an answer, the server has probably closed the idle connection in
+                # the meantime, as llama.cpp does after each stream although it advertises
+                # keep-alive: send the request once more, on a new connection.
                 if not connection.no_bytes_received:
                     raise
         return await self._begin(await self._open_connection(), request)
 
     async def close(self) -> None:
-        """Close all connections."""
+        """Abort all connections, and return when they are closed."""
         if self._open:
             self._closed = asyncio.get_running_loop().create_future()
             for connection in self._open:
@@ -363,7 +376,7 @@ class ConnectionPool:
                 if self._proxy:
                     return await self._connect_proxy(self._proxy)
                 return await self._to_host(self._to, self._tls)
-        # A TimeoutError is an OSError too; of an address that is none it is a ValueError.
+        # TimeoutError is an OSError; an invalid address raises ValueError.
         except (OSError, ValueError, ConnectionBroken) as error:
             raise ConnectFailed(type(error).__name__) from error
 
@@ -381,7 +394,7 @@ class ConnectionPool:
         return connection
 
     async def _connect_proxy(self, proxy: SplitResult) -> HttpConnection:
-        """Open a connection through a proxy; with TLS it is a tunnel that the proxy cannot read."""
+        """Open a connection through a proxy: for TLS by CONNECT, as a tunnel it cannot read."""
         connection = await self._to_host(proxy, None)
         if self._tls is None:
             return connection
@@ -416,7 +429,10 @@ class ConnectionPool:
 
 
 def _proxy(to: SplitResult) -> SplitResult | None:
-    """Return the proxy that the environment names; loopback addresses never use one."""
+    """Return the proxy that the environment names for `to`, None for none and for loopback.
+
+    Raises ConfigError if the proxy is not an http:// URL.
+    """
     host, proxies = to.hostname or "", getproxies()
     if is_loopback(host) or proxy_bypass(host):
         return None
@@ -430,13 +446,13 @@ def _proxy(to: SplitResult) -> SplitResult | None:
 
 
 def _host(url: SplitResult) -> str:
-    """Return the Host header: address and port, without user and password."""
+    """Return the value of the Host header: host and port, without user and password."""
     host = url.netloc.rpartition("@")[2]
     return host if host.isascii() else host.encode("idna").decode()
 
 
 def _basic(name: str, url: SplitResult) -> dict[str, str]:
-    """Return the header for the user and password in a URL, if there are any."""
+    """Return the header `name` with the user and password of a URL, {} if it has none."""
     if url.username is None:
         return {}
     pair = f"{unquote(url.username)}:{unquote(url.password or '')}"
@@ -444,6 +460,7 @@ def _basic(name: str, url: SplitResult) -> dict[str, str]:
 
 
 def _lines(headers: Mapping[str, str]) -> bytes:
+    # A line break in a value would inject headers or another request.
     for name, value in headers.items():
         if not value.isprintable() or not value.isascii():
             raise ConfigError(f"what is sent as {name} has characters that HTTP cannot carry")
@@ -452,15 +469,15 @@ def _lines(headers: Mapping[str, str]) -> bytes:
 
 _FIELDS = (b"data:", b"error:")
 LONGEST = 4 * 1024 * 1024
-"""Bytes of one line: what is longer is no answer of a model."""
+"""Most bytes of one line; no answer of a model has longer ones."""
 
 
 class EventTooLong(Exception):
-    """A line is longer than any answer of a model."""
+    """A line has more than `LONGEST` bytes."""
 
 
 class EventData:
-    """Parses a stream that arrives in pieces, cut anywhere."""
+    """Incremental parser of a stream of server-sent events, whose pieces may be cut anywhere."""
 
     def __init__(self) -> None:
         self._rest = b""

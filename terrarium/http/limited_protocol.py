@@ -1,8 +1,9 @@
-"""uvicorn's HTTP protocol with limits on what a connection may cost before it has asked anything.
+"""uvicorn's HTTP protocol with limits on what a connection may cost before it sends a request.
 
-uvicorn with httptools takes a header of any size and waits for the rest of a request for ever. Here
-a header has at most `HEADER_BYTES`, a request has to arrive in time, an answer has to be read, and
-of the connections that have sent no whole request the oldest makes room for a new one.
+uvicorn with httptools accepts headers of any size and waits for the rest of a request for ever
+(Slowloris attacks). Here a header has at most `HEADER_BYTES`, a request has to arrive and an answer
+to be read in time, and if there are too many connections without a whole request, the oldest of
+them is closed for a new one.
 """
 
 from __future__ import annotations
@@ -18,20 +19,21 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from uvicorn.server import ServerState
 
 HEADER_BYTES = 64 * 1024
-"""The request line and all header fields; more are answered with 431."""
+"""Most bytes of the request line and all header fields together; more are answered with 431."""
 
 FAREWELL = 1.0
-"""Seconds that a client has to read why it was refused, before the connection is closed."""
+"""Seconds that a refused client has to read the reason before its connection is closed."""
 
 
 @dataclass(frozen=True, slots=True)
 class HttpLimits:
-    """The rules that are the same on every server; tests take others. Times are in seconds.
+    """The limits of connections, which are the same on every server except in tests.
 
-    `header` is from the connection, or from the first byte of a further request, to the end of the
-    header; `body` from there to the end of the body, and one more for each `body_rate` bytes of it
-    that have come. `idle` is between two requests, `unread` how long an answer may wait for its
-    reader. `connections` are open at once, `unasked` of them without a whole request.
+    Times are in seconds. `header` is from the connection, or the first byte of a further request,
+    to the end of the header; `body` from there to the end of the body, plus a second for each
+    `body_rate` bytes received. `idle` is between two requests, `unread` how long an answer may wait
+    for its reader. At most `connections` are open at once, and at most `unasked` of them have not
+    sent a whole request.
     """
 
     header: float = 10
@@ -53,19 +55,25 @@ class _Stage(Enum):
 
 @dataclass(slots=True)
 class Connections:
-    """The connections of a server that it can do without, each kind oldest first."""
+    """The connections that a server can close to make room, by kind, each kind oldest first.
+
+    `unasked` have not sent a whole request, `idle` are between two requests.
+    """
 
     unasked: dict[LimitedProtocol, None] = field(default_factory=dict)
     idle: dict[LimitedProtocol, None] = field(default_factory=dict)
 
     def expendable(self, newest: LimitedProtocol) -> LimitedProtocol:
-        """Return the one that makes room when there are too many: `newest` if nobody else can."""
+        """Return the connection to close when there are too many.
+
+        That is the oldest without a whole request, else the oldest idle one, else `newest`.
+        """
         oldest = next(iter(self.unasked), newest)
         return next(iter(self.idle), newest) if oldest is newest else oldest
 
 
 class LimitedConfig(uvicorn.Config):
-    """uvicorn's configuration with our protocol and what its connections share."""
+    """uvicorn's configuration with our protocol and the state that its connections share."""
 
     def __init__(self, app: Any, limits: HttpLimits, **options: Any) -> None:
         super().__init__(
@@ -82,9 +90,9 @@ class LimitedConfig(uvicorn.Config):
 class LimitedProtocol(HttpToolsProtocol):
     """One connection of a client.
 
-    Timers are set only where a request does not come in one piece. `_unparsed` counts the bytes
-    since the last that the parser has handed on as a body: a header, trailers, or the extensions of
-    chunks. It leaves out what came together with the beginning of a request.
+    Timers are started only for requests that do not arrive in one piece. `_unparsed` counts the
+    bytes since the last one that the parser passed on as body: those of a header, of trailers or of
+    chunk extensions. It does not count the piece in which a request begins.
     """
 
     config: LimitedConfig
@@ -109,10 +117,10 @@ class LimitedProtocol(HttpToolsProtocol):
         self._received = 0
         self._refused = False
 
-    # asyncio's side
+    # Callbacks of asyncio.
 
     def connection_made(self, transport: BaseTransport) -> None:
-        """Take the connection, or make room for it first."""
+        """Accept the connection, closing another one or this one if there are too many."""
         super().connection_made(cast("Any", transport))
         open_, limits = self._open, self._limits
         open_.unasked[self] = None
@@ -128,14 +136,15 @@ class LimitedProtocol(HttpToolsProtocol):
         self._wait(_Stage.HEADER)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the connection."""
+        """Stop the timers and forget the connection."""
         self._forget()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Parse what has come, unless it is more than a request may have."""
+        """Parse received bytes, and apply the limits to what is still missing of the request."""
         if self._refused:
             return
+        # The first bytes of a further request.
         if self._stage is _Stage.NOTHING and not self._is_answering():
             self._open.idle.pop(self, None)
             self._stage = _Stage.HEADER
@@ -148,27 +157,27 @@ class LimitedProtocol(HttpToolsProtocol):
         if self._stage is _Stage.NOTHING:
             self._stop_waiting()
             self._open.unasked.pop(self, None)
-            if not self._is_answering():  # the answer came before the end of the request
+            if not self._is_answering():  # the answer was complete before the request was
                 self._rest()
         elif self._unparsed > HEADER_BYTES:
             self._refuse_long_header()
-        elif self._timed is not self._stage:
+        elif self._timed is not self._stage:  # the request has not arrived in one piece
             self._open.unasked[self] = None
             self._wait(self._stage)
 
     def pause_writing(self) -> None:
-        """Give the client time to read what was sent."""
+        """Start the time in which the client has to read what was sent."""
         super().pause_writing()
         self._unread_timer = self.loop.call_later(self._limits.unread, self.transport.abort)
 
     def resume_writing(self) -> None:
-        """Go on: the client reads."""
+        """Stop that time: the client has read."""
         super().resume_writing()
         if self._unread_timer is not None:
             self._unread_timer.cancel()
             self._unread_timer = None
 
-    # the parser's side
+    # Callbacks of the parser.
 
     def on_message_begin(self) -> None:
         """Begin a request."""
@@ -179,38 +188,39 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """Start the application, unless the header is too long."""
-        # The exact sum only where it may matter: the piece may have other things in it.
+        # The counters are an upper bound, as the piece may have more than the header in it: the
+        # exact size is summed up only if it may matter.
         if self._unparsed + self._piece > HEADER_BYTES and self._header_size() > HEADER_BYTES:
             self._refused = True
-            raise ValueError("the header is too long")  # the parser stops; see send_400_response
+            raise ValueError("the header is too long")  # stops the parser: see send_400_response
         self._stage = _Stage.BODY
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
-        """Hand a piece of the body on."""
+        """Pass a piece of the body on."""
         self._unparsed = 0
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """End a request; the next one has its own time."""
+        """End a request; the next one has its own timers."""
         self._stage, self._timed = _Stage.NOTHING, None
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        """Wait for the next request."""
+        """Become idle, unless the request is incomplete or another one is being answered."""
         super().on_response_complete()
         if self._stage is _Stage.NOTHING and not self._is_answering():
             self._rest()
 
     def send_400_response(self, msg: str) -> None:
-        """Answer what the parser refuses: no HTTP, or a header that is too long."""
+        """Answer what the parser refuses: invalid HTTP, or a header that is too long."""
         if self._refused:
             self._refuse_long_header()
         else:
             super().send_400_response(msg)
 
     def _is_answering(self) -> bool:
-        """Return whether a request is being answered, or waits for that."""
+        """Return whether a request is being answered, or waits for its answer (pipelining)."""
         cycle = cast("RequestResponseCycle | None", self.cycle)  # None before the first
         return cycle is not None and (not cycle.response_complete or bool(self.pipeline))
 
@@ -218,9 +228,10 @@ class LimitedProtocol(HttpToolsProtocol):
         return self._refused or self.transport.is_closing()
 
     def _rest(self) -> None:
-        """Wait for a further request, as long as an idle connection may."""
+        """Become idle: close unless a further request begins within the keep-alive time."""
         if self.transport.is_closing():
             return
+        # uvicorn starts this timer only when an answer ends, and stops it when anything arrives.
         self._unset_keepalive_if_required()
         self._open.idle[self] = None
         self.timeout_keep_alive_task = self.loop.call_later(
@@ -228,6 +239,7 @@ class LimitedProtocol(HttpToolsProtocol):
         )
 
     def _header_size(self) -> int:
+        # 4: the colon, the space and the line break of a field.
         fields = sum(len(name) + len(value) + 4 for name, value in self.headers)
         return len(self.url) + fields
 
@@ -236,7 +248,7 @@ class LimitedProtocol(HttpToolsProtocol):
         self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, text)
 
     def _wait(self, stage: _Stage) -> None:
-        """Close the connection unless the client has sent what `stage` lacks in its time."""
+        """Start the timer of `stage`: the rest of header or body has to arrive in time."""
         self._stop_waiting()
         self._timed, self._began = stage, self.loop.time()
         seconds = self._limits.header if stage is _Stage.HEADER else self._limits.body
@@ -253,7 +265,7 @@ class LimitedProtocol(HttpToolsProtocol):
             more = self._limits.body + self._received / self._limits.body_rate
             left = self._began + more - self.loop.time()
         if self.flow.read_paused or (self._timed is _Stage.HEADER and self._is_answering()):
-            left = self._limits.header  # it is we who do not read, or are busy with another request
+            left = self._limits.header  # the delay is ours: paused, or answering another request
         if left > 0:
             self._timer = self.loop.call_later(left, self._on_late)
         elif self._received == 0:
@@ -262,17 +274,17 @@ class LimitedProtocol(HttpToolsProtocol):
             self._refuse(HTTPStatus.REQUEST_TIMEOUT, "The request did not come in time.")
 
     def _refuse(self, status: HTTPStatus, text: str) -> None:
-        """Answer at once, and close when the client has had time to read that."""
+        """Send an error response at once, and close once the client has had time to read it."""
         self._refused = True
         self._stop_waiting()
         self._unset_keepalive_if_required()
         if self._is_answering():
             if self.cycle.response_started or self._stage is _Stage.HEADER:
-                self.transport.close()  # these words would stand in the middle of others
+                self.transport.close()  # an error would end up in the middle of another answer
                 return
-            self.cycle.disconnected = True  # the application writes nothing after them
+            self.cycle.disconnected = True  # so that the application writes nothing after the error
             self.cycle.message_event.set()
-        self.flow.pause_reading()  # what else comes stays with the client
+        self.flow.pause_reading()  # what else the client sends is not buffered here
         body = text.encode()
         head = (
             f"HTTP/1.1 {status.value} {status.phrase}\r\n"
@@ -280,6 +292,8 @@ class LimitedProtocol(HttpToolsProtocol):
             f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
         )
         self.transport.write(head.encode() + body)
+        # Only our half is closed at first: a close while unread bytes arrive would send a reset, by
+        # which the client may lose the answer before it has read it (RFC 9112, 9.6).
         self.transport.write_eof()
         self._timer = self.loop.call_later(FAREWELL, self.transport.abort)
 

@@ -1,4 +1,4 @@
-"""uvicorn, started and stopped by the process around it."""
+"""Runner of uvicorn in a process that handles signals itself."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from starlette.types import ASGIApp
 from terrarium.http.limited_protocol import HttpLimits, LimitedConfig
 
 GRACE = 1
-"""Seconds that answers under way have to end when the server stops."""
+"""Seconds that answers in progress have to finish when the server stops."""
 
 
 def _nothing() -> None:
@@ -29,11 +29,11 @@ async def serve(
     behind_proxy: bool = True,
     limits: HttpLimits | None = None,
 ) -> None:
-    """Serve until cancelled, then let the answers under way end.
+    """Serve until cancelled, then let answers in progress finish, for at most `GRACE` seconds.
 
-    `ready` is called when the application has started, `stopping` when it is to stop: answers
-    without an end have to end then. With `behind_proxy` a proxy on this machine is believed when it
-    names its client. Signals are left to the caller.
+    `ready` is called when the application has started, `stopping` when it is about to stop, so that
+    it can end endless answers. With `behind_proxy` the client address that a proxy on this machine
+    forwards is trusted. Signals are left to the caller.
     """
     config = LimitedConfig(
         app,
@@ -55,7 +55,7 @@ async def serve(
 
 
 class _Server(uvicorn.Server):
-    """uvicorn without signal handlers, which says when it listens."""
+    """uvicorn without signal handlers, which calls `ready` when it listens."""
 
     def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
         super().__init__(config)
@@ -63,11 +63,11 @@ class _Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Take no signal."""
+        """Install no signal handlers."""
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen, then tell."""
+        """Start to listen, then call `ready`."""
         await super().startup(sockets)
         if self.started:
             self._ready()

@@ -1,7 +1,7 @@
-"""The content blocks of a conversation, as Anthropic's API has them.
+"""Content blocks of a conversation in Anthropic's API.
 
-`cache_control` and `citations` change nothing here: the engine keeps prefixes by itself, and
-citations are about documents, which it cannot read.
+`cache_control` and `citations` have no effect: engines cache prefixes by themselves, and citations
+refer to documents, which are not supported.
 
 Source: https://docs.anthropic.com/en/api/messages
 """
@@ -34,18 +34,18 @@ class Base64Source(StrictModel):
     data: str
 
     def image_url(self) -> str:
-        """The picture as a URL."""
+        """Return the picture as a data URL."""
         return f"data:{self.media_type};base64,{self.data}"
 
 
 class UrlSource(StrictModel):
-    """A picture elsewhere."""
+    """A picture at a URL."""
 
     type: Literal["url"]
     url: str
 
     def image_url(self) -> str:
-        """The picture as a URL."""
+        """Return the picture's URL."""
         return self.url
 
 
@@ -58,7 +58,7 @@ class ImageBlock(StrictModel):
 
 
 class ToolUseBlock(StrictModel):
-    """A call of an earlier answer."""
+    """A tool call of an earlier answer."""
 
     type: Literal["tool_use"]
     id: str
@@ -70,7 +70,7 @@ class ToolUseBlock(StrictModel):
 
 
 class ToolResultBlock(StrictModel):
-    """The result of a call."""
+    """The result of a tool call."""
 
     type: Literal["tool_result"]
     tool_use_id: str
@@ -79,7 +79,7 @@ class ToolResultBlock(StrictModel):
     cache_control: Cache = None
 
     def words(self) -> str:
-        """Return the result as text; the chat API has no mark for an error."""
+        """Return the result as text; an error gets a prefix, as the chat API has no flag for it."""
         said = words(self.content)
         return f"Error: {said}" if self.is_error else said
 
@@ -93,7 +93,7 @@ class ThinkingBlock(StrictModel):
 
 
 class RedactedThinkingBlock(StrictModel):
-    """Encrypted reasoning, which is left out."""
+    """Encrypted reasoning, which is not passed on."""
 
     type: Literal["redacted_thinking"]
     data: str
@@ -106,7 +106,7 @@ AssistantBlock = Annotated[
 
 
 class AnthropicUserMessage(StrictModel):
-    """A message of a person, or the results of calls."""
+    """A message of a person, or the results of tool calls."""
 
     role: Literal["user"]
     content: str | Annotated[list[UserBlock], Field(min_length=1)]
@@ -133,7 +133,7 @@ Turn = Annotated[
 
 
 def words(content: str | list[TextBlock]) -> str:
-    """Return the text of a content that has nothing else."""
+    """Return the text of a message's content, which has only text blocks."""
     if isinstance(content, str):
         return content
     return "\n\n".join(block.text for block in content)

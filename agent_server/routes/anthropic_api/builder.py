@@ -1,4 +1,4 @@
-"""An answer as Anthropic's API gives it: a message, or the events of one.
+"""Builder of answers of Anthropic's API: a message, or the events of its stream.
 
 Source: https://docs.anthropic.com/en/api/messages-streaming
 """
@@ -27,13 +27,13 @@ STOPS = {
 
 
 class MessageBuilder:
-    """Builds one answer, with reasoning if `thinking`."""
+    """Builds one answer; reasoning is included only with `thinking`."""
 
     def __init__(self, meta: ChunkMeta, *, thinking: bool) -> None:
         self._meta = meta
         self._thinking = thinking
         self._blocks = 0
-        self._open: tuple[str, int] | None = None  # the kind of the block, the index of its call
+        self._open: tuple[str, int] | None = None  # kind of the open block, index of its tool call
         self._finish: Mapping[str, Any] = {}
         self._usage = TokenUsage()
 
@@ -54,7 +54,7 @@ class MessageBuilder:
         return {**self._start(), "content": blocks, **_stop(choice), "usage": usage}
 
     async def events(self, chunks: AsyncIterable[Chunk]) -> Events:
-        """Yield the events of a stream. The prompt's tokens are known at its end only."""
+        """Yield the events of a stream. Its usage is known only at the end (`message_delta`)."""
         try:
             for made in self._beginning():
                 yield sse_event(made, made["type"])
@@ -101,7 +101,7 @@ class MessageBuilder:
             yield self._delta({"type": "input_json_delta", "partial_json": function["arguments"]})
 
     def _open_block(self, block: tuple[str, int], begun: dict[str, Any]) -> Iterator[Event]:
-        """Open `block` unless it is open already."""
+        """Open `block` and close the one before, unless `block` is open already."""
         if self._open == block:
             return
         yield from self._close()
@@ -143,7 +143,7 @@ def _arguments(text: str) -> dict[str, Any]:
 
 
 def _stop(choice: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the stop reason. Only some engines tell which stop sequence it was."""
+    """Return the stop reason. Only some engines report which stop sequence it was."""
     if isinstance(choice.get("stop_reason"), str):
         return {"stop_reason": "stop_sequence", "stop_sequence": choice["stop_reason"]}
     reason = STOPS.get(choice.get("finish_reason") or "stop", "end_turn")
@@ -151,7 +151,7 @@ def _stop(choice: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _usage(usage: TokenUsage) -> dict[str, Any]:
-    """Return the usage object, whose `input_tokens` are those that were not cached."""
+    """Return the usage object; its `input_tokens` do not include the cached ones."""
     return {
         "input_tokens": usage.prompt - usage.cached,
         "cache_creation_input_tokens": 0,

@@ -57,6 +57,6 @@ async def messages(
 
 @router.post("/count_tokens", response_model=None, responses=answers(InputTokens))
 async def count_tokens(body: CountTokensRequest, pool: ModelPoolDep, context: Context) -> Response:
-    """Count the tokens that this conversation would send to the engine."""
+    """Count the tokens that a request with this conversation would send to the engine."""
     counted = await pool.count(to_tokenize_request(body), context)
     return JsonBody({"input_tokens": counted.count})

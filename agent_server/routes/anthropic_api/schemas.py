@@ -50,9 +50,9 @@ class ToolChoiceTool(StrictModel):
 
 
 class Thinking(StrictModel):
-    """The wish to see the reasoning of a model that thinks before it answers.
+    """A request to show the reasoning of a model that thinks before it answers.
 
-    `max_tokens` is the only limit: no engine stops a thought at `budget_tokens`.
+    `max_tokens` is the only limit: no engine ends its reasoning at `budget_tokens`.
     """
 
     type: Literal["enabled", "adaptive", "disabled"]
@@ -61,7 +61,7 @@ class Thinking(StrictModel):
 
     @property
     def is_shown(self) -> bool:
-        """True when the reasoning is part of the answer."""
+        """True if the reasoning is part of the answer."""
         return self.type != "disabled" and self.display != "omitted"
 
 
@@ -80,7 +80,7 @@ class OutputConfig(StrictModel):
 
 
 class CountTokensRequest(StrictRequest):
-    """The fields that become the prompt, which are all that count_tokens takes."""
+    """The body of POST /v1/messages/count_tokens: the fields that become the prompt."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
@@ -115,7 +115,7 @@ class CountTokensRequest(StrictRequest):
 
 
 class MessagesRequest(CountTokensRequest):
-    """The body of POST /v1/messages. The three that choose the next token are older fields."""
+    """The body of POST /v1/messages, with the sampling parameters of its older versions."""
 
     hints = frozenset(["cache_control", "metadata"])
     refused: ClassVar[Mapping[str, str]] = {
@@ -140,5 +140,5 @@ class MessagesRequest(CountTokensRequest):
 
     @property
     def shows_thinking(self) -> bool:
-        """True when the reasoning is part of the answer."""
+        """True if the reasoning is part of the answer."""
         return bool(self.thinking and self.thinking.is_shown)

@@ -86,7 +86,7 @@ def _messages(turn: Turn) -> Iterator[dict[str, Any]]:
 
 
 def _user(blocks: Sequence[UserBlock]) -> Iterator[dict[str, Any]]:
-    """Yield messages, results first: the chat API wants them right behind their calls."""
+    """Yield messages, tool results first: in the chat API they follow their calls directly."""
     parts = []
     for block in blocks:
         if isinstance(block, ToolResultBlock):

@@ -1,1 +1,1 @@
-"""The Responses API: answers as items, kept for follow-up requests."""
+"""OpenAI's Responses API: answers as items, stored for follow-up requests."""

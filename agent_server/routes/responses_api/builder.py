@@ -1,4 +1,4 @@
-"""An answer as the Responses API gives it: a response of items, and the events of its making.
+"""Builder of answers of the Responses API: a response of items, or the events of its stream.
 
 Source: https://platform.openai.com/docs/api-reference/responses-streaming
 """
@@ -21,11 +21,11 @@ from terrarium.usage import TokenUsage
 Event = dict[str, Any]
 
 INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"}
-"""Why an answer ended too early: the engine's word and this API's."""
+"""Reasons of an incomplete answer: from the engine's `finish_reason` to this API's."""
 
 
 class ResponseBuilder:
-    """One response while it is made; `done` is called with it when it is complete."""
+    """Builds one response; `done` is called with the builder once the response is complete."""
 
     def __init__(
         self, request: ResponseRequest, meta: ChunkMeta, done: Callable[[ResponseBuilder], None]
@@ -42,7 +42,7 @@ class ResponseBuilder:
         self._usage: TokenUsage | None = None
 
     async def whole(self, answer: ModelAnswer) -> dict[str, Any]:
-        """Take all chunks; returns the response."""
+        """Consume all chunks and return the response. Raises ApiError."""
         async with aclosing(answer):
             async for chunk in answer:
                 for _ in self._on_chunk(chunk):
@@ -52,7 +52,7 @@ class ResponseBuilder:
         return self.as_wire()
 
     async def events(self, chunks: AsyncIterable[Chunk]) -> Events:
-        """Yield the events of a stream."""
+        """Yield the events of a stream; an ApiError becomes the event `response.failed`."""
         try:
             for made in self._beginning():
                 yield sse_event(made, made["type"])
@@ -83,7 +83,7 @@ class ResponseBuilder:
         }
 
     def message(self) -> list[dict[str, Any]]:
-        """The answer as chat messages, for the request that follows it."""
+        """Return the answer as chat messages, for a request that continues from it."""
         said: dict[str, Any] = {"role": "assistant", "content": None}
         for item in self._items:
             if item["type"] == "message":
@@ -120,13 +120,14 @@ class ResponseBuilder:
             self._finish = choice.get("finish_reason") or self._finish
 
     def _open_item(self, kind: str, call: Mapping[str, Any] | None = None) -> Iterator[Event]:
-        """Open an item, unless the one that is open goes on."""
+        """Start an item, unless the open one continues; items are not interleaved in this API."""
         index = call.get("index", 0) if call else None
         if self._open and (self._open.kind, self._open.call) == (kind, index):
             return
         yield from self._close("completed")
         self._open = OutputItem(kind, index, new_item(kind, call))
         self._items.append(self._open.item)
+        # The event that adds an item shows it without parts: these are added by their own events.
         bare = {**self._open.item, "content": []} if kind != "function_call" else self._open.item
         yield self._item_event("added", bare)
         if kind != "function_call":
@@ -188,7 +189,7 @@ class ResponseBuilder:
 
 
 def _usage(usage: TokenUsage) -> dict[str, Any]:
-    """Return the usage object. Engines do not tell how many tokens were reasoning."""
+    """Return the usage object. Engines do not report how many tokens were reasoning."""
     return {
         "input_tokens": usage.prompt,
         "input_tokens_details": {"cached_tokens": usage.cached, "cache_write_tokens": 0},

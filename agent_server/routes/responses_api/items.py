@@ -1,6 +1,6 @@
-"""The items of a conversation, as the Responses API has them, and as messages of a chat.
+"""Items of a conversation in the Responses API, and their conversion to chat messages.
 
-Keys that an answer carries and that say nothing to a model are accepted when it comes back.
+Clients send the items of an answer back: keys that mean nothing to a model are accepted.
 
 Source: https://platform.openai.com/docs/api-reference/responses/create
 """
@@ -18,7 +18,7 @@ Status = Literal["in_progress", "completed", "incomplete"]
 
 
 class ResponseTextPart(StrictModel):
-    """A text, of a person or of an earlier answer."""
+    """A text from a person or from an earlier answer."""
 
     type: Literal["input_text", "output_text"]
     text: str
@@ -26,7 +26,7 @@ class ResponseTextPart(StrictModel):
     logprobs: list[Any] | None = None
 
     def as_chat(self) -> dict[str, Any]:
-        """The part of a chat message."""
+        """Return the content part of a chat message."""
         return {"type": "text", "text": self.text}
 
 
@@ -37,7 +37,7 @@ class RefusalPart(StrictModel):
     refusal: str
 
     def as_chat(self) -> dict[str, Any]:
-        """The part of a chat message."""
+        """Return the content part of a chat message."""
         return {"type": "text", "text": self.refusal}
 
 
@@ -50,7 +50,7 @@ class ResponseImagePart(StrictModel):
     file_id: None = None
 
     def as_chat(self) -> dict[str, Any]:
-        """The part of a chat message."""
+        """Return the content part of a chat message."""
         picture = {"url": self.image_url, **({"detail": self.detail} if self.detail else {})}
         return {"type": "image_url", "image_url": picture}
 
@@ -69,7 +69,7 @@ class MessageItem(StrictModel):
     phase: Literal["commentary", "final_answer"] | None = None
 
     def chat_content(self) -> str | list[dict[str, Any]]:
-        """The content of a chat message; words alone where a picture is not possible."""
+        """Return the content of a chat message; text only for roles that cannot have pictures."""
         if isinstance(self.content, str):
             return self.content
         parts = [part.as_chat() for part in self.content]
@@ -79,7 +79,7 @@ class MessageItem(StrictModel):
 
 
 class CallItem(StrictModel):
-    """A call of an earlier answer."""
+    """A tool call of an earlier answer."""
 
     type: Literal["function_call"]
     call_id: str
@@ -90,7 +90,7 @@ class CallItem(StrictModel):
 
 
 class ResultItem(StrictModel):
-    """The result of a call."""
+    """The result of a tool call."""
 
     type: Literal["function_call_output"]
     call_id: str
@@ -131,8 +131,8 @@ Item = Annotated[
 
 
 def as_messages(items: Iterable[Item]) -> Iterator[dict[str, Any]]:
-    """Yield chat messages; reasoning, text and calls of one answer are one message."""
-    answer: dict[str, Any] = {}
+    """Yield chat messages; reasoning, text and calls of one answer become one message."""
+    answer: dict[str, Any] = {}  # the assistant's message under construction, {} for none
     for item in items:
         if isinstance(item, ReasoningItem):
             thoughts = "".join(thought.text for thought in item.content or ())
@@ -159,7 +159,7 @@ def as_messages(items: Iterable[Item]) -> Iterator[dict[str, Any]]:
 
 
 def _fits(answer: dict[str, Any]) -> bool:
-    """Return whether text can follow in the same message: not after text or calls."""
+    """Return whether a text still belongs to this message: not after other text or calls."""
     return "content" not in answer and "tool_calls" not in answer
 
 

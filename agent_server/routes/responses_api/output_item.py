@@ -1,4 +1,4 @@
-"""An item of a response while it is written: a message, reasoning or a call."""
+"""An item of a response under construction: a message, reasoning or a tool call."""
 
 from __future__ import annotations
 
@@ -11,11 +11,14 @@ DELTAS = {
     "reasoning": "reasoning_text",
     "function_call": "function_call_arguments",
 }
-"""What the events of each kind of item are about."""
+"""The part of the event names between `response.` and `.delta` or `.done`, by kind of item."""
 
 
 class OutputItem:
-    """The item that is being written; `call` is the index of its call."""
+    """An item under construction; `call` is the index of its tool call, None for other kinds.
+
+    `newest` has the log probabilities of the text that was added last.
+    """
 
     def __init__(self, kind: str, call: int | None, item: dict[str, Any]) -> None:
         self.kind = kind
@@ -40,7 +43,7 @@ class OutputItem:
             self.item["content"] = [self.part(self.text)]
 
     def part(self, text: str) -> dict[str, Any]:
-        """The one content part of the item, with `text`."""
+        """Return the item's only content part, with `text`."""
         if self.kind == "reasoning":
             return {"type": "reasoning_text", "text": text}
         return {
@@ -50,7 +53,7 @@ class OutputItem:
 
 
 def new_item(kind: str, call: Mapping[str, Any] | None) -> dict[str, Any]:
-    """An item of which nothing is written yet; `call` is the first part of a tool call."""
+    """Return an empty item with a new id; `call` is the first piece of a tool call."""
     common = {"type": kind, "status": "in_progress"}
     if kind == "reasoning":
         return {"id": f"rs_{uuid.uuid4().hex}", **common, "summary": [], "content": []}
@@ -63,7 +66,7 @@ def new_item(kind: str, call: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def logprob(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """The log probability of a token, with only the keys that this API has."""
+    """Return the log probability of a token, with only the keys that this API has."""
     kept = {
         "token": entry["token"],
         "bytes": entry.get("bytes") or [],

@@ -1,4 +1,4 @@
-"""/v1/responses: answers made of items, kept so that a conversation can go on from them."""
+"""/v1/responses: answers as items, stored so that a conversation can continue from them."""
 
 from __future__ import annotations
 
@@ -43,6 +43,7 @@ async def respond(
     owner, response_id = context.key.name, f"resp_{uuid.uuid4().hex}"
     before = _previous_response(store, owner, body.previous_response_id)
     history = before.messages if before else ()
+    # A continued conversation keeps its session, and so the engine that has cached its prompt.
     session = context.session or body.prompt_cache_key
     session = session or (before.session if before else response_id)
     context.session = session
@@ -60,7 +61,7 @@ async def respond(
         try:
             return await pool.answer(body.as_chat(history), context)
         except InvalidRequest as error:
-            # The messages were made of the input.
+            # The messages were built from `input`, the only field of the two that the client sent.
             if error.param and error.param.startswith("messages"):
                 error.param = "input"
             raise
@@ -78,7 +79,7 @@ async def respond(
 
 @router.get("/{identity}", response_model=None, responses=answers(ResponseBody))
 async def retrieve(identity: str, store: Store, context: Context, stream: bool = False) -> Response:
-    """Return a response that was made before."""
+    """Return a stored response."""
     if stream:
         raise InvalidRequest("a response that is complete is not streamed again", param="stream")
     kept = _require_stored(store.get(context.key.name, identity), identity)
@@ -87,7 +88,7 @@ async def retrieve(identity: str, store: Store, context: Context, stream: bool =
 
 @router.delete("/{identity}", responses=answers(DeletedResponse))
 async def delete(identity: str, store: Store, context: Context) -> dict[str, Any]:
-    """Forget a response, and the conversation that led to it."""
+    """Delete a stored response, with its copy of the conversation that led to it."""
     if not store.delete(context.key.name, identity):
         _require_stored(None, identity)
     return {"id": identity, "object": "response", "deleted": True}

@@ -27,17 +27,17 @@ from agent_server.schemas.chat import (
 
 
 class FunctionTool(FunctionSpec):
-    """A tool that the client runs; there are no others here."""
+    """A tool that the client runs; the built-in tools of this API are not supported."""
 
     type: Literal["function"]
 
     def as_chat(self) -> dict[str, Any]:
-        """The same in a chat request."""
+        """Return the tool in the form of a chat request."""
         return {"type": "function", "function": _without_nulls(self, "type")}
 
 
 class FunctionChoice(StrictModel):
-    """The one tool that must be called."""
+    """A tool choice that forces one tool."""
 
     type: Literal["function"]
     name: str
@@ -60,7 +60,7 @@ class TextFormat(StrictModel):
         return self
 
     def as_chat(self) -> dict[str, Any]:
-        """The `response_format` of a chat request."""
+        """Return the `response_format` of a chat request."""
         if self.type != "json_schema":
             return {"type": self.type}
         return {"type": "json_schema", "json_schema": _without_nulls(self, "type")}
@@ -74,7 +74,7 @@ class TextConfig(StrictModel):
 
 
 class Reasoning(StrictModel):
-    """The reasoning effort; reasoning is returned as it is, never summarised."""
+    """The reasoning effort. Reasoning is returned as it is, as summaries are not supported."""
 
     effort: Effort | None = None
     summary: None = None
@@ -87,7 +87,7 @@ class ResponseStreamOptions(StrictModel):
 
 
 class ResponseRequest(StrictRequest):
-    """The body."""
+    """The body of POST /v1/responses."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
@@ -130,17 +130,20 @@ class ResponseRequest(StrictRequest):
 
     @property
     def wants_logprobs(self) -> bool:
-        """True when each token comes with its log probability."""
+        """True if each token comes with its log probability."""
         return bool(self.include or self.top_logprobs)
 
     def messages(self) -> list[dict[str, Any]]:
-        """The input as chat messages."""
+        """Return the input as chat messages."""
         if isinstance(self.input, str):
             return [{"role": "user", "content": self.input}]
         return list(as_messages(self.input))
 
     def as_chat(self, history: Sequence[Mapping[str, Any]]) -> ChatRequest:
-        """The chat request that asks the same after `history`. Raises InvalidRequest."""
+        """Return the equivalent chat request, after the messages of `history`.
+
+        Raises InvalidRequest.
+        """
         self.require_known()
         rules = [{"role": "system", "content": self.instructions}] if self.instructions else []
         body: dict[str, Any] = {
@@ -197,6 +200,6 @@ class ResponseRequest(StrictRequest):
 
 
 def _without_nulls(model: StrictModel, *but: str) -> dict[str, Any]:
-    """Return a part of the request without nulls, which some engines do not take."""
+    """Return a part of the request without nulls, which some engines reject, and without `but`."""
     dumped = model.model_dump(by_alias=True)
     return {key: value for key, value in dumped.items() if value is not None and key not in but}

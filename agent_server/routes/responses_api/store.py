@@ -1,6 +1,6 @@
-"""A store of responses, so that a request can follow one of them.
+"""In-memory store of responses, for requests that continue from one of them.
 
-They are held in memory only: a restart forgets them, and the oldest make room for new ones.
+A restart empties it, and the least recently used responses are evicted for new ones.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from agent_server.http.responses import to_json
 
 MOST = 1000
 LARGEST = 64 * 1024 * 1024
-"""Responses, and bytes of all of them together with the conversations before them."""
+"""Limits: the number of responses, and the bytes of all of them with their conversations."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredResponse:
-    """A response, the chat messages up to it and with it, and the session they belong to."""
+    """A response, the chat messages up to and including it, and the session they belong to."""
 
     response: Mapping[str, Any]
     messages: Sequence[Mapping[str, Any]]
@@ -27,12 +27,15 @@ class StoredResponse:
 
     @property
     def size(self) -> int:
-        """Bytes as JSON."""
+        """The size in bytes, as JSON."""
         return len(to_json(self.response)) + len(to_json(self.messages))
 
 
 class ResponseStore:
-    """Keeps the responses that were used last; one owner never sees another's."""
+    """An LRU cache of responses by owner and id, so that no owner sees another's responses.
+
+    At most `most` responses of `largest` bytes together.
+    """
 
     def __init__(self, *, most: int = MOST, largest: int = LARGEST) -> None:
         self._most = most
@@ -45,7 +48,7 @@ class ResponseStore:
         return len(self._kept)
 
     def save(self, owner: str, kept: StoredResponse) -> None:
-        """Keep a response. One that is too large for the whole store is not kept."""
+        """Store a response, and evict others for it; one larger than the store is dropped."""
         size = kept.size
         self.delete(owner, kept.response["id"])
         if size > self._largest:
@@ -57,7 +60,7 @@ class ResponseStore:
             self._size -= freed
 
     def get(self, owner: str, identity: str) -> StoredResponse | None:
-        """The response of that id."""
+        """Return a response and mark it as used; None if it is not stored."""
         found = self._kept.get((owner, identity))
         if found is None:
             return None
@@ -65,7 +68,7 @@ class ResponseStore:
         return found[0]
 
     def delete(self, owner: str, identity: str) -> bool:
-        """Delete a response; returns False when there is none."""
+        """Delete a response; return False if there is none."""
         found = self._kept.pop((owner, identity), None)
         if found is None:
             return False
