@@ -20,19 +20,19 @@ from llm.tools.toolbox import Toolbox, tool
 from terrarium.usage import TokenUsage
 
 Fit = Callable[[Sequence[Message]], Awaitable[list[Message]]]
-"""Makes the whole prompt of the steps so far, fitted to the model's window."""
+"""Builds the whole prompt from the steps of the run so far, fitted to the context window."""
 
 TakeFollowups = Callable[[], Awaitable[Sequence[Message]]]
-"""Returns what people have added to their question since it was last called."""
+"""Returns the follow-up messages that people have sent since the previous call."""
 
 SPEECHLESS = "I have no good answer to that."
 
 _IN_WORDS: Message = {"role": "user", "content": "Answer in plain words, without calling anything."}
-"""The message after an answer that was only the call of a tool that does not exist."""
+"""The message after a reply that only called a tool that does not exist."""
 
-_DOUBTFUL_FROM = 4  # iterations, from which on a forced answer is doubtful
+_DOUBTFUL_FROM = 4  # model calls; a forced answer that takes as many is doubtful
 
-# Of a run with more than ten steps, the first two and the last five are shown as they are.
+# Of a run with more than ten steps, only the first two and the last five are shown in full.
 _LONG = 10
 _FIRST, _LAST = 2, 5
 
@@ -43,7 +43,7 @@ Reason = Annotated[str, Field(max_length=300, description="why, in a few words")
 
 
 class EscalateTool:
-    """A tool that hands the run to a better model; it is offered where there is one."""
+    """A tool that hands the run over to a better model; offered only if there is one."""
 
     def __init__(self) -> None:
         self.is_requested = False
@@ -56,7 +56,7 @@ class EscalateTool:
 
 
 class DeferTool:
-    """A tool that ends a run without an answer; it is offered where nobody waits for one."""
+    """A tool that ends a run without an answer; offered only in runs that nobody waits for."""
 
     def __init__(self) -> None:
         self.deferral: Deferral | None = None
@@ -75,8 +75,10 @@ class DeferTool:
 
 @dataclass(frozen=True, slots=True)
 class LoopCallbacks:
-    """The connection of a run with the people who wait: `on_text` is given each piece of the
-    answer, "" where it begins again."""
+    """The callbacks of a run to the people who wait for its answer.
+
+    `on_text` receives each piece of the answer as it streams, and "" when the answer starts over.
+    """
 
     on_text: OnText | None = None
     take_followups: TakeFollowups | None = None
@@ -86,10 +88,11 @@ NO_CALLBACKS = LoopCallbacks()
 
 
 class AgentLoop:
-    """One run of the model with tools, within `limits`.
+    """One run: ask the model and execute its tool calls until it answers, within `limits`.
 
-    `options` is what goes with its requests now; where there is a `smart` model, the run may hand
-    over to that. Each step is recorded in `trace`.
+    `options` go with every model request; after an escalation they name the `smart` model. With
+    `smart=""` there is none to escalate to. Each step is recorded in `trace`. An instance is used
+    for one `run` only.
     """
 
     def __init__(
@@ -106,7 +109,7 @@ class AgentLoop:
         self.options = options
         self._client = client
         self._callbacks = callbacks
-        self._smart = smart if smart != options.model else ""
+        self._smart = smart if smart != options.model else ""  # the run may use it from the start
         self._limits = limits
         self._unasked = limits.is_unasked
         self._trace = trace or Trace()
@@ -125,23 +128,27 @@ class AgentLoop:
 
     @property
     def schemas(self) -> list[dict[str, Any]]:
-        """Return the tools that the model is offered now, in OpenAI's format."""
+        """The tools that the model is currently offered, in OpenAI's `tools` format."""
         return self._execution.toolbox.schemas()
 
     @property
     def budget(self) -> RunBudget:
-        """The part of the limits that tools may still use; one call of the model is kept for the
-        answer."""
+        """The part of the limits that tools may still use, less one model call that is reserved
+        for the answer."""
         iterations = self._limits.iterations - self._iterations - 1
         return RunBudget(max(0, iterations), self._guard.calls_left, max(0.0, self._seconds_left()))
 
     def charge(self, iterations: int, calls: int) -> None:
-        """Count what another tendril has used on behalf of this run."""
+        """Count model calls (`iterations`) and tool `calls` that another tendril made on behalf of
+        this run."""
         self._iterations += iterations
         self._guard.charge(calls)
 
     async def run(self, fit: Fit) -> Outcome:
-        """Run until the model answers. Raises ModelError when it cannot be asked."""
+        """Run until the model answers or defers; at a limit, force an answer.
+
+        Raises ModelError if the model cannot be asked.
+        """
         self._deadline = asyncio.get_running_loop().time() + self._limits.seconds
         while self._may_go_on():
             prompt, reply = await self._ask(fit, "auto")
@@ -159,17 +166,20 @@ class AgentLoop:
         return self._deadline - asyncio.get_running_loop().time()
 
     def _may_go_on(self) -> bool:
-        last = self._limits.iterations - 1  # one is kept for the forced answer
+        last = self._limits.iterations - 1  # one is reserved for the forced answer
         return self._seconds_left() > 0 and self._iterations < last and not self._guard.exhausted
 
     async def _ask(
         self, fit: Fit, choice: ToolChoice, *, shown: bool = True
     ) -> tuple[list[Message], ModelReply]:
-        """Ask the model; return the prompt and the reply."""
+        """Call the model once; return the prompt and the reply. With `shown=False` the reply is
+        not streamed."""
         self._iterations += 1
+        # Follow-ups join between two rounds only: nothing can be added to a request under way.
         if self._iterations > 1 and self._callbacks.take_followups:
             self._steps += await self._callbacks.take_followups()
         on_text = self._callbacks.on_text if shown else None
+        # What the previous round streamed came with tool calls, so it was not the answer.
         if on_text and self._iterations > 1:
             await on_text("")
         prompt = await fit(compact_steps(self._steps))
@@ -183,7 +193,11 @@ class AgentLoop:
         return prompt, reply
 
     async def _accept(self, fit: Fit, reply: ModelReply) -> Outcome:
-        """Take an answer without calls; ask once more for an empty one where somebody waits."""
+        """Return the outcome of a reply without tool calls.
+
+        An answer is forced instead of a reply that only called an unknown tool, and instead of an
+        empty one if somebody waits.
+        """
         if reply.text or reply.silent or (self._unasked and not reply.is_call):
             return self._outcome(reply, forced=False)
         if reply.is_call:
@@ -191,10 +205,10 @@ class AgentLoop:
         return await self._force_answer(fit)
 
     async def _force_answer(self, fit: Fit) -> Outcome:
-        """Ask a last time, without tools, so that the person gets an answer in any case.
+        """Ask a last time with tool calls disabled, so that there is an answer in any case.
 
-        A doubtful answer, of a run that changed nothing, is asked for again from the `smart`
-        model; so the first one is not shown while it is written.
+        If the answer is doubtful and the run has changed nothing, the `smart` model is asked too.
+        The first answer is then not streamed, as it may be replaced.
         """
         again = bool(self._smart) and not self._trace.changed and self._is_doubtful()
         _, reply = await self._ask(fit, "none", shown=not again)
@@ -203,11 +217,11 @@ class AgentLoop:
         return self._outcome(reply, forced=True)
 
     def _is_doubtful(self) -> bool:
-        """Return if a forced answer now comes after too many iterations."""
+        """Return whether an answer forced now would take `_DOUBTFUL_FROM` model calls or more."""
         return self._iterations + 1 >= _DOUBTFUL_FROM
 
     async def _escalate(self, fit: Fit, first: ModelReply) -> ModelReply:
-        """Return the answer of the `smart` model; `first` when it has none."""
+        """Return the answer of the `smart` model, or `first` if it fails or has none."""
         self._switch_model()
         try:
             _, reply = await self._ask(fit, "none")
@@ -217,10 +231,12 @@ class AgentLoop:
         return reply if reply.text or reply.silent else first
 
     def _switch_model(self) -> None:
-        """Let the `smart` model go on, with the results so far."""
+        """Continue with the `smart` model and the results so far."""
         self._escalation.is_requested = False
+        # Whether that model accepts images is not known here, so it is sent none.
         self.options = replace(self.options, model=self._smart, sees=False)
         self._smart, self._steps = "", _without_images(self._steps)
+        # Without the escalation tool: there is no third model to hand over to.
         kept = [self._deferring] if self._unasked else []
         self._execution.toolbox = self._tools.plus(*kept)
         self._execution.restart()
@@ -246,8 +262,12 @@ def _without_images(steps: Sequence[Message]) -> list[Message]:
 
 
 def compact_steps(steps: Sequence[Message]) -> list[Message]:
-    """Shorten the messages of a long run: of more than ten steps, each a reply with its results,
-    those in the middle become counts by tool. What people added meanwhile stays."""
+    """Shorten the messages of a run with more than ten steps, each a reply with its tool results.
+
+    The steps in the middle are replaced by one message with counts by tool. Messages that people
+    added meanwhile are kept.
+    """
+    # Cut at assistant messages only: the chat API rejects a tool result whose call is missing.
     starts = [at for at, message in enumerate(steps) if message["role"] == "assistant"]
     if len(starts) <= _LONG:
         return list(steps)
@@ -259,7 +279,7 @@ def compact_steps(steps: Sequence[Message]) -> list[Message]:
 
 
 def _counts(middle: Iterable[Message]) -> str:
-    """Render how often each tool has worked and failed."""
+    """Render how often each tool has succeeded and failed."""
     tools: dict[str, str] = {}
     worked: Counter[str] = Counter()
     failed: Counter[str] = Counter()

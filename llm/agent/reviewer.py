@@ -1,8 +1,8 @@
 """The reviewer: scores a draft and rewrites a weak one, for cron jobs with `review`.
 
 A draft is scored from 1 to 10; below 8 it is rewritten and scored again, and the better of the two
-is kept. After any error the draft remains. To the judge the draft is data: what it says of itself
-counts for nothing.
+is kept. After any error the draft is kept. The judge is given the draft as data, with its tags
+escaped, so that it cannot argue for itself.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from llm.messages.message import Message, escape_tags
 from terrarium.usage import TokenUsage
 
 GOOD = 8
-"""The least score of a good draft."""
+"""The lowest score at which a draft is not rewritten."""
 
 _VERDICT = 200  # tokens
 _TEMPERATURE = 0.0
@@ -53,7 +53,7 @@ _FORMAT = {
 
 
 class Reviewer:
-    """Scores drafts by the model of one run, and rewrites them."""
+    """Scores and rewrites drafts with the model of one run; `usage` sums up the tokens."""
 
     def __init__(self, client: AgentClient, options: RequestOptions) -> None:
         self._client = client
@@ -61,7 +61,7 @@ class Reviewer:
         self.usage = TokenUsage()
 
     async def review(self, request: str, outcome: Outcome) -> Outcome:
-        """Return the outcome, with a better text where there is one."""
+        """Return the outcome, its text replaced if a rewrite scored higher, its usage added up."""
         text = await self.improve(request, outcome.text)
         *steps, last = outcome.messages
         return replace(
@@ -72,7 +72,7 @@ class Reviewer:
         )
 
     async def improve(self, request: str, draft: str) -> str:
-        """Return the draft, or a text that got a higher score. Never raises ModelError."""
+        """Return the draft, or a rewrite that scored higher. Never raises ModelError."""
         try:
             return await self._improve(request, draft)
         except (ModelError, ValidationError) as error:
@@ -87,6 +87,7 @@ class Reviewer:
         text = await self._rewrite(request, draft, first.faults)
         if not text or text == draft:
             return draft
+        # Scored again: a rewrite may be worse, and a tie is no reason to replace the draft.
         second = await self._judge(request, text)
         _log.info("review.rewritten", before=first.score, after=second.score)
         return text if second.score > first.score else draft

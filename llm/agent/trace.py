@@ -1,12 +1,13 @@
 """The outcome of a run, and its trace: its steps with their times and costs, and its effects.
 
-An effect is stored before and after it happens, under a key made of the run and of the call. So a
-run that is repeated (a job after a crash, with the same run id) does not repeat its effects: it is
-given the stored results. Where only the beginning is stored, the effect may have happened or not: a
-tool that is idempotent by its key (`keyed`) is run again; any other is not, and the model is told
-so. A run that ended with its process is closed as `interrupted` at the next start. The question of
-a person is not answered then: they have seen the bot leave, and ask again if they still want to
-know.
+An effect is recorded before and after it happens, under a key derived from the run and the call. A
+run that is repeated under the same run id (a job after a crash) therefore does not repeat its
+effects, but is given the stored results. If only the beginning is stored, the effect may or may not
+have happened: a tool that is idempotent by its key (`keyed`) is run again; any other is not, and
+the model is told so.
+
+A run that ended with its process is closed as `interrupted` at the next start. A person's question
+is not retried then: they saw the bot leave, and can ask again.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from terrarium.usage import TokenUsage
 
 @dataclass(frozen=True, slots=True)
 class Deferral:
-    """A wish of the model to look at a `signal` again after some hours, with its reason."""
+    """The model's request to look at a `signal` again after some `hours`, with its `reason`."""
 
     signal: str
     hours: float
@@ -42,11 +43,12 @@ class Deferral:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The answer (empty: the model wants to say nothing), the messages that memory keeps, the cost.
+    """The result of a run: the answer `text` (empty if the model stays silent), the `messages` that
+    memory keeps, and the token usage.
 
-    `iterations` and `calls` count the calls of the model and of tools, `forced` tells that the
-    model was made to answer without tools, `status` how it is with the conversation, `deferral`
-    that it is to be looked at later, `model` who answered when it was not who was asked.
+    `iterations` and `calls` count the calls of the model and of tools. `forced`: the model had to
+    answer without tools. `status` is the state of the conversation, `deferral` the request to look
+    at it later, `model` the model of the last request ("" for the configured one).
     """
 
     text: str
@@ -61,11 +63,11 @@ class Outcome:
 
     @classmethod
     def without_model(cls, text: str) -> Outcome:
-        """Make the outcome of a question that was settled without asking the model."""
+        """Return the outcome of a question that was settled without asking the model."""
         return cls(text, ({"role": "assistant", "content": text},), TokenUsage(), 0, forced=False)
 
     def ending_with(self, lines: Sequence[str]) -> Outcome:
-        """Return the outcome with more lines at the end of its text."""
+        """Return the outcome with `lines` appended to its text; unchanged if it has no text."""
         if not self.text:
             return self
         text = "\n".join([self.text, *lines])
@@ -79,38 +81,38 @@ _log = structlog.get_logger()
 
 
 Key = tuple[str, str]
-"""A call: its tool, and its arguments as `canonical` has them."""
+"""A tool call: the name of the tool, and the arguments as normalised by `canonical`."""
 
 
 class RunStore(Protocol):
-    """A store of runs by their keys, as `storage.runs.runs.Runs`. All methods raise
+    """A store of runs by key, as implemented by `storage.runs.runs.Runs`. All methods raise
     StorageError."""
 
     async def begin(self, run: Run) -> Sequence[Effect]:
-        """Open a run, or open it again; return its effects so far."""
+        """Open a run, or reopen it; return the effects recorded so far."""
 
     async def begin_effect(self, run: str, effect: Effect) -> None:
-        """Store that an effect is about to happen."""
+        """Record that an effect is about to happen."""
 
     async def end_effect(self, run: str, effect: Effect) -> None:
-        """Store the result of an effect."""
+        """Record the result of an effect."""
 
     async def drop_effect(self, run: str, key: str) -> None:
-        """Remove an effect that did not happen after all."""
+        """Remove the record of an effect that did not happen after all."""
 
     async def end(self, run: str, ended: RunEnd, steps: Sequence[Step]) -> None:
         """Close a run."""
 
 
 Beside = Callable[[Coroutine[Any, Any, None]], None]
-"""Runs a coroutine in the background, to its end."""
+"""Starts a coroutine in the background; it runs to completion."""
 
 
 class Trace:
-    """The trace of one run, which answers a `pending_event` of the log.
+    """The trace of one run, which answers the question in `pending_event`.
 
-    Without a store, or when that cannot be written, the trace is lost; an effect whose beginning
-    could not be stored does not happen.
+    It is best-effort: without a store, or while that cannot be written, steps are lost. But an
+    effect whose beginning could not be recorded must not happen.
     """
 
     def __init__(
@@ -137,16 +139,16 @@ class Trace:
 
     @property
     def changed(self) -> bool:
-        """True if the run has changed anything."""
+        """True if the run, or an earlier attempt at it, has had an effect."""
         return bool(self._effects)
 
     def add_failed_request(self, model: str, reason: str, began: float) -> None:
-        """Add the step of a model that could not be asked; `began` is a time of `now`."""
+        """Add a step for a model that could not be asked; `began` is a time from `now()`."""
         ms = round((now() - began) * 1000)
         self.steps.append(Step("model", model, ok=False, ms=ms, verdict=reason))
 
     async def __aenter__(self) -> Self:
-        """Open the run in the background: the model is asked meanwhile."""
+        """Open the run in the background, so that the first model call does not wait for it."""
         self._opening = asyncio.create_task(self._begin())
         return self
 
@@ -156,7 +158,7 @@ class Trace:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Close the run, by its `outcome` in the background, or by the error that ended it."""
+        """Close the run: with its `outcome`, in the background, or as failed or stopped."""
         if kind is None and self.outcome:
             closing = self._end(_outcome_name(self.outcome), "", self.outcome)
             if self._spawn:
@@ -169,7 +171,7 @@ class Trace:
             await self._end("failed", kind.__name__ if kind else "", None)
 
     async def _begin(self) -> None:
-        """Open the run. Open the run. Never raises: an answer does not depend on its trace."""
+        """Open the run. Never raises StorageError: an answer does not depend on its trace."""
         try:
             if self._store and self._begun:
                 anchor = await self._pending_event.wait_visible() if self._pending_event else 0
@@ -181,28 +183,28 @@ class Trace:
         except StorageError as error:
             _log.error("run.not_kept", error=str(error))
         finally:
-            self._opened.set()
+            self._opened.set()  # in any case, or calls with an effect would wait forever
 
     def key(self, call: Key) -> str:
-        """Return the key of an effect, made of the run, the tool and its arguments."""
+        """Return the key of an effect, derived from the run, the tool and its arguments."""
         return hashlib.sha256("\0".join([self._run, *call]).encode()).hexdigest()[:32]
 
     async def effect(self, key: str) -> Effect | None:
-        """Return an effect of this run or of an earlier attempt at it, None if there is none."""
+        """Return the effect that this run or an earlier attempt recorded under `key`, else None."""
         if self._store:
-            await self._opened.wait()
+            await self._opened.wait()  # only then the effects of an earlier attempt are known
         return self._effects.get(key)
 
     async def begin_effect(self, effect: Effect) -> None:
-        """Record that an effect is about to happen. Raises StorageError; then it must not
-        happen."""
+        """Record that an effect is about to happen. If it raises StorageError, the effect must
+        not happen."""
         if self._store:
             await self._opened.wait()
             await self._store.begin_effect(self._run, effect)
         self._effects[effect.key] = effect
 
     async def end_effect(self, effect: Effect, *, happened: bool) -> None:
-        """Record that an effect has happened, with its result, or has not. Never raises."""
+        """Record the result of an effect, or that it did not happen. Never raises StorageError."""
         if happened:
             self._effects[effect.key] = effect
         else:
@@ -214,16 +216,16 @@ class Trace:
             )
 
     def record_model_call(self, model: str, usage: TokenUsage, began: float, calls: int) -> None:
-        """Record an answer of the model with its number of tool calls."""
+        """Record a reply of the model and the number of its tool `calls`."""
         cost = (usage.prompt, usage.cached, usage.completion)
         self.steps.append(Step("model", model, True, _since(began), _words(calls), *cost))
 
     def record_tool_call(self, tool: str, act: str, *, ok: bool, began: float) -> None:
-        """Record a tool call, run or not."""
+        """Record a tool call, whether it ran or was refused (`act`)."""
         self.steps.append(Step("tool", tool[:64], ok, _since(began), act))
 
     async def _end(self, how: str, reason: str, outcome: Outcome | None) -> None:
-        await self._opening
+        await self._opening  # a row has to exist before it can be closed
         if self._store is None:
             return
         await asyncio.sleep(0)  # let the task that delivers the answer run first
@@ -261,7 +263,7 @@ def _outcome_name(outcome: Outcome) -> str:
 
 
 def now() -> float:
-    """Return monotonic seconds, for the times of steps."""
+    """Return the monotonic clock in seconds, by which steps are timed."""
     return time.monotonic()
 
 
@@ -284,7 +286,7 @@ async def expire_runs(runs: Runs, days: Callable[[], int], clock: Clock) -> None
 
 
 def canonical(arguments: str) -> str:
-    """Return arguments in one spelling of the same JSON; unchanged if they are no JSON."""
+    """Return JSON arguments in a canonical spelling; unchanged if they are not valid JSON."""
     try:
         return json.dumps(json.loads(arguments or "{}"), sort_keys=True)
     except (ValueError, RecursionError):

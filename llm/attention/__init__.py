@@ -1,5 +1,5 @@
-"""Speaking unasked, decided by a plain rule without a model.
+"""Speaking unasked, triggered by a plain rule without a model.
 
-`attention` has the rule, `message_features` what it knows of a line, `proactive_scheduler` the
-clock, the database and the runs of the model.
+`attention` holds the rule, `message_features` what it knows about a line, `proactive_scheduler` the
+clock, the database and the model runs.
 """

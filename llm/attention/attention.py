@@ -1,7 +1,7 @@
-"""The rule for speaking unasked: which reasons count, in which order, and how long to pause.
+"""The rule for speaking unasked: which triggers count, in which order, and how long to pause.
 
-It takes in lines and signals and is asked once a second for reasons to run the model. Nothing here
-waits, stores or calls a model; times come from outside.
+A pure state machine: it is fed with lines and signals and polled once a second for triggers. It
+never waits, stores anything or calls a model; all times are passed in.
 """
 
 from __future__ import annotations
@@ -18,26 +18,27 @@ from storage.chat_log.event import Place
 from storage.queues.attention_state import AttentionState, Signal
 
 COOLDOWN = timedelta(minutes=30)
-"""The pause between two runs on one channel that nobody has asked for."""
+"""The minimum time between two unasked runs on one channel."""
 
 PATIENCE = timedelta(minutes=5)
-"""The time without an answer after which the bot may answer a question."""
+"""The time after which the bot may answer a question that nobody has answered."""
 
 FORGOTTEN = timedelta(minutes=30)
-"""The time after which an unanswered question is of no interest any more."""
+"""The age at which an unanswered question is dropped."""
 
 CROWD, CROWD_WITHIN = 10, timedelta(minutes=1)
-"""Lines in so short a time mean that people talk among themselves and want no further voice."""
+"""So many lines in so short a time mean a lively conversation that needs no contribution."""
 
 LATER = timedelta(minutes=15)
-"""The delay where people talk among themselves, or the model has failed."""
+"""How long to put off speaking in a lively conversation, or after the model has failed."""
 
-_QUESTIONS = 20  # open ones of a channel, at most
+_QUESTIONS = 20  # the most open questions of a channel
 
 
 class TriggerKind(StrEnum):
-    """A reason to run the model. Of several the first counts."""
+    """A reason to run the model, in order of precedence."""
 
+    # `next_trigger` tries the members in the order of their definition.
     DIRECT = "direct_message"
     REACTION = "reaction"
     THOUGHT = "thought"
@@ -46,10 +47,10 @@ class TriggerKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Trigger:
-    """A reason to run the model for a place, with the signals that the run deals with.
+    """A reason to run the model for a place, with the signals that the run handles.
 
-    `person` is the folded nick that it is about, `event_id` the id of their line in the log, 0 when
-    it is not about a line.
+    `person` is the folded nick that it is about, `event_id` the log id of their line, 0 if it is
+    not about a line.
     """
 
     kind: TriggerKind
@@ -61,7 +62,7 @@ class Trigger:
 
     @property
     def profile(self) -> Profile:
-        """The limits of the run."""
+        """The profile that determines the limits of the run."""
         if self.kind is TriggerKind.THOUGHT:
             return "thought"
         return "proactive" if self.kind is TriggerKind.CONTACT else "event"
@@ -69,10 +70,11 @@ class Trigger:
 
 @dataclass(slots=True)
 class WatchedChannel:
-    """One channel: its open questions by person, its last lines, the signals that wait.
+    """The state of one channel: its open questions by person, the times of its latest lines, and
+    its pending signals.
 
-    `contacted` is when the model last ran for it unasked, `deferred` until when a reason is put
-    off. It is `busy` while the model runs for it.
+    `contacted` is the time of the last unasked run, except for reactions; `deferred` holds until
+    when each kind of trigger is put off. The channel is `busy` while the model runs for it.
     """
 
     place: Place
@@ -85,26 +87,31 @@ class WatchedChannel:
     busy: bool = False
 
     def on_message(self, line: MessageFeatures, nick: str) -> None:
-        """Take in a line; `nick` is the bot's folded nick."""
+        """Update the state with a line; `nick` is the bot's nick in lower case."""
         self.lines.append(line.time)
         while self.lines[0] < line.time - CROWD_WITHIN:
             self.lines.popleft()
         self._close_answered(line)
         if line.asks and nick not in line.words and len(self.questions) < _QUESTIONS:
-            self.questions.setdefault(line.person, line.time)  # their first one waits longest
+            self.questions.setdefault(line.person, line.time)  # keep the time of the oldest
 
     def is_cooling(self, now: datetime) -> bool:
-        """Return whether the pause since the last unasked run is not over."""
+        """Return whether the pause after the last unasked run is still on."""
         return self.contacted is not None and now - self.contacted < COOLDOWN
 
     def next_trigger(self, now: datetime, *, may_contact: bool) -> Trigger | None:
-        """Return the most important reason to run the model now, if there is one."""
+        """Return the most important trigger that is due, None if there is none.
+
+        Expired questions and deferrals are dropped. Without `may_contact` unanswered questions are
+        no trigger.
+        """
         self.deferred = {kind: until for kind, until in self.deferred.items() if until > now}
         self.questions = {
             person: asked for person, asked in self.questions.items() if now - asked < FORGOTTEN
         }
         for kind in TriggerKind:
-            # Whoever answers a question of ours is not left waiting for the pause to end.
+            # Somebody who answers the bot's own question expects a reaction, so neither the mute
+            # nor the pause applies.
             held = kind is not TriggerKind.REACTION and (self.muted or self.is_cooling(now))
             if held or kind in self.deferred:
                 continue
@@ -117,7 +124,8 @@ class WatchedChannel:
         return None
 
     def _due(self, kind: TriggerKind, now: datetime) -> Trigger | None:
-        """Return a reason from the signals of one person; those of others are for another run."""
+        """Return a trigger from the due signals of one person, if any; those of other people are
+        left for a later run."""
         due = [signal for signal in self.signals if signal.kind == kind and signal.time <= now]
         if not due:
             return None
@@ -126,7 +134,8 @@ class WatchedChannel:
         return Trigger(kind, self.place, now, own, person, own[-1].event_id)
 
     def _unanswered(self, now: datetime) -> Trigger | None:
-        """Return a reason when a question has waited long enough, unless people talk."""
+        """Return a trigger if the oldest question has waited long enough. In a lively conversation
+        it is put off instead."""
         if not self.questions:
             return None
         person, asked = min(self.questions.items(), key=lambda item: item[1])
@@ -138,8 +147,12 @@ class WatchedChannel:
         return Trigger(TriggerKind.CONTACT, self.place, now, person=person)
 
     def _close_answered(self, line: MessageFeatures) -> None:
-        """Drop the questions that a line answers: of those whom it names; the only open one, when
-        it names nobody; the speaker's own, when they have what they wanted."""
+        """Close the questions that a line answers.
+
+        These are the questions of the people it names; if it names and addresses nobody and asks
+        nothing, the only open question of another person; and the speaker's own if it says that
+        the matter is settled.
+        """
         others = [person for person in self.questions if person != line.person]
         answered = [person for person in others if person in line.words]
         if not answered and not line.addressed and not line.asks and len(others) == 1:
@@ -151,15 +164,15 @@ class WatchedChannel:
 
 
 class Attention:
-    """All channels of a tendril on which it may speak unasked."""
+    """The state of all channels on which a tendril may speak unasked."""
 
     def __init__(self, state: AttentionState | None = None) -> None:
         self._channels: dict[Place, WatchedChannel] = {}
-        known = set(TriggerKind)
+        known = set(TriggerKind)  # kinds stored by another version are ignored
         for place, time in (state.contacted if state else {}).items():
             self.channel(place).contacted = time
         for snooze in state.put_off if state else ():
-            if snooze.until is None:
+            if snooze.until is None:  # muted until lifted
                 self.channel(snooze.place).muted = True
             elif snooze.kind in known:
                 self.channel(snooze.place).deferred[TriggerKind(snooze.kind)] = snooze.until
@@ -168,43 +181,44 @@ class Attention:
                 self.channel(signal.place).signals.append(signal)
 
     def __bool__(self) -> bool:
-        """Return whether there is anything that could become a reason."""
+        """Return whether anything could become a trigger, so that ticks are needed."""
         channels = self._channels.values()
         return any(channel.busy or channel.signals or channel.questions for channel in channels)
 
     @property
     def pending_signals(self) -> list[Signal]:
-        """The signals that are not dealt with."""
+        """The signals that no run has handled yet."""
         return [signal for channel in self._channels.values() for signal in channel.signals]
 
     @property
     def running_count(self) -> int:
-        """The number of channels for which the model runs."""
+        """The number of channels for which the model is running."""
         return sum(channel.busy for channel in self._channels.values())
 
     def channel(self, place: Place) -> WatchedChannel:
-        """Return a channel, which is new when nothing is known of it."""
+        """Return the state of a channel, created on first use."""
         return self._channels.setdefault(place, WatchedChannel(place))
 
     def ignores(self, signal: Signal) -> bool:
-        """Return whether a signal is of no use: a passing mention where the bot has just spoken, or
-        anything but a reaction where it is muted."""
+        """Return whether to discard a signal: a passing mention during the pause after an unasked
+        run, or anything but a reaction where the bot is muted."""
         channel = self.channel(signal.place)
         if signal.kind == TriggerKind.DIRECT and channel.is_cooling(signal.time):
             return True
         return channel.muted and signal.kind != TriggerKind.REACTION
 
     def drop(self, signals: Iterable[Signal]) -> None:
-        """Forget signals that are dealt with or of no interest any more."""
+        """Remove signals that have been handled or no longer matter."""
         gone = set(signals)
         for place in {signal.place for signal in gone}:
             channel = self.channel(place)
             channel.signals = [signal for signal in channel.signals if signal not in gone]
 
     def tick(self, now: datetime, *, may_contact: bool = True) -> list[Trigger]:
-        """Return at most one reason for each channel where nothing runs; it is busy until `finish`.
+        """Return the triggers that are due, at most one per idle channel, which is then busy until
+        `finish`.
 
-        Without `may_contact` unanswered questions are no reason.
+        Without `may_contact` unanswered questions are no trigger.
         """
         triggers = []
         for channel in self._channels.values():
@@ -212,19 +226,20 @@ class Attention:
             if trigger:
                 channel.busy = True
                 triggers.append(trigger)
+                # The pause begins with the run, so that signals during it are ignored already.
                 if trigger.kind is not TriggerKind.REACTION:
                     channel.contacted = now
         return triggers
 
     def settled_by(self, trigger: Trigger) -> list[Signal]:
-        """Return the signals that a run deals with: its own, and when it is for a passing mention
-        all others that wait there, as the pause has begun."""
+        """Return the signals that a run settles: its own and, if it is about a passing mention, all
+        other mentions on the channel, which would now fall into the pause."""
         waiting = self.channel(trigger.place).signals if trigger.kind is TriggerKind.DIRECT else []
         mentions = [signal for signal in waiting if signal.kind == TriggerKind.DIRECT]
         return list(dict.fromkeys([*trigger.signals, *mentions]))
 
     def finish(self, trigger: Trigger, put_off: datetime | None = None) -> None:
-        """End a run: its reason is dealt with, or put off until a time."""
+        """End a run: its trigger is settled, or put off until the time `put_off`."""
         channel = self.channel(trigger.place)
         channel.busy = False
         if put_off:

@@ -1,4 +1,4 @@
-"""Features of a line that the rule goes by: who speaks, what kind of line, whom it names."""
+"""The features of a line that the rule for speaking unasked uses: speaker, kind, nicks named."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from datetime import datetime
 
-_ASKS = re.compile(r"\?(?=\s|$)")
+_ASKS = re.compile(r"\?(?=\s|$)")  # at the end of a word: URLs have a "?" inside
 _ADDRESSED = re.compile(r"@?[^\s:,]{1,64}[:,]\s")
 _SETTLED = re.compile(
     r"\b(thanks?|thx|ty|cheers|solved|fixed|never ?mind|nvm|got it|works now)\b", re.IGNORECASE
@@ -16,10 +16,10 @@ _WORD = re.compile(r"[^\s,:;.!?()<>\"']+")
 
 @dataclass(frozen=True, slots=True)
 class MessageFeatures:
-    """A line without its text; `person` is a folded nick.
+    """The features of a line, without its text; `person` is a folded nick.
 
-    `asks` is for all who are there, not for one who is addressed; `settled` says that the speaker
-    has what they wanted; `words` are folded, to find nicks among them.
+    `asks`: it is a question to everybody present. `addressed`: it begins with somebody's name.
+    `settled`: the speaker has what they wanted. `words` are in lower case, to find nicks in them.
     """
 
     time: datetime
@@ -31,7 +31,7 @@ class MessageFeatures:
 
     @classmethod
     def extract(cls, text: str, person: str, time: datetime) -> MessageFeatures:
-        """Return the features of the line that `person` said."""
+        """Return the features of a line that `person` said at `time`."""
         addressed = _ADDRESSED.match(text) is not None
         return cls(
             time,

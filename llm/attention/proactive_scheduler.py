@@ -1,7 +1,7 @@
-"""The scheduler of unasked runs: a tick a second while there is something to look at.
+"""The scheduler of unasked runs: one tick a second while anything could become a trigger.
 
-Runs of the model go on beside the ticks. Pauses and signals are stored before they count, so that
-a restart neither repeats nor forgets them.
+Model runs are concurrent with the ticks. The pause is stored before the model runs, and a signal
+before it counts, so that a restart neither repeats nor forgets anything.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ BEAT = 1.0
 """Seconds between two ticks."""
 
 DAILY_TOKENS = 1_000_000
-"""Tokens that the tendril may have used today for anything, before it leaves unanswered questions
-to people; it still follows up and reacts."""
+"""The tokens used since midnight UTC, for any purpose, from which on unanswered questions are left
+to people. The tendril still follows up and reacts."""
 
 RunModel = Callable[[Trigger], Awaitable[datetime | None]]
-"""Runs the model for a reason, and returns until when that is put off, None when it is dealt with.
-Never raises."""
+"""Runs the model for a trigger; returns the time until which that is put off, None if it is
+settled. Never raises."""
 
 T = TypeVar("T")
 
-_REMEMBERED = 20
+_REMEMBERED = 20  # triggers
 
 _log = structlog.get_logger()
 
@@ -42,8 +42,8 @@ _log = structlog.get_logger()
 class ProactiveScheduler:
     """Asks an `Attention` for reasons and runs the model for them.
 
-    `tokens_today` is what the tendril has used; `beats` counts the ticks, `wakes` are the last
-    reasons. Get one with `restore`.
+    `tokens_today` returns the tokens that the tendril has used today. `beats` counts the ticks,
+    `wakes` holds the latest triggers, oldest first. Create one with `restore`.
     """
 
     def __init__(
@@ -68,30 +68,30 @@ class ProactiveScheduler:
         tokens_today: Callable[[], int],
         run_model: RunModel,
     ) -> ProactiveScheduler:
-        """Return a scheduler with the pauses and signals of before a restart. Raises
-        StorageError."""
+        """Create a scheduler with the stored pauses and signals. Raises StorageError."""
         await store.expire(clock.now())
         return cls(Attention(await store.load()), store, clock, tokens_today, run_model)
 
     @property
     def is_awake(self) -> bool:
-        """True when there is something to look at."""
+        """True while anything could become a trigger."""
         return bool(self._attention)
 
     @property
     def running_count(self) -> int:
-        """The number of runs of the model at the moment."""
+        """The number of model runs in progress."""
         return self._attention.running_count
 
     @property
     def pending_signals(self) -> list[Signal]:
-        """The signals that are not dealt with."""
+        """The signals that no run has handled yet."""
         return self._attention.pending_signals
 
     async def run(self) -> None:
-        """Tick whenever there is something to look at, until cancelled."""
+        """Tick while anything could become a trigger, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             while True:
+                # No await between the check and `clear`, so no wake-up is lost.
                 if not self.is_awake:
                     self._news.clear()
                     await self._news.wait()
@@ -99,13 +99,15 @@ class ProactiveScheduler:
                 await self._clock.sleep(BEAT)
 
     def on_message(self, place: Place, line: MessageFeatures, nick: str) -> None:
-        """Take in a line of a channel; `nick` is ours there, folded."""
+        """Feed in a line of a channel; `nick` is the bot's nick there, in lower case."""
         self._attention.channel(place).on_message(line, nick)
         self._news.set()
 
     async def signal(self, signal: Signal, *, alone: bool = False) -> None:
-        """Add a signal, which waits until a run deals with it, also over a restart. One that is
-        `alone` replaces those of its kind and person there."""
+        """Add a signal, which is kept until a run settles it, also over a restart.
+
+        With `alone` it replaces the earlier signals of its kind and person on the channel.
+        """
         if self._attention.ignores(signal):
             return
         if alone:
@@ -115,7 +117,7 @@ class ProactiveScheduler:
         self._news.set()
 
     async def drop(self, kind: TriggerKind, place: Place, person: str) -> None:
-        """Forget the signals of a kind for a person on a channel."""
+        """Discard the signals of a kind and person on a channel."""
         gone = [
             signal
             for signal in self._attention.channel(place).signals
@@ -125,12 +127,12 @@ class ProactiveScheduler:
         await self._persist(self._store.mark_done(gone))
 
     async def mute(self, place: Place) -> None:
-        """Do not speak unasked on a channel until `unmute`."""
+        """Stop speaking unasked on a channel, until `unmute`."""
         self._attention.channel(place).muted = True
         await self._persist(self._store.put_off(Snooze(TriggerKind.CONTACT, place)))
 
     async def unmute(self, place: Place) -> None:
-        """Speak unasked again on a channel."""
+        """Allow speaking unasked on a channel again."""
         self._attention.channel(place).muted = False
         await self._persist(self._store.lift(place))
 
@@ -142,8 +144,8 @@ class ProactiveScheduler:
             tasks.create_task(self._run(trigger))
 
     async def _run(self, trigger: Trigger) -> None:
-        """Run the model and store the result. The pause is stored before the run, so that a crash
-        does not make the bot speak twice."""
+        """Run the model for a trigger and store the result."""
+        # The pause is stored first: after a crash during the run the bot must not speak twice.
         if trigger.kind is not TriggerKind.REACTION:
             await self._persist(self._store.record_contact(trigger.place, trigger.time))
         put_off = await self._run_model(trigger)
@@ -156,7 +158,8 @@ class ProactiveScheduler:
         self._attention.finish(trigger, put_off)
 
     async def _persist(self, work: Awaitable[T]) -> T | None:
-        """Await a write; when it fails, the state in memory still counts."""
+        """Await a write and return its result; None if it fails, when only the state in memory is
+        up to date."""
         try:
             return await work
         except StorageError as error:

@@ -1,4 +1,4 @@
-"""The texts by which the model is asked to speak unasked, or to stay silent."""
+"""Prompts that ask the model to speak unasked, or to stay silent."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ _UNANSWERED = (
 
 
 def passing_mention(nick: str, text: str) -> str:
-    """Return a prompt that tells the model that `nick` has spoken of it, and not to it."""
+    """Return the prompt for a line in which `nick` mentioned the bot without addressing it."""
     return _PASSING % (nick, text)
 
 
 def follow_up(nick: str) -> str:
-    """Return a prompt to come back to a conversation with `nick`."""
+    """Return the prompt to follow up on an earlier conversation with `nick`."""
     return _FOLLOW_UP % nick
 
 
 def unanswered_question(nick: str) -> str:
-    """Return a prompt about a question of `nick` that nobody has answered."""
+    """Return the prompt about a question by `nick` that nobody has answered."""
     return _UNANSWERED % nick

@@ -1,4 +1,4 @@
-"""The HTTP client of the agent server, its counter of tokens, and what it knows of the models."""
+"""The HTTP client of the agent server, the token counter, and the catalogue of its models."""
 
 from __future__ import annotations
 
@@ -50,10 +50,10 @@ T = TypeVar("T")
 M = TypeVar("M", bound=BaseModel)
 
 _CONNECT = 2.0  # seconds
-_PATIENCE = 5.0  # seconds in which a server that is away or full is asked again
+_PATIENCE = 5.0  # seconds for which a server that is away or full is retried
 _SHORTEST_WAIT = 0.1
-_UNKNOWN_WINDOW = 8_192  # tokens, of a server that cannot count them
-_CANNOT_COUNT = (404, 405, 501)
+_UNKNOWN_WINDOW = 8_192  # tokens; assumed of a server that cannot count
+_CANNOT_COUNT = (404, 405, 501)  # HTTP statuses of a server without `/tokenize`
 _MISSING = 404
 _NO_CONTENT = 204
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
@@ -61,7 +61,7 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 @dataclass(frozen=True, slots=True)
 class TokenCountResult:
-    """Tokens of a prompt, and how many the model's window holds."""
+    """The tokens of a prompt, and the size of the model's context window in tokens."""
 
     tokens: int
     window: int
@@ -71,11 +71,10 @@ class TokenCountResult:
 class RequestOptions:
     """The options of all requests of one run.
 
-    None and "" are "as configured"; `max_tokens` and `limit` bound the answer, and
-    `decode_entities` makes characters of the HTML entities in it. `purpose` is
-    what its tokens are accounted under ("answer", or a kind of work beside answers, as "summary",
-    "facts", "review"), and `room` where. `person` and `channel` are pseudonyms by which the server
-    keeps their budgets apart; `sees` tells that the model takes images.
+    None and "" mean "as configured". `max_tokens` and `limit` bound the answer, `decode_entities`
+    decodes the HTML entities in it. Tokens are accounted by `purpose` ("answer", or a kind of
+    background work such as "summary", "facts" or "review") and `room`. `person` and `channel` are
+    pseudonyms under which the server keeps separate budgets. `sees`: the model accepts images.
     """
 
     session: str
@@ -93,7 +92,9 @@ class RequestOptions:
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     def headers(self) -> dict[str, str]:
-        """Return the HTTP headers; a session name may have any letters."""
+        """Return the HTTP headers. In the session name, what a header cannot carry is replaced."""
+        # Header values are ASCII without control characters (RFC 9110, 5.5); a line break in the
+        # name would begin another header.
         session = self.session.encode("ascii", "backslashreplace").decode()
         session = "".join(char if char.isprintable() else "?" for char in session)
         headers = {"x-session-id": session, "x-priority": self.priority, "x-request-id": self.id}
@@ -102,11 +103,11 @@ class RequestOptions:
 
 
 Spend = Callable[[RequestOptions, TokenUsage], None]
-"""Records the usage of every answer."""
+"""Receives the options and the token usage of every answer."""
 
 
 class AgentClient:
-    """A connection to the agent server. Get one with `open`."""
+    """A connection to the agent server. Create one with `open`."""
 
     def __init__(
         self, connection_pool: ConnectionPool, settings: AgentSettings, spend: Spend | None = None
@@ -121,7 +122,7 @@ class AgentClient:
     async def open(
         cls, settings: AgentSettings, spend: Spend | None = None
     ) -> AsyncIterator[AgentClient]:
-        """Open a client for the server in `settings`; `spend` is told the usage of each answer.
+        """Open a client for the server in `settings`; `spend` receives the usage of each answer.
 
         Raises ConfigError for a key that HTTP cannot carry.
         """
@@ -144,11 +145,11 @@ class AgentClient:
 
     @property
     def trouble(self) -> str:
-        """The advice for the owner, who alone can make the server answer us; "" without need."""
+        """Advice for the operator while only they can make the server answer us; else ""."""
         return str(self._trouble or "")
 
     def configure(self, settings: AgentSettings) -> None:
-        """Use other settings from now on; the server stays the same."""
+        """Use other settings from now on, except for the server's address and key."""
         self._settings = settings
 
     @property
@@ -170,19 +171,20 @@ class AgentClient:
         on_text: OnText | None = None,
         response_format: Mapping[str, Any] | None = None,
     ) -> ModelReply:
-        """Ask the model and gather its answer, `on_text` given each piece meant for people.
+        """Ask the model and return its whole reply; `on_text` receives each piece for people.
 
-        Calls of the `tools` that it writes as text are calls too, when the server has found none.
-        `response_format` is OpenAI's field of that name, for an answer that has to be JSON.
+        Calls of the `tools` that the model writes as text count if the server reports none.
+        `response_format` is OpenAI's field of that name, for answers in JSON.
 
-        A server that is away or full is asked again for some seconds, as long as `on_text` has
-        been given no piece. Raises ModelError.
+        A server that is away or full is retried for a few seconds, unless `on_text` has already
+        received a piece. Raises ModelError.
         """
         body = self._body(messages, options, tools, tool_choice)
         if response_format:
             body["response_format"] = dict(response_format)
         tried: list[ResponseAccumulator] = []
 
+        # Each attempt has its own parser and accumulator: nothing of a broken answer remains.
         async def attempt() -> None:
             utterance = StreamParser(
                 tools,
@@ -207,7 +209,7 @@ class AgentClient:
     async def count(
         self, messages: Sequence[Message], tools: Sequence[dict[str, Any]], model: str = ""
     ) -> TokenCountResult:
-        """Count the tokens that the model would read; estimate them for a server that cannot.
+        """Return the tokens that the model would read; estimated if the server cannot count.
 
         Raises ModelError.
         """
@@ -222,6 +224,7 @@ class AgentClient:
         except RequestRejected as error:
             if error.status not in _CANNOT_COUNT:
                 raise
+            # Most texts have more than three characters a token: rather too high than too low.
             return TokenCountResult(len(json.dumps(body, ensure_ascii=False)) // 3, _UNKNOWN_WINDOW)
         answer = _validate(CountAnswer, content)
         return TokenCountResult(answer.count, answer.max_model_len)
@@ -229,8 +232,11 @@ class AgentClient:
     async def embed(
         self, texts: Sequence[str], options: RequestOptions, *, query: bool = False
     ) -> tuple[str, list[list[float]]]:
-        """Return the name of the embedding model and the vectors of texts, or of one question
-        (`query`) about such texts. Raises ModelError."""
+        """Return the name of the embedding model, and one vector per text in the order of `texts`.
+
+        With `query` the texts are search queries rather than the passages to be found. Raises
+        ModelError.
+        """
         body = {"input": list(texts), "input_type": "query" if query else "passage"}
         content = await _with_retry(lambda: self._ask("POST", "/v1/embeddings", body, options))
         answer = _validate(EmbeddingsAnswer, content)
@@ -239,7 +245,7 @@ class AgentClient:
         return answer.model, answer.vectors()
 
     async def model(self, name: str) -> ModelCard | None:
-        """Return the card of a model or an alias; None if the server has none of that name.
+        """Return the card of a model or an alias, None if the server has none of that name.
 
         Raises ModelError.
         """
@@ -255,7 +261,7 @@ class AgentClient:
         return _validate(ModelCard, content)
 
     async def report(self, name: str, report: Heartbeat) -> None:
-        """Report a tendril to the server, which lists those that are there. Raises ModelError."""
+        """Send the heartbeat of the tendril `name` to the server. Raises ModelError."""
         async with self._answering(
             "PUT", f"/v1/tendrils/{quote(name)}", report.model_dump(), None
         ) as answer:
@@ -269,17 +275,19 @@ class AgentClient:
         body: dict[str, Any] | None = None,
         options: RequestOptions | None = None,
     ) -> bytes:
-        """Return the body of a successful answer. Raises ModelError."""
+        """Return the body of a successful response. Raises ModelError."""
         async with self._answering(method, path, body, options) as answer:
             if answer.status != OK:
                 raise await self._failure(answer)
+            # Any success shows that the key is accepted, but only a completion (`_stream`) shows
+            # that the engine works.
             if isinstance(self._trouble, KeyRefused):
                 self._trouble = None
             return await answer.read_all()
 
     async def _failure(self, answer: HttpResponse) -> ModelError:
-        """Return the error of an answer other than 200, and keep it when only the owner can mend
-        it."""
+        """Return the error of a response other than 200; remember it in `trouble` if only the
+        operator can fix it."""
         error = await answer.error()
         if isinstance(error, SetupError):
             self._trouble = error
@@ -326,13 +334,16 @@ class AgentClient:
 async def _with_retry(
     work: Callable[[], Awaitable[T]], tried: Sequence[ResponseAccumulator] = ()
 ) -> T:
-    """Return the result of `work`, retried while the server is away or full, unless a piece of an
-    answer was shown already."""
+    """Return the result of `work`, retrying for some seconds while the server is away or full.
+
+    There is no retry once an attempt in `tried` has shown text, which people would see twice.
+    """
     try:
         return await work()
     except (Busy, Unreachable) as error:
         failed = [error]
 
+    # stamina's backoff hook: False gives up, True takes the default backoff, a number is the wait.
     def wait(error: Exception) -> bool | float:
         if any(accumulator.has_shown_text for accumulator in tried):
             return False
@@ -342,7 +353,7 @@ async def _with_retry(
         return isinstance(error, Unreachable)
 
     async def again() -> T:
-        if failed:  # that was the first attempt; all others wait
+        if failed:  # hand stamina the first failure, so that the second attempt waits
             raise failed.pop()
         return await work()
 
@@ -369,14 +380,15 @@ _KEPT = 1_000  # conversations
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """A prompt that the server has counted."""
+    """A prompt whose tokens the server has counted."""
 
     messages: tuple[Message, ...]
     tools: Sequence[dict[str, Any]]
     count: TokenCountResult
 
     def most(self, messages: Sequence[Message], tools: Sequence[dict[str, Any]]) -> int | None:
-        """Return the most tokens of a prompt that begins with this one; None if it does not."""
+        """Return an upper bound of the tokens of a prompt that begins with this one, None if it
+        does not."""
         length = len(self.messages)
         if tools != self.tools or tuple(messages[:length]) != self.messages:
             return None
@@ -386,8 +398,8 @@ class _Known:
 class TokenCounter:
     """Counts the tokens of conversations, whose prompts grow at the end.
 
-    No token is shorter than a byte, so what has been added since the last count bounds the new
-    one: while even that leaves room, the bound is as good as the number.
+    A token is at least one byte long, so the bytes added since the last count bound the new count
+    from above. While that bound leaves enough room, the server is not asked.
     """
 
     def __init__(self, client: AgentClient) -> None:
@@ -401,9 +413,9 @@ class TokenCounter:
         tools: Sequence[dict[str, Any]],
         reserve: int,
     ) -> TokenCountResult:
-        """Return the tokens of a prompt: the number, or an upper bound that leaves `reserve` free.
+        """Return the tokens of a prompt: exactly, or as an upper bound that leaves `reserve` free.
 
-        Images are estimated, and neither sent nor kept. Raises ModelError.
+        Images are estimated; they are not sent for counting and not kept. Raises ModelError.
         """
         shown = sum(each["image"].tokens for each in messages if "image" in each)
         words = [{key: each[key] for key in each if key != "image"} for each in messages]
@@ -430,21 +442,21 @@ class TokenCounter:
         return count
 
     def forget(self, options: RequestOptions) -> None:
-        """Count again the next time, as the server did not agree."""
+        """Discard the last count of a conversation, which the server disagreed with."""
         self._known.pop((options.session, options.model), None)
 
 
 def _most(message: Message) -> int:
-    """Return the most tokens that a message may add to a prompt."""
+    """Return an upper bound of the tokens that a message adds to a prompt."""
     return _FRAME + len(str(wire(message)).encode("utf-8", "replace"))
 
 
 FAST, SMART = "fast", "smart"
 
-_FRESH = 60.0  # seconds for which an answer of the server is taken to be true
-_UNSETTLED = 3.0  # the same, of a card that does not yet say all
-_MOST = 100  # names; people choose them
-_SILENCE = 0.4  # of a turn's time, for which the model may be silent in one call
+_FRESH = 60.0  # seconds for which a card is cached
+_UNSETTLED = 3.0  # the same, while the server has not tested the model's choice of tools
+_MOST = 100  # cached names; people choose them, so there is no end of them
+_SILENCE = 0.4  # the share of a turn's time for which the model may be silent in one call
 
 _log = structlog.get_logger()
 
@@ -459,40 +471,46 @@ class ModelCatalog:
         self._missed: set[str] = set()
 
     async def fast(self) -> str:
-        """Return the model for background work."""
+        """Return the name of the model for background work; "" for the configured one."""
         return FAST if await self._other(FAST) else ""
 
     async def smart(self) -> str:
-        """Return the model worth a second try, unless it is the configured one by another name."""
+        """Return the name of the model worth a second try; "" if there is none, or if it is the
+        configured one under another name."""
         card, usual = await self._other(SMART), await self._card(self._client.model_name)
         same = card and usual and card.root and card.root == usual.root
         return SMART if card and not same else ""
 
     async def resolve(self, name: str) -> str:
-        """Return a model that somebody chose; log once when the server has none of that name."""
+        """Return the name to request for a model that somebody chose; "" for the configured one.
+
+        The configured one also replaces a name that the server does not have, which is logged once.
+        """
         if not name or name == self._client.model_name or await self._card(name):
             self._missed.discard(name)
             return "" if name == self._client.model_name else name
         if name not in self._cards:
-            return name  # the server is away: its answer will tell
+            return name  # the server was never reached: the request itself will show
         if name not in self._missed:
             self._missed.add(name)
             _log.warning("models.unknown", model=name, asked_instead=self._client.model_name)
         return ""
 
     async def card(self, name: str = "") -> ModelCard | None:
-        """Return what the server last said of a model (by default the configured one); None when
-        it has none of that name, or was never reached."""
+        """Return the last known card of a model (by default the configured one); None if the server
+        has none of that name, or was never reached."""
         return await self._card(name or self._client.model_name)
 
     async def supports_tools(self, name: str = "") -> bool:
-        """Return if a model is known to decide well by itself when to use a tool."""
+        """Return whether a model is known to choose well when to use a tool."""
         return bool(await self.tool_judgement(name))
 
     async def tool_judgement(self, name: str = "") -> bool | None:
-        """Return if a model decides well by itself when to use a tool; None as long as the server
-        was not reached or has not tested it. One that answers and describes no models is taken
-        to have a model that does."""
+        """Return whether a model chooses well when to use a tool; None while that is unknown, as
+        the server was not reached or has not tested it.
+
+        A server that describes no models is assumed to have one that does.
+        """
         name = name or self._client.model_name
         card = await self._card(name)
         if card is None:
@@ -500,7 +518,7 @@ class ModelCatalog:
         return card.chooses_tools
 
     async def shown_name(self, name: str = "") -> str:
-        """Return what people are told of a model: the name that an alias stands for."""
+        """Return the name of a model as shown to people: that of the model behind an alias."""
         card = await self._card(name or self._client.model_name)
         return (card.weights or card.root or card.id) if card else name or self._client.model_name
 
@@ -508,7 +526,8 @@ class ModelCatalog:
         return None if name == self._client.model_name else await self._card(name)
 
     async def _card(self, name: str) -> ModelCard | None:
-        """Return the last card of a name; while the server is away, the one before."""
+        """Return the card of a name from the cache or the server; while that is away, the last
+        one."""
         now = asyncio.get_running_loop().time()
         asked, card = self._cards.get(name, (-_FRESH, None))
         settled = card is None or card.chooses_tools is not None
@@ -517,9 +536,9 @@ class ModelCatalog:
         try:
             card = await self._client.model(name)
         except RequestRejected:
-            card = None  # a server that says nothing of models by their names
+            card = None  # a server that has no `/v1/models/NAME`
         except ModelError:
-            return card
+            return card  # with the old time, so that the next call asks again
         if len(self._cards) >= _MOST:
             self._cards.clear()
         self._cards[name] = (now, card)

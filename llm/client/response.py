@@ -1,4 +1,4 @@
-"""The agent server's HTTP responses, validated, and the reply assembled from the chunks of one."""
+"""HTTP responses of the agent server: their schemas, their errors, and the assembly of a reply."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ from terrarium.usage import TokenUsage
 
 
 class FunctionPart(BaseModel):
-    """A piece of a tool call."""
+    """A fragment of the function of a tool call."""
 
     name: str | None = None
     arguments: str | None = None
 
 
 class CallPart(BaseModel):
-    """A piece of the tool call number `index`; in an answer that comes whole it has no number."""
+    """A fragment of tool call number `index`; calls of an unstreamed answer have no number."""
 
     index: int | None = None
     id: str | None = None
@@ -49,7 +49,7 @@ class CallPart(BaseModel):
 
 
 class Delta(BaseModel):
-    """The part that a chunk adds to the answer."""
+    """What one chunk adds to the answer."""
 
     content: str | None = None
     reasoning_content: str | None = None
@@ -57,7 +57,7 @@ class Delta(BaseModel):
 
 
 class Choice(BaseModel):
-    """The one choice that we ask for; in an answer that comes whole the delta is the message."""
+    """The only choice that is requested; in an unstreamed answer its `message` is the delta."""
 
     delta: Delta = Field(default_factory=Delta, validation_alias=AliasChoices("delta", "message"))
     finish_reason: str | None = None
@@ -71,7 +71,7 @@ class ErrorPart(BaseModel):
 
 
 class Chunk(BaseModel):
-    """One server-sent event of a streamed chat, or an answer that comes whole."""
+    """One server-sent event of a streamed chat, or a whole unstreamed answer."""
 
     choices: list[Choice] = Field(default_factory=list)
     usage: dict[str, Any] | None = None
@@ -79,7 +79,7 @@ class Chunk(BaseModel):
 
 
 class Heartbeat(BaseModel):
-    """A tendril's report of itself, for `PUT /v1/tendrils/NAME`."""
+    """The heartbeat of a tendril, the body of `PUT /v1/tendrils/NAME`."""
 
     state: str
     tools: list[str]
@@ -91,16 +91,16 @@ class Heartbeat(BaseModel):
 
 
 class CountAnswer(BaseModel):
-    """The answer of `/tokenize`."""
+    """The response of `/tokenize`."""
 
     count: int
     max_model_len: int
 
 
 class CapabilitiesPart(BaseModel):
-    """The abilities of a model; `tools` is "forced" for one that is too small to choose a tool,
-    `vision` is true for one that takes images. `chooses_tools` is null as long as the server has
-    not tested whether it decides well when to use one."""
+    """The abilities of a model. `tools` is "forced" if it is too small to choose a tool, `vision`
+    is true if it accepts images. `chooses_tools` is null until the server has tested whether it
+    chooses well when to use a tool."""
 
     tools: str | None = None
     vision: bool | None = None
@@ -108,13 +108,13 @@ class CapabilitiesPart(BaseModel):
 
 
 class ModelCard(BaseModel):
-    """The answer of `/v1/models/NAME`; `root` is the model that an alias stands for.
+    """The response of `/v1/models/NAME`; `root` is the model that an alias stands for.
 
-    `max_model_len` and `window` are the tokens of prompt and answer in one request, `parameters`
-    is how many the model has, `prompt_tokens_per_second` how fast its engine reads what it has in
-    no cache, `weights` what is loaded, `gpus` what computes it beside the processor, `better` what
-    `terrarium model pull` has for the server's machine. None is "nobody knows", which is all that
-    other servers may say.
+    `max_model_len` and `window` are the tokens of prompt and answer together in one request,
+    `parameters` the number of the model's parameters, `prompt_tokens_per_second` the speed at which
+    its engine reads an uncached prompt, `weights` the model that is loaded, `gpus` the GPUs that
+    it uses, `better` the model that `terrarium model pull` offers for the server's machine. None
+    means unknown; servers other than ours may leave all of them out.
     """
 
     id: str
@@ -130,30 +130,31 @@ class ModelCard(BaseModel):
 
     @property
     def sees(self) -> bool:
-        """True if the server says that the model takes images."""
+        """True if the server says that the model accepts images."""
         return self.capabilities.vision is True
 
     @property
     def chooses_tools(self) -> bool | None:
-        """True if the model decides well when to use a tool; None while it is not known.
+        """True if the model chooses well when to use a tool; None while that is unknown.
 
-        A model of a server that says nothing of it is assumed to.
+        It is assumed of a model whose server does not report it.
         """
         able = self.capabilities
         if able.tools == "forced":
             return False
+        # An explicit null means "not tested yet"; an absent field, that the server never tells.
         return able.chooses_tools if "chooses_tools" in able.model_fields_set else True
 
 
 class VectorPart(BaseModel):
-    """The vector of one text."""
+    """The embedding vector of one text."""
 
     index: int
     embedding: list[float]
 
 
 class EmbeddingsAnswer(BaseModel):
-    """The answer of `/v1/embeddings`."""
+    """The response of `/v1/embeddings`."""
 
     model: str
     data: list[VectorPart]
@@ -164,7 +165,7 @@ class EmbeddingsAnswer(BaseModel):
 
 
 class ErrorAnswer(BaseModel):
-    """The body of an answer other than 200."""
+    """The body of a response other than 200."""
 
     error: ErrorPart
 
@@ -172,8 +173,8 @@ class ErrorAnswer(BaseModel):
 def error_of(
     status: int, headers: Mapping[str, str], content: bytes, url: str = "the agent server"
 ) -> ModelError:
-    """Make the error of an answer other than 200 of the server at `url`; names of `headers` are in
-    lower case."""
+    """Return the error for a response other than 200 from the server at `url`; the names of
+    `headers` are in lower case."""
     reason = _reason(content)
     if status in (401, 403):
         return KeyRefused(url)
@@ -193,7 +194,7 @@ def error_of(
 
 
 def error_in_stream(reason: ErrorPart) -> ModelError:
-    """Make the error that ended an answer after it had begun."""
+    """Return the error for one that is reported inside a stream, after status 200."""
     if reason.code == "context_length_exceeded":
         return ContextTooLong(reason.message)
     return Unreachable(reason.message)
@@ -207,26 +208,28 @@ def _reason(content: bytes) -> ErrorPart:
 
 
 def _seconds(value: str | None) -> float:
-    """Retry-After in seconds; its form as a date is taken for one second."""
+    """Return Retry-After in seconds; its form as an HTTP date (RFC 9110, 10.2.3) counts as one
+    second."""
     return float(value) if value and value.isdigit() else 1.0
 
 
 MISCONFIGURED = "engine_misconfigured"
-"""The code of errors that only the agent server's owner can mend."""
+"""The code of errors that only the agent server's operator can fix."""
 
 _SPENT = ("budget_exhausted", "quota_exceeded")
-_LONG_WAIT = 120.0  # seconds; quotas of a minute are free again sooner
+_LONG_WAIT = 120.0  # seconds; per-minute quotas, with the same code, recover sooner
 
 OK = 200
 FAREWELL = 0.05
-"""Seconds in which a stream must end after its last event for its connection to be kept."""
+"""Seconds within which a response must end after its last event for its connection to be
+reused."""
 
-_LONGEST_BODY = 64 * 1024 * 1024  # bytes of an answer that comes whole
+_LONGEST_BODY = 64 * 1024 * 1024  # bytes of an unstreamed answer
 
 
 class HttpResponse:
-    """The `status`, the `headers` and the body, from the server at `url`. What is read of it raises
-    ModelError."""
+    """A response of the server at `url`: `status`, `headers` (names in lower case), body. Reading
+    raises ModelError."""
 
     def __init__(self, connection: HttpConnection, url: str) -> None:
         self._connection = connection
@@ -235,12 +238,12 @@ class HttpResponse:
         self.headers: Mapping[str, str] = connection.headers
 
     async def read(self) -> bytes:
-        """Return what has come of the body since the last time; b"" at its end."""
+        """Return what has arrived of the body since the last call; b"" at its end."""
         with _translate_errors():
             return await self._connection.read()
 
     async def read_all(self) -> bytes:
-        """Return the whole body."""
+        """Return the whole body. Raises RequestRejected for more than 64 MiB."""
         body = bytearray()
         while piece := await self.read():
             body += piece
@@ -249,7 +252,7 @@ class HttpResponse:
         return bytes(body)
 
     async def error(self) -> ModelError:
-        """Make the error of an answer other than 200."""
+        """Read the body of a response other than 200; return its error."""
         return error_of(self.status, self.headers, await self.read_all(), self._url)
 
 
@@ -261,7 +264,7 @@ async def answering(
     content: bytes | None,
     headers: Mapping[str, str],
 ) -> AsyncIterator[HttpResponse]:
-    """Send a request and yield its response; on leaving, the rest of it is dropped. Raises
+    """Send a request and yield its response; what is unread on exit is discarded. Raises
     ModelError."""
     with _translate_errors():
         connection = await connection_pool.ask(method, path, content, headers)
@@ -270,12 +273,13 @@ async def answering(
         yield HttpResponse(connection, connection_pool.origin)
         whole = True
     finally:
+        # After an error the connection is closed at once, which stops a generation under way.
         connection.release(FAREWELL if whole else 0)
 
 
 @contextmanager
 def _translate_errors() -> Iterator[None]:
-    """Translate the errors of a connection into ModelError."""
+    """Translate errors of the connection into ModelError."""
     try:
         yield
     except TimeoutError as error:
@@ -285,18 +289,18 @@ def _translate_errors() -> Iterator[None]:
 
 
 OnText = Callable[[str], Awaitable[None]]
-"""Takes each piece of an answer as it streams; in a turn, "" tells that the model starts over, as
-what it wrote before came with tool calls."""
+"""Receives each piece of an answer as it streams. Within a turn, "" means that the answer starts
+over, as the text so far came with tool calls."""
 
 DONE = b"[DONE]"
 """The data of the last event of a stream."""
 
-_CHARACTERS = 4  # of a token, about
-_LONGEST = 100_000  # characters of an answer; nobody reads the rest, and its end may never come
+_CHARACTERS = 4  # per token, roughly
+_LONGEST = 100_000  # characters of an answer; nobody reads more, and its end may never come
 
 
 class ResponseAccumulator:
-    """The answer as far as it has come."""
+    """Assembles a reply from the events of a response."""
 
     def __init__(
         self, on_text: OnText | None, utterance: StreamParser, prompt: Sequence[Message] = ()
@@ -313,16 +317,16 @@ class ResponseAccumulator:
 
     @property
     def is_full(self) -> bool:
-        """True if enough has come; the rest is left unread."""
+        """True if enough of the answer has arrived; the rest is left unread."""
         return self._left <= 0 or self._utterance.has_ended
 
     @property
     def has_shown_text(self) -> bool:
-        """True if a piece was shown, so that a retry would show it twice."""
+        """True if a piece was given to `on_text`, so that a retry would show it twice."""
         return bool(self._on_text and self._utterance.shown)
 
     async def add(self, data: bytes) -> None:
-        """Take in the data of one server-sent event."""
+        """Process the data of one server-sent event. Raises ModelError."""
         if data == DONE:
             self._done = True
             return
@@ -333,16 +337,17 @@ class ResponseAccumulator:
             self._usage = TokenUsage.from_wire(chunk.usage)
         for choice in chunk.choices:
             await self._add_delta(choice.delta)
+            # A finish reason ends the answer too, for servers that send no [DONE].
             self._done = self._done or choice.finish_reason is not None
 
     async def finish(self) -> None:
-        """Give what was held back. Raises Unreachable when the stream ended too early."""
+        """Show the text that was held back. Raises Unreachable if the stream ended too early."""
         if not self._done and not self.is_full:
             raise Unreachable("the answer ended before its end")
         await self._show(self._utterance.finish())
 
     def reply(self) -> ModelReply:
-        """Return the whole answer; calls written as text count when there are no others."""
+        """Return the whole reply; calls written as text count only if there are no others."""
         utterance = self._utterance
         return ModelReply(
             utterance.shown.strip(),
@@ -363,14 +368,14 @@ class ResponseAccumulator:
             self._calls[index] = _merge_call(self._calls.get(index), part)
 
     def _estimate_usage(self) -> TokenUsage:
-        """Estimate the usage of an answer that was left before the server's count came."""
+        """Return the usage, estimated if reading stopped before the server could report it."""
         if not self.is_full:
             return self._usage
         characters = sum(len(message.get("content") or "") for message in self._prompt)
         return TokenUsage(characters // _CHARACTERS, self._pieces)
 
     def _within(self, text: str | None) -> str:
-        """Return as much of `text` as is still read."""
+        """Return the part of `text` within the length limit of the answer."""
         text = (text or "")[: self._left]
         self._left -= len(text)
         return text
@@ -381,7 +386,10 @@ class ResponseAccumulator:
 
 
 async def read_stream(answer: HttpResponse, accumulator: ResponseAccumulator) -> None:
-    """Gather a stream of events, or the whole answer of a server that does not stream."""
+    """Feed `accumulator` with a stream of events until it is full, or with an unstreamed answer.
+
+    Raises ModelError.
+    """
     kind = answer.headers.get("content-type", "").partition(";")[0].strip()
     if kind == "application/json":
         await accumulator.add(await answer.read_all())
@@ -391,6 +399,7 @@ async def read_stream(answer: HttpResponse, accumulator: ResponseAccumulator) ->
             arrived = events.feed(piece)
             for data in arrived:
                 await accumulator.add(data)
+            # The end of the body need not be awaited after [DONE]; see FAREWELL.
             if accumulator.is_full or DONE in arrived:
                 return
     else:
@@ -405,7 +414,8 @@ def _chunk(data: bytes) -> Chunk:
 
 
 def _merge_call(call: ToolCall | None, part: CallPart) -> ToolCall:
-    """Add one more piece to a tool call."""
+    """Return the tool call with one more fragment; None begins a new call."""
+    # A made-up id for servers that send none: tool results refer to calls by id.
     known = call or ToolCall(f"call_{uuid.uuid4().hex[:12]}", "", "")
     return ToolCall(
         part.id or known.id,

@@ -74,10 +74,10 @@ class AgentSettings(Settings):
 
     @property
     def zone_name(self) -> str:
-        """The IANA name of the zone in which people mean times: the system's unless it is set."""
+        """The IANA name of the zone in which people mean times: `timezone`, or the system's."""
         return self.timezone or system_zone()
 
     @cached_property
     def zone(self) -> tzinfo:
-        """The zone of that name."""
+        """The time zone called `zone_name`."""
         return parse_zone(self.zone_name)

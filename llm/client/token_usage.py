@@ -1,6 +1,6 @@
-"""The accounting of a tendril's tokens by purpose, kept over restarts.
+"""The accounting of a tendril's tokens by purpose, persistent over restarts.
 
-`AgentClient` tells the usage of each answer to `record`. The `purpose` of a request separates
+`AgentClient` passes the usage of each answer to `record`. The `purpose` of a request separates
 answers to people from background work.
 """
 
@@ -18,10 +18,10 @@ from storage.usage.usage import UsageAmount, WriteBehindCounter
 from terrarium.usage import TokenUsage
 
 ANSWER = "answer"
-"""The purpose of answers to people; what nobody has asked for has the profile of its run (see
-`llm.agent.tool_executor`), and memory and reviews have purposes of their own."""
+"""The purpose of answers to people. Unasked runs have their profile as their purpose (see
+`llm.agent.tool_executor`); memory and reviews have separate ones."""
 
-_NAMED = timedelta(days=30)  # for how long it is kept whose conversation it was
+_NAMED = timedelta(days=30)  # after which amounts no longer name their conversation
 
 
 def _now() -> datetime:
@@ -29,7 +29,7 @@ def _now() -> datetime:
 
 
 class TokenAccounting:
-    """The tokens spent, in memory and in the tendril's file. Get one with `open`."""
+    """The tokens spent, in memory and in the tendril's file. Create one with `open`."""
 
     def __init__(self, spending: Spending, now: Callable[[], datetime]) -> None:
         self._spending = spending
@@ -44,7 +44,7 @@ class TokenAccounting:
     async def open(
         cls, database: Database, now: Callable[[], datetime] = _now
     ) -> AsyncIterator[TokenAccounting]:
-        """Open the accounts in `database`, written every few seconds and at the end. Raises
+        """Open the accounts in `database`, which are written every few seconds and on exit. Raises
         StorageError."""
         accounting = cls(Spending(database), now)
         await accounting._load()
@@ -52,39 +52,40 @@ class TokenAccounting:
             yield accounting
 
     def record(self, options: RequestOptions, usage: TokenUsage) -> None:
-        """Count what an answer of the model took."""
+        """Record the usage of one answer of the model."""
         expense = TokenSpend(self._roll_over(), options.room, options.session, options.purpose)
         amount = UsageAmount(1, usage.prompt, usage.cached, usage.completion)
         self._tally.add(expense, amount)
         self._today[options.purpose] += usage.prompt + usage.completion
 
     def today(self, purpose: str | None = None) -> int:
-        """Return the tokens read and written since midnight UTC, for one purpose or for all."""
+        """Return the prompt and completion tokens used since midnight UTC, for one purpose or
+        all."""
         self._roll_over()
         return self._today[purpose] if purpose else self._today.total()
 
     def today_by_purpose(self) -> dict[str, int]:
-        """Return the same for each purpose, the largest first."""
+        """Return the tokens used since midnight UTC by purpose, largest first."""
         self._roll_over()
         return dict(self._today.most_common())
 
     async def by_purpose(
         self, since: date, *, room: str | None = None, conversation: str | None = None
     ) -> dict[str, UsageAmount]:
-        """Return what was spent on each purpose since a UTC day, in a room or a conversation (a
-        call's session) where one is named. Raises StorageError."""
+        """Return the amounts spent by purpose since a UTC day, optionally of one room or one
+        conversation (the session of its requests) only. Raises StorageError."""
         async with self._tally.quiesce():
             return await self._spending.by_purpose(
                 since, self._now().date(), room=room, conversation=conversation
             )
 
     async def forget(self, session: str) -> None:
-        """Keep what a conversation has cost, but not whose it was. Raises StorageError."""
+        """Anonymise the amounts of a conversation. Raises StorageError."""
         async with self._tally.quiesce():
             await self._spending.forget(session)
 
     async def forget_names(self) -> None:
-        """Keep what all conversations have cost, but not whose they were. Raises StorageError."""
+        """Anonymise the amounts of all conversations. Raises StorageError."""
         async with self._tally.quiesce():
             await self._spending.forget_names()
 
@@ -94,13 +95,13 @@ class TokenAccounting:
 
     async def _write(self, amounts: Mapping[TokenSpend, UsageAmount]) -> None:
         oldest = self._now().date() - _NAMED
-        if oldest != self._named_since:
+        if oldest != self._named_since:  # once a day
             await self._spending.forget_before(oldest)
             self._named_since = oldest
         await self._spending.add(amounts)
 
     def _roll_over(self) -> date:
-        """Return the UTC day; clear the counts when a new one has begun."""
+        """Return the current UTC day; reset today's counts when a new one has begun."""
         day = self._now().date()
         if day != self._day:
             self._day, self._today = day, Counter()

@@ -1,4 +1,4 @@
-"""Whole questions that are a command, in English and in German, by command and its words."""
+"""Forms of whole questions that are commands, in English and German, by command and argument."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from llm.intents.question_text import forms
 
 ABILITIES, IDENTITY, MODEL, BOT = "abilities", "identity", "model", "bot"
-"""The words of the command `about`: what somebody wants to know of the bot itself."""
+"""The arguments of the command `about`: what somebody wants to know about the bot."""
 
 THERE = "there"
-"""The words of the command `ping` when somebody asks whether the bot is there."""
+"""The argument of the command `ping` when somebody asks whether the bot is there."""
 
 LIST = forms(
     r"(?:what|which) (?:are )?(?:all )?(?:my |the )?reminders(?: do i have| are there| are set)?",

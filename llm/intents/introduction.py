@@ -1,5 +1,7 @@
-"""Written answers of the bot about itself: true for the model and the tendril of the moment,
-and the same whatever the model would make up."""
+"""Canned answers of the bot about itself, filled in for the current model and tendril.
+
+The model is not asked, as it would make things up.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +10,14 @@ from dataclasses import dataclass
 from llm.intents.forms import ABILITIES, BOT, IDENTITY, MODEL
 
 TOPICS = (ABILITIES, IDENTITY, MODEL, BOT)
-"""What may be asked about."""
+"""The topics that can be asked about."""
 
 
 @dataclass(frozen=True, slots=True)
 class Introduction:
-    """The facts of an introduction: the bot's `name`, its `model` by name, whether that chooses
-    tools by itself, the `web_address` of the log where people can open it, and what a command
-    begins with (`prefix`)."""
+    """The facts of an introduction: the bot's `name`, the name of its `model`, whether that chooses
+    tools by itself, the `web_address` of the log ("" if people cannot open it), and the `prefix` of
+    commands."""
 
     name: str
     model: str
@@ -24,7 +26,7 @@ class Introduction:
     prefix: str = "."
 
     def render(self, topic: str) -> str:
-        """Return two or three short lines about a topic; about who it is for any other word."""
+        """Return one to three lines about a topic; an unknown one is answered like `IDENTITY`."""
         match topic:
             case "abilities":
                 return self._abilities()

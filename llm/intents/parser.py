@@ -1,8 +1,8 @@
 """Commands in plain words: "remind me in 20 minutes to check the oven", "what can you do?".
 
-What is certainly meant as a command is recognised here, in English and in German, and needs no
-model. Everything else is a question: precision comes before completeness, as a question that is
-taken for a command is not answered at all, and what removes data is heard in its exact form only.
+Recognises what is certainly meant as a command, in English and German, without a model. Everything
+else is a question. Precision comes before recall, as a question mistaken for a command is never
+answered. "forget me" and "nolog" are recognised in their exact words only.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from llm.scheduling.time_phrases import without_time
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """A command by its name, as the tendrils know it, and the words that belong to it."""
+    """A command by the name under which tendrils know it, and its argument (`words`)."""
 
     command: str
     words: str = ""
@@ -68,7 +68,7 @@ _COLON = re.compile(r"(?<=\d):(?= )")  # "at 18:00: gym"
 _FOR = re.compile(r"(?:for|auf|für) ", re.IGNORECASE)
 
 _CANCEL = r"(?:cancel|delete|remove|drop|clear|get rid of|lösche|streiche)"
-_BECAUSE = r"(?:(?:,| because| since) .+)?"  # why somebody needs it no more
+_BECAUSE = r"(?:(?:,| because| since) .+)?"  # the reason why it is no longer needed
 _CANCELS = forms(
     rf"{_CANCEL} (?:my |the |meine |die )?(?:reminder|erinnerung)"
     r"(?: number| no\.?| nr\.?| nummer)? ?#?(?P<what>\d{1,12})",
@@ -88,13 +88,14 @@ _REMEMBER = re.compile(
     r"(?P<that>,? that|,? dass|(?: this)?:)?,? (?P<rest>.+)",
     re.IGNORECASE,
 )
+# What is remembered are statements by people about themselves, not reminiscences.
 _OF_MINE = re.compile(r"(?:i|i'm|i've|my|we|we're|our|ich|wir|mein\w*|unser\w*)\b", re.IGNORECASE)
-_NO_FACT = re.compile(
+_NO_FACT = re.compile(  # "remember the time when ...", "remember that song?"
     r"(?:time|day|one|night|evening|guy|girl|man|woman|song|movie|film|thing|old|feeling|person"
     r"|place|summer|winter|year|week|episode|scene|you|your|du|dein\w*)\b",
     re.IGNORECASE,
 )
-_STATES = re.compile(
+_STATES = re.compile(  # a statement has a verb, or a ":"
     r"\b(?:is|are|was|were|=|ist|sind|heißt|bin|am|have|has|like|likes|love|hate|live|work|use"
     r"|need|prefer|drink|eat|speak|mag|wohne|arbeite|nutze|trinke|habe|hat|come|moved)\b|'m\b|:",
     re.IGNORECASE,
@@ -131,6 +132,7 @@ _AGAIN_PLACES = tuple(
     for form in (
         rf"(?:on |am )?{_AGAIN}",
         rf"\w+ (?:(?:bitte|mal|mir|uns|hier) )*{_AGAIN}",  # "fasse bitte jeden freitag ..."
+        # "post the news every day at 9", but not "find out about every game at 9"
         rf".*(?<!about)(?<!for)(?<!of)(?<!with)(?<!über)(?<!von)(?<!für) {_AGAIN}[\w, ]*"
         r" (?:at|um) \d{1,2}(?:[:.]\d\d)?(?: ?[ap]m| o'?clock| uhr)?$",
     )
@@ -160,7 +162,8 @@ _NO_SEARCH = re.compile(
     r"|\bmeaning\b|\bgoogle\b",
     re.IGNORECASE,
 )
-# These remove data, or end the log of somebody: no other words for them are understood.
+# Exact words only, not even with a "please": these remove everything about a person, or switch
+# off their log.
 _EXACT = {
     "forget me": Intent("forget", "me"),
     "vergiss mich": Intent("forget", "me"),
@@ -172,10 +175,10 @@ _ARTICLE = re.compile(r"^(?:the|any|der|die|das|den|dem) ", re.IGNORECASE)
 
 
 def read_intent(text: str, facts: Collection[str] = ()) -> Intent | None:
-    """Return the command that a question to the bot really is, None when it is a question.
+    """Return the command that a text to the bot really is, None if it is a question.
 
-    `facts` are the names of what is remembered about whoever asks: only a known one is looked up
-    or forgotten (see `may_ask_for_fact`).
+    `facts` are the keys of the facts remembered about the asker; only these can be recalled or
+    forgotten. They are worth loading only if `may_ask_for_fact`.
     """
     wish = wish_in(text)
     if not wish:
@@ -197,15 +200,15 @@ def read_intent(text: str, facts: Collection[str] = ()) -> Intent | None:
 
 
 def may_ask_for_fact(text: str) -> bool:
-    """Return whether a question may be for something that is remembered, so that it is worth
-    looking up what is."""
+    """Return whether a text may ask to recall or forget a fact, so that the asker's facts are worth
+    loading."""
     asked = wish_in(text).lower()
     every = (_FACT, _FORGET_FACT, *(questions for questions, _ in _FACT_OF_SELF))
     return any(found_in(questions, asked) is not None for questions in every)
 
 
 def _is_question(text: str) -> bool:
-    """Return whether a text ends as a question that is no polite order."""
+    """Return whether a text ends with a question mark and is no polite order ("can you ...?")."""
     said = plain(text)
     polite = re.match(r"(?:\w+[,:]? )?(?:please |can |could |would |will |kannst )", said, re.I)
     return said.rstrip().endswith("?") and not polite
@@ -217,11 +220,12 @@ def _reminder(wish: str) -> Intent | None:
     for form in _REMIND:
         if match := form.fullmatch(wish):
             rest = _COLON.sub("", _FOR_CLOCK.sub("at ", match["rest"]))
-            if _ASKING.match(rest):
+            if _ASKING.match(rest):  # "remind me what ada said" wants an answer
                 return None
             is_timed = without_time(_FOR.sub("", rest, count=1)) is not None
             if is_timed:
                 return Intent("remind", _FOR.sub("", rest, count=1) if _FOR.match(rest) else rest)
+            # Without a time only "remind me to DO something" is surely meant as a reminder.
             is_task = re.match(r"(?:to (?!the\b|a\b|my\b)\w|daran)", rest, re.IGNORECASE)
             return Intent("remind", rest) if is_task else None
     if match := _REMIND_LAST.fullmatch(wish):
@@ -251,8 +255,8 @@ def _alarm(wish: str) -> Intent | None:
 
 
 def _schedule(wish: str) -> Intent | None:
-    """A task for the model that comes again: its time, and then an order; or the other way round
-    with a time of day."""
+    """Return a recurring task for the model: a time followed by an order, or an order followed by
+    a recurrence with a time of day."""
     if not any(form.match(wish) for form in _AGAIN_PLACES):
         return None
     order = without_time(wish)
@@ -267,7 +271,7 @@ def _cancelling(asked: str) -> Intent | None:
 
 
 def _of_fact(asked: str, facts: Collection[str]) -> Intent | None:
-    """A known fact that is asked for, or is to be forgotten."""
+    """Return the command that recalls or forgets a known fact."""
     known = {_comparable(key): key for key in facts}
     for own, of_self in _FACT_OF_SELF:
         if of_self in known and found_in(own, asked) is not None:
@@ -281,7 +285,7 @@ def _of_fact(asked: str, facts: Collection[str]) -> Intent | None:
 
 
 def _comparable(key: str) -> str:
-    """A fact's name as it is compared: "favorite_tea" is "favourite tea"."""
+    """Return a fact's key in the form for comparison: "favorite_tea" as "favourite tea"."""
     return _ARTICLE.sub("", re.sub(r"[\s_-]+", " ", key.lower())).replace("favorite", "favourite")
 
 
@@ -293,6 +297,7 @@ def _remembering(wish: str, *, is_question: bool) -> Intent | None:
     verb = wish.split()[0].lower()
     if _NO_FACT.match(rest) or not _STATES.search(rest):
         return None
+    # "remember that ..." and "note: ..." are certain; anything else must be about the speaker.
     is_sure = that.endswith(":") or (that in ("that", "dass") and verb in ("remember", "memorize"))
     if not is_sure and not (_OF_MINE.match(rest) and (verb != "note" or that)):
         return None

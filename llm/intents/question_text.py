@@ -1,7 +1,7 @@
-"""The text of a question: without its courtesies, matched with forms, and the cues in its words.
+"""The text of a question: stripped of courtesies, matched against forms, and searched for cues.
 
 Without "hey", "can you" and "please" the few words that matter can be compared. A cue is a word
-that points to the question before, to the time, or to the talk.
+that points to the previous question, to the time, or to the current conversation.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 
 LONGEST = 400
-"""The most characters of a question that skills look at."""
+"""The length in characters up to which a question is matched against forms and by skills."""
 
 _BEFORE = re.compile(
     r"(?:(?:hey|hi|hello|ok|okay|so|well|um+|please|pls|bitte|and|quick question|question|sag mal)"
@@ -36,13 +36,14 @@ _QUOTES = str.maketrans({"’": "'", "‘": "'", "“": '"', "”": '"', "„": 
 
 
 def plain(question: str) -> str:
-    """Return a question with straight quotes and single spaces; nothing when it is too long."""
+    """Return a question with straight quotes and single spaces; "" if it is too long."""
     text = " ".join(question.translate(_QUOTES).split())
+    # The length bounds the backtracking of all patterns that the text is matched against.
     return text if len(text) <= LONGEST else ""
 
 
 def wish_in(question: str) -> str:
-    """Return `plain(question)` without "hey", "can you", "please", "?" and so on."""
+    """Return `plain(question)` without "hey", "can you", "please" and final punctuation."""
     text = plain(question)
     for _ in range(4):  # "hey, can you please tell me what ..."
         if not (match := _BEFORE.match(text)):
@@ -52,19 +53,19 @@ def wish_in(question: str) -> str:
 
 
 def without_courtesies(question: str) -> str:
-    """Return `wish_in(question)` in lower case, "(tell me) what X is" turned to "what is X"."""
+    """Return `wish_in(question)` in lower case, with "(tell me) what X is" as "what is X"."""
     return _TURNED.sub(r"\1 \3 \2", wish_in(question).lower())
 
 
 def forms(*patterns: str) -> tuple[re.Pattern[str], ...]:
-    """Return the forms that a question may have, compiled."""
+    """Compile the forms that a question may have."""
     return tuple(map(re.compile, patterns))
 
 
 def found_in(questions: tuple[re.Pattern[str], ...], text: str) -> Mapping[str, str] | None:
-    """Return the named parts of the first form that the whole text has, None when it has none.
+    """Return the named groups of the first form that matches the whole text, None without a match.
 
-    A part that the form leaves out is the empty string.
+    A group that took no part in the match is "".
     """
     for form in questions:
         if match := form.fullmatch(text):
@@ -77,7 +78,7 @@ _GOING_ON = re.compile(
     r"|i meant?|what about|how about|what if|why|how so|how come|really|are you sure|go on|continue"
     r"|tell me more|explain|elaborate|another|which one|who else|what else|where else|same"
     r"|und|oder|aber|also|warum|wieso|wirklich|noch|nein|doch|was ist mit)\b"
-    r"|\*\w|s/[^/]+/",
+    r"|\*\w|s/[^/]+/",  # "*word" and "s/wrong/right/" correct the previous line
     re.IGNORECASE,
 )
 _REFERRING = re.compile(
@@ -86,7 +87,7 @@ _REFERRING = re.compile(
     r"|das|dies\w*|er|ihn|ihm|ihr|ihre|dort)\b",
     re.IGNORECASE,
 )
-_IMPERSONAL = re.compile(
+_IMPERSONAL = re.compile(  # an "it" or "that" which refers to nothing said before
     r"\b(?:(?:time|day|date) is it|is it (?:true|possible|safe|ok|okay|legal|raining|hot|cold)"
     r"|does it (?:take|cost|mean to)|it takes|is there|are there|was there|were there"
     r"|that (?:is|are|was|were|has|have|can|will)|(?:say|know|think|said|means?) that)\b",
@@ -119,14 +120,14 @@ _HOW_TO = re.compile(
     r"|wie (?:mach\w*|kann|koch\w*|geht|soll\w*))\b",
     re.IGNORECASE,
 )
-_LONGEST = 9  # words; a longer question says itself what it is about
+_LONGEST = 9  # words; a longer question names its subject
 
 
 def goes_on(question: str) -> bool:
-    """Return whether a question can only be understood together with the one before it.
+    """Return whether a question can only be understood together with the previous one.
 
-    It begins as people go on ("and in winter?", "what about spain?", "no, the other one"), or it
-    is short and refers to what was said ("how old is he?").
+    It begins like a continuation ("and in winter?", "what about spain?", "no, the other one"), or
+    it is short and has a pronoun ("how old is he?").
     """
     text = question.strip()
     if _GOING_ON.match(text):
@@ -141,15 +142,15 @@ def is_about_time(question: str) -> bool:
 
 
 def wants_long_answer(question: str) -> bool:
-    """Return whether one sentence is too little of an answer: a story, a list, an explanation."""
+    """Return whether the answer needs more than a sentence: a story, a list, an explanation."""
     return _LONG_ANSWER.search(question) is not None
 
 
 def asks_how(question: str) -> bool:
-    """Return whether a question asks for a way to do something, or how something works."""
+    """Return whether a question asks how to do something, or how something works."""
     return _HOW_TO.search(question) is not None
 
 
 def is_about_talk(question: str) -> bool:
-    """Return whether a question is about the present talk as a whole: "what did I miss?"."""
+    """Return whether a question is about the current talk as a whole: "what did I miss?"."""
     return _ABOUT_TALK.search(question) is not None

@@ -1,4 +1,4 @@
-"""Written answers for what a tiny model answers with nonsense: courtesies, and translating."""
+"""Canned answers to courtesies and requests to translate, which a tiny model gets wrong."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ CANNOT_TRANSLATE = "My model is too small to translate; whoever runs me can give
 
 
 def small_talk_answer(question: str) -> str | None:
-    """Return the answer to a question that is only a courtesy, or asks for a translation."""
+    """Return the canned answer to a courtesy or a request to translate, None for other texts."""
     text = plain(question)
     if _TRANSLATE.fullmatch(text):
         return CANNOT_TRANSLATE

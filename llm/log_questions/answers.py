@@ -1,4 +1,4 @@
-"""Lines of the log as an answer: each with its time, its speaker and a link, without a model."""
+"""Quoted log lines as an answer, without a model: each with its time, speaker and a link."""
 
 from __future__ import annotations
 
@@ -16,36 +16,36 @@ from storage.passages.words import is_content, stem, tokens
 from storage.protocols import LogReader
 
 MOST_LINES = 3
-"""Lines of an answer."""
+"""The most lines of an answer."""
 
-_LOOKED_AT = 60  # passages of which the newest or the oldest is wanted
-_COVERED = 0.6  # share of a topic's weight that a line about it has
+_LOOKED_AT = 60  # passages among which the newest or oldest is looked for
+_COVERED = 0.6  # the least share of a topic's weight that a line about it has
 _LONGEST = 350  # characters of a line that are quoted
-_NEAR = 0.3  # score of a line that is worth showing where none surely answers the question
-_READ = 10  # of the nearest lines, that a model reads
-_LEAST_READ = 0.1  # score of these
+_NEAR = 0.3  # the least score of a line worth showing if none surely answers the question
+_READ = 10  # nearest lines that a model reads, at most
+_LEAST_READ = 0.1  # their least score
 
 NEAREST = "Nobody said that here in these words; nearest:"
-"""Before lines of which none is surely the answer."""
+"""The lead of lines none of which surely is the answer."""
 
 LATELY = "The last lines here:"
-"""Before lines that only show what people talk about."""
+"""The lead of lines that only show the current conversation."""
 
 Link = Callable[[Event], str | None]
-"""The address of the page that shows an event, None where there is none."""
+"""Returns the address of the page that shows an event, None if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Quoting:
-    """The style of quoted lines: in which zone's time, with what `link`, the nick as `nick` writes
-    it (so that nobody is highlighted)."""
+    """The style of quoted lines: the time `zone`, the `link` of each line, and how a `nick` is
+    spelled (altered, so that nobody is highlighted)."""
 
     zone: tzinfo = UTC
     link: Link = lambda _: None
     nick: Callable[[str], str] = str
 
     def line(self, event: Event) -> str:
-        """Return an event as people read it, on one line."""
+        """Render an event for people, on one line."""
         said = " ".join(event.text.split())
         said = said if len(said) <= _LONGEST else f"{said[: _LONGEST - 1]}…"
         who = self.nick(event.nick)
@@ -56,15 +56,18 @@ class Quoting:
 
 
 PLAIN = Quoting()
-"""In UTC, without links."""
+"""The style with times in UTC and without links."""
 
 
 @dataclass(frozen=True, slots=True)
 class QuotedAnswer:
-    """Lines of the log as an answer: the `shown` events, written as `quoting` says, and the
-    `events` that a model reads, first those. `lead` is a sentence before the lines, or all there is
-    to say when there are none; `score` the chance that the first line is what was wanted.
-    `is_about_log`: the question asked who said what, so that the lines are the answer itself."""
+    """Log lines as an answer.
+
+    People see the `shown` events, rendered by `quoting`; a model reads `events`, which include
+    them. `lead` is a sentence before the lines, or the whole answer if there are none. `score` is
+    the probability that the first line is what was wanted. `is_about_log`: the question asked who
+    said what, so that the lines themselves are the answer.
+    """
 
     lead: str
     shown: tuple[Event, ...] = ()
@@ -75,16 +78,20 @@ class QuotedAnswer:
 
     @property
     def is_sure(self) -> bool:
-        """True if the first line likely is the answer."""
+        """True if the first line is likely the answer."""
         return bool(self.shown) and self.lead not in (NEAREST, LATELY)
 
     def evidence(self, question: str, answer: str) -> tuple[str, ...]:
-        """Return the lines that stand below the `answer` of a small model, which may be wrong:
-        the one that it surely is about, or the nearest, first the one it took its words from."""
+        """Return the lines to show below the `answer` of a small model, which may be wrong.
+
+        This is the line that surely answers the question, or else the nearest lines, preceded by
+        the one that the model took most of its words from.
+        """
         if self.lead == LATELY:
             return ()
         if self.is_sure:
             return (self.quoting.line(self.shown[0]),)
+        # What the answer did not copy from the question shows its source; rare words weigh more.
         told = _stems(answer) - _stems(question)
         shared = {
             self.quoting.line(event): sum(map(rarity, told & _stems(event.text)))
@@ -97,13 +104,16 @@ class QuotedAnswer:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """The shown events as people read them."""
+        """The shown events, rendered for people."""
         return tuple(map(self.quoting.line, self.shown))
 
     @property
     def text(self) -> str:
-        """The text that people get, at most three lines. The first has the lead, which is so never
-        seen alone while a server's flood limit holds the others back."""
+        """The answer for people, at most three lines.
+
+        The lead shares a line with the first quote, so that it is never seen alone while a server's
+        flood control delays the other lines.
+        """
         lines = self.lines
         first = " ".join(filter(None, (self.lead, *lines[:1])))
         return "\n".join([first, *lines[1:]])
@@ -111,7 +121,7 @@ class QuotedAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Questioner:
-    """The nick of who asks, the nicks that are known there, and the time (None: now)."""
+    """The asker: their `nick`, the `nicks` known in that place, and the time (None: now)."""
 
     nick: str = ""
     nicks: Collection[str] = ()
@@ -126,9 +136,11 @@ async def answer_about_log(
     quoting: Quoting = PLAIN,
     line_filter: LineFilter = PEOPLE,
 ) -> QuotedAnswer | None:
-    """Return the answer to any question, None when it is none to the log: a question about what was
-    said always has one, be it that there is none; another has one where somebody said it. Raises
-    Unavailable."""
+    """Return the answer of the log to any question, None if it has none.
+
+    A question about what was said always has one, even if only that nothing was found; any other
+    question has one if somebody said it. Raises Unavailable.
+    """
     question = read_log_question(
         text, asking.nicks, who=asking.nick, now=asking.now, zone=quoting.zone
     )
@@ -151,12 +163,14 @@ async def nearest_lines(
     quoting: Quoting = PLAIN,
     line_filter: LineFilter = PEOPLE,
 ) -> QuotedAnswer:
-    """Return the lines that come nearest to a question which no line surely answers; none when
-    nothing comes near. `near` are those that are near in meaning, best first. Raises
-    Unavailable."""
+    """Return the lines nearest to a question that no line surely answers; none if none is near.
+
+    `near` are lines near in meaning, best first, as found by embeddings. Raises Unavailable.
+    """
     passages = await log.nearest_for_model(question, replace(within, limit=_READ), line_filter)
     by_words = [each.event for each in passages.items if each.score >= _LEAST_READ]
     by_meaning = [event for event in near if not line_filter.leaves_out(event)]
+    # Interleaved: the scores of the two rankings cannot be compared.
     merged = [event for pair in zip_longest(by_meaning, by_words) for event in pair if event]
     events = list({event.id: event for event in merged}.values())
     shown = {each.event.id for each in passages.items if each.score >= _NEAR}
@@ -176,15 +190,19 @@ async def answer_from_log(
     quoting: Quoting = PLAIN,
     line_filter: LineFilter = PEOPLE,
 ) -> QuotedAnswer:
-    """Return the lines that somebody wants of the log, at most MOST_LINES, or a sentence that there
-    are none. `within` says what may be read, and which line asks (`before_id`); nobody who has
-    opted out is quoted. Raises Unavailable."""
+    """Return the lines that a question to the log asks for, at most MOST_LINES, or a sentence that
+    there are none.
+
+    `within` restricts what may be read, to lines before the asking one (`before_id`). Nobody who
+    has opted out is quoted. Raises Unavailable.
+    """
     query = replace(within, nick=question.nick, types=SPOKEN, own=False)
     timed = question.span.within(query)
     if not question.topic:
         return await _of_person(log, question, timed, quoting, line_filter)
     answer = await _about(log, question, timed, quoting, line_filter)
     if not answer.shown and question.span:
+        # The words of time may belong to the topic, or the asker may be wrong about the time.
         for topic in (question.whole_topic, question.topic):
             ever = replace(question, topic=topic, span=ALL_TIME)
             other = await _about(log, ever, query, quoting, line_filter)
@@ -200,8 +218,8 @@ async def answer_plainly(
     quoting: Quoting = PLAIN,
     line_filter: LineFilter = PEOPLE,
 ) -> QuotedAnswer | None:
-    """Return the line or lines that answer a plain question, None when nobody said it: then it is
-    no question to the log. Raises Unavailable."""
+    """Return the lines that answer a plain question, None if nobody said the answer. Raises
+    Unavailable."""
     passages = await log.passages_for_model(
         question, replace(within, limit=MOST_LINES), line_filter
     )
@@ -215,7 +233,8 @@ async def answer_plainly(
 async def _is_known(
     log: LogReader, question: LogQuestion, within: Query, asking: Questioner
 ) -> bool:
-    """Return whether a question is about a nick of the log: "what did Einstein say?" is not."""
+    """Return whether a question names nobody, or somebody who has spoken here: "what did Einstein
+    say?" is no question to the log."""
     nick = question.nick
     if nick is None or nick.lower() in {each.lower() for each in asking.nicks}:
         return True
@@ -225,10 +244,10 @@ async def _is_known(
 async def _of_person(
     log: LogReader, question: LogQuestion, query: Query, quoting: Quoting, line_filter: LineFilter
 ) -> QuotedAnswer:
-    """Return the last or first thing that somebody said."""
+    """Return the last or first lines that somebody said."""
     most = 1 if question.about_time or question.wish is not Wish.BEST else MOST_LINES
     query = replace(query, limit=_LOOKED_AT)
-    if question.wish is Wish.OLDEST:
+    if question.wish is Wish.OLDEST:  # `for_model` reads from the newest end only
         found = await log.shown_to_model(await log.find(query, newest=False))
     else:
         found = (await log.for_model(query))[0][::-1]
@@ -247,7 +266,7 @@ async def _of_person(
 async def _about(
     log: LogReader, question: LogQuestion, query: Query, quoting: Quoting, line_filter: LineFilter
 ) -> QuotedAnswer:
-    """Return what was said about a topic."""
+    """Return the lines about a topic, or a sentence that there are none."""
     best = question.wish is Wish.BEST
     passages = await log.passages_for_model(
         question.topic,
@@ -257,7 +276,7 @@ async def _about(
     fitting = [each for each in passages.items if each.coverage >= _COVERED]
     if not fitting:
         return QuotedAnswer(_nobody(question, quoting, passages.searched_back_to))
-    if not best:
+    if not best:  # among the lines that cover the topic best, time decides
         most = max(each.coverage for each in fitting)
         fitting = [each for each in fitting if each.coverage >= most - 0.01]
         fitting.sort(key=lambda each: each.event.id, reverse=question.wish is Wish.NEWEST)
@@ -277,6 +296,6 @@ def _nobody(question: LogQuestion, quoting: Quoting, back_to: datetime | None) -
 
 
 def _select(said: Sequence[Passage]) -> list[Event]:
-    """Return the best line, and others only where they are nearly as good."""
+    """Return the best line, and others only if their score is nearly as high."""
     least = said[0].score - 0.1
     return [each.event for each in said if each.score >= least]

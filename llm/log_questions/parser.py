@@ -1,6 +1,6 @@
 """Questions about what was said: "who said ... about ...?", "when did bob last speak?".
 
-They are understood by their form, without a model; `llm.log_questions.answers` answers them.
+They are recognised by their form, without a model; `llm.log_questions.answers` answers them.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ _COUNT = (
 _UNIT = r"(?P<unit>minute|hour|day|week|month|year)s?"
 _MONTH = rf"(?P<month>{'|'.join(_MONTHS)})"
 _YEAR = r"(?P<year>(?:19[89]|20\d)\d)"
+# In order of precedence: "since last week" is tried before "last week".
 _SPAN_FORMS = [
     (kind, re.compile(rf"(?:^|(?<=\s)),?\s*(?:{pattern})(?=[\s,?!.]|$)", re.IGNORECASE))
     for kind, pattern in (
@@ -53,7 +54,8 @@ _SPAN_FORMS = [
 
 @dataclass(frozen=True, slots=True)
 class TimeSpan:
-    """From `since` until `until` (aware; None: no end), as people wrote it in `words`."""
+    """The time from `since` until `until` (exclusive; aware; None: unbounded), as people wrote it
+    in `words`."""
 
     since: datetime | None = None
     until: datetime | None = None
@@ -65,11 +67,11 @@ class TimeSpan:
 
     @property
     def phrase(self) -> str:
-        """The words to put behind a sentence, with a space before them; "" for all time."""
+        """The words with a leading space, to append to a sentence; "" for all time."""
         return f" {self.words}" if self.words else ""
 
     def within(self, query: Query) -> Query:
-        """A query, narrowed to this span."""
+        """Return `query`, narrowed to this span."""
         sinces = [time for time in (query.since, self.since) if time]
         untils = [time for time in (query.until, self.until) if time]
         return replace(query, since=max(sinces, default=None), until=min(untils, default=None))
@@ -79,14 +81,17 @@ ALL_TIME = TimeSpan()
 
 
 def time_span(text: str, now: datetime, zone: tzinfo) -> tuple[TimeSpan, str]:
-    """The span of time that a text names, as meant at `now` in `zone`, and the rest of the text."""
+    """Return the time span that a text names, relative to `now` in `zone`, and the text without it.
+
+    Without such words this is ALL_TIME and the whole text.
+    """
     for kind, pattern in _SPAN_FORMS:
         match = pattern.search(text)
         if match is None:
             continue
         try:
             since, until = _ends(kind, match.groupdict(), now.astimezone(zone))
-        except (ValueError, OverflowError):
+        except (ValueError, OverflowError):  # "on 2026-02-31", "5000 years ago"
             continue
         rest = " ".join(f"{text[: match.start()]} {text[match.end() :]}".split())
         words = match[0].strip(" ,")
@@ -98,7 +103,7 @@ def time_span(text: str, now: datetime, zone: tzinfo) -> tuple[TimeSpan, str]:
 def _ends(
     kind: str, named: dict[str, str | None], now: datetime
 ) -> tuple[datetime | None, datetime | None]:
-    """The first moment, and the first one after. Raises ValueError and OverflowError."""
+    """Return the start of a span and its exclusive end. Raises ValueError and OverflowError."""
     midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
     match kind:
         case "ago":
@@ -114,7 +119,7 @@ def _ends(
             return _calendar(named, midnight)
         case "since":
             return _named_span((named["named"] or "").lower(), midnight)[0], None
-        case "weekday":
+        case "weekday":  # on a Monday, "on monday" is a week ago
             back = (now.weekday() - _DAYS.index((named["day"] or "").lower())) % 7 or 7
             return midnight - timedelta(days=back), midnight - timedelta(days=back - 1)
     return _named_span((named["named"] or "").lower(), midnight)
@@ -126,7 +131,8 @@ def _number(text: str | None) -> int:
 
 
 def _ago(count: int, unit: str, now: datetime) -> tuple[datetime, datetime]:
-    """Around so long ago: the day for days, else half a unit before and after."""
+    """Return the span around so long ago: the whole day for days, else half a unit, plus five
+    minutes, before and after."""
     length = _LENGTHS[unit.lower()]
     if unit.lower() == "day":
         day = (now - count * length).replace(hour=0, minute=0, second=0, microsecond=0)
@@ -138,7 +144,7 @@ def _ago(count: int, unit: str, now: datetime) -> tuple[datetime, datetime]:
 def _calendar(
     named: dict[str, str | None], midnight: datetime
 ) -> tuple[datetime | None, datetime | None]:
-    """A month or a year; a month without its year is the last one that has begun."""
+    """Return a month or a year as a span; a month without a year is the last one that has begun."""
     how = (named["how"] or "").lower()
     first = midnight.replace(day=1)
     if name := named.get("month"):
@@ -155,7 +161,7 @@ def _calendar(
 
 
 def _next_month(first: datetime) -> datetime:
-    return (first + timedelta(days=32)).replace(day=1)
+    return (first + timedelta(days=32)).replace(day=1)  # no month has 32 days
 
 
 def _named_span(name: str, midnight: datetime) -> tuple[datetime, datetime]:
@@ -175,14 +181,14 @@ def _named_span(name: str, midnight: datetime) -> tuple[datetime, datetime]:
         "last year": (first.replace(year=first.year - 1, month=1), first.replace(month=1)),
         "this year": (first.replace(month=1), first.replace(year=first.year + 1, month=1)),
     }
-    return spans.get(name, (midnight - 2 * day, midnight - day))
+    return spans.get(name, (midnight - 2 * day, midnight - day))  # the day before yesterday
 
 
 _LONGEST_QUESTION = 400  # characters that are read
 
 
 class Wish(Enum):
-    """Which of the lines that fit somebody wants."""
+    """Which of the matching lines are wanted."""
 
     BEST = "best"
     NEWEST = "newest"
@@ -191,9 +197,12 @@ class Wish(Enum):
 
 @dataclass(frozen=True, slots=True)
 class LogQuestion:
-    """A question to the log: for lines of `nick` (None: of anybody) about `topic`
-    ("": about anything), in a `span` of time. `about_time` says that they ask when it was;
-    `whole_topic` has the words of time that were read as `span`, as they may be part of it."""
+    """A question to the log for lines by `nick` (None: anybody) about `topic` ("": anything) within
+    a time `span`.
+
+    `about_time`: it asks when that was said. `whole_topic` includes the words that were taken for
+    the span, as they may belong to the topic.
+    """
 
     topic: str
     nick: str | None = None
@@ -235,6 +244,7 @@ def _pattern(text: str) -> re.Pattern[str]:
     return re.compile(rf"{text}{_HERE}", re.IGNORECASE)
 
 
+# In order of precedence: the first form that matches the whole question counts.
 _FORMS: Sequence[tuple[re.Pattern[str], Wish, bool]] = [
     (_pattern(text), wish, about_time)
     for text, wish, about_time in (
@@ -347,14 +357,15 @@ def read_log_question(
     now: datetime | None = None,
     zone: tzinfo = UTC,
 ) -> LogQuestion | None:
-    """Return what a question wants of the log, None when it is not about what was said.
+    """Return what a question asks of the log, None if it is not about what was said.
 
-    `nicks` are those that are known; also another word that stands where a nick does is taken for
-    one, as people come and go. `who` is the nick of who asks: "what did I say about ...?". Words
-    of time are read as meant at `now` in `zone`.
+    `nicks` are the known ones; an unknown word in the place of a nick is taken for one too, as
+    people come and go. `who` is the asker's nick, which "I" stands for. Words of time are relative
+    to `now` in `zone`.
     """
     said = _strip_courtesies(text[:_LONGEST_QUESTION])
     span, rest = time_span(said, now or datetime.now(UTC), zone)
+    # Without the words of time first; some forms need them.
     question = _read(_strip_courtesies(rest), nicks, who) or _read(said, nicks, who)
     if question is None:
         return None
@@ -381,7 +392,7 @@ def _read(said: str, nicks: Collection[str], who: str) -> LogQuestion | None:
 
 
 def _match_nick(word: str, nicks: Collection[str], who: str) -> str | None:
-    """Return the nick that a word is, None when it is none."""
+    """Return the nick that a word stands for, None if it cannot be one."""
     for each in (word, word.removesuffix("'s"), word.removesuffix("’s")):
         for nick in nicks:
             if nick.lower() == each.lower():

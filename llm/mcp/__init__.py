@@ -1,1 +1,1 @@
-"""Tools of MCP servers (Model Context Protocol): foreign programs, trusted with nothing."""
+"""Tools of MCP servers (Model Context Protocol), which are foreign programs and not trusted."""

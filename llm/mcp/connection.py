@@ -1,4 +1,4 @@
-"""One MCP server: connected as long as it can be, its tools as it lists them at the moment."""
+"""The connection to one MCP server, kept up, and the tools that the server currently lists."""
 
 from __future__ import annotations
 
@@ -29,19 +29,21 @@ from terrarium.backoff import Backoff
 
 _CONNECT = 60.0  # seconds until the tools are listed; the program may have to be fetched first
 _ANSWER = 20.0  # seconds for every request but a tool's
-_AT_ONCE = 8  # calls of tools
-_MOST_PAGES = 20
-_PAUSE = 1.0  # seconds between two looks at the list
+_AT_ONCE = 8  # concurrent tool calls
+_MOST_PAGES = 20  # of a list of tools, against servers whose cursors never end
+_PAUSE = 1.0  # seconds between two listings of the tools
 _MOST_WORDS = 500  # characters of an error
-_LAST_WORDS = 1_000  # the same, of what a program said last
+_LAST_WORDS = 1_000  # the same, of the end of a program's standard error
 
 _log = structlog.get_logger()
 
 
 class McpConnection:
-    """Keeps the server `name` connected, with growing pauses after each failure, and has its tools
-    (`tools`). A call while it is away fails at once; `trouble` says why it is away, "" while it is
-    not known or there is none. Part of that is what the server says: untrusted, on one line."""
+    """Keeps the server `name` connected, with exponential backoff, and holds its `tools`.
+
+    A call while the server is away fails at once. `trouble` says why it is away; it is "" while it
+    is connected or the reason is not yet known. It may quote the server: untrusted, on one line.
+    """
 
     def __init__(self, name: str, settings: McpServerSettings) -> None:
         self.name = name
@@ -50,8 +52,8 @@ class McpConnection:
         self.trouble = ""
         self._last_words = LastWords()
         self._client: Client | None = None
-        self._changed = asyncio.Event()  # the list of tools may be another
-        self._ended = ""  # why the connection is of no more use
+        self._changed = asyncio.Event()  # the tools may have changed, or the connection ended
+        self._ended = ""  # why the connection can no longer be used
         self._at_once = asyncio.Semaphore(_AT_ONCE)
 
     def __repr__(self) -> str:
@@ -59,11 +61,11 @@ class McpConnection:
         return f"<McpConnection {self.name}, {state}>"
 
     async def run(self) -> None:
-        """Connect, and connect again when the server has gone, until cancelled."""
+        """Connect, and reconnect whenever the connection is lost, until cancelled."""
         backoff = Backoff(1.0, 300.0)
         while True:
             reason = await self._connect(backoff)
-            # A cancellation that arrives while the SDK ends a broken connection is lost there.
+            # The SDK swallows a cancellation that arrives while it closes a broken connection.
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise asyncio.CancelledError
@@ -74,7 +76,7 @@ class McpConnection:
             await asyncio.sleep(wait)
 
     async def _connect(self, backoff: Backoff) -> str:
-        """Hold one connection; return why it has ended."""
+        """Hold one connection until it ends; return the reason."""
         self._ended = ""
         self._changed.clear()
         client = Client(
@@ -82,12 +84,12 @@ class McpConnection:
             read_timeout_seconds=_ANSWER,
             message_handler=self._on_message,
             client_info=types.Implementation(name="terrarium", version=version("terrarium")),
-            cache=None,
+            cache=None,  # `_list` must read from the server, not from the SDK's cache
         )
         try:
             async with asyncio.timeout(_CONNECT) as limit, client:
                 await self._list(client)
-                limit.reschedule(None)
+                limit.reschedule(None)  # the limit is for connecting and the first listing
                 backoff.mark_started()
                 self._client, self.trouble = client, ""
                 _log.info("mcp.connected", server=self.name, tools=len(self.tools))
@@ -101,7 +103,7 @@ class McpConnection:
         return self._ended
 
     async def _follow(self, client: Client) -> None:
-        """List the tools anew whenever they may have changed, until the connection has ended."""
+        """List the tools again whenever they may have changed, until the connection has ended."""
         listening = asyncio.create_task(self._listen(client))
         try:
             while not self._ended:
@@ -109,14 +111,17 @@ class McpConnection:
                 self._changed.clear()
                 if not self._ended:
                     await self._list(client)
+                    # Notifications during the pause cause one more listing, however many they are.
                     await asyncio.sleep(_PAUSE)
         finally:
             listening.cancel()
             await asyncio.gather(listening, return_exceptions=True)
 
     async def _listen(self, client: Client) -> None:
-        """Ask a server of 2026-07-28 or later to say when its tools change; older ones do so
-        unasked."""
+        """Subscribe to changes of the list of tools.
+
+        This is needed from protocol version 2026-07-28 on; older servers notify unasked.
+        """
         offered = client.server_capabilities.tools
         if client.protocol_version not in MODERN_PROTOCOL_VERSIONS:
             return
@@ -130,13 +135,14 @@ class McpConnection:
             _log.info("mcp.not_following", server=self.name, reason=type(error).__name__)
 
     async def _list(self, client: Client) -> None:
-        """Read the list of tools, as far as it is offered here. Raises MCPError."""
+        """Read the list of tools, within the limits on its pages and tools. Raises MCPError."""
         found: dict[str, Tool] = {}
         left_out, cursor = 0, None
         for _ in range(_MOST_PAGES):
             page = await client.list_tools(cursor=cursor)
             for each in page.tools:
                 tool = self._tool(each) if fits(each.name, self.settings.tools) else None
+                # Different names can become the same local name; the first one is offered.
                 if tool is None or tool.name in found or len(found) == MOST_TOOLS:
                     left_out += 1
                 else:
@@ -149,12 +155,13 @@ class McpConnection:
             _log.info("mcp.tools_left_out", server=self.name, offered=len(found), left_out=left_out)
 
     def _tool(self, listed: types.Tool) -> Tool | None:
-        """Return a listed tool as one of ours, None if it is too large to be described."""
+        """Return a listed tool as one of ours, None if its description is too large."""
         schema = openai_schema(self.name, listed)
         if schema is None:
             return None
         settings = self.settings
-        reads = fits(listed.name, settings.reads)  # what the server says of that counts for nothing
+        # The server's own `readOnlyHint` is not trusted: a tool that only reads may run repeatedly.
+        reads = fits(listed.name, settings.reads)
         options = ToolOptions(
             reads=reads,
             effect=not reads,
@@ -166,18 +173,22 @@ class McpConnection:
         return Tool(schema["function"]["name"], ForeignArguments, schema, run, options)
 
     async def _call(self, tool: str, /, **arguments: Any) -> str:
-        """Call a tool. Raises ToolError."""
+        """Call a tool of the server.
+
+        Raises ToolError while the server is away. Any failure after that raises UnsureToolError, as
+        the server may have done something nevertheless.
+        """
         async with self._at_once:
             client = self._client
             if client is None:
                 raise ToolError(f"the server {self.name} is away; do without it")
             try:
-                # The toolbox ends the call in time.
+                # Longer than the toolbox allows, which ends the call at the configured timeout.
                 result = await client.call_tool(
                     tool, arguments, read_timeout_seconds=2 * self.settings.timeout
                 )
             except MCPError as error:
-                self._changed.set()  # a look at the list tells if the server is still there
+                self._changed.set()  # listing the tools shows whether the server is still there
                 raise UnsureToolError(plain(error.message, _MOST_WORDS)) from error
             except Exception as error:
                 self._changed.set()
@@ -189,7 +200,7 @@ class McpConnection:
         return text
 
     async def _on_message(self, message: object) -> None:
-        """Take a notification of the server."""
+        """Handle a notification of the server."""
         if isinstance(message, types.ToolListChangedNotification):
             self._changed.set()
 
@@ -199,7 +210,7 @@ class McpConnection:
 
 
 def _reason(error: BaseException) -> str:
-    """Return the words of the first error within groups."""
+    """Return the message of the first error that is no exception group."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return str(error) or type(error).__name__

@@ -1,9 +1,9 @@
-"""From what an MCP server says of its tools to tools of ours: all of it is untrusted.
+"""Conversion of an MCP server's tools and results into ours; all that it sends is untrusted.
 
 Whatever a server sends, the result is small and well formed: names that the OpenAI API allows and
-that no tool of ours has, schemas of the few keywords that models need, texts of bounded length
-without our tags. Patterns and the like are left out, as they are code for somebody's regular
-expression engine; the server checks its arguments itself.
+that none of our tools has, schemas with only the keywords that models need, texts of bounded length
+with our tags escaped. `pattern` and the like are dropped, as they are code for a regular expression
+engine; the server validates its arguments itself.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from llm.messages.message import escape_tags
 from llm.tools.toolbox import FOREIGN
 
 MOST_TOOLS = 64
-"""Tools of one server that are offered; each costs tokens in every prompt."""
+"""The most tools of one server that are offered; each costs tokens in every prompt."""
 
 MOST_SCHEMA = 8_000
-"""Characters of a tool's whole description, as JSON."""
+"""The most characters of a tool's whole description, as JSON."""
 
 MOST_TEXT = 20_000
-"""Characters of a result; the toolbox cuts it further."""
+"""The most characters of a result; the toolbox cuts it further."""
 
-_MOST_NAME = 64  # of the OpenAI API
+_MOST_NAME = 64  # characters, the limit of the OpenAI API
 _MOST_DESCRIPTION = 600
 _MOST_HINT = 200  # of one parameter
 _MOST_DEPTH = 8
@@ -50,17 +50,17 @@ class ForeignArguments(BaseModel):
 
 
 def fits(name: str, patterns: Sequence[str]) -> bool:
-    """Return True if a tool's name fits one of the patterns of the configuration."""
+    """Return whether a tool's name matches one of the glob patterns of the configuration."""
     return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def local_name(server: str, tool: str) -> str:
-    """Return the name that the model sees, `server__tool`."""
+    """Return the name that the model sees, `server__tool`, as the OpenAI API allows it."""
     return f"{server}{FOREIGN}{_UNFIT.sub('_', tool)}"[:_MOST_NAME]
 
 
 def openai_schema(server: str, tool: types.Tool) -> dict[str, Any] | None:
-    """Return a tool as OpenAI's `tools` field describes it, None if it is too large for that."""
+    """Return a tool in the format of OpenAI's `tools` field, None if that is too large."""
     said = plain(tool.description or tool.title or "", _MOST_DESCRIPTION)
     parameters = {"properties": {}, **clean_schema(tool.input_schema), "type": "object"}
     function = {
@@ -73,7 +73,9 @@ def openai_schema(server: str, tool: types.Tool) -> dict[str, Any] | None:
 
 
 def plain(text: str, most: int) -> str:
-    """Return a foreign text on one line, without our tags, `most` characters at most."""
+    """Return foreign text on one line, cut to `most` characters and with our tags escaped."""
+    # Cut a first time before any work on a huge text; "replace" is for lone surrogates, which JSON
+    # can hold and UTF-8 cannot.
     encodable = text[: 4 * most].encode(errors="replace").decode()
     line = " ".join(_BLANKS.sub(" ", encodable).split())
     return escape_tags(line if len(line) <= most else f"{line[:most]}...")
@@ -82,7 +84,7 @@ def plain(text: str, most: int) -> str:
 def clean_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return the part of a JSON schema that tells a model what to write.
 
-    References within the schema are resolved, to a depth of eight.
+    References within the schema are resolved. What is nested deeper than eight levels is dropped.
     """
     definitions = {
         f"#/{where}/{name}": value
@@ -98,6 +100,7 @@ def _clean(schema: object, definitions: Mapping[str, Any], depth: int) -> dict[s
         return {}
     if (reference := schema.get("$ref")) is not None:
         target = definitions.get(reference) if isinstance(reference, str) else None
+        # A reference costs a level too, which ends recursive schemas.
         return _clean(target, definitions, depth - 1)
     clean = dict(_simple(schema))
     if isinstance(properties := schema.get("properties"), Mapping):
@@ -118,7 +121,7 @@ def _clean(schema: object, definitions: Mapping[str, Any], depth: int) -> dict[s
 
 
 def _simple(schema: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the keywords that hold no schema, where their values are sound."""
+    """Yield the keywords that hold no subschema, if their values are valid."""
     kind = schema.get("type")
     if isinstance(kind, str) and kind in _TYPES:
         yield "type", kind
@@ -138,14 +141,15 @@ def _simple(schema: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _is_sound(choice: object) -> bool:
-    """Return True for a value that a model may be offered to write."""
+    """Return whether a model may be offered an enum value: a finite number, a short text that
+    `plain` does not change, or null."""
     if isinstance(choice, str):
         return len(choice) <= _MOST_HINT and plain(choice, _MOST_HINT) == choice
     return choice is None or (isinstance(choice, int | float) and isfinite(choice))
 
 
 def result_text(result: types.CallToolResult) -> str:
-    """Return a result as text; what is no text is named only."""
+    """Return a result as text; content of other types is only named."""
     parts = [part for block in result.content if (part := _block_text(block))]
     if not parts and result.structured_content is not None:
         parts = [json.dumps(result.structured_content, ensure_ascii=False)]

@@ -22,8 +22,8 @@ _log = structlog.get_logger()
 
 
 class McpServers(ToolSource):
-    """The tools of the servers that a tendril may use, while they are connected. `settings` are
-    those of each, by name."""
+    """The tools of the connected servers that a tendril may use; `settings` are those of each
+    server, by name."""
 
     def __init__(self) -> None:
         self.settings: Mapping[str, McpServerSettings] = {}
@@ -31,21 +31,24 @@ class McpServers(ToolSource):
         self._configured = asyncio.Event()
 
     def configure(self, tendril: str, config: Config) -> None:
-        """Use the servers of `config` that are for this tendril from now on; those whose settings
-        have not changed stay connected. Raises ConfigError, and then all is as before."""
+        """Use the servers of `config` that are meant for this tendril from now on.
+
+        Those whose settings have not changed stay connected. Raises ConfigError without changing
+        anything.
+        """
         servers = config.section(McpSettings).servers
         self.settings = {name: each for name, each in servers.items() if tendril in each.tendrils}
         self._configured.set()
 
     def tools(self) -> Iterable[Tool]:
-        """Return the tools of all connected servers, in the order of the configuration."""
+        """Yield the tools of all connected servers, in the order of the configuration."""
         for name in self.settings:
             if name in self._running:
                 yield from self._running[name][0].tools
 
     def troubles(self) -> dict[str, str]:
-        """Return why servers are not connected, by their names. Part of that is what a server
-        says: untrusted, on one line."""
+        """Return why servers are not connected, by name. It may quote the server: untrusted, on
+        one line."""
         if self.settings and find_spec("mcp") is None:
             return dict.fromkeys(self.settings, f"the SDK is not installed: {HOW_TO_INSTALL}")
         return {
@@ -55,7 +58,7 @@ class McpServers(ToolSource):
         }
 
     async def run(self) -> None:
-        """Keep the servers connected until cancelled."""
+        """Keep the configured servers connected, until cancelled."""
         try:
             while True:
                 await self._configured.wait()
@@ -70,14 +73,14 @@ class McpServers(ToolSource):
         return [name for name, (each, _) in running if self.settings.get(name) != each.settings]
 
     def _start(self) -> None:
-        """Start the servers that do not run yet."""
+        """Start the connections that do not run yet."""
         missing = [name for name in self.settings if name not in self._running]
         if not missing:
             return
         if find_spec("mcp") is None:
             _log.error("mcp.not_installed", servers=missing, fix=HOW_TO_INSTALL)
             return
-        from llm.mcp.connection import McpConnection
+        from llm.mcp.connection import McpConnection  # imports the SDK, which is optional
 
         for name in missing:
             connection = McpConnection(name, self.settings[name])

@@ -18,7 +18,7 @@ from pydantic import (
 from terrarium.config import Settings
 
 _NAME = re.compile(r"[a-z][a-z0-9]{0,15}")
-"""Without `_`, so that where it ends in the name of a tool is never in doubt."""
+"""The name of a server. It has no `_`, so that its end within a tool's name is unambiguous."""
 
 
 class McpServerSettings(BaseModel):

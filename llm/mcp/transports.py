@@ -1,7 +1,7 @@
-"""The ways to an MCP server, with limits on what it may send.
+"""Transports to an MCP server, with limits on what it may send.
 
-The SDK's own transports read a line or an answer of any length. Here a message has at most
-`MOST_BYTES`, and a server that sends more messages than anybody needs is cut off.
+The SDK's own transports accept a line or an answer of any length. Here a message has at most
+`MOST_BYTES`, and a server that floods us with messages is disconnected.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams
 
 MOST_BYTES = 4 * 1024 * 1024
-"""Of one message of a server."""
+"""The largest message that a server may send, in bytes."""
 
 BURST, PER_SECOND = 500, 20
-"""Messages that a server may send at once, and how many more each second."""
+"""The messages that a server may send in a burst, and the rate per second beyond that."""
 
-_LAST_BYTES, _LAST_LINES = 4_096, 5  # of what a program says of its errors
-_LONGEST_LINE = 200  # characters of each
+_LAST_BYTES, _LAST_LINES = 4_096, 5  # kept of a program's standard error
+_LONGEST_LINE = 200  # characters of each of these lines
 _GRACE = 1.0  # seconds to end, before SIGTERM, and again before SIGKILL
 _CONNECT = 10.0
-_LONGEST_STREAM = 660.0  # seconds of silence of an answer; tools have timeouts of their own
+_LONGEST_STREAM = 660.0  # seconds of silence in an answer; above the longest timeout of a tool
 
 Item = SessionMessage | Exception
 
 
 class ServerMisbehaved(Exception):
-    """A server sends more than it may; the message says what."""
+    """The server exceeded a limit on what it may send; the message says which."""
 
 
 class MessageBudget:
@@ -54,7 +54,7 @@ class MessageBudget:
         self._since = clock()
 
     def spend(self) -> None:
-        """Count a message. Raises ServerMisbehaved when there are too many."""
+        """Take one message from the budget. Raises ServerMisbehaved if it is exhausted."""
         now = self._clock()
         self._left = min(BURST, self._left + (now - self._since) * PER_SECOND)
         self._since = now
@@ -64,7 +64,7 @@ class MessageBudget:
 
 
 class LastWords:
-    """The end of what a program has written to standard error, without the secrets it was given."""
+    """The tail of a program's standard error, with the secrets of its environment masked."""
 
     def __init__(self) -> None:
         self._end = b""
@@ -73,9 +73,10 @@ class LastWords:
 
     @property
     def text(self) -> str:
-        """The last lines, their ends left out; untrusted."""
+        """The last lines, each cut in length; untrusted."""
         text = self._end.decode(errors="replace")
-        if self._is_cut:  # of the first line, and perhaps of a secret, only the end is left
+        # Drop the first line if it is incomplete: half a secret in it would not be recognised.
+        if self._is_cut:
             text = text.partition("\n")[2]
         for secret in self._secrets:
             text = text.replace(secret, "***")
@@ -83,7 +84,8 @@ class LastWords:
         return "\n".join(line[:_LONGEST_LINE] for line in lines)
 
     async def follow(self, errors: asyncio.StreamReader, secrets: Iterable[str]) -> None:
-        """Read a program's standard error to its end; what the one before has said is dropped."""
+        """Read a program's standard error to its end, replacing the tail of the previous
+        program."""
         self._end, self._is_cut, self._secrets = b"", False, [each for each in secrets if each]
         while part := await errors.read(_LAST_BYTES):
             self._end += part
@@ -95,10 +97,14 @@ class LastWords:
 async def transport(
     settings: McpServerSettings, on_end: Callable[[str], None], last_words: LastWords
 ) -> AsyncGenerator[TransportStreams]:
-    """Connect to a server; `on_end` is told, with the reason, when it has gone or is cut off. A
-    program's `last_words` are kept."""
+    """Connect to a server and yield the streams for the SDK.
+
+    `on_end` is called with the reason when the server has gone or was cut off. The standard error
+    of a program goes to `last_words`.
+    """
     inner = _http(settings) if settings.url else _process(settings, last_words)
     async with inner as (incoming, outgoing):
+        # Unbuffered, so that a server is read only as fast as its messages are handled.
         send, receive = anyio.create_memory_object_stream[Item](0)
 
         async def pump() -> None:
@@ -126,7 +132,8 @@ async def transport(
 
 @asynccontextmanager
 async def _beside(*work: Coroutine[Any, Any, None]) -> AsyncGenerator[None]:
-    """Run something until this is left. Its errors are raised then."""
+    """Run coroutines as tasks for the duration of the block, then cancel them. The first error
+    among them is raised on exit."""
     running = [asyncio.create_task(each) for each in work]
     try:
         yield
@@ -139,8 +146,8 @@ async def _beside(*work: Coroutine[Any, Any, None]) -> AsyncGenerator[None]:
 
 
 def _without_output_schemas(item: Item) -> Item:
-    """Remove the schemas of results from a list of tools. The SDK would check results by them,
-    with whatever regular expressions the server has put there."""
+    """Remove the output schemas from a list of tools. The SDK would validate results by them, and
+    so run whatever regular expressions the server has put there."""
     if isinstance(item, SessionMessage) and isinstance(item.message, types.JSONRPCResponse):
         tools = item.message.result.get("tools")
         for tool in tools if isinstance(tools, list) else ():
@@ -154,6 +161,7 @@ async def _http(settings: McpServerSettings) -> AsyncGenerator[TransportStreams]
     token = settings.token
     headers = {"authorization": f"Bearer {token.get_secret_value()}"} if token else {}
     timeout = httpx2.Timeout(_LONGEST_STREAM, connect=_CONNECT)
+    # The SDK follows no redirect to another origin, so only the configured one sees the token.
     async with (
         httpx2.AsyncClient(headers=headers, timeout=timeout, transport=_BoundedTransport()) as http,
         streamable_http_client(
@@ -164,10 +172,10 @@ async def _http(settings: McpServerSettings) -> AsyncGenerator[TransportStreams]
 
 
 class _BoundedTransport(httpx2.AsyncHTTPTransport):
-    """HTTP with answers of at most `MOST_BYTES`; of streams each event has its own limit."""
+    """HTTP with answers of at most `MOST_BYTES`; in event streams that limits each event."""
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Send a request; reading more than the limit raises StreamError."""
+        """Send a request. Reading more than `MOST_BYTES` of the response raises StreamError."""
         response = await super().handle_async_request(request)
         kind = response.headers.get("content-type", "")
         stream = response.stream
@@ -196,10 +204,10 @@ class _BoundedStream(httpx2.AsyncByteStream):
 async def _process(
     settings: McpServerSettings, last_words: LastWords
 ) -> AsyncGenerator[TransportStreams]:
-    """Start a server and speak with it by lines of JSON; it has ended when this is left.
+    """Start a server and exchange lines of JSON with it; it is stopped on exit.
 
-    It gets none of our environment but PATH, HOME and the like. It is the first of a process group
-    of its own, all of which is ended. Raises OSError.
+    Of our environment it gets only PATH, HOME and the like. It leads a new process group, which is
+    stopped as a whole. Raises OSError.
     """
     own = {name: value.get_secret_value() for name, value in settings.env.items()}
     process = await asyncio.create_subprocess_exec(
@@ -224,6 +232,7 @@ async def _process(
     finally:
         for stream in (into, incoming, outgoing, from_us):
             stream.close()
+        # Also when cancelled: no process may be left behind.
         with anyio.CancelScope(shield=True):
             await _stop(process)
             await asyncio.wait({listening}, timeout=_GRACE)
@@ -231,13 +240,13 @@ async def _process(
 
 
 async def _read_lines(stdout: asyncio.StreamReader, into: MemoryObjectSendStream[Item]) -> None:
-    """Hand on each line as a message, until the end or a line that is too long."""
+    """Pass on each line as a message, until the end or a line that is too long."""
     async with into:
         with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError, ConnectionError):
             while True:
                 try:
                     line = await stdout.readline()
-                except ValueError:  # longer than the limit of the reader
+                except ValueError:  # the line exceeds the limit of the reader
                     await into.send(ServerMisbehaved(f"a message has more than {MOST_BYTES} bytes"))
                     return
                 if not line:
@@ -247,7 +256,7 @@ async def _read_lines(stdout: asyncio.StreamReader, into: MemoryObjectSendStream
 
 
 def _message(line: bytes) -> Item:
-    """Return the message of a line, or the error that it is none."""
+    """Return the message in a line, or the error if it is not a valid one."""
     try:
         return SessionMessage(types.jsonrpc_message_adapter.validate_json(line, by_name=False))
     except ValueError as error:
@@ -259,7 +268,7 @@ async def _write_lines(
     messages: MemoryObjectReceiveStream[SessionMessage],
     into: MemoryObjectSendStream[Item],
 ) -> None:
-    """Write each message as a line; when the server reads no more, end what it sends, too."""
+    """Write each message as a line. When the server stops reading, end its output too."""
     try:
         async for each in messages:
             line = each.message.model_dump_json(by_alias=True, exclude_unset=True)
@@ -270,29 +279,32 @@ async def _write_lines(
 
 
 async def _stop(process: asyncio.subprocess.Process) -> None:
-    """End a server: by the end of its input, by SIGTERM, by SIGKILL."""
+    """Stop a server in the order that MCP specifies for stdio: close its standard input, then
+    SIGTERM, then SIGKILL."""
     assert process.stdin is not None
     assert process.stdout is not None
     process.stdin.close()
-    async with _beside(_drain(process.stdout)):  # or it may wait for us to read
+    # Keep reading: a server that blocks on a full pipe cannot exit.
+    async with _beside(_drain(process.stdout)):
         for number in (signal.SIGTERM, signal.SIGKILL):
             if await _has_ended(process):
                 break
             _signal_group(process.pid, number)
-        _signal_group(process.pid, signal.SIGKILL)  # whom it has started itself
+        _signal_group(process.pid, signal.SIGKILL)  # the children that it left behind
         await _has_ended(process)
-    # Somebody in another session may hold the pipes; asyncio has no other way to close our ends.
+    # A descendant in a session of its own may hold the pipes open; asyncio has no public way to
+    # close our ends of them.
     getattr(process, "_transport").close()  # noqa: B009
 
 
 async def _drain(stdout: asyncio.StreamReader) -> None:
-    """Read and drop what is left."""
+    """Read and discard the rest of the output."""
     while await stdout.read(2**16):
         pass
 
 
 async def _has_ended(process: asyncio.subprocess.Process) -> bool:
-    """Wait a moment for the end of a process and of its pipes."""
+    """Wait up to `_GRACE` seconds for a process and its pipes to end; return whether it exited."""
     with suppress(TimeoutError):
         async with asyncio.timeout(_GRACE):
             await process.wait()

@@ -1,1 +1,1 @@
-"""The memory of tendrils beside the turns of conversations, and the jobs that make it."""
+"""The memory of tendrils beyond the turns of conversations, and the jobs that build it."""

@@ -1,7 +1,8 @@
-"""The jobs of memory, by which turns become a summary, episodes and facts, a piece at a time.
+"""Memory consolidation: jobs that turn conversation turns into a summary, episodes and facts.
 
-Each piece is stored together with how far it came (storage/memory/consolidation_state.py), so a job
-that is ended anywhere goes on from there, and one that is run again finds nothing to do.
+They work in batches. The result of each is stored in one transaction with its watermark
+(storage/memory/consolidation_state.py), so that an interrupted job resumes after its last batch,
+and a repeated one finds nothing to do.
 """
 
 from __future__ import annotations
@@ -23,20 +24,21 @@ from storage.memory.memories import HEARSAY, OWN, Memory, MemoryKind
 from storage.queues.jobs import Job
 
 _PIECE = 40  # turns that go into a summary at once
-_GAP = 200  # turns that a lost episode may have been made of
-_UNCONFIRMED = timedelta(days=90)  # for which a learnt fact is kept
-_BATCH = 64  # vectors made at once
-_TOKENS = {"summary": 400, "episode": 120, "facts": 300}
+_GAP = 200  # turns, at most, from which a deleted episode is rebuilt
+_UNCONFIRMED = timedelta(days=90)  # for which a learnt fact is kept unless it is learnt again
+_BATCH = 64  # texts embedded by one request
+_TOKENS = {"summary": 400, "episode": 120, "facts": 300}  # of an answer, by purpose
 
 _log = structlog.get_logger()
 
 
 class EmptyReply(Exception):
-    """The model's answer was empty."""
+    """The model's reply was empty."""
 
 
 class Consolidator:
-    """The handlers of the jobs. All may raise ModelError and StorageError."""
+    """The handlers of the consolidation jobs. All may raise ModelError, StorageError and
+    EmptyReply; the worker then retries the job."""
 
     def __init__(self, services: MemoryServices) -> None:
         self._services = services
@@ -53,7 +55,7 @@ class Consolidator:
         }
 
     async def summarise(self, job: Job) -> None:
-        """Bring a room's summary up to a turn."""
+        """Extend a room's summary up to a turn."""
         room, size = job.payload["room"], _PIECE
         while await self._services.learns():
             watermarks = await self._rooms.progress(room)
@@ -61,24 +63,25 @@ class Consolidator:
             if watermarks.folded >= target:
                 break
             turns = await self._rooms.turns(room, watermarks.folded, target, size)
+            # A batch that is not full has all turns up to the target, even if its last id is lower.
             through = turns[-1].id if len(turns) == size else target
             try:
                 summary = await self._summary(watermarks, turns, through)
             except ContextTooLong:
                 if size == 1:
                     raise
-                size //= 2
+                size //= 2  # try again with fewer turns
                 continue
             await self._rooms.advance_summary(watermarks, through, summary, turns)
         await self._embed(room)
 
     async def record_episodes(self, job: Job) -> None:
-        """Make episodes of a room's turns up to one, and those that are missing."""
+        """Make episodes of a room's turns up to one, and rebuild deleted ones first."""
         room = job.payload["room"]
         while await self._services.learns():
             watermarks = await self._rooms.progress(room)
             gaps = await self._rooms.gaps(room)
-            if gaps:
+            if gaps:  # one at a time, with the watermarks read again after each
                 await self._fill(watermarks, gaps[0])
                 continue
             if watermarks.told >= job.payload["through"]:
@@ -90,7 +93,7 @@ class Consolidator:
         await self._embed(room)
 
     async def extract_facts(self, job: Job) -> None:
-        """Look for facts about people in a room's turns up to one."""
+        """Extract facts about people from a room's turns up to one."""
         room = job.payload["room"]
         while await self._services.learns():
             watermarks = await self._rooms.progress(room)
@@ -105,16 +108,16 @@ class Consolidator:
         await self._embed(room)
 
     async def merge_notes(self, job: Job) -> None:
-        """Make one episode of a room's oldest notes."""
+        """Merge a room's oldest notes into an episode, as long as it has too many."""
         room = job.payload["room"]
         memories = self._services.memories
         while len(notes := await memories.newest(room, MemoryKind.NOTE)) >= MOST_NOTES:
-            oldest = notes[:CONDENSED]
+            oldest = notes[:CONDENSED]  # the store returns the newest ones, oldest first
             await self._rooms.replace_notes(oldest, await self._merge(room, oldest))
         await self._embed(room)
 
     async def embed(self, job: Job) -> None:
-        """Give a room's memories their vectors."""
+        """Compute the missing vectors of a room's memories."""
         await self._embed(job.payload["room"])
 
     async def _summary(
@@ -173,7 +176,7 @@ class Consolidator:
         ]
 
     async def _merge(self, room: str, notes: Sequence[Memory]) -> Memory:
-        """Make an episode of notes; without the model, of the beginning of each."""
+        """Return an episode made of notes; without the model, of the beginning of each note."""
         texts = [note.text for note in notes]
         if await self._services.learns():
             text = await self._ask_model(room, "episode", prompts.notes_messages(texts))
@@ -213,14 +216,15 @@ class Consolidator:
         except RequestRejected:
             if answer_format is None:
                 raise
-            reply = await self._services.client.chat(messages, options)  # it knows no such formats
+            # The server may not support `response_format`; the parser of facts is lenient.
+            reply = await self._services.client.chat(messages, options)
         if not reply.text:
             raise EmptyReply
         _log.info("memory.made", purpose=purpose, tokens=reply.usage.prompt)
         return reply.text
 
     async def _embed(self, room: str) -> None:
-        """Give the room's memories their vectors, as long as the server makes any."""
+        """Compute the missing vectors of the room's memories, if embeddings are enabled."""
         while self._services.embeds:
             missing = await self._services.vectors.missing(room, _BATCH)
             if not missing:
@@ -239,7 +243,8 @@ class Consolidator:
 
 
 def _cut(text: str, longest: int) -> str:
-    """Cut a text to a length, at the end of a sentence or a line if there is one."""
+    """Cut a text to `longest` characters, at the last end of a sentence or line in its second
+    half if there is one."""
     if len(text) <= longest:
         return text
     kept = text[:longest]

@@ -1,6 +1,6 @@
-"""Prompts that make memories of turns and notes, and the parsers of their answers.
+"""Prompts that make memories of turns and notes, and parsers of the model's answers.
 
-Its answers are data like anything else: bounded here, and made harmless where they are shown.
+The answers are untrusted data too: they are bounded here, and escaped where they are shown.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LONGEST_NOTE = 499
 LONGEST_FACT = 300
 LONGEST_KEY = 60
 
-_LONGEST_MESSAGE = 300  # characters of one that are shown
+_LONGEST_MESSAGE = 300  # characters of a message that are shown
 _MESSAGES = 10  # of a session
 _MOST_FACTS = 10  # of one answer
 _MOST_SHOWN = 60_000  # characters
@@ -71,12 +71,12 @@ FACTS_FORMAT = {
     "type": "json_schema",
     "json_schema": {"name": "facts", "strict": True, "schema": ExtractedFacts.model_json_schema()},
 }
-"""OpenAI's `response_format` for them."""
+"""OpenAI's `response_format` for `ExtractedFacts`."""
 
 
 @dataclass(frozen=True, slots=True)
 class StatedFact:
-    """A fact that somebody has told: its subject, and the turn that says it."""
+    """A fact that somebody stated: its subject, and the turn that states it."""
 
     subject: str
     key: str
@@ -85,24 +85,24 @@ class StatedFact:
 
 
 def summary_messages(old: str, turns: Sequence[RoomTurn]) -> list[Message]:
-    """Return the prompt for a summary of an `old` summary and turns."""
+    """Return the prompt that merges an `old` summary and turns into a new summary."""
     lines = "\n".join(line for turn in turns for line in _lines(turn))
     return _messages(_SUMMARY, PromptSection("summary", old, LONGEST_SUMMARY), _block(lines))
 
 
 def episode_messages(turns: Sequence[RoomTurn]) -> list[Message]:
-    """Return the prompt for an episode of the last messages of turns."""
+    """Return the prompt for an episode made of the last messages of `turns`."""
     lines = [line for turn in turns for line in _lines(turn)]
     return _messages(_EPISODE, _block("\n".join(lines[-_MESSAGES:])))
 
 
 def notes_messages(notes: Sequence[str]) -> list[Message]:
-    """Return the prompt for an episode of notes."""
+    """Return the prompt for an episode made of `notes`."""
     return _messages(_EPISODE, PromptSection("notes", "\n".join(notes), _MOST_SHOWN))
 
 
 def facts_messages(turns: Sequence[RoomTurn]) -> list[Message]:
-    """Return the prompt for facts: what people said, each line with its number."""
+    """Return the prompt that extracts facts from what people said, in numbered lines."""
     lines = [
         f"{number} {turn.name}: {text}"
         for number, turn in enumerate(turns, 1)
@@ -112,13 +112,14 @@ def facts_messages(turns: Sequence[RoomTurn]) -> list[Message]:
 
 
 def facts_in(answer: str, turns: Sequence[RoomTurn], people: Collection[str]) -> list[StatedFact]:
-    """Parse the facts of an answer that are about one of `people` and name one of the lines.
+    """Return the facts of an answer that are about one of `people` and cite a line of the prompt.
 
     The source of a fact is the person of that line, whatever the answer says.
     """
     found = []
     for fact in _read(answer)[:_MOST_FACTS]:
         subject = person_of(fact.about)
+        # Nothing is stored about people who are not in these turns, nor with an invented source.
         if subject in people and 1 <= fact.line <= len(turns):
             turn = turns[fact.line - 1]
             key, value = key_of(fact.key), one_line(fact.value, LONGEST_FACT)
@@ -127,7 +128,7 @@ def facts_in(answer: str, turns: Sequence[RoomTurn], people: Collection[str]) ->
 
 
 def key_of(text: str) -> str:
-    """Normalise a key for lookups."""
+    """Return a fact's key, normalised for lookups."""
     return one_line(text, LONGEST_KEY).lower()
 
 
@@ -162,7 +163,8 @@ def _texts_of(turn: RoomTurn, role: str) -> list[str]:
 
 
 def _read(answer: str) -> list[ExtractedFact]:
-    """Parse the valid facts of an answer; none if it is no such JSON."""
+    """Return the well-formed facts of an answer; none if it is not the expected JSON."""
+    # Models put text or fences around JSON, so take what is between the outermost braces.
     try:
         whole: Any = json.loads(answer[answer.find("{") : answer.rfind("}") + 1])
     except (ValueError, RecursionError):

@@ -1,9 +1,9 @@
 """The memory of a tendril, room by room: prompt sections, tools, commands, background jobs.
 
-What stands at the beginning of a prompt must not change from one question to the next, or the
-engine's prefix cache is lost. So what is shown of a room is stored as it was chosen, is the same
-for all who ask there, and is chosen again only after some turns, after a pause (the cache is cold
-then), or when something was forgotten.
+The beginning of a prompt must not change from one question to the next, or the engine's prefix
+cache is lost. The selection of memories that a room's prompts show is therefore stored, is the same
+for everybody who asks there, and is renewed only after some turns, after a pause (when the cache is
+cold), or when something was forgotten.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _STATEMENTS = tuple(
         r"(?P<key>[^=:]{1,60}?)\s*(?:=|:(?!//))\s*(?P<value>.+)",
     )
 )
-# What people say of themselves in other words than "my X is Y".
+# Statements of people about themselves in other words than "my X is Y".
 _OF_SELF = (
     (re.compile(r"(?:i'?m|i am|ich bin) (?:called|named) (?P<value>.+)", re.IGNORECASE), "name"),
     (re.compile(r"(?:ich heiße|call me) (?P<value>.+)", re.IGNORECASE), "name"),
@@ -58,15 +58,18 @@ _PLAIN_KEY = re.compile(r"(?P<key>[\w-]{1,60})\s+(?P<value>\S.*)")
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """Something to be remembered: a fact with its name, or a note, whose `key` is empty."""
+    """Something to remember: a fact under its `key`, or a note, whose key is empty."""
 
     key: str
     value: str
 
 
 def statement_in(text: str) -> Statement | None:
-    """Read what somebody wants to have remembered: "tea oolong", "that my tea is oolong", "tea =
-    oolong". A sentence without a name for what it says is a note; None when nothing is said."""
+    """Parse what somebody wants to have remembered.
+
+    "tea oolong", "that my tea is oolong" and "tea = oolong" are facts. A sentence that names no key
+    is a note. None if there is nothing to remember.
+    """
     said = " ".join(text.split()).rstrip(".! ")
     is_sentence = _THAT.match(said) is not None
     said = _THAT.sub("", said, count=1)
@@ -83,13 +86,13 @@ def statement_in(text: str) -> Statement | None:
 
 
 def fact_key(text: str) -> str:
-    """Return the name of a fact as it is kept: "my Time Zone" is "timezone"."""
+    """Return the normalised key of a fact: "my Time Zone" is "timezone"."""
     key = re.sub(r"^(?:my|mein\w*|the)\s+", "", key_of(text))
     return "timezone" if key in ("time zone", "tz", "zeitzone", "time-zone") else key
 
 
 class PersonalMemory:
-    """Facts and notes of the person `subject` in `room`; there is no way to another one's."""
+    """The facts and notes of the person `subject` in `room`; gives access to nobody else's."""
 
     def __init__(
         self,
@@ -103,8 +106,8 @@ class PersonalMemory:
         self._room, self._conversation, self._subject = room, conversation, subject
 
     async def remember(self, value: str, key: str = "") -> str:
-        """Keep a fact under its name or, without one, a note; return the name as it is kept.
-        Raises StorageError."""
+        """Store a fact under its key or, without a key, a note; return the normalised key. Raises
+        StorageError."""
         name = key_of(key)
         memory = Memory(
             layer=MemoryKind.FACT if name else MemoryKind.NOTE,
@@ -122,33 +125,35 @@ class PersonalMemory:
         return name
 
     async def facts(self) -> list[Memory]:
-        """Return the facts about the person, surest first. Raises StorageError."""
+        """Return the facts about the person: first those they asked to remember, then by
+        confidence. Raises StorageError."""
         return await self._memories.facts(self._room, self._subject)
 
     async def fact(self, key: str) -> Memory | None:
-        """Return the fact of a name, None when there is none. Raises StorageError."""
+        """Return the fact under a key, None if there is none. Raises StorageError."""
         return await self._memories.fact(self._room, self._subject, key_of(key))
 
     async def notes(self) -> list[Memory]:
-        """Return the notes that the person had taken, oldest first. Raises StorageError."""
+        """Return the person's notes, oldest first. Raises StorageError."""
         notes = await self._memories.newest(self._room, MemoryKind.NOTE)
         return [note for note in notes if note.subject == self._subject]
 
     async def forget(self, key: str | None = None) -> int:
-        """Remove the fact of a name, or all facts and notes; how many. Raises StorageError."""
+        """Delete the fact under a key, or all facts and notes; return how many there were. Raises
+        StorageError."""
         name = None if key is None else key_of(key)
         return await self._memories.forget(self._room, self._subject, name)
 
 
 Sections = tuple[tuple[PromptSection, ...], tuple[PromptSection, ...]]
-"""The stable sections of a prompt, and those beside its question."""
+"""The stable sections of a prompt, and the sections beside its question."""
 
 EPISODES = 5
-"""How many of the newest episodes a prompt shows."""
+"""The number of newest episodes that a prompt shows."""
 
 _FOUND = 8  # memories in a result of `search_memory`
 
-# The stable sections are chosen again after so many turns, or such a pause.
+# The stable sections are selected again after so many turns, or such a pause.
 _TURNS = 10
 _PAUSE = timedelta(minutes=30)
 
@@ -167,7 +172,7 @@ _log = structlog.get_logger()
 
 
 class RoomMemory:
-    """One room of a tendril's memory, for one person: it gives access to no other."""
+    """The memory of one room, as it serves one person; gives access to no other room."""
 
     def __init__(
         self,
@@ -186,11 +191,11 @@ class RoomMemory:
         self._conversation = conversation
 
     def tools(self, keeps: bool) -> tuple[MemoryTools, ...]:
-        """Return the tools for the person; none if nothing of theirs is kept."""
+        """Return the memory tools for the person; none unless memory `keeps` what they say."""
         return (MemoryTools(self.personal(), self.search),) if keeps else ()
 
     def personal(self) -> PersonalMemory:
-        """Return what is remembered of the person, for them to keep, see and remove."""
+        """Return the memories about the person, for them to add, read and delete."""
         services = self._services
         return PersonalMemory(
             services.memories, services.now, self.room, self._conversation, self.person
@@ -201,7 +206,7 @@ class RoomMemory:
         return await self._search.search(self.room, text, limit, self._services.now())
 
     async def sections(self, question: str) -> Sections:
-        """Return the sections of a prompt; none when the store cannot be read."""
+        """Return the memory sections of a prompt; none if the store cannot be read."""
         try:
             return await self._sections(question)
         except StorageError as error:
@@ -212,18 +217,18 @@ class RoomMemory:
         """Schedule the jobs that a stored turn makes due. Raises StorageError."""
         try:
             await self._scheduler.schedule_due(self.room)
-        except Unreachable:
+        except Unreachable:  # not yet known whether the model may make memories: look later
             await self._scheduler.schedule_check(self.room)
 
     async def _sections(self, question: str) -> Sections:
         """Return the stable sections of the room, and those beside the question: facts about the
-        person, and memories that share words with it, unless the stable ones have them."""
+        person and memories that share words with it, except what the stable ones already show."""
         wanted = sorted(_words(question))
         snapshot = await self._services.rooms.load_for_prompt(
             self.room, self.person, " ".join(wanted), _CANDIDATES
         )
         stable = await self._stable(snapshot)
-        ids = set(stable.ids)
+        ids = set(stable.ids)  # of what is already shown
         own = [fact for fact in snapshot.facts if fact.id not in ids]
         ids.update(fact.id for fact in own)
         matches = [each for each in snapshot.found if each.id not in ids and _matches(each, wanted)]
@@ -234,9 +239,10 @@ class RoomMemory:
         return stable.sections(), beside
 
     async def _stable(self, snapshot: RoomMemorySnapshot) -> PromptMemory:
-        """Return the stored choice of stable memories; choose again when it is time."""
+        """Return the stored selection of stable memories, or a new one when it is time."""
+        # Forgetting clears `shown`, so that nothing forgotten stays in a prompt.
         stored = PromptMemory.model_validate_json(snapshot.shown) if snapshot.shown else None
-        if stored is None and not snapshot.anything:
+        if stored is None and not snapshot.anything:  # a new room: nothing to select from
             return PromptMemory()
         last = snapshot.last
         if stored and snapshot.turns < _TURNS and last and self._services.now() - last < _PAUSE:
@@ -270,7 +276,7 @@ class PromptMemory(BaseModel):
     ids: list[int] = []
 
     def sections(self) -> tuple[PromptSection, ...]:
-        """Return them as sections of the stable part of a prompt."""
+        """Return the sections for the stable part of a prompt."""
         return (
             PromptSection("facts", self.facts, _FACTS),
             PromptSection("summary", self.summary, LONGEST_SUMMARY),
@@ -279,9 +285,10 @@ class PromptMemory(BaseModel):
 
 
 class MemoryTools:
-    """Tools over the memory of one person: the model names a key, never a person.
+    """Tools over the memory of one person.
 
-    `search` takes words and a limit, and returns memories of the room.
+    The model names a key, never a person, so that it cannot be talked into using somebody else's
+    memories. `search` takes words and a limit, and returns memories of the room.
     """
 
     def __init__(
@@ -347,13 +354,14 @@ def describe(memory: Memory) -> str:
 
 
 def fact_line(fact: Memory) -> str:
-    """Render a fact as a line for the model, with its source unless that is its subject."""
+    """Render a fact as a line for the model, with its source if that is another person."""
     said_by = "" if fact.source == fact.subject else f" (says {fact.source})"
     return f"{fact.subject}: {fact.key} = {fact.text}{said_by}"
 
 
 def _within(facts: Sequence[Memory], budget: int) -> list[Memory]:
-    """Return as many of the first facts as fit, in the order in which they were learnt."""
+    """Return the first facts that fit into `budget` characters, in the order in which they were
+    learnt."""
     kept = []
     for fact in facts:
         budget -= len(fact_line(fact)) + 1
@@ -373,7 +381,7 @@ def _words(text: str) -> set[str]:
 
 
 class TendrilMemory:
-    """The memory in a tendril's file. Where the log is indexed by meaning, memories are too."""
+    """The memory in a tendril's file. Memories have embeddings if the log has."""
 
     def __init__(self, services: MemoryServices) -> None:
         self.memories = services.memories
@@ -384,7 +392,7 @@ class TendrilMemory:
         self._consolidator = Consolidator(services)
 
     def handlers(self) -> Mapping[str, Handler]:
-        """Return the handlers of its jobs, by kind."""
+        """Return the handlers of the memory jobs, by kind."""
         own = self._consolidator.handlers()
         return {
             **self._scheduler.handlers(),
@@ -392,20 +400,21 @@ class TendrilMemory:
         }
 
     def for_room(self, room: str, conversation: str, person: str) -> RoomMemory:
-        """Return the memory of a room as it serves a conversation with a person."""
+        """Return the memory of a room, as it serves a conversation with a person."""
         return RoomMemory(
             self._services, self._search, self._scheduler, room, conversation, person_of(person)
         )
 
     async def schedule_check(self, room: str = "") -> None:
-        """Look for due jobs in a room, or in all, as soon as the worker is idle.
+        """Schedule a check for due jobs in a room, or in all, which runs after all other work.
 
         Raises StorageError.
         """
         await self._scheduler.schedule_check(room)
 
     async def on_cleared(self, conversation: str, room: str) -> None:
-        """Schedule what a cleared conversation leaves to rebuild, if others share its room.
+        """Schedule the rebuilding of memories that a cleared conversation was part of, if others
+        share its room.
 
         Raises StorageError.
         """
@@ -413,11 +422,11 @@ class TendrilMemory:
             await self._scheduler.schedule_check(room)
 
     async def compact(self, room: str, through: int) -> None:
-        """Schedule the summary of a room up to a turn. Raises StorageError."""
+        """Schedule extending the summary of a room up to a turn. Raises StorageError."""
         await self._scheduler.schedule_summary(room, through)
 
     def _then_reschedule(self, work: Handler) -> Handler:
-        """Wrap a job, so that it looks in the end if more has become due meanwhile."""
+        """Wrap a handler, so that it finally schedules what has become due meanwhile."""
 
         async def run_and_reschedule(job: Job) -> None:
             await work(job)

@@ -1,6 +1,6 @@
-"""The stores and clients of a tendril's memory, the search in them, and the schedule of its jobs.
+"""The stores and clients of a tendril's memory, the search in it, and the scheduling of its jobs.
 
-When a room's turns become memories is decided by plain rules over counts and sizes.
+Plain rules over counts and sizes decide when a room's turns become memories.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from terrarium.config import Config
 
 @dataclass(frozen=True, slots=True)
 class MemoryServices:
-    """The stores of one tendril's memory, and the client by which its model is asked.
+    """The stores of one tendril's memory, and the client for its model.
 
-    `embeds` tells that memories are given vectors, as the log is.
+    `embeds`: memories get embedding vectors, as the lines of the log do.
     """
 
     tendril: str
@@ -58,7 +58,7 @@ class MemoryServices:
         clock: Clock,
         config: Config,
     ) -> Self:
-        """Make the stores over a tendril's `database`."""
+        """Create the stores over a tendril's `database`."""
         return cls(
             tendril,
             config.section(MemorySettings),
@@ -74,18 +74,18 @@ class MemoryServices:
 
     @property
     def session(self) -> str:
-        """The conversation that requests for memory belong to at the agent server."""
+        """The session name of memory requests at the agent server."""
         return f"{self.tendril}/memory"
 
     def now(self) -> datetime:
-        """Return the time of day."""
+        """Return the current time."""
         return self.clock.now()
 
     async def learns(self) -> bool:
-        """Decide if the model is asked to make memories of what was said.
+        """Return whether the model is used to make memories of what was said.
 
-        Raises Unreachable while it is unknown if the model is good enough for that: a bad memory
-        would stay for good, so the job that asks is retried later.
+        Raises Unreachable while it is unknown whether the model is good enough: a bad memory is
+        permanent, so the job is rather retried later.
         """
         if self.settings.learn != "auto":
             return self.settings.learn == "on"
@@ -95,15 +95,15 @@ class MemoryServices:
         return judgement
 
 
-_LOOKED_AT = 50  # memories that have some of the words
-_NEAR = 0.8  # likeness below which a memory has nothing to do with the question
-_HALF = timedelta(days=30)  # of this age it counts for three quarters of a new one
+_LOOKED_AT = 50  # candidates from the full-text search
+_NEAR = 0.8  # the similarity below which a memory has nothing to do with the question
+_HALF = timedelta(days=30)  # the half-life of the bonus for recent memories, see `_fresh`
 
 _log = structlog.get_logger()
 
 
 class MemorySearch:
-    """Finds memories; the agent server makes the vector of the query."""
+    """Search over memories, by words and by vectors; the agent server embeds the query."""
 
     def __init__(self, services: MemoryServices) -> None:
         self._memories = services.memories
@@ -112,13 +112,15 @@ class MemorySearch:
         self._session = services.session
 
     async def search(self, room: str, text: str, limit: int, now: datetime) -> list[Memory]:
-        """Return the memories of a room that match best, best first. Raises StorageError."""
+        """Return the `limit` best matches among a room's memories, best first. Raises
+        StorageError."""
         by_words = await self._memories.search(room, text, _LOOKED_AT)
         near = await self._near(room, text)
         found = {memory.id: memory for memory in await self._memories.those(room, near)}
         scores = dict(near)
         for memory, score in by_words:
             found[memory.id] = memory
+            # The full-text score is unbounded; map it to 0..1, comparable with a similarity.
             scores[memory.id] = max(scores.get(memory.id, 0.0), score / (1 + score))
         ranked = sorted(
             found.values(), key=lambda each: (-scores[each.id] * _fresh(each, now), -each.id)
@@ -126,7 +128,7 @@ class MemorySearch:
         return ranked[:limit]
 
     async def _near(self, room: str, text: str) -> Mapping[int, float]:
-        """Return how similar memories are in meaning, by id; empty without vectors."""
+        """Return the similarity of memories in meaning, by id; empty without vectors."""
         if not await self._vectors.any(room):
             return {}
         try:
@@ -141,7 +143,7 @@ class MemorySearch:
 
 
 def _fresh(memory: Memory, now: datetime) -> float:
-    """Return a weight from 1, for a new memory, down to a half."""
+    """Return a weight by age: 1 for a new memory, falling towards 0.5."""
     return 0.5 + 0.5 * math.pow(0.5, max(timedelta(), now - memory.time) / _HALF)
 
 
@@ -156,14 +158,14 @@ STUDIED = 5  # exchanges that are searched for facts at once
 MOST_NOTES = 30
 CONDENSED = 20
 
-_PRIORITY = 200  # of the jobs: behind all others
+_PRIORITY = 200  # of the jobs: after all others
 
-_MOST_TOKENS = 8_000  # of unfolded turns; of more, the newest half of that stays
-_CHARACTERS = 4  # of a token, about
+_MOST_TOKENS = 8_000  # of turns not in the summary; beyond, the newest half of that stays out
+_CHARACTERS = 4  # per token, roughly
 
 
 class JobKind(StrEnum):
-    """The kinds of jobs."""
+    """The kinds of memory jobs."""
 
     FOLD = "memory.fold"
     TELL = "memory.tell"
@@ -174,7 +176,8 @@ class JobKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PendingJob:
-    """A job for the turns up to `through`; `mark` tells where it begins."""
+    """A job for the turns up to `through`. `mark` says where it starts; it is part of the job's
+    idempotency key."""
 
     work: JobKind
     through: int
@@ -182,29 +185,29 @@ class PendingJob:
 
 
 class MemoryScheduler:
-    """Adds the jobs that are due in a room. All methods raise StorageError."""
+    """Schedules the jobs that are due in a room. All methods raise StorageError."""
 
     def __init__(self, services: MemoryServices) -> None:
         self._services = services
 
     def handlers(self) -> Mapping[str, Handler]:
-        """Return the handlers of its own jobs, by kind."""
+        """Return the handlers of the scheduler's own jobs, by kind."""
         return {TEND: self.tend}
 
     async def schedule_check(self, room: str = "") -> None:
-        """Add a job that looks for due jobs in a room, or in all."""
+        """Add a job that checks a room, or all rooms, for due jobs."""
         await self._services.jobs.add(TEND, {"room": room}, priority=_PRIORITY)
 
     async def tend(self, job: Job) -> None:
-        """Run such a job."""
+        """Run the job that checks rooms for due jobs."""
         room = job.payload.get("room")
         for each in [room] if room else await self._services.rooms.room_names():
             await self.schedule_due(each)
 
     async def schedule_due(self, room: str) -> None:
-        """Add the jobs that are due in a room, each once.
+        """Add the jobs that are due in a room, each at most once.
 
-        Raises Unreachable too, while it is unknown if the model is to be asked.
+        Also raises Unreachable, while it is unknown whether the model may be used.
         """
         services = self._services
         learns = await services.learns()
@@ -219,13 +222,14 @@ class MemoryScheduler:
             await self._add(room, PendingJob(JobKind.EMBED, 0, str(missing[0][0])))
 
     async def schedule_summary(self, room: str, through: int) -> None:
-        """Add the job that brings the summary of a room up to a turn."""
+        """Add the job that extends the summary of a room up to a turn."""
         watermarks = await self._services.rooms.progress(room)
         mark = f"{watermarks.version}.{watermarks.folded}-{through}"
         await self._add(room, PendingJob(JobKind.FOLD, through, mark))
 
     async def _add(self, room: str, wanted: PendingJob) -> None:
-        """Add a job; its lane lets one job of a room run at a time."""
+        """Add a job unless there is one with its key; its lane lets one job of a room run at a
+        time."""
         await self._services.jobs.add(
             wanted.work,
             {"room": room, "through": wanted.through},
@@ -238,13 +242,15 @@ class MemoryScheduler:
 def pending_jobs(
     watermarks: Watermarks, sizes: Sequence[tuple[int, int]], gaps: bool
 ) -> list[PendingJob]:
-    """Return the jobs that are due, by the ids and sizes of the turns after the watermarks."""
+    """Return the jobs that are due, given the ids and sizes (in characters) of the turns after the
+    watermarks, oldest first."""
     found = []
     fold = max(
         _fold_through([each for each in sizes if each[0] > watermarks.folded]), watermarks.wanted
     )
     if fold > watermarks.folded:
         found.append(_due(watermarks, JobKind.FOLD, fold, watermarks.folded))
+    # Episodes and facts are made of whole groups of turns; the rest waits for more.
     untold = [turn for turn, _ in sizes if turn > watermarks.told]
     if len(untold) >= SESSION:
         through = untold[len(untold) // SESSION * SESSION - 1]
@@ -264,7 +270,7 @@ def _due(watermarks: Watermarks, work: JobKind, through: int, mark: int) -> Pend
 
 
 def _fold_through(unfolded: Sequence[tuple[int, int]]) -> int:
-    """Return the last turn that goes into the summary, 0 for none."""
+    """Return the id of the last turn to go into the summary, 0 for none."""
     folded = len(unfolded) - KEPT_UNFOLDED if len(unfolded) > MOST_UNFOLDED else 0
     if sum(size for _, size in unfolded) > _MOST_TOKENS * _CHARACTERS:
         folded = max(folded, len(unfolded) - _fitting(unfolded))
@@ -272,7 +278,7 @@ def _fold_through(unfolded: Sequence[tuple[int, int]]) -> int:
 
 
 def _fitting(unfolded: Sequence[tuple[int, int]]) -> int:
-    """Count the newest turns that fit into half of the limit; one always does."""
+    """Return how many of the newest turns fit into half of the limit, at least one."""
     left, count = _MOST_TOKENS // 2 * _CHARACTERS, 0
     for _, size in reversed(unfolded):
         left -= size

@@ -1,18 +1,18 @@
 """Errors of requests to the agent server.
 
     ModelError
-    ├── Unreachable      nobody answers at the address, the connection broke, or the server says
-    │                    that it has no model at the moment (500, 502, 503)
-    ├── Busy             the server has no place free (429) for `retry_after` seconds
-    │   └── BudgetSpent  a budget or quota of the day is used up
+    ├── Unreachable      no answer at the address, a broken connection, or the server says that it
+    │                    has no model at the moment (500, 502, 503)
+    ├── Busy             the server has no free slot (429) for `retry_after` seconds
+    │   └── BudgetSpent  a daily budget or quota is used up
     ├── TimedOut         the model took longer than allowed
-    ├── ContextTooLong   the prompt does not fit the model's window
-    ├── SetupError       only whoever runs this can mend it; the text is the advice
+    ├── ContextTooLong   the prompt does not fit the model's context window
+    ├── SetupError       only the operator can fix it; the message says how
     │   ├── KeyRefused   our key is missing or wrong (401, 403)
-    │   └── BadEngine    the server's engine refuses its key, or is no model server
-    └── RequestRejected  any other error answer; `status` is the HTTP status
+    │   └── BadEngine    the server's engine refuses its key, or is not a model server
+    └── RequestRejected  any other error response; `status` is the HTTP status
 
-Their texts are for the log. `sentence` is what a person may read.
+The messages are for the log; `sentence` is what a person may read.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Unreachable(ModelError):
 
 
 class Busy(ModelError):
-    """The server has no place free; it may in `retry_after` seconds."""
+    """The server has no free slot; it may have one in `retry_after` seconds."""
 
     sentence = "I have too many questions at once; please ask again in a minute."
 
@@ -41,7 +41,7 @@ class Busy(ModelError):
 
 
 class BudgetSpent(Busy):
-    """A budget or quota of the day is used up."""
+    """A daily budget or quota is used up."""
 
     sentence = "What I may use today is used up; please ask again tomorrow."
 
@@ -53,19 +53,19 @@ class TimedOut(ModelError):
 
 
 class ContextTooLong(ModelError):
-    """The prompt does not fit the model's window, however much of the past is left out."""
+    """The prompt does not fit the model's context window, even without anything optional."""
 
     sentence = "That is too long for my model; please ask for less at once."
 
 
 class SetupError(ModelError):
-    """Only whoever runs this can mend it; the text is the advice."""
+    """An error that only the operator can fix; the message says how."""
 
     sentence = "My model is not set up right; please tell whoever runs me."
 
 
 class KeyRefused(SetupError):
-    """The server takes our key for missing or wrong."""
+    """The server refuses our key as missing or wrong."""
 
     sentence = "My key is refused; please tell whoever runs me."
 
@@ -77,11 +77,11 @@ class KeyRefused(SetupError):
 
 
 class BadEngine(SetupError):
-    """The server's engine refuses its key, or is no model server."""
+    """The server's engine refuses its key, or is not a model server."""
 
 
 class RequestRejected(ModelError):
-    """The server answered with an error that asking again does not mend."""
+    """The server answered with an error that a retry does not fix."""
 
     def __init__(self, message: str, status: int) -> None:
         super().__init__(message)

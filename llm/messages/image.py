@@ -1,4 +1,4 @@
-"""An image that goes with a question to a model that can see. It is kept nowhere."""
+"""An image sent with a question to a model that can see. It is stored nowhere."""
 
 from __future__ import annotations
 
@@ -6,26 +6,27 @@ import base64
 from dataclasses import dataclass
 
 MOST_BYTES = 2 * 1024 * 1024
-"""Of an image: with the prompt it fits into a request of the agent server's default size."""
+"""The largest image: with the prompt it fits into the agent server's default limit on requests."""
 
 _TOKENS = 1_500
-_WEBP = slice(8, 12)
+_WEBP = slice(8, 12)  # the form type in the header of a RIFF file
 
 
 class UnusableImage(ValueError):
-    """It is no image that models take; the text says what would be."""
+    """Data that is not an image that models accept; the message says what is."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Image:
-    """An image by its media type."""
+    """An image and its media type."""
 
     type: str
     data: bytes
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Image:
-        """Return the image in a file, by how that begins. Raises UnusableImage."""
+        """Return the image in a file, its type detected by the first bytes. Raises
+        UnusableImage."""
         if len(data) > MOST_BYTES:
             raise UnusableImage(f"an image has at most {MOST_BYTES // 1024 // 1024} MB")
         kind = _type_of(data)
@@ -34,22 +35,22 @@ class Image:
         return cls(kind, data)
 
     def __repr__(self) -> str:
-        """Tell the size, not what is shown."""
+        """Return the size, not the content."""
         return f"<Image {self.type}, {len(self.data)} bytes>"
 
     @property
     def tokens(self) -> int:
-        """About how many tokens a model reads for it, whatever its size."""
+        """The approximate number of tokens that a model reads for it, whatever its size."""
         return _TOKENS
 
     @property
     def url(self) -> str:
-        """The `data:` URL, as chat requests have it."""
+        """The `data:` URL (RFC 2397) for a chat request."""
         return f"data:{self.type};base64,{base64.b64encode(self.data).decode('ascii')}"
 
 
 def _type_of(data: bytes) -> str:
-    """Return the media type, "" for none that models take."""
+    """Return the media type by the file's signature, "" for none that models accept."""
     if data.startswith(b"\x89PNG\r\n\x1a\n"):
         return "image/png"
     if data.startswith(b"\xff\xd8\xff"):

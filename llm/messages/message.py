@@ -1,8 +1,8 @@
-"""Messages between a tendril and the model, with tool calls, replies, and text by others in them.
+"""Messages to and from a model: tool calls, replies, and text by others embedded in prompts.
 
-What people, pages, tools or models wrote is data, so it must not pass for our own marks:
-`escape_tags` makes whatever looks like one harmless. `PromptSection` is what stands beside the log
-and the turns: facts, summaries, skills.
+What people, pages, tools or models wrote is data, and must not pass for our own markup:
+`escape_tags` escapes whatever looks like it. A `PromptSection` is a part of a prompt besides the
+log and the turns: facts, summaries, skills.
 """
 
 from __future__ import annotations
@@ -49,14 +49,15 @@ _INVISIBLE = re.compile(  # what nobody sees
 )
 _DISGUISE = re.compile(f"{_INVISIBLE.pattern}|[\ufe64\ufe65\uff00-\uff5e]")
 _ANGLE = re.compile("[<\uff1c\ufe64\\[\uff3b]")
-_LONGEST_TAG = 120
+_LONGEST_TAG = 120  # characters that are normalised to recognise a disguised tag
 
 
 def escape_tags(text: str) -> str:
     """`text` with every reserved tag made harmless. Idempotent.
 
-    A tag in disguise counts as well: with characters that nobody sees, or in full width.
+    This includes disguised tags, with invisible or full-width characters.
     """
+    # Only the opening bracket is replaced: that breaks the tag, and a second pass finds nothing.
     text = _RESERVED.sub(_escape, text)
     return _ANGLE.sub(_escape_disguised, text) if _DISGUISE.search(text) else text
 
@@ -66,6 +67,7 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def _escape_disguised(match: re.Match[str]) -> str:
+    # The normal form only decides; the text itself is kept as it was written.
     ahead = match.string[match.start() : match.start() + _LONGEST_TAG]
     plain = normalize("NFKC", _INVISIBLE.sub("", ahead))
     return _escape(match) if _RESERVED.match(plain) else match[0]
@@ -76,10 +78,11 @@ _CUT = "...[truncated]"
 
 @dataclass(frozen=True, slots=True)
 class PromptSection:
-    """Data under a `name`, a reserved tag that text cannot forge; ValueError for any other name.
+    """A section of data in a prompt, between tags called `name`.
 
-    Of `text` whole lines are shown from its beginning, in `budget` characters; a mark tells that
-    there was more. Its string is what the model reads, "" for an empty text.
+    Raises ValueError unless that is a reserved tag, which text cannot forge. The text is cut to
+    whole lines within `budget` characters, with a mark where it was cut. `str()` returns what the
+    model reads, "" for an empty text.
     """
 
     name: str
@@ -98,7 +101,8 @@ class PromptSection:
 
 
 def within(sections: Sequence[PromptSection], budget: int) -> list[PromptSection]:
-    """Fit sections into `budget` characters together, each by its share of the length."""
+    """Return the sections with budgets of at most `budget` characters in total, in proportion to
+    their lengths."""
     lengths = [min(len(section.text), section.budget) for section in sections]
     if (total := sum(lengths)) <= budget:
         return list(sections)
@@ -109,12 +113,13 @@ def within(sections: Sequence[PromptSection], budget: int) -> list[PromptSection
 
 
 def render_sections(sections: Sequence[PromptSection]) -> str:
-    """Render the sections, with an empty line between two."""
+    """Render the sections, separated by empty lines."""
     return "\n\n".join(filter(None, map(str, sections)))
 
 
 def _cut(text: str, budget: int) -> str:
-    """Cut a text to whole lines; the first line is cut when even that is too long."""
+    """Cut a text to whole lines within `budget` characters; cut the first line if even that is too
+    long."""
     if len(text) <= budget:
         return text
     kept = text[: max(0, budget - len(_CUT) - 1) + 1]
@@ -126,23 +131,26 @@ _FOLDED = {EventType.JOIN: "joined", EventType.PART: "left", EventType.QUIT: "qu
 
 
 EARLIER = "earlier_irc_logs"
-"""The tag of lines from further back that belong to a question."""
+"""The tag of older lines that belong to a question."""
 
 
 def stamp(time: datetime) -> str:
-    """The time of a line, in UTC."""
+    """Render the time of a line, in UTC."""
     return f"[{time.isoformat(' ', 'seconds')[:19]}]"
 
 
 def render_block(events: Sequence[Event], tag: str = "irc_logs") -> str:
-    """The events between tags, or nothing when there are none."""
+    """Render events between tags, one per line; "" if there are none."""
     lines = "\n".join(_lines(events))
     return f"<{tag}>\n{lines}\n</{tag}>\n\n" if lines else ""
 
 
 def _lines(events: Iterable[Event]) -> Iterable[str]:
-    """One line an event; all who come and go one after another share one, without its time, which
-    would be most of it: the lines around tell that."""
+    """Yield one line per event.
+
+    Consecutive joins, parts and quits share a line. It has no time, which would take most of its
+    tokens and can be seen from the lines around it.
+    """
     for folded, group in groupby(events, key=lambda event: event.type in _FOLDED):
         if folded:
             yield escape_tags(f"*** {'; '.join(_came_and_went(group))}")
@@ -157,7 +165,8 @@ def _came_and_went(events: Iterable[Event]) -> Iterable[str]:
 
 
 def render_line(event: Event) -> str:
-    """One event with its time, harmless, on one line: nobody can write a line for another."""
+    """Render one event with its time, escaped and on one line, so that nobody can forge a line of
+    somebody else."""
     return escape_tags(" ".join(f"{stamp(event.time)} {event_line(event)}".splitlines()))
 
 
@@ -165,18 +174,20 @@ Status = Literal["active", "awaiting_answer", "closed", "idle"]
 """The state of a conversation, as the model sees it."""
 
 Message = dict[str, Any]
-"""A message in the OpenAI chat format. In memory it may also have `name` (who asked) and
-`reasoning_content` (what was thought), which `wire` leaves out. The question of a prompt may have
-an `image` (`llm.messages.image`), which `wire` makes a part of the content."""
+"""A message in the OpenAI chat format.
+
+In memory it may have further keys, such as `name` (the asker) and `reasoning_content` (the model's
+thoughts), which `wire` leaves out. A user message of a prompt may have an `image`
+(`llm.messages.image`), which `wire` makes a part of the content."""
 
 _SENT = ("role", "content", "tool_calls", "tool_call_id")
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A call that the model proposes; `arguments` is JSON text, as the model wrote it.
+    """A tool call that the model proposes; `arguments` is JSON text as the model wrote it.
 
-    `source` is what the model wrote when it was text; `cut` tells that its end was missing.
+    `source` is the original text of a call that was written as text. `cut`: its end was missing.
     """
 
     id: str
@@ -186,10 +197,11 @@ class ToolCall:
     cut: bool = False
 
     def message_part(self) -> dict[str, Any]:
-        """Return the call as an assistant message carries it.
+        """Return the call as a part of an assistant message.
 
-        Servers parse the arguments of earlier calls and refuse the whole prompt when they cannot,
-        so what is no JSON object goes back as an empty one; the result says what was wrong.
+        Servers parse the arguments of earlier calls, and reject the whole prompt if they cannot.
+        Anything but a JSON object is therefore sent back as an empty object; the tool result says
+        what was wrong.
         """
         arguments = self.arguments if _is_object(self.arguments) else "{}"
         function = {"name": self.name, "arguments": arguments}
@@ -198,9 +210,11 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class ModelReply:
-    """One answer of the model: text for people, what it thought, the tools it wants, how it is
-    with the conversation; `silent` when it wants to say nothing, `is_call` when it only tried to
-    call a tool that does not exist."""
+    """One reply of the model: text for people, its thought, its tool calls, the token usage and the
+    state of the conversation.
+
+    `silent`: it chose to say nothing. `is_call`: it only tried to call a tool that does not exist.
+    """
 
     text: str = ""
     thought: str = ""
@@ -211,7 +225,7 @@ class ModelReply:
     is_call: bool = False
 
     def message(self) -> Message:
-        """Return the reply as a message to be stored."""
+        """Return the reply as a message to store."""
         message: Message = {"role": "assistant", "content": self.text or None}
         if self.thought:
             message["reasoning_content"] = self.thought
@@ -230,7 +244,7 @@ def _is_object(text: str) -> bool:
 def wire(message: Message) -> Message:
     """Return the message as it is sent: only the fields of the chat format.
 
-    What the model said is escaped too, the arguments of its calls included: anybody can make it
+    What the model said is escaped too, including the arguments of its calls, as anybody can make it
     repeat a tag.
     """
     sent = {key: message[key] for key in _SENT if key in message}
@@ -245,19 +259,18 @@ def wire(message: Message) -> Message:
 
 
 def _harmless(call: Message) -> Message:
-    """Escape a call, so that templates may write it into the prompt: its name is a word. Arguments
-    without a reserved tag stay as the model wrote them, which is what the engine has in its
-    cache."""
+    """Escape a call, which chat templates write into the prompt; its name becomes one word."""
     function = call["function"]
     name = re.sub(r"[^\w-]+", "_", function["name"])[:64] or "_"
     given: Any = json.loads(function["arguments"])
     harmless = _neutral_in(given)
+    # Without a tag the arguments stay as the model spelled them: so they are in the prefix cache.
     arguments = function["arguments"] if harmless == given else json.dumps(harmless)
     return call | {"function": {"name": name, "arguments": arguments}}
 
 
 def _neutral_in(value: Any) -> Any:
-    """Escape all texts of a JSON value, keys included."""
+    """Escape all strings of a JSON value, including keys."""
     match value:
         case str():
             return escape_tags(value)
@@ -272,8 +285,8 @@ def _neutral_in(value: Any) -> Any:
 class Question:
     """A question, and the person who asks it.
 
-    `pending_event` is the one, on its way into the log, that holds a question which joins another
-    one.
+    `pending_event` is the log event, perhaps not yet written, of a question that may join a running
+    turn.
     """
 
     who: str
@@ -281,12 +294,13 @@ class Question:
     pending_event: PendingEvent | None = None
 
     async def wait_logged(self) -> None:
-        """Wait until its line is in the log."""
+        """Wait until the line of the question is in the log."""
         if self.pending_event:
             await self.pending_event.wait_visible()
 
     def message(self) -> Message:
-        """Return the question as a message to be stored; await `wait_logged` before."""
+        """Return the question as a message to store; await `wait_logged` first, for the event's
+        id."""
         message: Message = {"role": "user", "content": self.text, "name": self.who}
         return (
             message | {"anchor": self.pending_event.id}

@@ -1,9 +1,9 @@
-"""The parts of a prompt beside memory and log: budget, persona, hints, skills, tools.
+"""The parts of a prompt other than memory and log: budget, persona, guidance, skills, tools.
 
-The budget is the size of prompt that a model uses well, by its card: its size, its speed, its
-abilities. Personas say who the bot is, as Markdown files with front matter (docs/personas.md).
-`CORE` and `TOOLS` belong to every prompt of a room, so they are the same for all its questions; a
-`Helper` stands beside the question that calls for it, chosen by rule and without asking a model.
+The budget is the size of prompt that a model uses well, judged by its card: size, speed, abilities.
+Personas describe the bot; they are Markdown files with front matter (docs/personas.md). `CORE` and
+`TOOLS` are in every prompt of a room, the same for all its questions; a `Helper` is placed beside a
+question that calls for it, chosen by a rule without a model.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Names = tuple[Annotated[str, Field(min_length=1, max_length=64)], ...]
 
 
 class _FrontMatter(BaseModel):
-    """The keys at the head of the file."""
+    """The front matter of a persona file."""
 
     name: str = Field("", pattern=f"^({NAME.pattern})?$")
     description: str = Field("", max_length=500)
@@ -54,10 +54,12 @@ class _FrontMatter(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Persona:
-    """A text in which `$names` stand for what differs from place to place, and what differs from
-    the settings for as long as it speaks: None and "" are "as configured". `short` takes the place
-    of the text for small models. `tools` and `skills` are all that it may use; None is all that
-    there are."""
+    """A text about the bot in which `$names` stand for values of the place, and settings that
+    override the configured ones.
+
+    None and "" mean "as configured". Small models get `short` instead of the text. `tools` and
+    `skills` are the names of all that it may use; None: whatever there is.
+    """
 
     text: str
     name: str = ""
@@ -71,23 +73,23 @@ class Persona:
 
     @classmethod
     def read(cls, path: Path) -> Persona:
-        """The persona in a file. Raises ConfigError."""
+        """Read a persona from a file. Raises ConfigError."""
         front, text = parse(_FrontMatter, path)
         if not text:
             raise ConfigError(f"{path} says nothing below its front matter")
         return cls(text, **dict(front))
 
     def render(self, values: Mapping[str, str], *, short: bool = False) -> str:
-        """Return the text, or its `short` form where there is one, with `values`, which are made
-        harmless, in place of its `$names`."""
+        """Return the text with its `$names` replaced by the escaped `values`; with `short` the
+        short text, if there is one."""
         harmless = {name: escape_tags(value) for name, value in values.items()}
         text = self.short if short and self.short else self.text
         return Template(text).safe_substitute(harmless)
 
 
 class Personas:
-    """The tendril's own persona, those of a folder by the names of their files, and what is wrong
-    with those that could not be read."""
+    """The tendril's own persona, those of a folder by file name, and the problems of files there
+    that could not be read."""
 
     def __init__(
         self, own: Persona, named: Mapping[str, Persona], problems: Mapping[str, str]
@@ -101,8 +103,8 @@ class Personas:
     def read(cls, own: Path, folder: Path, before: Personas) -> Personas:
         """Read the file `own` and all Markdown files in `folder`.
 
-        A file of the folder that is wrong is reported in the log, and its persona is as `before`.
-        Raises ConfigError for `own`.
+        An invalid file of the folder is logged, and its persona stays as it was `before`. An
+        invalid `own` raises ConfigError.
         """
         try:
             own_persona = Persona.read(own)
@@ -122,8 +124,10 @@ class Personas:
         return cls(own_persona, named, problems)
 
     def choose(self, chosen: str | None) -> Persona:
-        """The persona that somebody has chosen by its name or whose text they have written; the
-        tendril's own when it is None, or the name of one that is no longer there."""
+        """Return the persona that somebody chose by name, or whose text they wrote.
+
+        It is the tendril's own if nothing was chosen, or the name no longer exists.
+        """
         if not chosen:
             return self.own
         if persona := self.by_name.get(chosen.lower()):
@@ -136,45 +140,45 @@ class Personas:
         return self.own
 
     def require(self, chosen: str) -> None:
-        """Raises ValueError, with a sentence for people, for the name of a persona that there is
-        not."""
+        """Raise ValueError, with a sentence for people, if `chosen` names an unknown persona."""
         if NAME.fullmatch(chosen.lower()) and chosen.lower() not in self.by_name:
             known = ", ".join(sorted(self.by_name)) or "none yet"
             raise ValueError(f"There is no persona {chosen!r}; there are: {known}.")
 
 
 def _read_named(path: Path, name: str) -> Persona:
-    """The persona that people call by the file's name, which the file may say too."""
+    """Read a persona that is called by its file name, which its front matter may only repeat."""
     persona = Persona.read(path)
     if not NAME.fullmatch(name) or persona.name not in ("", name):
         raise ConfigError(f"{path}: name: must be the file's, in letters, digits, - and _")
     return persona
 
 
-_FRESH_SECONDS = 1.5  # of reading that a person may have to wait for
-_LEAST = 500  # tokens; a slow machine still has to see the talk that a question belongs to
+_FRESH_SECONDS = 1.5  # of reading uncached prompt that a person may have to wait for
+_LEAST = 500  # tokens; even on a slow machine the conversation around a question must be seen
 _USED_WELL = (
     (300_000_000, 600),
     (1_000_000_000, 900),
     (3_000_000_000, 2_000),
     (9_000_000_000, 4_000),
 )
-"""Parameters of a model, up to which it makes good use of so many tokens of lines and turns."""
+"""Pairs of a number of parameters, below which a model makes good use of at most so many tokens of
+lines and turns, and that number of tokens; ascending."""
 
-_SMALL = 1_000_000_000  # parameters, below which explanations and tags do more harm than good
+_SMALL = 1_000_000_000  # parameters; below, explanations and tags do more harm than good
 _TINY_SENTENCES, _SMALL_SENTENCES, _LONG_ANSWER = 1, 2, 4
-_STEPS = 2  # sentences; from the third on a small model invents the steps
-_TINY = 300_000_000  # parameters, below which a model retells wrongly what it has just read
+_STEPS = 2  # sentences of instructions; a small model invents the third and later steps
+_TINY = 300_000_000  # parameters; below, a model retells wrongly what it has just read
 
 
 @dataclass(frozen=True, slots=True)
 class PromptBudget:
     """The limits of a prompt for one model.
 
-    `tokens` of lines and turns are worth their time; None: as many as the window holds. A model
-    that `is_small` gets one plain sentence of persona, and only lines that belong to the question.
-    One that `is_tiny` cannot retell even these, so that they are quoted instead. `may_call`: tools
-    are offered; to a small model only those that the question calls for.
+    `tokens` bounds the lines and turns; None: as many as the window holds. A model that `is_small`
+    gets one plain sentence of persona, and only lines that belong to the question. One that
+    `is_tiny` cannot retell even these, so they are quoted instead. `may_call`: tools are offered,
+    to a small model only those that the question calls for.
     """
 
     tokens: int | None = None
@@ -183,22 +187,24 @@ class PromptBudget:
     may_call: bool = True
 
     def answer_limit(self, question: str) -> AnswerLimit | None:
-        """Return how much of an answer is worth reading; None: all of it. What a tiny model adds
-        to a right sentence ("Paris, which ...") is mostly wrong."""
+        """Return how much of the answer to a question is shown; None: all of it."""
         if not self.is_small:
             return None
         if asks_how(question):
             return AnswerLimit(_STEPS)
         if wants_long_answer(question):
             return AnswerLimit(_LONG_ANSWER)
-        if self.is_tiny:
+        if self.is_tiny:  # what it adds to a correct clause ("Paris, which ...") is mostly wrong
             return AnswerLimit(_TINY_SENTENCES, main_clause=True)
         return AnswerLimit(_SMALL_SENTENCES)
 
     @classmethod
     def from_card(cls, card: ModelCard | None) -> PromptBudget:
-        """Derive the budget from what the agent server says of a model; without a card, or where
-        it does not tell the size, the model is taken for a large one."""
+        """Derive the budget from the card of a model.
+
+        A model without a card, or of unknown size, counts as large, unless its tool calls have to
+        be forced.
+        """
         if card is None:
             return cls()
         can, size = card.capabilities, card.parameters
@@ -208,12 +214,13 @@ class PromptBudget:
             tokens=_tokens(size, card.prompt_tokens_per_second),
             is_small=is_small,
             is_tiny=is_small and (size is None or size < _TINY),
+            # While it is unknown (None) how well it chooses tools, a large model is trusted.
             may_call=can.chooses_tools is True if is_small else can.chooses_tools is not False,
         )
 
 
 def _tokens(size: int | None, speed: float | None) -> int | None:
-    """The tokens that a model of this size uses well and reads in the time a person waits."""
+    """Return the tokens that a model of this size uses well and reads in `_FRESH_SECONDS`."""
     most = next((tokens for limit, tokens in _USED_WELL if size and size < limit), None)
     fast_enough = max(_LEAST, round(_FRESH_SECONDS * speed)) if speed else None
     known = [tokens for tokens in (most, fast_enough) if tokens is not None]
@@ -234,8 +241,8 @@ TOOLS = "When a tool can find what you need, use it before you answer."
 
 @dataclass(frozen=True, slots=True)
 class Helper:
-    """A help for questions that fit `asked`: `text` where there is one of the `tools`, `without`
-    them the other one."""
+    """Guidance for questions that match `asked`: `text` if one of `tools` is available, else
+    `without`."""
 
     name: str
     asked: re.Pattern[str]
@@ -297,7 +304,7 @@ HELPERS = (
 
 
 def helps(question: str, tools: Collection[str]) -> list[str]:
-    """The helps for a question, where the model can use these tools."""
+    """Return the guidance for a question, given the `tools` that the model can use."""
     fitting = (helper for helper in HELPERS if helper.asked.search(question))
     texts = (
         helper.text if helper.tools.intersection(tools) else helper.without for helper in fitting
@@ -311,19 +318,21 @@ def tools_called_for(question: str) -> frozenset[str]:
     return frozenset().union(*fitting)
 
 
-_ROOMS = 1_000  # whose skills are kept in mind
-_SKILLS = 1_500
-_WORKED_OUT = 500
+_ROOMS = 1_000  # whose skills are remembered
+_SKILLS = 1_500  # characters of guidance and skills
+_WORKED_OUT = 500  # characters
 
 Function = Callable[..., Awaitable[object]]
 
 
 @dataclass(frozen=True, slots=True)
 class PromptRequest:
-    """The request for a prompt: a question in a room, who is to answer it, with what `values` in
-    place of the persona's `$names`, and which tools and rights there are. Where somebody
-    `wants_status`, the model is asked how the conversation stands. `context` is when and where it
-    is asked; None: now, in UTC."""
+    """The request for a prompt: a question in a room, the persona that answers, the `values` of its
+    `$names`, and the available tools and rights.
+
+    With `wants_status` the model is asked for the state of the conversation. `context` is the time
+    and time zone of the question; None: now, in UTC.
+    """
 
     text: str
     room: str
@@ -337,9 +346,12 @@ class PromptRequest:
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """`system` is the same for all questions of a room; the sections belong to this one. `hints` is
-    what skills say to it, and `worked_out` the whole answer where one of them settles it. `skills`
-    and `lessons` are the names of what it brought in."""
+    """The parts of a prompt.
+
+    `system` is the same for all questions of a room; the sections `beside` belong to this one.
+    `hints` is the text by skills for it, `worked_out` the whole answer if a skill has found that.
+    `skills` and `lessons` are the names of what the question brought in.
+    """
 
     system: str
     beside: tuple[PromptSection, ...]
@@ -363,33 +375,33 @@ class PromptBuilder:
 
     @property
     def problems(self) -> dict[str, str]:
-        """The errors of files that cannot be used, by "persona NAME" or "skill NAME"."""
+        """The errors of unusable files, by "persona NAME" or "skill NAME"."""
         personas = {f"persona {name}": why for name, why in self.personas.problems.items()}
         return personas | {f"skill {name}": why for name, why in self.registry.problems.items()}
 
     def read(self, own: Path, personas: Path, skills: Path, config: Config | None = None) -> None:
-        """Read all files anew: the persona `own` and the two folders, the skills with the settings
-        of `config`. Raises ConfigError for `own`, and then everything is as before."""
-        found = Personas.read(own, personas, self.personas)
+        """Read all files again: the persona `own` and the two folders, the skills with the settings
+        of `config`. An invalid `own` raises ConfigError, and nothing changes."""
+        found = Personas.read(own, personas, self.personas)  # first: only it may raise
         self.registry = SkillRegistry.read(skills, self.registry, config)
         self.personas, self._paths = found, (own, personas, skills)
 
     def files(self) -> Iterator[Path]:
-        """The names of the files that were read."""
+        """Yield the paths of the files that are read."""
         own, personas, skills = self._paths
         yield own
         yield from personas.glob("*.md")
         yield from skills.glob("*/*.*")
 
     def complaint(self) -> str:
-        """The errors of files in a sentence; "" when all is well."""
+        """Return the errors of files as a sentence, "" if there are none."""
         broken = "; ".join(f"{name}: {why}" for name, why in self.problems.items())
         return f"As before, because of errors: {broken}" if broken else ""
 
     async def build(
         self, table: SkillTable, request: PromptRequest, budget: PromptBudget
     ) -> Prompt:
-        """Make the prompt of a question for a model with this budget."""
+        """Build the prompt for a question, for a model with this budget."""
         matches = await self.registry.matching(
             request.text, request.persona.skills, request.context
         )
@@ -415,8 +427,11 @@ class PromptBuilder:
         return Prompt(system, beside, hints, whole, toolbox, skills, taught)
 
     def _functions(self, room: str, matches: Sequence[Match]) -> list[Function]:
-        """The tools of all skills that a question of the room has ever brought in: a list of tools
-        that changes with each question would have the engine read everything anew."""
+        """Return the tools of all skills that a question of the room has ever brought in.
+
+        Templates put the tools before the messages, so a list that changed with each question would
+        cost the engine its prefix cache.
+        """
         taken = self._taken.setdefault(room, {})
         self._taken.move_to_end(room)
         if len(self._taken) > _ROOMS:
@@ -428,7 +443,7 @@ class PromptBuilder:
     async def count_skills(
         self, table: SkillTable, room: str, prompt: Prompt, *, well: bool
     ) -> None:
-        """Count the skills that a prompt brought in."""
+        """Count the use of the skills and lessons in a prompt, and whether the turn went `well`."""
         try:
             if prompt.skills:
                 await table.record_use(FILES, prompt.skills, well=well)
@@ -441,7 +456,7 @@ class PromptBuilder:
 def _sections(
     question: str, tools: Collection[str], matches: Sequence[Match]
 ) -> list[PromptSection]:
-    """The helps and skills for a question."""
+    """Return the guidance and the hints of skills for a question, as sections."""
     bodies = (match.skill.body for match in matches)
     hints = (match.hint for match in matches)
     return [
@@ -455,7 +470,7 @@ def _sections(
 async def _lessons(
     table: SkillTable, request: PromptRequest
 ) -> tuple[list[PromptSection], tuple[str, ...]]:
-    """Return what people have taught for such a question, and its name."""
+    """Return what people have taught for such a question, and the names of these lessons."""
     try:
         return await lessons(table, request.room, request.text)
     except StorageError as error:  # the question is answered without
@@ -469,12 +484,11 @@ NOT_SAID = "I find nothing about that in what was said here."
 def direct_answer(
     question: str, worked_out: str, quoted: QuotedAnswer | None, budget: PromptBudget
 ) -> str | None:
-    """Return the answer to a question that needs no model of this size, or None.
+    """Return the answer to a question for which this model need not be asked, or None.
 
     What a skill has worked out is the answer, whatever the model. A question about who said what is
-    answered with the lines themselves where the model cannot search. A model that is too small to
-    retell a line rightly is not asked to, nor to guess what only people here know, nor to be
-    polite.
+    answered with the lines themselves if the model is small. A tiny model is asked neither to
+    retell lines, nor to guess what only people here know, nor to be polite.
     """
     if worked_out:
         return worked_out

@@ -1,9 +1,9 @@
-"""The prompt for a small model: one sentence of persona, what belongs to the question, and that.
+"""The prompt for a small model: one sentence of persona, relevant lines, and the question.
 
-Measured on models of 0.1 to 0.5 billion parameters: each line that does not belong to the question
-costs right answers, tags and explanations are recited, and the model copies its own earlier
-answers. So lines are shown only when the search found them for this question or when it asks about
-the talk itself, and of earlier turns only the last, when the question goes on from it.
+Measured on models of 0.1 to 0.5 billion parameters: each irrelevant line costs correct answers,
+tags and explanations are recited, and the model copies its own earlier answers. Lines are therefore
+shown only if the search found them for this question or it asks about the current conversation; of
+earlier turns only the last, if the question follows up on it.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from llm.prompt.builder import PromptBudget
 from llm.prompt.context_manager import Counter, PromptInput
 from storage.chat_log.event import Event, EventType
 
-_CHARACTERS = 3  # of a token, at least, in most texts
-_LATELY = timedelta(hours=1)  # for which a last turn is something to go on from
-_LONGEST_ANSWER = 400  # characters of it that are shown
-_LINK = re.compile(r"\s*https?://\S+")  # which a small model would only copy, and wrongly
-_RECENT = 12  # lines, for a question about the talk itself
+_CHARACTERS = 3  # per token, at least, in most texts
+_LATELY = timedelta(hours=1)  # for which a question may follow up on the last turn
+_LONGEST_ANSWER = 400  # characters of the last turn's answer that are shown
+_LINK = re.compile(r"\s*https?://\S+")  # a small model would only copy it, and wrongly
+_RECENT = 12  # lines, for a question about the current conversation
 _UNSAID = "If these lines do not answer the question, say that you find nothing about it here."
 
 
 class CompactPromptContext:
     """The prompt for one question to a small model.
 
-    A question that only people here can answer `is_unsure` when none of the lines that were found
-    surely does: then the model is told to say so, and where there are none it is shown the last
-    lines.
+    `is_unsure`: none of the lines that were found surely answers the question, which only people
+    here can. The model is then told that it may find nothing; if there are no lines at all, it is
+    shown the last ones.
     """
 
     def __init__(
@@ -56,8 +56,8 @@ class CompactPromptContext:
         self._past: list[Message] = []
 
     async def load(self) -> None:
-        """Read the last turn where the question goes on from it, and the last lines where it is
-        about them."""
+        """Read the last turn if the question follows up on it, and the last lines if it is about
+        them or unsure."""
         conversation, text = self._conversation, self._question.text
         if goes_on(text) and not self._lines:
             turns = await conversation.store.turns(conversation.name, limit=1)
@@ -69,14 +69,15 @@ class CompactPromptContext:
             self._notes = "\n".join(filter(None, [self._notes, _UNSAID]))
 
     async def fit(self, steps: Sequence[Message], count: Counter, reserve: int) -> list[Message]:
-        """Return the messages, the oldest lines left out beyond the budget.
+        """Return the messages; beyond the budget, lines are dropped from the first on.
 
-        The size is estimated, not counted: a small prompt is far below any window. Raises
-        ContextTooLong for a question that is itself too long.
+        The size is estimated: tokens are counted only if the prompt exceeds the budget even without
+        lines. Raises ContextTooLong if it does not fit the window then.
         """
         while self._lines and sum(map(len, map(_line, self._lines))) > self._budget * _CHARACTERS:
             self._lines.pop(0)
         messages = [*self._messages(), *steps]
+        # A prompt within the budget is far below any window, so the server need not count it.
         characters = sum(len(message["content"] or "") for message in messages)
         if characters > self._budget * _CHARACTERS:
             counted = await count(messages)
@@ -85,7 +86,7 @@ class CompactPromptContext:
         return messages
 
     async def remember(self, messages: Sequence[Message]) -> None:
-        """Keep the question and the messages that answer it."""
+        """Store the question and the messages that answer it."""
         live = self._log_window if self._log_window and self._log_window.since is None else None
         anchor = await live.question_event_id() if live else 0
         await self._conversation.remember(
@@ -97,6 +98,7 @@ class CompactPromptContext:
         notes = [self._notes] if self._notes else []
         if is_about_time(self._question.text):
             notes.append(f"It is {self._now():%A %d %B %Y, %H:%M %Z}.")
+        # No tags around the lines: a small model recites them.
         lines = [_line(event) for event in self._lines]
         asked = f"Question: {question}\nAnswer:"
         content = "\n".join([*lines, *notes, *([""] if lines or notes else []), asked])
@@ -105,14 +107,14 @@ class CompactPromptContext:
 
 
 def _line(event: Event) -> str:
-    """A line as a small model reads it best: who, and what they said."""
+    """Render a line as a small model reads it best: who, and what they said."""
     text = " ".join(event.text.split())
     action = event.type is EventType.ACTION
     return escape_tags(f"* {event.nick} {text}" if action else f"<{event.nick}> {text}")
 
 
 def _retold(messages: Sequence[Message]) -> list[Message]:
-    """The question and the answer of an earlier turn, without its tools."""
+    """Return the question and the answer of an earlier turn, without its tool calls."""
     answer = next((m["content"] for m in reversed(messages) if m["role"] == "assistant"), None)
     if not answer:
         return []

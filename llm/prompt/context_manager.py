@@ -1,8 +1,9 @@
-"""The prompt of a conversation: what the channel just said, and its own clean memory.
+"""The prompt of a conversation: the latest lines of the channel, and the conversation's own turns.
 
-The layout is append-only, so that the engine's prefix cache holds: the system message; then log
-lines and turns in order of arrival; then the newest lines and the question. Where the prompt
-begins is remembered with the conversation, and moves rarely and far.
+The layout is append-only, so that the engine's prefix cache stays valid
+(docs/decisions/0001-append-only-prompts.md): the system message; then log lines and turns in order
+of arrival; then the newest lines and the question. The start of the prompt is stored with the
+conversation, and moves rarely and far.
 """
 
 from __future__ import annotations
@@ -29,17 +30,18 @@ from storage.chat_log.event import Event
 from storage.memory.conversations import Conversations, PromptWindow, Turn
 
 _DROPPED = "[left out: too long]"
-_CHARACTERS = 3  # of a token, at least, in most texts
-_STABLE, _BESIDE = 3, 6  # the sections of a kind get one such part of the window, at most
-_MOST_MESSAGES = 30  # of earlier turns in a prompt; beyond, the oldest two thirds leave at once
+_CHARACTERS = 3  # per token, at least, in most texts
+_STABLE, _BESIDE = 3, 6  # sections of a kind get at most a third, or a sixth, of the window
+_MOST_MESSAGES = 30  # of earlier turns; beyond, the oldest two thirds are dropped at once
 
 Counter = Callable[[Sequence[Message]], Awaitable[TokenCountResult]]
-"""Counts the tokens of a prompt and of the model's window."""
+"""Counts the tokens of a prompt, and returns them with the model's context window."""
 
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """Where a prompt's memory is kept: under `name` in `store`, with `person`, in `room`."""
+    """Where the turns of a conversation are stored: in `store` under `name`, with its `person` and
+    `room`."""
 
     store: Conversations
     name: str
@@ -49,17 +51,20 @@ class Conversation:
     async def remember(
         self, anchor: int, now: datetime, messages: Sequence[Message], related: Sequence[int] = ()
     ) -> None:
-        """Store a finished turn: the question, asked by the log event `anchor`, and the answer."""
+        """Store a finished turn: the question, asked by the log event `anchor`, and the answer.
+
+        `related` are the ids of the older lines that the turn was shown.
+        """
         turn = Turn(anchor, now, tuple(messages), related=tuple(related))
         await self.store.add(self.name, turn, self.room or self.name, self.person)
 
 
 @dataclass(frozen=True, slots=True)
 class PromptInput:
-    """A question with what its prompt is made of, for any model.
+    """A question, and the input of its prompt for a model of any size.
 
-    `system` is the text that a prompt begins with. `found` are lines of the log that answer the
-    question, however long ago they were said.
+    `system` is the text at the beginning of the prompt. `found` are log lines that answer the
+    question, however old.
     """
 
     conversation: Conversation
@@ -72,9 +77,9 @@ class PromptInput:
 class PromptContext:
     """The prompt for one question of a conversation.
 
-    `stable` sections are the same for all questions of a room and follow the `system` text; those
-    `beside` the question belong to it alone. `budget` is how many tokens of lines and turns are
-    worth reading for this model; None: as many as its window holds.
+    `stable` sections are the same for all questions of a room, and follow the `system` text; those
+    `beside` the question belong to it alone. `budget` is the number of tokens of lines and turns
+    that this model uses well; None: as many as its window holds.
     """
 
     def __init__(
@@ -96,11 +101,11 @@ class PromptContext:
         self._question = given.question
         self._log_window = given.log_window
         self._known = PromptWindow()
-        self._next_turn = 0  # the id from which on turns are shown when none is left
+        self._next_turn = 0  # the id at which the turns start once all current ones are dropped
         self._turn_start = 0
         self._turns: list[Turn] = []
         self._shown = EventSlice(0, [])
-        self._related: dict[int, list[Event]] = {}  # by turn; the question's own under 0
+        self._related: dict[int, list[Event]] = {}  # older lines by turn; the question's under 0
 
     async def load(self) -> None:
         """Read the turns and the log lines that belong to the prompt."""
@@ -117,10 +122,11 @@ class PromptContext:
     async def _load_lines(
         self, log_window: LogWindow, related: Sequence[int], *, cut: bool
     ) -> None:
-        """Read the newest lines, and those from further back: what each turn was shown, what is
-        `related` to the question, and for a first question what the asker said last.
+        """Read the newest lines, and older ones: those that earlier turns were shown, those
+        `related` to the question, and for a first question the asker's last words.
 
-        Lines begin anew when turns were `cut`, so that the prompt's start moves once, not twice.
+        If turns were `cut`, the lines start afresh too, so that the start of the prompt moves once
+        rather than twice.
         """
         as_turns = _anchors(self._turns)
         before = {event for turn in self._turns for event in turn.related}
@@ -130,10 +136,11 @@ class PromptContext:
         self._select_related(lines, related)
 
     def _select_related(self, lines: WindowContents, related: Sequence[int]) -> None:
-        """Take from `lines` those from further back that are shown nowhere else."""
+        """Pick from `lines` the older ones that are shown nowhere else in the prompt."""
         found = {event.id: event for event in lines.named}
         as_turns = _anchors(self._turns)
         shown = as_turns | {event.id for event in self._shown.events}
+        # A turn keeps the older lines that it was shown: its part of the prompt must not change.
         for turn in self._turns:
             self._related[turn.id] = [found[event] for event in turn.related if event in found]
             shown.update(turn.related)
@@ -146,12 +153,12 @@ class PromptContext:
         ]
 
     async def fit(self, steps: Sequence[Message], count: Counter, reserve: int) -> list[Message]:
-        """Return the messages, `steps` of the run included, with `reserve` tokens left to answer.
+        """Return the messages, including the `steps` of the run, and leave `reserve` tokens free.
 
-        Sections are cut to their share of the window. When lines and turns exceed the budget, or
-        the whole exceeds the window, the past is cut to half of the limit. When that does not do,
-        what is beside the question leaves, then the oldest tool results, then the stable sections.
-        Raises ContextTooLong when the rest is still too much.
+        Sections are cut to their share of the window. If lines and turns exceed the budget, or the
+        whole exceeds the window, the past is cut to half of the limit. If that is not enough, the
+        sections beside the question are dropped, then tool results from the oldest on, then the
+        stable sections. Raises ContextTooLong if the rest is still too long.
         """
         kept = list(steps)
         counted = await count(self._messages(kept))
@@ -175,7 +182,9 @@ class PromptContext:
     async def _fit_past(
         self, counted: TokenCountResult, room: int, steps: Sequence[Message], count: Counter
     ) -> None:
-        """Cut lines and turns, in one step to half of what was allowed, when they are too many."""
+        """Cut lines and turns to half of what is allowed, if they exceed that."""
+        # To half at once: each cut moves the start of the prompt, which costs the prefix cache. It
+        # is repeated only because the sizes in characters are estimates.
         while self._has_past():
             characters = self._past_characters()
             over_budget = self._budget is not None and characters > self._budget * _CHARACTERS
@@ -190,7 +199,7 @@ class PromptContext:
             counted = await count(self._messages(steps))
 
     async def remember(self, messages: Sequence[Message]) -> None:
-        """Keep the question and the messages that answer it, and where the prompt begins."""
+        """Store the question, the messages that answer it, and where the prompt begins."""
         live = self._live_window()
         anchor = await live.question_event_id() if live else 0
         related = [event.id for event in self._related.get(0, ())]
@@ -204,7 +213,8 @@ class PromptContext:
             await conversation.store.move_window(conversation.name, window)
 
     def _live_window(self) -> LogWindow | None:
-        """The view, when it goes on from one question to the next and holds the questions."""
+        """Return the log window if it continues from one question to the next, which a view `since`
+        a time does not."""
         return self._log_window if self._log_window and self._log_window.since is None else None
 
     def _first_turn(self) -> int:
@@ -214,7 +224,7 @@ class PromptContext:
         return bool(self._turns or self._shown.events or self._related.get(0))
 
     def _past_characters(self) -> int:
-        """The approximate size of all lines and turns in the prompt."""
+        """Return the approximate size of all lines and turns in the prompt, in characters."""
         related = sum(
             len(render_line(event)) for events in self._related.values() for event in events
         )
@@ -237,7 +247,8 @@ class PromptContext:
         return [*messages, question, *map(_render_step, steps)]
 
     def _cut_sections(self, window: int) -> bool:
-        """Give the sections their share of a window of so many characters; whether that cut any."""
+        """Cut the sections to their share of a window of so many characters; return whether that
+        changed any."""
         stable = within(self._stable, window // _STABLE)
         beside = within(self._beside, window // _BESIDE)
         cut = (stable, beside) != (self._stable, self._beside)
@@ -245,7 +256,8 @@ class PromptContext:
         return cut
 
     async def _leave_out(self, characters: float) -> None:
-        """Leave out the oldest of the past, of so many characters or a little more."""
+        """Drop the oldest part of the past, of at least so many characters."""
+        # First the older lines of the question: they come last, after the cached prefix.
         characters -= sum(len(render_line(event)) for event in self._related.pop(0, ()))
         past = _in_order(self._shown.events, self._turns)
         while past and characters > 0:
@@ -268,8 +280,8 @@ class PromptContext:
 def render_question(
     question: Message, events: Sequence[Event], related: Sequence[Event] = (), beside: str = ""
 ) -> Message:
-    """Return a question as it is sent: the lines just before it, those from further back that
-    belong to it, what else does, then who asked it, once."""
+    """Return a question as it is sent: the lines just before it, the older lines and the sections
+    (`beside`) that belong to it, then the asker and the text."""
     text = escape_tags(f"{question['name']} asks: {question['content']}")
     more = f"{beside}\n\n" if beside else ""
     return {
@@ -279,12 +291,13 @@ def render_question(
 
 
 def _render_step(step: Message) -> Message:
-    """A step as it is sent; one of a person is a question that joined the first one."""
+    """Return a step as it is sent; one by a person is a question that joined the turn."""
     return render_question(step, ()) if "name" in step else step
 
 
 def _newest(turns: list[Turn], most: int) -> list[Turn]:
-    """The newest turns of at most so many messages; never part of a turn, always the last one."""
+    """Return the newest turns with at most `most` messages in total: whole turns, and always the
+    last one."""
     kept = turns[-1:]
     for turn in reversed(turns[:-1]):
         if sum(len(each.messages) for each in [turn, *kept]) > most:
@@ -294,13 +307,14 @@ def _newest(turns: list[Turn], most: int) -> list[Turn]:
 
 
 def _anchors(turns: Sequence[Turn]) -> set[int]:
-    """The log events that are shown as turns: the questions, those that joined included."""
+    """Return the ids of the log events that are shown as turns: the questions, including those that
+    joined."""
     joined_ones = {message.get("anchor", 0) for turn in turns for message in turn.messages}
     return joined_ones | {turn.question_event_id for turn in turns}
 
 
 def _in_order(events: Sequence[Event], turns: Sequence[Turn]) -> list[Event | Turn]:
-    """Log lines and turns in order of arrival."""
+    """Merge log lines and turns in order of arrival."""
     past: list[Event | Turn] = []
     rest = list(events)
     for turn in turns:
@@ -311,24 +325,24 @@ def _in_order(events: Sequence[Event], turns: Sequence[Turn]) -> list[Event | Tu
 
 
 def _size(item: Event | Turn) -> int:
-    """About how many characters an item of the past has in the prompt."""
+    """Return the approximate size of an item of the past in the prompt, in characters."""
     if isinstance(item, Event):
         return len(render_line(item))
     return sum(map(_length, item.messages))
 
 
 def _length(message: Message) -> int:
-    """About how many characters a message has in the prompt."""
+    """Return the approximate size of a message in the prompt, in characters."""
     return len(message["content"] or "") + len(str(message.get("tool_calls", "")))
 
 
 def _leave_out_last(sections: list[PromptSection]) -> bool:
-    """Leave out the last section, if there is one."""
+    """Drop the last section; return False if there is none."""
     return bool(sections) and bool(sections.pop())
 
 
 def _leave_out_result(steps: list[Message]) -> bool:
-    """Replace the oldest tool result that is still whole."""
+    """Replace the oldest tool result that is still whole; return False if there is none."""
     for index, step in enumerate(steps):
         if step["role"] == "tool" and step["content"] != _DROPPED:
             steps[index] = step | {"content": _DROPPED}

@@ -1,4 +1,4 @@
-"""The part of a channel's log that belongs to a question, and the lines there that answer it."""
+"""The part of a channel's log that belongs to a question, and the lines in it that answer it."""
 
 from __future__ import annotations
 
@@ -28,28 +28,29 @@ from storage.log import Query
 from storage.passages.passages import PEOPLE, LineFilter
 from storage.protocols import LogReader
 
-_OWN_WORDS = 3  # lines
-_GROWTH = 2  # times the wanted lines, at which they begin anew
-_RELATED = 10  # lines from further back, at most: each prompt has its own
-_LATELY = 12  # lines that show what people talk about
-_NEAREST = 2  # lines that are near in meaning
+_OWN_WORDS = 3  # lines of the asker
+_GROWTH = 2  # times the wanted lines, beyond which they start afresh
+_RELATED = 10  # older lines, at most: they differ from prompt to prompt
+_LATELY = 12  # lines that show what people are talking about
+_NEAREST = 2  # lines near in meaning
 _MOST = 5_000  # events read for one prompt
 
 _log = structlog.get_logger()
 
 PROGRESS = "still at it, one moment."
-"""What the bot says of an answer that takes long; no prompt shows it."""
+"""The bot's notice that an answer takes long; never shown in a prompt."""
 
 
 @dataclass(frozen=True, slots=True)
 class EventSlice:
-    """Events to show, oldest first: all that may be, from the id `start` on."""
+    """Events to show, oldest first: all that may be shown, from the id `start` on."""
 
     start: int
     events: list[Event]
 
     def without(self, asked: Collection[int]) -> EventSlice:
-        """Less the questions that are shown as turns (by event id), and our answers to them."""
+        """Return the slice without the questions that are shown as turns (by event id), and without
+        our answers to them."""
         turns = frozenset(asked)
         kept = [e for e in self.events if e.id not in turns and e.reply_to not in turns]
         return EventSlice(self.start, kept)
@@ -57,8 +58,8 @@ class EventSlice:
 
 @dataclass(frozen=True, slots=True)
 class WindowContents:
-    """The part of the log that a prompt shows: the newest events, those that are `named`, and the
-    speaker's `own` words, both oldest first."""
+    """The part of the log that a prompt shows: the newest events, those `named` by their ids, and
+    the speaker's `own` last words, each oldest first."""
 
     newest: EventSlice
     named: list[Event]
@@ -67,14 +68,17 @@ class WindowContents:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class LogWindow:
-    """The lines of `place` before the event `anchor`, which asks: the `last` that people said with
-    all that happened between them. With `since` it is the view of somebody who asks from
-    elsewhere: all lines from then on, each time anew. `speaker` is the nick of who asks; with
-    `threads`, lines from further back are found that belong to what they ask. Where the question is
-    a `pending_event` on its way into the log, `anchor` is the least that its id can be. Lines that
-    answer a question are quoted as `quoting` says, and none that `line_filter` leaves out; `people`
-    are the nicks that a question may name; what no words find is looked for by `semantic_index`,
-    where there is such an index. A prompt is made from a `settled` window."""
+    """The lines of `place` before the event `anchor`, which asks the question: the `last` lines by
+    people, with all events between them. Prompts are made from a `settled` window.
+
+    - `since` makes it the view of somebody who asks from elsewhere: all lines since then, read
+      afresh for each question.
+    - `speaker` is the nick of the asker; `threads` finds older lines that belong to their question.
+    - `pending_event` is the question's event if that may not be written yet; `anchor` is then a
+      lower bound of its id.
+    - `quoting` is the style of quoted lines, `line_filter` says which are never quoted, `people`
+      are the nicks that a question may name; `semantic_index`, if any, finds lines by meaning.
+    """
 
     log: LogReader
     place: Place
@@ -94,25 +98,26 @@ class LogWindow:
         return f"<LogWindow {place}, {self.last} lines before {self.anchor}>"
 
     async def settled(self) -> LogWindow:
-        """Return the window once all that was said before the question is in the log."""
+        """Return the window, once everything said before the question is in the log."""
         if self.pending_event is None:
             return self
         return replace(self, anchor=await self.pending_event.preceding_id() or self.anchor)
 
     async def question_event_id(self) -> int:
-        """Return the id of the event that asks, once it is in the log."""
+        """Return the id of the question's event, once that is in the log."""
         return (await self.pending_event.wait_visible() if self.pending_event else 0) or self.anchor
 
     async def lines(
         self, start: int, asked: Collection[int], named: Collection[int], *, own: bool
     ) -> WindowContents:
-        """Return all that there is to show, in one reading.
+        """Return all events to show, from one snapshot of the log.
 
-        The newest events begin at the event `start` (0: not known yet) and grow, until people have
-        said twice the wanted lines: then they begin anew. Questions that are shown as turns
-        (`question_event_id`, by event id) do not count. Beside them it is those of the `named`
-        events that are still there, and with `own` what the speaker said last.
+        The newest events start at the event `start` (0: not known yet) and grow until people have
+        said twice the wanted number of lines; then they start afresh. Questions that are shown as
+        turns (`asked`, by event id) do not count. In addition, return those of the `named` events
+        that still exist and, with `own`, what the speaker said last.
         """
+        # A `live` window continues from question to question; a view `since` a time does not.
         live, none_wanted = self.since is None, self.last == 0
         if not live:
             start = 0
@@ -125,25 +130,26 @@ class LogWindow:
             self._by_ids(named),
             self._own_words(_OWN_WORDS if own and self.speaker and not none_wanted else 0),
         )
+        # The start moves rarely and far, as the engine's prefix cache is lost whenever it moves.
         if live and sum(_is_shown(event, asked) for event in events) > _GROWTH * self.last:
             start = await self._first(asked)
         shown = [e for e in events if e.id >= start and not _is_progress(e)]
         return WindowContents(EventSlice(start, shown), others, words)
 
     async def newest(self, start: int, asked: Collection[int]) -> EventSlice:
-        """Return the newest events alone."""
+        """Return the newest events only, see `lines`."""
         return (await self.lines(start, asked, (), own=False)).newest
 
     async def answer(self, question: str) -> QuotedAnswer | None:
-        """Find the lines that answer a question, however long ago they were said; None when it is
-        a question to nobody here. Raises Unavailable."""
+        """Return the lines that answer a question, however old; None if the log has no answer.
+        Raises Unavailable."""
         asking = Questioner(self.speaker, self.people)
         return await answer_about_log(
             self.log, question, self._before(), asking, self.quoting, self.line_filter
         )
 
     async def nearest(self, question: str) -> QuotedAnswer:
-        """Find the lines that come nearest to a question which none surely answers. Raises
+        """Return the lines nearest to a question that no line surely answers. Raises
         Unavailable."""
         within = self._before()
         near = await nearest_events(self.semantic_index, question, replace(within, limit=_NEAREST))
@@ -153,7 +159,8 @@ class LogWindow:
         )
 
     async def lately(self) -> QuotedAnswer | None:
-        """Quote the last lines that people said, for a question about the talk itself."""
+        """Quote the last lines that people said, for a question about the current conversation;
+        None if there are none."""
         said = [
             event for event in await self.recent(_LATELY) if not self.line_filter.leaves_out(event)
         ]
@@ -165,20 +172,21 @@ class LogWindow:
         return Query(scope=Scope.from_places(self.place), before_id=self.anchor)
 
     async def recent(self, limit: int) -> list[Event]:
-        """Return the last lines that people said."""
+        """Return the last `limit` lines that people said, oldest first."""
         query = replace(self._query(), types=SPOKEN, own=False, limit=limit)
         [said] = await self.log.for_model(query)
         return said
 
     async def find_related(self, text: str) -> list[int]:
-        """Return the ids of lines that belong to what the speaker asks: a few."""
+        """Return the ids of a few older lines that belong to the speaker's question."""
         if self.threads is None or self.last == 0:
             return []
         most = min(self.last, _RELATED)
         return await self.threads.find_related(self.speaker, text, self.anchor, most)
 
     async def _first(self, asked: Collection[int]) -> int:
-        """The id of the first of the `last` lines that people said."""
+        """Return the id of the first of the `last` lines that people said."""
+        # The asked questions are among the lines read, and do not count.
         limit = self.last + len(asked)
         query = replace(self._query(), types=SPOKEN, own=False, limit=limit)
         [said] = await self.log.for_model(query)
@@ -207,12 +215,12 @@ class LogWindow:
 
 
 def _is_shown(event: Event, asked: Collection[int]) -> bool:
-    """Return whether an event counts: a person said it, and it is not shown as a turn."""
+    """Return whether an event counts as a line: said by a person, and not shown as a turn."""
     return event.type in SPOKEN and not event.own and event.id not in asked
 
 
 def _is_progress(event: Event) -> bool:
-    """Return whether an event only said that an answer takes long."""
+    """Return whether an event is the notice that an answer takes long."""
     return event.own and event.text.endswith(PROGRESS)
 
 
@@ -229,7 +237,7 @@ _WORLD = (
     "|inventor|currency|population|language|(?:english|french|german|spanish|italian|dutch|russian"
     "|chinese|japanese|greek|latin|roman|american|british|european|african|asian)"
 )
-"""Definite things that the whole world knows."""
+"""Nouns after "the" that mean something common knowledge, not something of the people here."""
 
 _LOCAL = re.compile(
     r"\b(?:our|ours|my|mine|(?:did|are|were|have|should|will|can) we)\b|\bin this channel\b"
@@ -253,15 +261,15 @@ _ASKS = re.compile(
 
 
 async def quoted_answer(log_window: LogWindow, question: str) -> QuotedAnswer | None:
-    """Find the lines of the log that answer a question, or those that come nearest where only
-    people here can know the answer. None: it is no question to the log, or that cannot be read."""
+    """Return the log lines that answer a question, or the nearest ones if only people here can know
+    the answer. None if the log has nothing to do with it, or cannot be read."""
     try:
         if is_about_talk(question):
             return await log_window.lately()
         found = await log_window.answer(question)
         if found is None and is_local(question, log_window.people):
             return await log_window.nearest(question)
-    except StorageError as error:  # then the model is asked without them
+    except StorageError as error:  # the model is then asked without these lines
         _log.warning("turn.not_searched", error=str(error))
         return None
     return found
@@ -270,8 +278,8 @@ async def quoted_answer(log_window: LogWindow, question: str) -> QuotedAnswer | 
 def is_local(question: str, people: Collection[str] = ()) -> bool:
     """Return whether only people here can know the answer, judged by the words alone.
 
-    It speaks of one of them, of "our" things, or of a definite thing ("the server room key") that
-    is not one the whole world knows.
+    It mentions one of them, "our" things, or a definite thing ("the server room key") that is not
+    common knowledge.
     """
     if not _ASKS.search(question):
         return False
