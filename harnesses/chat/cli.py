@@ -16,10 +16,10 @@ from terrarium.logging import Format, configure
 
 
 def chat(config: ConfigFile = None, data: DataFolder = Path("data")) -> None:
-    """Talk with the model in this terminal; it remembers what was said the next time."""
+    """Talk with the model in this terminal; the conversation is remembered."""
     if sys.stderr.isatty() and "--log-level" not in sys.argv:
         style: Format = os.environ["TERRARIUM_LOG_FORMAT"]  # type: ignore[assignment]
-        configure("chat", "error", style)  # the log would stand amid the talk
+        configure("chat", "error", style)  # log lines would disturb the conversation
     loaded = with_agent_address(load(config, data))
     tighten_data(data)
     asyncio.run(ChatTendril(loaded).run())

@@ -1,4 +1,4 @@
-"""Lines from standard input: edited with a history on a terminal, plain from a pipe."""
+"""Asynchronous line input: with editing and a history on a terminal, plain from a pipe."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 _STDIN = 0
-_MOST = 1_000  # lines of the history
+_MOST = 1_000  # lines in the history
 
 
 class LineInput:
-    """The lines that a person types. `history` is the file of earlier ones, used on a terminal."""
+    """The lines of standard input. `history` is the file of earlier lines, used on a terminal."""
 
     def __init__(self, history: Path) -> None:
         self._history = history
@@ -24,8 +24,11 @@ class LineInput:
         self.is_terminal = os.isatty(_STDIN) and os.isatty(1)
 
     async def lines(self, prompt: str) -> AsyncIterator[str]:
-        """Yield the lines, stripped, until the input ends. A daemon thread reads them, as a file
-        cannot be polled and a blocked read must not delay the end of the process."""
+        """Yield the lines, stripped, until the input ends.
+
+        A daemon thread reads them: standard input may be a regular file, which cannot be polled,
+        and a blocked read must not delay the end of the process.
+        """
         loop = asyncio.get_running_loop()
         arrived: asyncio.Queue[str | None] = asyncio.Queue()
 
@@ -37,14 +40,14 @@ class LineInput:
         with _terminal_restored(self.is_terminal):
             threading.Thread(target=read, daemon=True).start()
             while True:
-                self._wanted.release()  # the prompt comes after the answer
+                self._wanted.release()  # only now, so that the prompt appears after the answer
                 line = await arrived.get()
                 if line is None:
                     return
                 yield line
 
     def forget(self) -> None:
-        """Remove the history."""
+        """Delete the history, in memory and on disk."""
         if self.is_terminal:
             import readline
 
@@ -52,7 +55,7 @@ class LineInput:
         self._history.unlink(missing_ok=True)
 
     def _edited(self, prompt: str) -> Iterator[str]:
-        """Yield lines that are edited by readline, each once it is wanted."""
+        """Yield lines edited with readline; wait before each until it is requested."""
         import readline
 
         self._history.parent.mkdir(parents=True, exist_ok=True)
@@ -66,14 +69,15 @@ class LineInput:
                 line = input(prompt)
             except EOFError:
                 return
-            with suppress(OSError):  # a full disk must not end the talk
+            with suppress(OSError):  # a full disk must not end the conversation
                 readline.write_history_file(self._history)
             yield line
 
 
 def _piped() -> Iterator[str]:
     rest = b""
-    while piece := os.read(_STDIN, 65_536):  # not sys.stdin: its lock would hold up our end
+    # Not sys.stdin: a thread blocked in it holds its lock, which the interpreter needs at exit.
+    while piece := os.read(_STDIN, 65_536):
         *whole, rest = (rest + piece).split(b"\n")
         yield from (line.decode("utf-8", "replace") for line in whole)
     if rest.strip():
@@ -82,7 +86,7 @@ def _piped() -> Iterator[str]:
 
 @contextmanager
 def _terminal_restored(is_terminal: bool) -> Iterator[None]:
-    """Give the terminal its settings back: readline may be waiting for a line when we end."""
+    """Restore the terminal's settings at the end, when readline may be waiting for a line."""
     before = termios.tcgetattr(_STDIN) if is_terminal else None
     try:
         yield

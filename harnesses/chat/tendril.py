@@ -1,4 +1,7 @@
-"""A conversation in the terminal, remembered in DATA/chat.db. It uses the public door alone."""
+"""The chat tendril: a conversation in the terminal, stored in DATA/chat.db.
+
+Apart from helpers for the terminal, skills and tools it uses the public names of `terrarium` only.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ HELP = """\
 
 
 class ChatTendril(Tendril):
-    """Answers each line of standard input, on standard output as the answer comes."""
+    """Answers the lines of standard input, streaming each answer to standard output."""
 
     name: ClassVar[str] = "chat"
 
@@ -54,7 +57,8 @@ class ChatTendril(Tendril):
                     await self._respond(line)
 
     def _tools(self) -> str:
-        """Return the tools of every question here, with the first line of their descriptions."""
+        """Return the names of the tools of every question, with the first lines of their
+        descriptions."""
         memory = self.memory.for_room(CONVERSATION, CONVERSATION, getpass.getuser())
         schemas = Toolbox.from_owners(self, *memory.tools(keeps=True)).schemas()
         functions = [schema["function"] for schema in schemas]

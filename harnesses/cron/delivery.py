@@ -16,13 +16,13 @@ from harnesses.core.services.outbox import TendrilOutbox
 from harnesses.cron.errors import Undeliverable
 from storage.chat_log.event import Place
 
-_PATIENCE = 120.0  # seconds in which an address that fails is tried again
-_TIMEOUT = 20.0  # seconds for one try
+_PATIENCE = 120.0  # seconds within which a failed request is retried
+_TIMEOUT = 20.0  # seconds for one attempt
 
 
 @dataclass(frozen=True, slots=True)
 class JobOutput:
-    """The text of a job, with the time at which the job was due."""
+    """The text of one run of a job, with the time at which the run was due."""
 
     job: str
     time: datetime
@@ -30,12 +30,12 @@ class JobOutput:
 
     @property
     def name(self) -> str:
-        """The name of the output: the same name twice is the same output."""
+        """The name of the output, equal for repeated deliveries of the same output."""
         return f"{self.job}/{self.time.isoformat()}"
 
     @property
     def key(self) -> str:
-        """The idempotency key, for those who get outputs of others as well."""
+        """The idempotency key, for receivers that also get messages from elsewhere."""
         return f"cron/{self.name}"
 
 
@@ -48,19 +48,19 @@ class Delivery(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ChannelDelivery:
-    """Delivery to a channel by the outbox, which the IRC tendril empties when it is there."""
+    """Delivery to a channel through the outbox, from which the IRC tendril takes the text."""
 
     outbox: TendrilOutbox
     place: Place
 
     async def deliver(self, result: JobOutput) -> None:
-        """Put the output into the outbox; the same output again is not said again."""
+        """Put the output into the outbox, whose key makes a repeated delivery a no-op."""
         await self.outbox.say("irc", str(self.place), result.text, key=result.name)
 
 
 @dataclass(frozen=True, slots=True)
 class FileDelivery:
-    """Delivery to the end of a text file, below a line with the job and the time."""
+    """Delivery to the end of a text file, with a heading of job and time."""
 
     path: Path
 
@@ -80,7 +80,8 @@ class FileDelivery:
 
 @dataclass(frozen=True, slots=True)
 class WebhookDelivery:
-    """Delivery of job, time and text as JSON by POST; retried while the server is away or busy."""
+    """Delivery of job, time and text by a POST of JSON, retried with backoff while the server is
+    away or busy. All attempts have the same `Idempotency-Key` header."""
 
     url: str
     patience: float = _PATIENCE
@@ -110,6 +111,7 @@ class WebhookDelivery:
 
 def _may_pass(error: Exception) -> bool:
     """Return True for an error that a retry may cure."""
+    # Any other 4xx is the receiver's final answer: the same request would be refused again.
     if isinstance(error, httpx2.HTTPStatusError):
         return error.response.status_code in (408, 425, 429) or error.response.is_server_error
     return isinstance(error, httpx2.TransportError)

@@ -1,4 +1,4 @@
-"""The part of a channel's log that a job is shown."""
+"""The excerpt of a channel's log that a job shows to the model."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from storage.protocols import LogReader
 
 @dataclass(frozen=True, slots=True)
 class LogExcerpt:
-    """The last `hours` of `place`: the newest `lines` that people said, with the events between."""
+    """The last `hours` of a place: the newest `lines` that people said, with the events between
+    them."""
 
     log: LogReader
     place: Place
@@ -21,7 +22,7 @@ class LogExcerpt:
     lines: int
 
     async def view(self, now: datetime) -> LogWindow | None:
-        """Return the log window at `now`, None when nobody said anything."""
+        """Return the log window that ends at `now`, None if nobody said anything in it."""
         said = await self.log.find(
             Query(
                 scope=Scope.from_places(self.place),

@@ -1,20 +1,20 @@
 """The errors of scheduled jobs.
 
 CronError
-├── ModelUnavailable  the model gave no answer, however often it was asked
-└── Undeliverable     the text could not be handed over
+├── ModelUnavailable  the model gave no answer to a run of a job
+└── Undeliverable     the text of a run could not be delivered
 """
 
 from __future__ import annotations
 
 
 class CronError(Exception):
-    """A job could not be done; the message is for the log."""
+    """A step of a scheduled job has failed; the message is for the log."""
 
 
 class ModelUnavailable(CronError):
-    """The model gave no answer, however often it was asked."""
+    """The model gave no answer to a run of a job."""
 
 
 class Undeliverable(CronError):
-    """The text could not be delivered."""
+    """The text of a run could not be delivered."""

@@ -1,4 +1,4 @@
-"""A scheduled job, made from its settings."""
+"""Scheduled jobs, as read from the configuration."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from terrarium.config import Config, ConfigError
 
 @dataclass(frozen=True, slots=True)
 class CronJob:
-    """A job: its schedule, what the model is asked and shown, and where its text is delivered."""
+    """A scheduled job: its timetable, its prompt, the log excerpt that the model is shown, and the
+    delivery of its text."""
 
     name: str
     timetable: Timetable
@@ -27,8 +28,8 @@ class CronJob:
 
 
 def read_jobs(config: Config, log: ChatLog, outbox: TendrilOutbox) -> dict[str, CronJob]:
-    """Return the jobs of a configuration by name; they read `log` and deliver to `outbox`. Raises
-    ConfigError."""
+    """Return the jobs of a configuration by name; they read `log`, and deliver to channels through
+    `outbox`. Raises ConfigError."""
     return {
         name: CronJob(
             name,

@@ -1,4 +1,4 @@
-"""Parsers for the targets and channels of jobs, as people write them."""
+"""Parsers for the delivery targets and channels of jobs, as written in the configuration."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from terrarium.config import Config, ConfigError
 
 @dataclass(frozen=True, slots=True)
 class ChannelTarget:
-    """A channel, whose name has no network when only one network can be meant."""
+    """A channel; its network may be omitted if there is only one."""
 
     name: ChannelName
 
     def place(self, config: Config, where: str) -> Place:
-        """Return the place in the log. Raises ConfigError, which says `where`, when several
-        networks could be meant."""
+        """Return the channel's place in the log. Raises ConfigError if the network is ambiguous;
+        `where` is the setting that its message names."""
         known = networks(config)
         if self.name.network is None and len(known) > 1:
             raise ConfigError(
@@ -33,14 +33,14 @@ class ChannelTarget:
 
 @dataclass(frozen=True, slots=True)
 class FileTarget:
-    """A text file that grows; a relative path is inside the data folder."""
+    """A text file to append to; a relative path is inside the data folder."""
 
     path: Path
 
 
 @dataclass(frozen=True, slots=True)
 class WebhookTarget:
-    """An address that takes JSON by POST."""
+    """A URL that accepts a POST of JSON."""
 
     url: str
 
@@ -54,7 +54,7 @@ def parse_channel(text: str) -> ChannelTarget:
 
 
 def parse_target(text: str) -> Target:
-    """Parse a target of delivery. Raises ValueError, worded for the author of the configuration."""
+    """Parse a delivery target. Raises ValueError, worded for the author of the configuration."""
     if text.startswith("file:") and len(text) > len("file:"):
         return FileTarget(Path(text.removeprefix("file:")))
     if text.startswith(("https://", "http://")):
@@ -71,7 +71,8 @@ def parse_target(text: str) -> Target:
 
 
 def networks(config: Config) -> list[str]:
-    """Return the names of the IRC networks; the table [irc] alone is the network "irc"."""
+    """Return the names of the configured IRC networks; without any the table [irc] itself is the
+    network "irc"."""
     table = config.tables.get("irc", {})
     named: Mapping[str, Any] = table.get("networks", {}) if isinstance(table, Mapping) else {}
     return list(named) or ["irc"]

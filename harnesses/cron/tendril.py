@@ -27,7 +27,7 @@ from terrarium.config import Config
 
 _WRITE, _DELIVER = "cron.write", "cron.deliver"
 
-# Each pause is twice the one before: an hour in all. Then the run is dead.
+# The backoff doubles with each attempt: after about an hour in all the run is dead.
 _FIRST_PAUSE = timedelta(seconds=15)
 _ATTEMPTS = 9
 
@@ -54,13 +54,14 @@ class CronTendril(Tendril):
 
     async def serve(self) -> None:
         """Run every job by its timetable, until cancelled."""
-        # A worker of its own, so that no run waits behind the work of memory.
+        # A separate worker, so that no run has to wait for the jobs of memory.
         handlers = {_WRITE: self._write, _DELIVER: self._deliver}
         lock = self.config.data / "run" / f"{self.name}-jobs.lock"
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(Worker(self._queue, handlers, self.clock, lock).run())
             schedule, kept = Schedule(self.database), dict[str, asyncio.Task[None]]()
             while True:
+                # Taken before the jobs are read, so that no change is missed.
                 changed = self._changed
                 for name in self._jobs:
                     if name not in kept or kept[name].done():
@@ -69,22 +70,23 @@ class CronTendril(Tendril):
                 await changed.wait()
 
     def apply_config(self, config: Config) -> None:
-        """Use the jobs of another configuration; a job that is running goes on to its end."""
+        """Use the jobs of another configuration; a run in progress is completed."""
         jobs = read_jobs(config, self.log.chat_log, self.outbox)
         super().apply_config(config)
         self._jobs = jobs
+        # A new event for each change wakes all who wait, and nobody has to clear it.
         self._changed.set()
         self._changed = asyncio.Event()
 
     async def _run_schedule(self, name: str, schedule: Schedule) -> None:
-        """Put a job in line whenever it is due, until the configuration has it no more. Times that
-        were missed while the process was away count as one."""
+        """Enqueue a run of a job whenever it is due, until the job is removed from the
+        configuration. Times that were missed while the process was not running count as one."""
         last = await schedule.last_run(name)
         if last is None:
             last = self.clock.now()
             await schedule.record_run(name, last)
         while job := self._jobs.get(name):
-            # A clock that was once set wrong must not keep a job from running for years.
+            # If the clock was once wrong, `last` may be years ahead, and the job would not run.
             last = min(last, self.clock.now())
             if await self._wait_until_due(job.timetable.due(last, self.clock.now())):
                 due = job.timetable.due(last, self.clock.now())  # the machine may have slept
@@ -93,7 +95,7 @@ class CronTendril(Tendril):
                 last = due
 
     async def _wait_until_due(self, due: datetime) -> bool:
-        """Wait for a time; return False when the jobs were changed before."""
+        """Wait until a time; return False if the jobs were changed before it."""
         changing = asyncio.create_task(self._changed.wait())
         sleeping = asyncio.create_task(self.clock.sleep_until(due))
         try:
@@ -104,8 +106,12 @@ class CronTendril(Tendril):
             changing.cancel()
 
     async def _enqueue(self, job: CronJob, due: datetime) -> None:
-        """Put a run of a job in line: its text is written, then delivered. A run that is in line
-        already, as when a crash came before it was noted, stays as it is."""
+        """Enqueue a run of a job: one job writes its text, and a second one, which depends on the
+        first, delivers it.
+
+        The keys make this idempotent: if a crash came before the run was recorded, it is enqueued
+        once all the same.
+        """
         run, lane = f"cron/{job.name}/{due.isoformat()}", f"cron/{job.name}"
         payload = {"job": job.name, "due": due.isoformat()}
         written = await self._queue.add(_WRITE, payload, key=f"{run}/write", lane=lane)
@@ -114,8 +120,8 @@ class CronTendril(Tendril):
         )
 
     async def _write(self, queued: Job) -> object:
-        """Have the model write the text of a run, which is kept in the job's conversation; return
-        the id of its turn there, None when there is nothing to say. Raises ModelUnavailable."""
+        """Have the model write the text of a run. Return the id of its turn in the job's
+        conversation, None if there is nothing to deliver. Raises ModelUnavailable."""
         job = self._jobs.get(queued.payload["job"])
         if job is None:
             return None
@@ -140,11 +146,14 @@ class CronTendril(Tendril):
         )
         if not result.ok:
             raise ModelUnavailable("the model gave no answer")
+        # The id and not the text: job results must not contain what people have said, so that a
+        # text can be forgotten before it is delivered.
         turns = await self.conversations.turns(conversation)
         return turns[-1].id if result.text else None
 
     def _tools(self, job: CronJob) -> list[object]:
-        """Return the tools of a job: those over the log of its channel, and of the system."""
+        """Return the tools of a job: the system status and, if it has a channel, a search of the
+        channel's log."""
         tools: list[object] = [SystemTools(self.config.data)]
         if job.source:
             scope = Scope.from_places(job.source.place)
@@ -152,7 +161,7 @@ class CronTendril(Tendril):
         return tools
 
     async def _deliver(self, queued: Job) -> None:
-        """Deliver the text that was written for a run, unless it was forgotten meanwhile. Raises
+        """Deliver the text that was written for a run, unless it has been forgotten since. Raises
         Undeliverable."""
         job = self._jobs.get(queued.payload["job"])
         written = await self._queue.result(queued.depends_on) if queued.depends_on else None

@@ -1,4 +1,4 @@
-"""The tool by which a scheduled job sees how Terrarium is."""
+"""The tool that reports the status of Terrarium's processes to a scheduled job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""From the times that lines give to moments: each line is read in the light of those before it."""
+"""Reconstruction of UTC times from the partial times of log lines, in the context of the lines
+before them."""
 
 from __future__ import annotations
 
@@ -6,13 +7,14 @@ from datetime import UTC, date, datetime, timedelta, tzinfo
 
 from harnesses.logs.formats.grammar import Timestamp
 
-_BACK = timedelta(hours=3)  # a clock that goes back further has passed midnight
-_SEASON = timedelta(days=180)
-_LEAST, _MOST = date(1988, 1, 1), date(9998, 12, 31)  # IRC is of 1988
+_BACK = timedelta(hours=3)  # a clock that goes back by more has passed midnight
+_SEASON = timedelta(days=180)  # a date that goes back by more, without a year, is in the next year
+_LEAST, _MOST = date(1988, 1, 1), date(9998, 12, 31)  # IRC began in 1988
 
 
 class DateTracker:
-    """The day that a file has come to. `day` is that of its first line, when that is known."""
+    """The current day while a file is read, in the time zone `zone`. `day` is that of the first
+    line, if it is known."""
 
     def __init__(self, zone: tzinfo, day: date | None) -> None:
         self._zone = zone
@@ -21,15 +23,15 @@ class DateTracker:
         self._moment: datetime | None = None
 
     def turn_to(self, day: date) -> None:
-        """The next line is of `day`."""
+        """Set the day of the next line."""
         self._day = day
         self._last = None
 
     def moment(self, when: Timestamp) -> datetime | None:
-        """Return the time in UTC of the next line; None when its day is not known, or cannot be.
+        """Return the UTC time of the next line, None if its day is unknown or impossible.
 
-        A line without a time has that of the line before. In the hour that the autumn clock
-        change repeats, a clock that goes back is in the second of the two.
+        A line without a time has that of the line before. In the hour that is repeated when clocks
+        are set back, a clock that goes back is taken to be in the second of the two.
         """
         if when.clock is None:
             return self._moment
@@ -45,8 +47,8 @@ class DateTracker:
         return self._moment
 
     def _day_of(self, when: Timestamp) -> date | None:
-        """Return the line's own day, with the year nearest after the last line's where it gives
-        none."""
+        """Return the day of a line: its own, in the year that follows on the last line if it gives
+        none, else the current day."""
         if when.day is None or when.year is not None:
             return when.day or self._day
         if self._day is None:
@@ -55,8 +57,9 @@ class DateTracker:
         return _in_year(day, day.year + 1) if day < self._day - _SEASON else day
 
     def _resolve_fold(self, local: datetime, zone: tzinfo) -> datetime:
-        """Return the first of two like hours, unless it lies before the last line and the second
-        not."""
+        """Return a local time with its zone. Of an ambiguous one return the first, unless only the
+        second is not before the last line."""
+        # PEP 495: `fold` tells the two apart; for any other time both are the same.
         first = local.replace(tzinfo=zone)
         second = first.replace(fold=1)
         if self._moment is None or first.astimezone(UTC) >= self._moment:

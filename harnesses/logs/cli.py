@@ -1,4 +1,4 @@
-"""`terrarium logs import|export|...`: the log in and out of its file."""
+"""The commands `terrarium logs ...`: search, import, export, backup and deletion of the log."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def search(
     config: ConfigFile = None,
     data: DataFolder = Path("data"),
 ) -> None:
-    """Find lines that people said. Times are UTC."""
+    """Search the lines that people said. Times are in UTC."""
     found = log_reading.search(load(config, data), query, channel, nick, hours, limit)
     lines = asyncio.run(found)
     typer.echo("\n".join(lines) or "nothing found")
@@ -122,11 +122,11 @@ class ImportCommand:
 @logs.command("import")
 @take_options
 def import_(command: ImportCommand) -> None:
-    """Add old logs of other programs; what is there already is not added again.
+    """Import logs of other programs; events that the log already has are not added again.
 
-    irssi, WeeChat, ZNC, HexChat, Limnoria, EnergyMech, eggdrop, the published logs of #ubuntu,
-    and our own export are known by their looks; files may be compressed (.gz, .xz, .bz2). The
-    bot may be running. After a break the same command goes on where it was.
+    The formats of irssi, WeeChat, ZNC, HexChat, Limnoria, EnergyMech, eggdrop, the published logs
+    of #ubuntu and our own export are recognised by their lines; files may be compressed (.gz, .xz,
+    .bz2). The bot may be running. To continue an interrupted import, run the same command again.
     """
     config = load(command.config, command.data)
     options = ImportOptions(
@@ -141,7 +141,7 @@ def import_(command: ImportCommand) -> None:
 
 
 def _import_files(config: Config, paths: list[str], options: ImportOptions) -> ImportStats:
-    """Import with a bar of the files' bytes, on a terminal."""
+    """Import files, with a progress bar on a terminal."""
     console = Console(stderr=True)
     columns = TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn()
     with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
@@ -155,7 +155,8 @@ def _import_files(config: Config, paths: list[str], options: ImportOptions) -> I
 
 
 def _report(stats: ImportStats, paths: list[str]) -> None:
-    """Say what became of the lines. Exit status 1 when something that was to be read was not."""
+    """Print the counts of an import. Exit with status 1 if a path names no file, no file was
+    imported, or a line was refused."""
     typer.echo(
         f"{counted(stats.files, 'file')}: {counted(stats.imported, 'event')} imported,"
         f" {stats.present} already there, {counted(stats.unclear, 'line')} not understood"
@@ -179,7 +180,8 @@ def _report(stats: ImportStats, paths: list[str]) -> None:
 
 
 def _only_network(config: Config) -> str | None:
-    """Return the one network that the bot is on: `irc` is the table [irc] itself."""
+    """Return the bot's network if it has only one, else None. Without [irc.networks] the table
+    [irc] is the network "irc"."""
     irc = config.tables.get("irc", {})
     names = list(irc.get("networks", {})) if isinstance(irc, Mapping) else []
     return (names or ["irc"])[0] if len(names) < 2 else None
@@ -212,7 +214,7 @@ class ExportCommand:
 def export(command: ExportCommand) -> None:
     """Write the log into files: JSON Lines, text, or an SQLite file that anyone can query.
 
-    TIME is a date, or a date and time, as 2024-01-31 or 2024-01-31T12:00, in UTC.
+    TIME is a date, or a date and time, in UTC: 2024-01-31 or 2024-01-31T12:00.
     """
     query = Query(
         scope=EVERYTHING if command.private else PUBLIC,
@@ -231,7 +233,7 @@ def backup(
     config: ConfigFile = None,
     data: DataFolder = Path("data"),
 ) -> None:
-    """Copy the whole log with the bot's memory into FILE, while the bot is running."""
+    """Copy the whole log, with the bot's memory, into FILE. The bot may be running."""
     path = log_file(load(config, data))
     maintenance.back_up_log(path, target, force=force)
     typer.echo(f"{target}: {target.stat().st_size:,} bytes")
@@ -250,10 +252,10 @@ def forget(
     config: ConfigFile = None,
     data: DataFolder = Path("data"),
 ) -> None:
-    """Remove all that is kept of what somebody said, for ever; the bot may be running.
+    """Delete everything that is kept of a person, permanently. The bot may be running.
 
-    Under a nick there may have been several people: all of them are forgotten. What was interrupted
-    before is finished, too.
+    If several people have used a nick, all of them are forgotten. Deletions that were interrupted
+    before are completed as well.
     """
     if (nick is None) == (account is None):
         raise typer.BadParameter("say either --nick or --account")
@@ -278,9 +280,9 @@ def forget(
 
 @logs.command()
 def vacuum(config: ConfigFile = None, data: DataFolder = Path("data")) -> None:
-    """Write the log's file anew: smaller, and without a trace of what was removed.
+    """Rewrite the log's file: smaller, and without a trace of what was removed.
 
-    Whoever writes has to wait meanwhile, and the disk needs room for a second file.
+    Writers wait meanwhile, and the disk needs room for a second file.
     """
     address = log_address(load(config, data))
     before = address.stat().st_size if isinstance(address, Path) and address.exists() else 0

@@ -1,4 +1,4 @@
-"""Errors of log files.
+"""The errors of the `terrarium logs` commands.
 
 TendrilError
 └── LogsError

@@ -1,4 +1,4 @@
-"""`terrarium logs export`: the log into files that others can read, a piece at a time."""
+"""`terrarium logs export`: writes the log into files of open formats, a piece at a time."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ from storage.log import ChatLog, Query
 ExportFormat = Literal["jsonl", "text", "sqlite"]
 
 _PIECE = 1_000  # events that are in memory at once
-_IN_NAMES = " #&!+@{}[]()^`|~',;=$*"  # what a file's name has as it is, besides letters
+_IN_NAMES = " #&!+@{}[]()^`|~',;=$*"  # not escaped in names of files, besides letters and digits
 
 
 class EventSink(Protocol):
     """A target of an export."""
 
     async def add(self, events: Sequence[Event]) -> None:
-        """Write events, which come after those before."""
+        """Write events, all later than those of the previous call."""
 
 
 async def export_to(
     address: Address, query: Query, format: ExportFormat, target: Path | None, *, force: bool
 ) -> int:
-    """Export from the database at `address` into `target`, by default (or "-") standard output.
+    """Export from the database at `address` into `target`; None or "-" is standard output.
 
-    Returns how many events. Raises OperationRefused, StorageError.
+    Returns the number of events. Raises OperationRefused and StorageError.
     """
     async with open_log(address) as database, _sink(format, target, force) as sink:
         return await export(ChatLog(database), query, sink)
@@ -65,7 +65,7 @@ async def _sink(format: ExportFormat, target: Path | None, force: bool) -> Async
 
 
 async def export(log: ChatLog, query: Query, sink: EventSink) -> int:
-    """Write all events that fit `query`, oldest first; how many they are. Raises StorageError."""
+    """Write all events that match `query`, oldest first; return how many. Raises StorageError."""
     count, last = 0, 0
     while True:
         piece = replace(query, after_id=last, limit=_PIECE)
@@ -77,24 +77,24 @@ async def export(log: ChatLog, query: Query, sink: EventSink) -> int:
 
 
 class JsonLinesSink:
-    """Events as JSON Lines in a file."""
+    """A sink that writes JSON Lines to a file."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
 
     async def add(self, events: Sequence[Event]) -> None:
-        """Write a line for each."""
+        """Write a line for each event."""
         self._file.writelines(json_line(event).encode() + b"\n" for event in events)
 
 
 class TextDaysSink:
-    """Events as text: in a folder, `NETWORK/CHANNEL/DAY.log`, days in UTC."""
+    """A sink that writes text to files `NETWORK/CHANNEL/DAY.log` in a folder; days are in UTC."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     async def add(self, events: Sequence[Event]) -> None:
-        """Add each to the file of its day."""
+        """Append each event to the file of its day."""
         days: defaultdict[Path, list[bytes]] = defaultdict(list)
         for event in events:
             folder = self._folder / file_name(event.network) / file_name(event.channel)
@@ -112,7 +112,10 @@ def _require_empty(folder: Path) -> None:
 
 
 def file_name(name: str) -> str:
-    """Return a network or channel as the name of a file: it leads nowhere else and is not
-    hidden."""
+    """Return the file name for a network or channel.
+
+    Names come from the network. As "/" and a leading dot are escaped, none leads out of its folder
+    ("..") or is a hidden file.
+    """
     safe = quote(name, safe=_IN_NAMES, errors="replace")
     return f"%2E{safe[1:]}" if safe.startswith(".") else safe

@@ -1,4 +1,4 @@
-"""`terrarium logs import`: files into the log, beside a bot that may be writing it."""
+"""`terrarium logs import`: adds log files to the log, which a bot may be writing meanwhile."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from storage.db.database import Database
 from storage.settings import log_address
 from terrarium.config import Config
 
-_BATCH = 2_000  # events of a transaction: the bot waits for one at most
+_BATCH = 2_000  # events of a transaction, for one of which the bot may have to wait
 _EXAMPLES = 3
 
 OnProgress = Callable[[Path, int], None]
-"""Told of a file and how many of its bytes have been dealt with since the last time."""
+"""Called with a file and the approximate number of bytes processed since the last call."""
 
 
 @dataclass(slots=True)
 class ImportStats:
-    """Counts of an import.
+    """The counts of an import.
 
-    `imported` lines are new, in `places`; `present` were there already; `unwanted` are of people
-    who have opted out, or marked; `unclear` were not understood, with the first as `examples`;
-    `refused` are the files that were not read, with the reason, and the first of the
-    `refused_lines`, with file, line number and reason.
+    `imported` events are new; they and the `present` ones, which the log already had, are in
+    `places`. `unwanted` lines are of people who have opted out, or marked. `unclear` lines could
+    not be parsed; `examples` are the first of them. `refused` has the reasons why files were not
+    read, and why the first of the `refused_lines` were not imported.
     """
 
     files: int = 0
@@ -44,19 +44,19 @@ class ImportStats:
     refused_lines: int = 0
 
     def count_batch(self, batch: Sequence[ImportedEvent], new: int) -> None:
-        """Count a batch, of which the log did not have `new` events."""
+        """Count a batch, of which `new` events were added to the log."""
         self.imported += new
         self.present += len(batch) - new
         self.places.update(Place(old.event.network, old.event.channel) for old in batch)
 
     def count_unparsed(self, line: str, path: Path) -> None:
-        """Count a line that was not understood."""
+        """Count a line that could not be parsed."""
         self.unclear += 1
         if len(self.examples) < _EXAMPLES:
             self.examples.append(f"{path.name}: {line[:120]}")
 
     def count_refused(self, read: ParsedEvent, path: Path) -> None:
-        """Count a line that is not imported."""
+        """Count a line whose import was refused."""
         self.refused_lines += 1
         if self.refused_lines <= _EXAMPLES:
             self.refused.append(f"{path}:{read.number}: {read.refused}")
@@ -65,9 +65,9 @@ class ImportStats:
 async def import_logs(
     config: Config, paths: Sequence[str], options: ImportOptions, on_progress: OnProgress
 ) -> ImportStats:
-    """Add the events of all files to the log; run again after a break it goes on where it was.
+    """Add the events of all files to the log. An interrupted import continues if it is run again.
 
-    A path is a file, a folder (with all that is below) or a pattern. Raises StorageError.
+    A path is a file, a folder (searched recursively) or a glob pattern. Raises StorageError.
     """
     stats = ImportStats()
     async with Database.open(log_address(config)) as database:
@@ -83,10 +83,11 @@ async def import_logs(
 
 
 def files(paths: Iterable[str]) -> list[Path]:
-    """Return the files that the paths name, each once, in order. Hidden ones are left out of
-    folders."""
+    """Return the files that the paths name, each once, in order. Hidden files in folders are left
+    out."""
     found: dict[Path, None] = {}
     for path in paths:
+        # A name that exists is no pattern: IRC channels may have "[" and "*" in theirs.
         named = [Path(path)] if Path(path).exists() else map(Path, sorted(glob.glob(path)))
         for each in named:
             found.update(dict.fromkeys(_below(each) if each.is_dir() else [each]))
@@ -100,6 +101,8 @@ async def _import_file(
     stats: ImportStats,
     on_progress: OnProgress,
 ) -> None:
+    # One transaction for each batch, not for the file: the bot goes on writing in between, and an
+    # interrupted import keeps what it has added.
     batch: list[ImportedEvent] = []
     size = 0
     for read in file.lines():

@@ -1,4 +1,4 @@
-"""`terrarium logs search|stats`: public channels of the log, on a terminal."""
+"""`terrarium logs search|stats`: the public channels of the log, as lines for a terminal."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from terrarium.config import Config
 async def search(
     config: Config, text: str, channel: str | None, nick: str | None, hours: float, limit: int
 ) -> list[str]:
-    """Return the newest `limit` lines that a search finds, oldest first, and how far it came if
-    time was over before.
+    """Return the newest `limit` lines that a search finds, oldest first, and a last line if the
+    time limit ended it early.
 
     `channel` is "#name" or "network/#name"; `hours` is how far back, 0 for everything.
     Raises ConfigError and StorageError.
@@ -46,7 +46,8 @@ async def search(
 
 
 async def stats(config: Config, channel: str | None) -> list[str]:
-    """Totals, and the most talkative. Raises ConfigError and StorageError."""
+    """Return the totals and the ten most talkative people, as lines. Raises ConfigError and
+    StorageError."""
     query = Query(scope=PUBLIC).in_channel(ChannelName.parse(channel))
     async with open_log(log_address(config)) as database:
         found = await ChatLog(database).stats(query, top=10)

@@ -1,4 +1,4 @@
-"""`terrarium logs forget|vacuum|backup`: work on a whole log, by the one who keeps its file."""
+"""`terrarium logs forget|vacuum|backup`: maintenance of a log by its operator."""
 
 from __future__ import annotations
 
@@ -21,10 +21,9 @@ from terrarium.config import Config
 
 @asynccontextmanager
 async def open_log(address: Address) -> AsyncIterator[Database]:
-    """Open the database of a log that exists: to open another would create it. On media that cannot
-    be written it can be read all the same.
+    """Open the database of an existing log; one that cannot be written is opened read-only.
 
-    Raises StorageError.
+    Raises StorageError, also if there is no log: opening its file would create one.
     """
     can_write = True
     if isinstance(address, Path):
@@ -36,35 +35,36 @@ async def open_log(address: Address) -> AsyncIterator[Database]:
 
 
 def _can_write(path: Path) -> bool:
+    # The folder as well, in which SQLite creates the files of its write-ahead log.
     return os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
 
 
 async def count_of(config: Config, person: NamedPerson) -> int:
-    """Return how many events of a person there are. Raises StorageError."""
+    """Return the number of a person's events. Raises StorageError."""
     async with open_log(log_address(config)) as database:
         return await count(ChatLog(database), person)
 
 
 async def forget_named(config: Config, person: NamedPerson) -> Forgotten:
-    """Forget a person everywhere, and finish what was begun before. The audit log gets an entry
+    """Forget a person in all files, and complete earlier forgettings. The audit log gets an entry
     that does not name the person.
 
-    Raises StorageError when that could not even begin.
+    Raises StorageError if it could not begin; what could not be completed is in the result.
     """
     async with open_log(log_address(config)) as database:
         return await forget(database, ChatLog(database), person, config.data, "command line")
 
 
 async def vacuum_log(address: Address) -> None:
-    """Rewrite the file, so that nothing is left of what was removed. Raises StorageError."""
+    """Rewrite the database, so that nothing is left of what was removed. Raises StorageError."""
     async with open_log(address) as database:
         await vacuum(database)
 
 
 def back_up_log(path: Path, target: Path, *, force: bool) -> None:
-    """Copy the log into `target`, while others may be writing it; blocks until that is done.
+    """Copy the log, which others may be writing, into `target`. Blocks.
 
-    Raises OperationRefused, Unavailable.
+    Raises OperationRefused and Unavailable.
     """
     with atomic_write(target, force=force) as part:
         back_up(path, part)

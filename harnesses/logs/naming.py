@@ -1,4 +1,4 @@
-"""Network, channel and day in the path of a log file, as the usual programs name them.
+"""The network, channel and day in the path of a log file, by the naming of the usual programs.
 
 `irclogs/libera/#python.log` (irssi), `irc.libera.#python.weechatlog` (WeeChat),
 `log/libera/#python/2024-01-02.log` (ZNC), `logs/libera/#python.log` (HexChat),
@@ -18,14 +18,14 @@ _ISO = re.compile(r"(?<!\d)(\d{4})-?(\d\d)-?(\d\d)(?!\d)")
 _WORDED = re.compile(r"(?<!\d)(\d{1,2})([A-Z][a-z]{2})(\d{4})(?!\d)")
 _CHANNEL = re.compile(r"[#&!+][^/,\s]+")
 _ENDING = re.compile(r"(?:\.(?:weechatlog|log|txt|irclog|raw|jsonl|gz|xz|bz2))+\Z")
-_MONTH_AND_DAY = re.compile(r"\.\d\d-\d\d\Z")  # the lines of irssi say the year
+_MONTH_AND_DAY = re.compile(r"\.\d\d-\d\d\Z")  # in irssi's file names; the lines have the year
 _WEECHAT = re.compile(r"irc\.(?P<network>.+?)\.(?P<channel>[#&!+].+)")
 _FOLDERS = frozenset({"log", "logs", "irclogs", "channellogger", "xchatlogs", "scrollback"})
 
 
 @dataclass(frozen=True, slots=True)
 class PathInfo:
-    """The parts of a path that name something; None for what it does not tell."""
+    """The network, channel and day that a path names; None for what it does not."""
 
     network: str | None = None
     channel: str | None = None
@@ -33,7 +33,7 @@ class PathInfo:
 
 
 def parse_path(path: PurePath) -> PathInfo:
-    """Read a path. Never raises."""
+    """Parse a path. Never raises."""
     day, stem = _without_day(path.name)
     stem = _ENDING.sub("", stem.rstrip("._- ")).strip("._- ")
     if found := _WEECHAT.fullmatch(stem):
@@ -49,9 +49,10 @@ def parse_path(path: PurePath) -> PathInfo:
 
 
 def _network(folders: list[str], channel: str) -> str | None:
-    """Return the folder of a network: around a channel's file or folder, and in a folder of logs.
+    """Return the folder that names the network, None if none surely does.
 
-    Any other folder may be called anything.
+    It contains the file or folder of the channel, and is itself in a folder with a usual name for
+    logs, or in ZNC's `networks`. Folders elsewhere may have any name.
     """
     outside = [name for name in folders if name != channel and not _is_day(name)]
     if len(outside) >= 2 and outside[-2].lower() in _FOLDERS:

@@ -1,4 +1,5 @@
-"""A file that is either there and whole, or not there: for what nobody else may read."""
+"""Atomic creation of private files: a file is complete or absent, and only its owner can read
+it."""
 
 from __future__ import annotations
 
@@ -10,18 +11,21 @@ from pathlib import Path
 
 from harnesses.logs.errors import OperationRefused
 
-_PART = ".part"  # what a file ends with while it is being written
+_PART = ".part"  # suffix of a file that is being written
 
 
 @contextmanager
 def atomic_write(path: Path, *, force: bool) -> Iterator[Path]:
-    """An empty file to write, which takes its place at `path` in the end; mode 600.
+    """Yield an empty file of mode 600, which is moved to `path` at the end unless the block raises.
 
-    Raises OperationRefused when there is a file already, unless `force`, or when none can be made.
+    Raises OperationRefused if the file cannot be written, or exists and is not to be replaced by
+    `force`.
     """
     if path.exists() and not force:
         raise OperationRefused(f"{path} is there already; --force replaces it")
     part = path.with_name(path.name + _PART)
+    # O_EXCL follows no symbolic link that somebody else may have put there, and the mode is set
+    # before there is anything to read.
     try:
         part.unlink(missing_ok=True)
         os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
@@ -39,7 +43,7 @@ def atomic_write(path: Path, *, force: bool) -> Iterator[Path]:
 
 
 def _fsync(part: Path) -> None:
-    """Wait until a file is on the disk."""
+    """Wait until a file is on the disk: a crash after the move must not leave an empty one."""
     descriptor = os.open(part, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,4 +1,4 @@
-"""Reading a log file line by line: its format is detected, its events are completed."""
+"""The reader of log files: detects the format and completes the events, line by line."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from harnesses.logs.formats.grammar import DayChange, Format, Ignored, ParsedLin
 from harnesses.logs.naming import parse_path
 from storage.chat_log.event import Event, Place, is_private
 
-_LONGEST = 64 * 1024  # bytes of a line that are read; no IRC line has so many
-_LOOKED_AT = 400  # lines by which a format is told
-_AHEAD = timedelta(days=1)  # a clock, or a time zone, may be wrong by so much
+_LONGEST = 64 * 1024  # bytes of a line, more than IRC has; the rest is read as another line
+_LOOKED_AT = 400  # lines by which a format is detected
+_AHEAD = timedelta(days=1)  # by which a clock or a time zone may be wrong
 _BROKEN = (OSError, EOFError, lzma.LZMAError, zlib.error)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportOptions:
-    """Options of an import; None is to be found in the files.
+    """The options of an import; None is detected from the files.
 
-    `zone` is that of the times in them, `network` counts where the path names none. Nothing that is
-    later than `latest` is imported: it would stand before all that is said until then.
+    `zone` is the time zone of their times. `default_network` is used if a path names none. Nothing
+    later than `latest` is imported: it would be the newest line of the log until that time.
     """
 
     zone: tzinfo
@@ -47,11 +47,10 @@ class ImportOptions:
 
 @dataclass(frozen=True, slots=True)
 class ParsedEvent:
-    """A line of a file: its event, or None when it was not understood, has no time, or is `refused`
-    for a reason.
+    """A line of a file with its event, None if it could not be parsed, has no known time, or is
+    `refused` for a reason.
 
-    `exact` says that the times of this format have seconds, not only minutes; `line` is the line
-    itself, and `number` its place in the file, from 1.
+    `exact` tells that its time has seconds; `number` is that of the line in the file, from 1.
     """
 
     event: Event | None
@@ -63,7 +62,7 @@ class ParsedEvent:
 
 @dataclass(frozen=True, slots=True)
 class LogFile:
-    """A file whose format is known. `day` is that of its first line, if its name tells."""
+    """A log file of a known format. `day` is that of its first line, if its name tells."""
 
     path: Path
     format: Format
@@ -72,7 +71,8 @@ class LogFile:
     options: ImportOptions
 
     def lines(self) -> Iterator[ParsedEvent]:
-        """Every line that is an event or is not understood, in order. Raises UnrecognisedLog."""
+        """Yield every line that is an event or could not be parsed, in order. Raises
+        UnrecognisedLog."""
         dates = DateTracker(self.options.zone, self.day)
         for number, line in enumerate(_lines(self.path, self.options), 1):
             parsed = self.format.parse(line)
@@ -96,7 +96,7 @@ class LogFile:
         return ParsedEvent(found, exact, line, number)
 
     def _check_time(self, found: Event | Refused | None) -> Event | Refused | None:
-        """Return an event whose time can be true."""
+        """Refuse an event whose time is in the future."""
         if isinstance(found, Event) and found.time > self.options.latest:
             return Refused(f"its time, {found.time:%Y-%m-%d %H:%M} UTC, is in the future")
         return found
@@ -118,10 +118,10 @@ class LogFile:
         )
 
     def _relocate(self, event: Event) -> Event | Refused:
-        """Return a whole event, moved to where the user says that it belongs; what is private stays
-        so."""
+        """Return an event of our own export, moved to the network and channel of the options."""
         network = self.options.network or event.network
         channel = self.options.channel or event.channel
+        # A place is private by its name: another kind of name would publish a private line.
         if is_private(channel) != event.private:
             kinds = ("a channel", "a private conversation")
             return Refused(f"it is of {kinds[event.private]}, and {channel!r} is none")
@@ -129,7 +129,8 @@ class LogFile:
 
 
 def log_file(path: Path, options: ImportOptions) -> LogFile:
-    """Look at the beginning of a file and at its name. Raises UnrecognisedLog."""
+    """Return a file with its format and place, as its first lines and its path tell. Raises
+    UnrecognisedLog."""
     head = list(islice(_lines(path, options), _LOOKED_AT))
     format = FORMATS[options.format] if options.format else detect(head)
     if format is None:
@@ -154,7 +155,7 @@ def _channel_in(lines: Iterable[str], format: Format) -> str | None:
 
 
 def _lines(path: Path, options: ImportOptions) -> Iterator[str]:
-    """The lines of a file, decoded, without line ends. Raises UnrecognisedLog."""
+    """Yield the lines of a file, decoded, without line ends. Raises UnrecognisedLog."""
     decoder = _decoder(options.encoding)
     with _open_binary(path) as file:
         while line := file.readline(_LONGEST):
@@ -171,7 +172,7 @@ def _open_binary(path: Path) -> Iterator[IO[bytes]]:
 
 
 def _open(path: Path) -> IO[bytes]:
-    """Return the file, decompressed where its name says that it is compressed."""
+    """Open a file, with decompression by its suffix."""
     match path.suffix:
         case ".gz":
             return cast("IO[bytes]", gzip.open(path, "rb"))
@@ -183,7 +184,7 @@ def _open(path: Path) -> IO[bytes]:
 
 
 def _decoder(encoding: str | None) -> Callable[[bytes], str]:
-    """By the rule for lines from the network, or by `encoding` where a line is right in it."""
+    """Return the decoder of a line: that of lines from IRC, with `encoding` tried before it."""
     if encoding is None:
         return decode
 

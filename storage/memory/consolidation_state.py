@@ -1,8 +1,8 @@
-"""Progress of the jobs that make summaries, episodes and facts of each room's turns.
+"""Watermarks of the jobs that consolidate each room's turns into a summary, episodes and facts.
 
-What a job has made of some turns is stored together with how far it came, in one transaction: a
-crash before it leaves nothing, and nothing is read again after it. What was read before somebody
-was forgotten is not stored: `version` has grown meanwhile.
+The result of a job is stored in one transaction with its new watermark, so a crash neither loses
+turns nor consolidates them twice. A result that was made from turns read before somebody was
+forgotten is not stored, as the `version` of the room has changed since.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from storage.memory.conversations import Message
 from storage.memory.memories import SEEN, Memory, MemoryKind, add, facts_in, found_in, in_network
 
 EPISODES = 20
-"""That are kept of a room."""
+"""The number of episodes that a room keeps, the newest."""
 
 LEARNT_FACTS = 200
-"""That are kept of a room beside those that people asked for."""
+"""The number of learnt facts that a room keeps, besides those that people asked for."""
 
-_MOST = 1_000  # turns looked at at once
+_MOST = 1_000  # turns of a backlog that are read at once
 
 _PROGRESS = """
 SELECT room, folded, told, studied, version, wanted FROM memory_rooms WHERE room = ?"""
@@ -34,6 +34,8 @@ FROM conversations c JOIN turns t ON t.conversation_id = c.id
 WHERE c.room = ?1 AND t.id > ?2 AND t.id <= ?3 AND c.person NOT IN (
     SELECT nick FROM unlogged WHERE {in_network("c.room")})
 ORDER BY t.id LIMIT ?4"""
+# Of each conversation only the turns from ?2 on are read or, if there are none, its newest one. So
+# the maxima are those of the whole room, at the cost of its new turns.
 _SINCE = """
 SELECT count(*) FILTER (WHERE t.id > ?2) AS count, max(t.id) AS newest, max(t.time) AS time
 FROM conversations c JOIN turns t ON t.conversation_id = c.id
@@ -49,10 +51,11 @@ _LAST = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class Watermarks:
-    """Watermarks of a room: the last turns in its summary, its episodes and its facts.
+    """The watermarks of a room, as ids of turns.
 
-    `folded` are in the summary, `told` in an episode, `studied` were looked at for facts; `wanted`
-    is where the summary is to reach again.
+    `folded` is the last turn in the summary, `told` the last in an episode, `studied` the last that
+    was searched for facts. `wanted` is the turn that a deleted summary had reached, which the next
+    one has to reach again. `version` changes when something in the room is forgotten.
     """
 
     room: str
@@ -65,7 +68,7 @@ class Watermarks:
 
 @dataclass(frozen=True, slots=True)
 class RoomTurn:
-    """A turn of any conversation in a room, and whose it is."""
+    """A turn of one of a room's conversations, with the person of that conversation."""
 
     id: int
     time: datetime
@@ -75,13 +78,13 @@ class RoomTurn:
 
     @property
     def name(self) -> str:
-        """The nick of the person who asked, as they write it."""
+        """The nick of the person who asked, in their own spelling."""
         return str(self.messages[0].get("name") or self.person)
 
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Turns whose episode was deleted."""
+    """The range of turns of a deleted episode, inclusive at both ends."""
 
     first_turn: int
     last_turn: int
@@ -89,11 +92,11 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class RoomBacklog:
-    """The turns and notes of a room that may become memories.
+    """The turns and notes of a room that wait for consolidation.
 
-    `watermarks` are where its jobs are, None where none ever ran; `sizes` the ids of the turns
-    after them, with the characters that each takes; `notes` the ids of its oldest notes.
-    `has_gaps`: some turns lack an episode.
+    `watermarks` is None if no job has ever run. `sizes` has id and length, in characters, of each
+    turn after the lowest watermark, `notes` the ids of the oldest notes. `has_gaps` tells that the
+    episode of some turns was deleted.
     """
 
     watermarks: Watermarks | None
@@ -104,11 +107,11 @@ class RoomBacklog:
 
 @dataclass(frozen=True, slots=True)
 class RoomMemorySnapshot:
-    """A room's memory as a prompt shows it.
+    """A room's memory as read for one prompt.
 
-    `shown` is its last written form, `turns` those that came after it, `newest` the last turn of
-    all and its time; `anything` says that something is remembered, with what is known about a
-    person, and what was `found`, best first.
+    `shown` is the text that prompts show at present, `turns` the number of turns since it was
+    chosen, `newest` the id of the room's newest turn and `last` its time. `anything` tells that the
+    room has memories; `facts` are those about the person, `found` the search results, best first.
     """
 
     shown: str
@@ -121,17 +124,22 @@ class RoomMemorySnapshot:
 
 
 class ConsolidationStore:
-    """The rooms in a database file."""
+    """The watermarks and consolidated memories of the rooms in a database file.
+
+    Methods that store a result return False, and store nothing, if it is void: something in the
+    room was forgotten, or another job moved the watermark, since `watermarks` was read.
+    """
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def progress(self, room: str) -> Watermarks:
-        """Return the watermarks of a room."""
+        """Return the watermarks of a room, creating them if there are none."""
         if row := await self._database.fetch_one(_PROGRESS, [room]):
             return Watermarks(*row)
         async with self._database.transaction() as db:
-            # No two rows have the same version, so that one which was deleted is never met again.
+            # A random version: if the row is deleted and created again, results that were read
+            # before are still void.
             await db.execute(
                 "INSERT INTO memory_rooms (room, version) VALUES (?, ?) ON CONFLICT DO NOTHING",
                 [room, secrets.randbits(62)],
@@ -140,7 +148,7 @@ class ConsolidationStore:
         return Watermarks(*row) if row else Watermarks(room)
 
     async def room_names(self) -> list[str]:
-        """Return every room that has turns."""
+        """Return the names of all rooms that have turns."""
         rows = await self._database.fetch_all(
             "SELECT DISTINCT room FROM conversations c"
             " WHERE EXISTS (SELECT 1 FROM turns WHERE conversation_id = c.id)"
@@ -148,7 +156,7 @@ class ConsolidationStore:
         return [row["room"] for row in rows]
 
     async def backlog(self, room: str, notes: int) -> RoomBacklog:
-        """Read what waits in a room to become memories, with at most so many `notes`, in one
+        """Return what waits for consolidation in a room, with at most `notes` notes, read in one
         snapshot."""
 
         def reading(db: Connection) -> RoomBacklog:
@@ -168,13 +176,13 @@ class ConsolidationStore:
         return await self._database.read(reading, inline=True)
 
     async def turns(self, room: str, after: int, until: int, limit: int) -> list[RoomTurn]:
-        """Return the oldest turns after one, up to another, in order of arrival; without those of
-        people who have opted out since."""
+        """Return the oldest `limit` turns with ids greater than `after` and up to `until`, in order
+        of arrival, without those of people who have opted out since."""
         rows = await self._database.fetch_all(_TURNS, [room, after, until, limit])
         return [_turn(row) for row in rows]
 
     async def gaps(self, room: str) -> list[Gap]:
-        """Return the ranges of turns that lack an episode."""
+        """Return the ranges of turns whose episode was deleted, in order."""
         rows = await self._database.fetch_all(
             "SELECT first_turn, last_turn FROM memory_gaps WHERE room = ? ORDER BY first_turn",
             [room],
@@ -188,12 +196,13 @@ class ConsolidationStore:
         summary: Memory | None,
         made_of: Sequence[RoomTurn],
     ) -> bool:
-        """Replace the summary by one that has the turns to `through` in it as well (or, with
-        none, only say that these were gone through). False: it is void."""
+        """Replace the summary by one that includes the turns up to `through`, or without a summary
+        only move the watermark. Return False if it is void."""
         async with self._database.transaction() as db:
             if not await _move(db, watermarks, "folded", through):
                 return False
             if summary:
+                # At watermark 0 it was made from turns alone, else from the old summary as well.
                 before = await _sources(db, watermarks.room) if watermarks.folded else set()
                 await db.execute(
                     "DELETE FROM memories WHERE room = ? AND layer = 'summary'", [watermarks.room]
@@ -208,7 +217,8 @@ class ConsolidationStore:
         episode: Memory | None,
         made_of: Sequence[RoomTurn],
     ) -> bool:
-        """Add the episode that the turns to `through` are, if they are any. False: it is void."""
+        """Add the episode of the turns up to `through`, if there is one, and move the watermark.
+        Return False if it is void."""
         async with self._database.transaction() as db:
             if not await _move(db, watermarks, "told", through):
                 return False
@@ -218,7 +228,8 @@ class ConsolidationStore:
     async def fill(
         self, watermarks: Watermarks, gap: Gap, episode: Memory | None, made_of: Sequence[RoomTurn]
     ) -> bool:
-        """Add the episode that takes the place of a deleted one. False: it is void."""
+        """Close a gap, with an episode for its remaining turns if there are any. Return False if it
+        is void."""
         async with self._database.transaction() as db:
             if not await _current(db, watermarks):
                 return False
@@ -232,11 +243,12 @@ class ConsolidationStore:
     async def advance_facts(
         self, watermarks: Watermarks, through: int, facts: Iterable[Memory], oldest: datetime
     ) -> bool:
-        """Learn facts from the turns to `through`, and drop learnt ones that nobody has confirmed
-        since `oldest`, or that are too many. False: it is void."""
+        """Add the facts learnt from the turns up to `through`, and delete learnt ones that were not
+        confirmed since `oldest` or exceed `LEARNT_FACTS`. Return False if it is void."""
         async with self._database.transaction() as db:
             if not await _move(db, watermarks, "studied", through):
                 return False
+            # Somebody may have opted out while the model was asked.
             async with db.execute(_OPTED_OUT, [watermarks.room]) as rows:
                 opted_out = {row[0] for row in await rows.fetchall()}
             for fact in facts:
@@ -247,6 +259,7 @@ class ConsolidationStore:
                 f"DELETE FROM memories WHERE {learnt} AND time < ?",
                 [watermarks.room, to_micros(oldest)],
             )
+            # OFFSET needs a LIMIT in SQLite, and PostgreSQL takes no negative one for "all".
             await db.execute(
                 f"DELETE FROM memories WHERE id IN (SELECT id FROM memories WHERE {learnt}"
                 " ORDER BY time DESC, id DESC LIMIT 1000000000 OFFSET ?)",
@@ -255,7 +268,8 @@ class ConsolidationStore:
             return True
 
     async def replace_notes(self, notes: Sequence[Memory], episode: Memory) -> bool:
-        """Put one episode in the place of notes. False: some of them are gone meanwhile."""
+        """Replace notes by one episode. Return False, and do nothing, if one of them was deleted in
+        the meantime."""
         ids = json.dumps([note.id for note in notes])
         async with self._database.transaction() as db:
             which = "id IN (SELECT CAST(value AS BIGINT) FROM json_each(?))"
@@ -275,9 +289,9 @@ class ConsolidationStore:
     async def load_for_prompt(
         self, room: str, person: str, words: str, most: int
     ) -> RoomMemorySnapshot:
-        """Read a room's memory for a question of a person, in one snapshot.
+        """Return a room's memory for a person's question, read in one snapshot.
 
-        At most `most` memories have some of the `words`.
+        At most `most` memories are searched by the `words` of the question.
         """
 
         def reading(db: Connection) -> RoomMemorySnapshot:
@@ -300,7 +314,8 @@ class ConsolidationStore:
         return await self._database.read(reading, inline=True)
 
     async def save_prompt_view(self, watermarks: Watermarks, text: str, turn: int) -> bool:
-        """Let prompts show `text` from now on. False: it is void."""
+        """Set the text that prompts show from now on, and the newest turn at this time. Return
+        False if it is void."""
         async with self._database.transaction() as db:
             if not await _current(db, watermarks):
                 return False
@@ -312,7 +327,8 @@ class ConsolidationStore:
 
 
 async def _current(db: AsyncConnection, watermarks: Watermarks, mark: str = "version") -> bool:
-    """Return True if nothing was forgotten since the reading, and a watermark is where it was."""
+    """Return True if the version and one watermark are still as they were read."""
+    # Only one transaction writes at a time, so the answer holds until the commit of this one.
     sql = f"SELECT version, {mark} FROM memory_rooms WHERE room = ?"
     async with db.execute(sql, [watermarks.room]) as rows:
         row = await rows.fetchone()
@@ -320,7 +336,7 @@ async def _current(db: AsyncConnection, watermarks: Watermarks, mark: str = "ver
 
 
 async def _move(db: AsyncConnection, watermarks: Watermarks, mark: str, to: int) -> bool:
-    """Move a mark on, unless what was read is void."""
+    """Move a watermark; return False, without moving it, if what was read is void."""
     if not await _current(db, watermarks, mark):
         return False
     await db.execute(f"UPDATE memory_rooms SET {mark} = ? WHERE room = ?", [to, watermarks.room])
@@ -332,7 +348,7 @@ def _sources_in(turns: Sequence[RoomTurn]) -> set[tuple[str, str]]:
 
 
 async def _sources(db: AsyncConnection, room: str) -> set[tuple[str, str]]:
-    """Return the people whose words are in the summary."""
+    """Return conversation and person of those whose words are in the summary."""
     async with db.execute(
         "SELECT s.conversation, s.person FROM memories JOIN memory_sources s ON memory_id = id"
         " WHERE room = ? AND layer = 'summary'",

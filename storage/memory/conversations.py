@@ -1,4 +1,4 @@
-"""Conversation memory: whole turns, kept apart from the log, alive after a restart."""
+"""Conversations: whole turns, stored apart from the log, so that they survive a restart."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from storage.memory.memories import said_in
 Message = dict[str, Any]
 """A message in the OpenAI chat format: role, content, tool_calls, tool_call_id."""
 
-KEPT = 200  # turns of a conversation
+KEPT = 200  # turns of a conversation, the newest
 
 
 _CONVERSATION = """
@@ -34,8 +34,8 @@ ON c.id = t.conversation_id WHERE c.name = ? ORDER BY t.id DESC LIMIT 1000000000
 class Turn:
     """A question and all that came of it: the tool calls, their results, the answer.
 
-    `question_event_id` is the id of the log event that asked, 0 where there is no log; `related`
-    are the ids of earlier lines that the model was shown beside the newest ones.
+    `question_event_id` is the id of the question's event in the log, 0 where there is no log;
+    `related` are the ids of earlier lines that the model was shown besides the newest ones.
     """
 
     question_event_id: int
@@ -60,8 +60,9 @@ class Conversations:
         self._database = database
 
     async def add(self, name: str, turn: Turn, room: str = "", person: str = "") -> int:
-        """Store a finished turn and return its id, greater than any before; only the newest `KEPT`
-        stay. The conversation belongs to `room`, by default its own, and is with `person`."""
+        """Store a finished turn and return its id, which is greater than any before. Of the
+        conversation only the newest `KEPT` turns are kept. It belongs to `room`, by default one of
+        its own name, and is with `person`."""
         values = [
             turn.question_event_id,
             to_micros(turn.time),
@@ -73,6 +74,7 @@ class Conversations:
         def insert(db: Connection) -> int:
             db.execute(_CONVERSATION, [name, room or name, person_of(person)])
             row = db.execute(_TURN, values).fetchone()
+            # Facts and notes of this turn were stored by tools before its id was known.
             said_in(db, name, row[0], turn.time)
             db.execute(_OLDEST, [name, KEPT])
             return int(row[0])
@@ -80,11 +82,12 @@ class Conversations:
         return await self._database.write(insert)
 
     async def turns(self, name: str, *, start: int = 0, limit: int = KEPT) -> list[Turn]:
-        """Return the newest turns of a conversation from the id `start` on, in order."""
+        """Return the newest `limit` turns of a conversation with ids from `start` on, oldest
+        first."""
         return await self._database.read(lambda db: _turns(db, name, start, limit))
 
     async def room(self, name: str) -> str:
-        """Return the room of a conversation: its own, as long as it has no turns."""
+        """Return the room of a conversation: its own name as long as it is not stored."""
         row = await self._database.fetch_one(
             "SELECT room FROM conversations WHERE name = ?", [name]
         )
@@ -95,8 +98,8 @@ class Conversations:
         return await self._database.read(lambda db: _window(db, name))
 
     async def recall(self, name: str) -> tuple[PromptWindow, list[Turn]]:
-        """Return where the prompt of this conversation begins, and its turns from there on, in
-        order."""
+        """Return where the prompt of this conversation begins, and its turns from there on, oldest
+        first, read in one snapshot."""
 
         def both(db: Connection) -> tuple[PromptWindow, list[Turn]]:
             window = _window(db, name)
@@ -105,7 +108,7 @@ class Conversations:
         return await self._database.read(both, inline=True)
 
     async def move_window(self, name: str, window: PromptWindow) -> None:
-        """Remember where the prompt of this conversation begins."""
+        """Store where the prompt of this conversation begins, also before its first turn."""
         async with self._database.transaction() as db:
             await db.execute(
                 "INSERT INTO conversations (name, room, log_start, turn_start)"
@@ -115,8 +118,7 @@ class Conversations:
             )
 
     async def clear(self, name: str) -> int:
-        """Forget a conversation and what was made of it: no row stays. Returns how many turns it
-        had."""
+        """Delete a conversation and all memories made from it; return how many turns it had."""
         async with self._database.transaction() as db:
             cursor = await db.execute(
                 "DELETE FROM turns WHERE conversation_id ="

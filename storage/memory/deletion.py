@@ -1,7 +1,8 @@
-"""Deletion from a room's memory when a person, or a conversation, is forgotten.
+"""Deletion of memories when a person or a conversation is forgotten.
 
-Facts and notes go by themselves. An episode or a summary goes whole when words of theirs may be in
-it; that it is to be made again, of the turns that remain, is noted in the same transaction.
+Facts and notes are deleted one by one. An episode or a summary is deleted as a whole if it may have
+words of the person; in the same transaction it is recorded that jobs have to make it again from the
+remaining turns.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from storage.memory.memories import Memory, MemoryKind, forget_shown, memory_of
 from storage.queues.jobs import Jobs
 
 TEND = "memory.tend"
-"""The kind of the job that looks for what is to be made, in one room or in all."""
+"""The kind of the job that looks for turns to consolidate, in one room or in all."""
 
 _MADE = (MemoryKind.EPISODE, MemoryKind.SUMMARY)
 
 
 @dataclass(frozen=True, slots=True)
 class DeletedTurn:
-    """A turn that is removed."""
+    """A turn that is being deleted."""
 
     id: int
     room: str
@@ -32,7 +33,7 @@ class DeletedTurn:
 
 
 async def forget_conversation(db: AsyncConnection, name: str) -> None:
-    """Remove whatever came from a conversation, inside the transaction that removes its turns."""
+    """Delete all memories made from a conversation, in the transaction that deletes its turns."""
     async with db.execute(
         "SELECT id FROM memories WHERE conversation = ?1 UNION"
         " SELECT memory_id FROM memory_sources WHERE conversation = ?1",
@@ -50,15 +51,17 @@ async def forget_people(
     turns: Sequence[DeletedTurn],
     quoted: Callable[[str], bool],
 ) -> int:
-    """Remove what is about people or was said by them, in rooms that are `in_room`, and whatever
-    else the removed `turns` are in, or has words of theirs (`quoted`); how many memories.
+    """Delete the memories of people, and return how many there were.
 
-    A fact that another one with the same name said of themselves, in a turn that stays, stays.
-    Raises Unavailable.
+    Deleted are memories about people of these `names` or said by them, in the rooms that `in_room`
+    accepts; memories made from the deleted `turns`; and those whose text `quoted` recognises. A
+    fact that somebody else of that name said of themselves is kept, as its turn is. Raises
+    Unavailable.
     """
     people = {person_of(name) for name in names}
     gone = {turn.id for turn in turns}
     async with database.transaction() as db:
+        # The turns themselves may still be there, or already be deleted: subtract them.
         async with db.execute("SELECT id FROM turns") as rows:
             left = {row[0] for row in await rows.fetchall()} - gone
         sources = await _sources(db)
@@ -76,8 +79,8 @@ async def forget_people(
 
 
 async def redact(database: Database, network: str, name: str) -> None:
-    """Make whatever has words of somebody in it again, without them: they have opted out. Raises
-    Unavailable."""
+    """Delete episodes and summaries with words of somebody who has opted out, so that they are made
+    again without them. Raises Unavailable."""
     async with (
         database.transaction() as db,
         db.execute(
@@ -90,7 +93,7 @@ async def redact(database: Database, network: str, name: str) -> None:
 
 
 async def forget_before(db: AsyncConnection, oldest: int) -> None:
-    """Remove what was made of anything older than a time, in microseconds since 1970."""
+    """Delete memories of which any part is older than a time, in microseconds since 1970."""
     async with db.execute("SELECT DISTINCT room FROM memories WHERE begun < ?", [oldest]) as rows:
         rooms = [row[0] for row in await rows.fetchall()]
     await db.execute("DELETE FROM memories WHERE begun < ?", [oldest])
@@ -99,9 +102,9 @@ async def forget_before(db: AsyncConnection, oldest: int) -> None:
 
 
 async def scrub(database: Database) -> None:
-    """Write the index of memories anew, so that nothing of removed ones is left, and drop what
-    names rooms and conversations of which nothing remains. What is lost for others is made again
-    soon. Raises Unavailable."""
+    """Rebuild the index of memories, so that no trace of deleted ones is left, and delete the names
+    of rooms and conversations that are empty. A job is added that makes deleted episodes and
+    summaries again. Raises Unavailable."""
     async with database.transaction() as db:
         await db.execute(
             "DELETE FROM conversations WHERE NOT EXISTS"
@@ -117,15 +120,16 @@ async def scrub(database: Database) -> None:
 def _is_of(
     memory: Memory, people: Collection[str], left: Collection[int], sources: set[tuple[str, str]]
 ) -> bool:
-    """Return True if a memory is about one of the people, or made of what they said."""
+    """Return True if a memory is about one of the people, or made from what they said."""
     if memory.layer in _MADE:
         return any(person in people for _, person in sources)
+    # Names can be shared. If the turn of a fact is not deleted, a namesake has said it.
     own = memory.source in people
     return (own or memory.subject in people) and not (own and memory.last_turn in left)
 
 
 def _came_from(memory: Memory, turns: Sequence[DeletedTurn], sources: set[tuple[str, str]]) -> bool:
-    """Return True if one of the removed turns is in a memory."""
+    """Return True if a memory was made from one of the deleted turns."""
     conversations = {name for name, _ in sources} | {memory.conversation}
     return any(
         turn.room == memory.room
@@ -149,17 +153,19 @@ async def _sources(db: AsyncConnection) -> dict[int, set[tuple[str, str]]]:
 
 
 async def _remove(db: AsyncConnection, ids: Sequence[int]) -> None:
-    """Remove memories; those that were made of turns are to be made again."""
+    """Delete memories, and record which episodes and summaries have to be made again."""
     wanted = json.dumps(ids)
     which = "id IN (SELECT CAST(value AS BIGINT) FROM json_each(?))"
     async with db.execute(f"SELECT DISTINCT room FROM memories WHERE {which}", [wanted]) as rows:
         rooms = [row[0] for row in await rows.fetchall()]
+    # Episodes made from notes (their key is "notes") cannot be made again: the notes are gone.
     await db.execute(
         "INSERT INTO memory_gaps SELECT room, first_turn, max(last_turn) FROM memories"
         f" WHERE layer = 'episode' AND key = '' AND {which} GROUP BY room, first_turn"
         " ON CONFLICT (room, first_turn) DO UPDATE SET last_turn = excluded.last_turn",
         [wanted],
     )
+    # The next summary begins with the first turn, and has to reach as far as the deleted one.
     await db.execute(
         "UPDATE memory_rooms SET folded = 0,"
         " wanted = CASE WHEN folded > wanted THEN folded ELSE wanted END WHERE room IN"
@@ -172,7 +178,7 @@ async def _remove(db: AsyncConnection, ids: Sequence[int]) -> None:
 
 
 async def _forget_empty(db: AsyncConnection) -> None:
-    """Drop what is known of rooms that have neither turns nor memories."""
+    """Delete watermarks and gaps of rooms that have neither turns nor memories."""
     for table in ("memory_gaps", "memory_rooms"):
         await db.execute(
             f"DELETE FROM {table} WHERE NOT EXISTS (SELECT 1 FROM memories WHERE room ="

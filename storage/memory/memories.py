@@ -1,7 +1,7 @@
-"""Memories beside turns: facts, notes, episodes and a summary, each of one room.
+"""The memories of rooms: facts, notes, episodes and summaries.
 
-Every call names the room, and nothing of another one is ever read or changed. Facts are about a
-subject; names of people are compared as `person_of` writes them.
+Every call names a room, and nothing of another one is ever read or changed. Facts are about a
+subject; names of people are normalised by `person_of`.
 """
 
 from __future__ import annotations
@@ -19,20 +19,21 @@ from storage.db.database import AsyncConnection, Connection, Database, Row, from
 from storage.text_index.bm25 import rank
 
 MANUAL, OWN, HEARSAY = 1.0, 0.8, 0.3
-"""How sure a fact is: somebody asked for it to be remembered about themselves; said so; another
-one did."""
+"""The confidence in a fact: the person has asked for it to be remembered, has said it of
+themselves, or somebody else has said it."""
 
-_ALL = 1 << 40  # more than there are
+_ALL = 1 << 40  # as a limit: more than there are
 _MOST_WORDS = 24  # of a search
 _WORD = re.compile(r"\w{2,}")
 
 
 def in_network(room: str) -> str:
-    """Return the condition that the column `room` is a room on `network`, a column too."""
+    """Return the SQL condition that `room`, a column, is on the network in the column `network`."""
     return f"lower(substr({room}, 1, length(network) + 1)) = lower(network) || '/'"
 
 
-# A surer fact stays: nobody but the person can replace what they have said of themselves.
+# A fact of greater confidence is not replaced: nobody but the person can change what they have said
+# of themselves.
 _ADD = """
 INSERT INTO memories (layer, room, subject, key, text, source, manual, confidence, conversation,
     first_turn, last_turn, begun, time)
@@ -45,7 +46,7 @@ ON CONFLICT (room, subject, key) WHERE layer = 'fact' DO UPDATE SET
     first_turn = excluded.first_turn, last_turn = excluded.last_turn,
     begun = excluded.begun, time = excluded.time
 WHERE excluded.confidence >= memories.confidence"""
-# Whoever has opted out is not spoken of, and nothing is shown that has words of theirs in it.
+# Hides all memories about people who have opted out, and those that have words of theirs.
 SEEN = f"""
 NOT EXISTS (SELECT 1 FROM unlogged WHERE {in_network("memories.room")} AND nick IN (
     SELECT memories.subject UNION SELECT memories.source UNION
@@ -69,10 +70,11 @@ class MemoryKind(StrEnum):
 class Memory:
     """A memory of a room: a fact, a note, an episode or a summary.
 
-    A fact has a `key`, is about `subject`, was said by `source` and is so sure (0 to 1); `manual`
-    ones were asked for. `conversation` is where a fact or a note was said. It is made of turns
-    `first_turn` to `last_turn`, the oldest of them of `begun`; both are 0 while the turn goes on.
-    An episode that is made of notes has the key "notes".
+    A fact has a `key`, a `subject` whom it is about, a `source` who said it, and a `confidence`
+    from 0 to 1; `manual` ones were asked for. `conversation` is where a fact or a note was said.
+    The memory is made from the turns `first_turn` to `last_turn`, both 0 until the turn is stored
+    in which it was said; `begun` is the time of the oldest. An episode made from notes has the key
+    "notes".
     """
 
     layer: MemoryKind
@@ -98,12 +100,13 @@ class Memories:
         self._database = database
 
     async def add(self, memory: Memory) -> bool:
-        """Remember; a fact takes the place of one that is not surer. False: a surer one stays."""
+        """Store a memory. A fact replaces the one of its key, unless that has greater confidence:
+        then return False."""
         async with self._database.transaction() as db:
             return await add(db, memory) > 0
 
     async def newest(self, room: str, layer: MemoryKind, limit: int = _ALL) -> list[Memory]:
-        """Return the newest of a layer, in order."""
+        """Return the newest `limit` memories of a layer, oldest first."""
         rows = await self._database.fetch_all(
             f"SELECT * FROM memories WHERE room = ? AND layer = ? AND {SEEN}"
             " ORDER BY last_turn DESC, id DESC LIMIT ?",
@@ -112,8 +115,8 @@ class Memories:
         return [memory_of(row) for row in reversed(rows)]
 
     async def facts(self, room: str, subject: str | None = None, limit: int = _ALL) -> list[Memory]:
-        """Facts about one person, or all: those that were asked for first, then the surest, then
-        the newest."""
+        """Return the facts about one person, or all: those that were asked for first, then by
+        confidence, then the newest first."""
         return await self._database.read(lambda db: facts_in(db, room, subject, limit))
 
     async def fact(self, room: str, subject: str, key: str) -> Memory | None:
@@ -125,7 +128,7 @@ class Memories:
         return memory_of(row) if row else None
 
     async def those(self, room: str, ids: Collection[int]) -> list[Memory]:
-        """Memories by id."""
+        """Return the memories with these ids, in any order."""
         rows = await self._database.fetch_all(
             "SELECT * FROM memories WHERE room = ? AND id IN"
             " (SELECT CAST(value AS BIGINT) FROM json_each(?))"
@@ -135,11 +138,11 @@ class Memories:
         return [memory_of(row) for row in rows]
 
     async def search(self, room: str, text: str, limit: int) -> list[tuple[Memory, float]]:
-        """Return the memories that have words of `text`, best first, each with how well it fits."""
+        """Return the memories that have words of `text`, best first, with their BM25 scores."""
         return await self._database.read(lambda db: found_in(db, room, text, limit))
 
     async def forget(self, room: str, subject: str, key: str | None = None) -> int:
-        """Remove what is known about a person, under one key or all of it; how much there was."""
+        """Delete the facts and notes about a person, those of one key or all; return how many."""
         async with self._database.transaction() as db:
             cursor = await db.execute(
                 "DELETE FROM memories WHERE room = :room AND subject = :subject"
@@ -169,17 +172,19 @@ def found_in(db: Connection, room: str, text: str, limit: int) -> list[tuple[Mem
     words = list(dict.fromkeys(_WORD.findall(text)))[:_MOST_WORDS]
     if not words:
         return []
-    if db.dialect is Dialect.POSTGRES:
+    if db.dialect is Dialect.POSTGRES:  # which has no BM25; the memories of a room are few
         known = db.execute(f"SELECT * FROM memories WHERE room = ? AND {SEEN}", [room]).fetchall()
         ranked = rank([f"{row['key']} {row['text']}" for row in known], words)
         return [(memory_of(known[place]), score) for place, score in ranked[:limit]]
+    # A word has no quotation mark, so nothing that people type is syntax of FTS5.
     match = " OR ".join(f'"{word}"' for word in words)
     rows = db.execute(_FOUND, [match, room, limit])
     return [(memory_of(row), float(row["score"])) for row in rows]
 
 
 async def add(db: AsyncConnection, memory: Memory) -> int:
-    """Run `Memories.add` in a transaction; its id, 0 when a surer one stays."""
+    """Run `Memories.add` in a transaction; return the id, 0 if a fact of greater confidence is
+    kept."""
     sql = _FACT if memory.layer == MemoryKind.FACT else _ADD
     async with db.execute(f"{sql} RETURNING id", _values(memory)) as added:
         row = await added.fetchone()
@@ -187,7 +192,7 @@ async def add(db: AsyncConnection, memory: Memory) -> int:
 
 
 def said_in(db: Connection, conversation: str, turn: int, time: datetime) -> None:
-    """Say which turn it was in which something was remembered."""
+    """Set the turn of the memories that were added in a conversation during that turn."""
     db.execute(
         "UPDATE memories SET first_turn = ?1, last_turn = ?1, begun = ?2"
         " WHERE conversation = ?3 AND last_turn = 0",
@@ -196,7 +201,8 @@ def said_in(db: Connection, conversation: str, turn: int, time: datetime) -> Non
 
 
 async def forget_shown(db: AsyncConnection, room: str) -> None:
-    """Let prompts in the room be made of what there is now, and void what was read before."""
+    """Delete the text that prompts show, so that it is chosen again, and void the results of jobs
+    that have read the room before."""
     await db.execute(
         "UPDATE memory_rooms SET shown = '', shown_turn = 0, version = version + 1 WHERE room = ?",
         [room],

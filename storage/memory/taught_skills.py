@@ -1,4 +1,4 @@
-"""Skills that people have taught the bot, and how useful all its skills have been."""
+"""Skills that people have taught the bot, and usage scores of all its skills."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ from datetime import datetime
 from storage.db.database import AsyncConnection, Database, to_micros
 
 FILES = ""
-"""The room of skills that come as files: they are everywhere."""
+"""The room of skills that are files: they are available in all rooms."""
 
 MOST = 50
-"""Skills of a room; beyond, those go that were least useful."""
+"""Taught skills of a room; if there are more, the least useful are deleted."""
 
-_ROOMS = 1_000  # of which is kept in mind that nothing was taught there
-_NEW = 0.2  # how much the newest use counts for the score
+_ROOMS = 1_000  # entries of the cache of rooms without taught skills
+_NEW = 0.2  # weight of the newest use in the score, a moving average
 
 
 @dataclass(frozen=True, slots=True)
 class TaughtSkill:
-    """A skill that somebody has taught: when to use it, and how it is done."""
+    """A skill that somebody has taught. `description` tells when to use it, `body` how. `score` is
+    from 0 to 1."""
 
     name: str
     description: str
@@ -39,11 +40,11 @@ class SkillTable:
         self._lessons = 0
 
     async def teach(self, room: str, skill: TaughtSkill, now: datetime) -> None:
-        """Keep a skill, in place of one of that name. Raises Unavailable."""
+        """Store a skill, replacing one of the same name. Raises Unavailable."""
         try:
             async with self._database.transaction() as db:
                 await _upsert(db, room, skill, to_micros(now))
-        finally:
+        finally:  # also after an error, as the skill may be stored all the same
             self._lessons += 1
             self._untaught.discard(room)
 
@@ -54,14 +55,14 @@ class SkillTable:
         lessons = self._lessons
         sql = "SELECT * FROM skills WHERE room = ? AND room != '' ORDER BY name"
         rows = await self._database.read(lambda db: db.execute(sql, [room]).fetchall(), inline=True)
-        if not rows and lessons == self._lessons:  # nobody has taught anything meanwhile
+        if not rows and lessons == self._lessons:  # nothing was taught while we were reading
             if len(self._untaught) >= _ROOMS:
                 self._untaught.clear()
             self._untaught.add(room)
         return [TaughtSkill(*(row[field] for field in TaughtSkill.__slots__)) for row in rows]
 
     async def record_use(self, room: str, names: Collection[str], *, well: bool) -> None:
-        """Count that an answer was given with skills, and whether it came out well. Raises
+        """Count one use of each of these skills in an answer, and whether that went well. Raises
         Unavailable."""
         rows = [{"room": room, "name": name, "well": float(well), "new": _NEW} for name in names]
         async with self._database.transaction() as db:
@@ -75,14 +76,16 @@ class SkillTable:
             )
 
     async def scores(self, room: str) -> dict[str, tuple[int, float]]:
-        """Uses and score of a room's skills that were used, by name. Raises Unavailable."""
+        """Return uses and score of those skills of a room that were used, by name. Raises
+        Unavailable."""
         rows = await self._database.fetch_all(
             "SELECT name, uses, score FROM skills WHERE room = ? AND uses > 0 ORDER BY name", [room]
         )
         return {row["name"]: (row["uses"], row["score"]) for row in rows}
 
     async def forget_of(self, nick: str | None, quoted: Callable[[str], bool]) -> None:
-        """Forget what somebody has taught, and what is `quoted`. Raises Unavailable."""
+        """Delete the skills that somebody has taught, and those with text that `quoted` recognises.
+        Raises Unavailable."""
         rows = await self._database.fetch_all("SELECT * FROM skills WHERE room != ''")
         gone = [
             [row["room"], row["name"]]
@@ -95,8 +98,7 @@ class SkillTable:
                 await db.executemany("DELETE FROM skills WHERE room = ? AND name = ?", gone)
 
     async def forget(self, room: str, name: str | None = None) -> int:
-        """Forget a skill of a room, or all that were taught there; how many. Raises
-        Unavailable."""
+        """Delete one skill taught in a room, or all; return how many. Raises Unavailable."""
         async with self._database.transaction() as db:
             cursor = await db.execute(
                 "DELETE FROM skills WHERE room = ? AND room != '' AND name = coalesce(?, name)",
@@ -113,6 +115,7 @@ async def _upsert(db: AsyncConnection, room: str, skill: TaughtSkill, time: int)
         " teacher = excluded.teacher, time = excluded.time",
         [room, skill.name, skill.description, skill.body, skill.teacher, time],
     )
+    # The skill that has just been taught was never used, and must not be the one to go.
     await db.execute(
         "DELETE FROM skills WHERE room = ?1 AND name IN (SELECT name FROM skills"
         " WHERE room = ?1 ORDER BY time = ?2 DESC, uses * score DESC, time DESC"

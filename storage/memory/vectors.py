@@ -1,4 +1,4 @@
-"""Embedding vectors of memories; each is removed with its memory."""
+"""Embedding vectors of memories; a foreign key removes each with its memory."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from storage.db.database import Database
 
 
 class MemoryVectors:
-    """The vectors in a database file: float32, of length one."""
+    """The vectors in a database file: unit vectors of float32."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def missing(self, room: str, limit: int) -> list[tuple[int, str]]:
-        """Return ids and texts of the room's newest memories that have no vector."""
+        """Return ids and texts of the room's newest `limit` memories that have no vector."""
         rows = await self._database.fetch_all(
             "SELECT id, key, text FROM memories WHERE room = ? AND NOT EXISTS"
             " (SELECT 1 FROM memory_vectors WHERE memory_id = id) ORDER BY id DESC LIMIT ?",
@@ -26,8 +26,8 @@ class MemoryVectors:
         return [(row["id"], f"{row['key']} {row['text']}".strip()) for row in rows]
 
     async def add(self, model: str, vectors: Mapping[int, Sequence[float]]) -> None:
-        """Keep the vectors of memories, by id; one that is gone meanwhile gets none. Those that
-        another model has made are dropped."""
+        """Store the vectors of memories by id, scaled to length one. A memory that was deleted in
+        the meantime is left out; vectors of another model are deleted."""
         rows = [(model, _unit(vector).tobytes(), memory) for memory, vector in vectors.items()]
         async with self._database.transaction() as db:
             await db.execute("DELETE FROM memory_vectors WHERE model <> ?", [model])
@@ -39,7 +39,7 @@ class MemoryVectors:
             )
 
     async def any(self, room: str) -> bool:
-        """Return True if there is a vector to compare with."""
+        """Return True if a memory of the room has a vector."""
         row = await self._database.fetch_one(
             "SELECT 1 FROM memory_vectors JOIN memories ON id = memory_id WHERE room = ? LIMIT 1",
             [room],
@@ -47,7 +47,8 @@ class MemoryVectors:
         return row is not None
 
     async def likeness(self, room: str, model: str, vector: Sequence[float]) -> dict[int, float]:
-        """Return the similarity of each memory of the room to a vector (1: the same), by id."""
+        """Return the cosine similarity of the room's memories to a vector, by id. Memories without
+        a vector of this model are left out."""
         asked = _unit(vector)
         rows = await self._database.fetch_all(
             "SELECT memory_id, vector FROM memory_vectors JOIN memories ON id = memory_id"

@@ -1,11 +1,12 @@
-"""Lines that come nearest to a question in other words: "which day do we vote?" finds "the next
-board election is on the 3rd of november".
+"""Retrieval by the meaning of words: "which day do we vote?" finds "the next board election is on
+the 3rd of november".
 
-Each word of the question is held against that word of a line which is nearest to it by its vector
-(storage/passages/word_vectors.py), weighed by how rare it is, and the other way round; the sums of
-both texts' vectors tell whether their topic is one. With what a question asks for, and who is named
-in it, that makes a logit, whose weights are fitted by `benchmarks/nearest_fit.py`. It ranks lines
-well, and tells badly whether the best one is an answer.
+Each word of the question is compared with the most similar word of a line, by their vectors
+(storage/passages/word_vectors.py) and weighted by rarity, and each word of the line with those of
+the question. The sums of both texts' vectors tell whether they share a topic. These features, the
+expected kind of answer and the person who is named go into a logistic model, whose weights are
+fitted by `benchmarks/nearest_fit.py`. It ranks lines well, but tells badly whether the best one is
+an answer.
 """
 
 from __future__ import annotations
@@ -62,11 +63,11 @@ WEIGHTS: Mapping[str, float] = {
     "addressed": -1.0,
     "link": -0.62,
 }
-_EVEN = 5.5  # logit of a best line that is the right one as often as not
+_EVEN = 5.5  # weighted sum at which the best line is right as often as wrong
 _HEAVIEST = 7.0
-_SHORT = 3  # words with a meaning, below which a line says little
-_LONG = 8  # words
-_LONGEST = 40
+_SHORT = 3  # content words, below which a line says little
+_LONG = 8  # words up to which a line does not count as long
+_LONGEST = 40  # words beyond these that count at most
 _ADDRESSED = re.compile(r"@?[\w|`^\[\]{}\\-]+[:,] ")
 _FIRST_PERSON = re.compile(r"\b(?:i|i['’]?m|i['’]?ve|me|my|we|our)\b", re.IGNORECASE)
 
@@ -74,9 +75,9 @@ _FIRST_PERSON = re.compile(r"\b(?:i|i['’]?m|i['’]?ve|me|my|we|our)\b", re.IG
 def find_nearest(
     connection: Connection, question: str, within: Query, line_filter: LineFilter = PEOPLE
 ) -> Passages:
-    """Return the lines nearest to `question`, `within.limit` at most, each with the chance that it
-    is the answer: among the newest lines, and those from further back that the index has for its
-    words and their synonyms."""
+    """Return the lines nearest in meaning to `question`, best first, at most `within.limit`, each
+    with the probability that it is the answer. Compared are the newest lines, and older ones that
+    the index has for the words of the question and their synonyms."""
     search = PassageSearch.prepare(connection, question, within, line_filter)
     if search is None:
         return Passages()
@@ -91,7 +92,7 @@ def find_nearest(
 
 
 def chance(values: Sequence[float]) -> float:
-    """Return the chance from 0 to 1 that a line with these features answers the question."""
+    """Return the probability, from 0 to 1, that a line with these features answers the question."""
     total = sum(WEIGHTS[name] * value for name, value in zip(FEATURES, values, strict=True))
     return 1 / (1 + math.exp(_EVEN - total))
 
@@ -104,7 +105,7 @@ class _Word:
 
 
 class MeantQuestion:
-    """A question whose words stand for others that mean about the same."""
+    """A question that is compared with lines by the meaning of its words."""
 
     def __init__(self, question: QuestionWords) -> None:
         self._question = question
@@ -113,7 +114,7 @@ class MeantQuestion:
         self._similarities: dict[str, list[float]] = {}
 
     def features(self, line: SpokenLine) -> list[float]:
-        """Return the values of FEATURES for a line."""
+        """Return the values of FEATURES for a line, in their order."""
         content = [
             root for word, root in zip(line.words, line.stems, strict=True) if is_content(word)
         ]
@@ -121,7 +122,7 @@ class MeantQuestion:
         reached = peak = whole = 0.0
         named = False
         for place, word in enumerate(self._words):
-            if word.root in line.speaker:  # the speaker's own words are what is asked for
+            if word.root in line.speaker:  # the question is about this person: no word need match
                 named = True
                 continue
             nearest = max((row[place] for row in rows), default=0.0)
@@ -151,7 +152,8 @@ class MeantQuestion:
         ]
 
     def _similar(self, root: str) -> list[float]:
-        """Return how near a word of a line is to each word of the question; lines share words."""
+        """Return the similarity of a stem to each word of the question. It is cached, as lines
+        share words."""
         if (known := self._similarities.get(root)) is not None:
             return known
         table = word_vectors()
@@ -174,12 +176,12 @@ def _word(root: str) -> _Word:
 
 
 def _weight(root: str) -> float:
-    """Return how much a stem tells, by its frequency in English: from 1 to 7."""
+    """Return how much a stem tells by its frequency in English, from 1 (frequent) to 7 (rare)."""
     return min(_HEAVIEST, max(1.0, math.log(20 + word_vectors().rank(root)) - 2.0))
 
 
 def _sum(words: Sequence[_Word]) -> list[float]:
-    """The weighted sum of the words' vectors."""
+    """Return the sum of the words' vectors, weighted by rarity."""
     total = [0.0] * word_vectors().dimensions
     for word in words:
         if word.vector is not None:

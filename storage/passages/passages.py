@@ -1,10 +1,10 @@
-"""Lines that answer a plain question, best first, each with the chance that it does.
+"""Passage retrieval: lines that answer a plain question, best first, each with a probability.
 
-The index is asked for lines with the question's words, in bounded work however large the log is:
-all lines with a rare word, and those that have a common word together with another one. Both ends
-of the log are within reach: the partitions are read from the newest backwards, or from the oldest
-on, until time is over. The best few hundred lines, and the newest lines of the log whatever their
-words, are then looked at one by one (storage/passages/score.py).
+Candidates come from the full-text index, with bounded work however large the log is: all lines with
+a rare word of the question, and those that have a common word together with another one. The
+partitions are read from the newest backwards, or from the oldest forwards, until time is over. The
+best few hundred candidates, and the newest lines of the log whatever their words, are then scored
+one by one (storage/passages/score.py).
 """
 
 from __future__ import annotations
@@ -49,28 +49,32 @@ from storage.search.query_parser import ParsedQuery
 from storage.search.scanner import LAST_ID
 from storage.text_index.model import IdRange, Phrase, WordMatch
 
-_CHOSEN = 220  # lines that are looked at
-_LEAST_SHARE = 0.5  # of what the best line has, that a line must have to be looked at
-_SAMPLED = 40_000  # lines, about, in which the words are counted
-_COUNTED = 3_000  # lines of a partition with a word that are counted at most
-_READ = 40_000  # lines with a rare word that are read from the whole index, about
-_LEAST_READ = 200  # the same from a partition
-# Seconds of work; with SQLite, which works in our thread, a busy machine makes no answer partial.
+_CHOSEN = 220  # candidates that are scored
+_LEAST_SHARE = 0.5  # of the best candidate's weight, which another one needs to be scored
+_SAMPLED = 40_000  # lines in which the frequencies of words are counted, about
+_COUNTED = 3_000  # lines with a word that are counted in a partition, at most
+_READ = 40_000  # ids that are read for a word from the whole index, about
+_LEAST_READ = 200  # and at least from a partition, if there are so many
+# Seconds: the thread's CPU time with SQLite, so that a busy machine makes no answer partial, and
+# wall-clock time with PostgreSQL.
 _BUDGETS = {Dialect.SQLITE: 0.08, Dialect.POSTGRES: 0.24}
-_FURTHER = 0.03  # of which for related words, at most
-_PATIENCE = 0.5  # seconds in all
-_HEAVIEST = 7.0  # weight of a word
-_NUMBER = 3.0  # of a number, which is about anything
-_PRIOR = 3_000  # lines of ordinary English that count beside those of the log
-_RELATED = 3  # words that may stand for one of the question
+_FURTHER = 0.03  # the most of that for related words
+_PATIENCE = 0.5  # seconds of wall-clock time in all
+_HEAVIEST = 7.0  # greatest weight of a word
+_NUMBER = 3.0  # greatest weight of a number, which may be about anything
+_PRIOR = 3_000  # lines of ordinary English by which frequencies in the log are smoothed
+_RELATED = 3  # related words that are searched for one of the question
 
 
 class PassageIndex:
-    """The index of words, asked for the lines that a search may find."""
+    """The full-text index, queried for candidates within the conditions of a search.
+
+    `lines` is about the number of lines within them. With `oldest` the oldest lines come first.
+    """
 
     def __init__(self, connection: Connection, filtering: LineConditions, *, oldest: bool) -> None:
         self._connection = connection
-        self._sign = 1 if oldest else -1
+        self._sign = 1 if oldest else -1  # of ids, by which candidates are in order
         self._have, self._lack = filtering.tags()
         first, last = id_range(connection, filtering.query)
         self._first, self._last = first or 1, LAST_ID if last is None else last
@@ -83,13 +87,13 @@ class PassageIndex:
         self._indexed = sum(int(lines) for _, lines in self._partitions) or 1
         self.lines = self._within(filtering)
         self._index = text_index(connection)
-        # SQLite works in our thread; another database works while we wait.
+        # CPU time of this thread measures SQLite; PostgreSQL works while the thread waits.
         self._clock = time.thread_time if connection.dialect is Dialect.SQLITE else time.monotonic
         self._until = self._clock() + _BUDGETS[connection.dialect]
         self._patience = time.monotonic() + _PATIENCE
 
     def _within(self, filtering: LineConditions) -> int:
-        """About how many lines may be found, whatever their words."""
+        """Estimate how many lines are within the conditions, whatever their words."""
         whole = self._indexed
         if not filtering.channels.others:
             return whole
@@ -101,7 +105,7 @@ class PassageIndex:
         return min(whole, int(rows.fetchone()[0] or 0))
 
     def nicks(self, words: Sequence[QuestionWord]) -> frozenset[str]:
-        """Find those of the words, by their roots, that are also nicks that have spoken."""
+        """Return the roots of those words that are also nicks of people who have spoken."""
         sql = "SELECT EXISTS (SELECT 1 FROM people_days WHERE nick = ?)"
         return frozenset(
             word.root
@@ -110,13 +114,15 @@ class PassageIndex:
         )
 
     def frequencies(self, words: Sequence[QuestionWord]) -> tuple[dict[str, int], int]:
-        """Count the newest lines that have each word, and about how many lines those are."""
+        """Return how many of the newest lines have each word, by its root, and about how many lines
+        were counted."""
         counts = {word.root: 0 for word in words}
         sampled = 0
         for number, lines in self._partitions:
             for word in words:
                 match = WordMatch((index_terms(word.forms[0]),))
                 counts[word.root] += self._index.count(self._connection, number, match, _COUNTED)
+            # Whole partitions, as the index can only count in those.
             sampled += lines
             if sampled > _SAMPLED:
                 break
@@ -125,34 +131,37 @@ class PassageIndex:
     def candidates(
         self, plans: Sequence[IndexPlan], further: Sequence[IndexPlan], enough: float
     ) -> tuple[list[int], int | None]:
-        """Return the ids of the lines that have most of what the question's words weigh; and down
-        to which id was searched by `plans`, None for all. Only where these find no line with
-        `enough`, `further` ones are asked for, as long as there is time."""
+        """Return the ids of the lines whose words weigh most together, and the id down to which
+        `plans` were searched, None for the whole log. Only if all of it was searched and no line
+        weighs `enough`, the `further` plans are run, as long as there is time."""
         sums: dict[int, float] = {}
         reached = self._collect(sums, plans)
         if reached is None and max(sums.values(), default=0) < enough:
             self._until = min(self._until, self._clock() + _FURTHER)
             self._collect(sums, further)
         least = _LEAST_SHARE * max(sums.values(), default=0)
+        # A line that matches little of the question would only cost the time of scoring it.
         hopeful = [each for each, weight in sums.items() if weight >= least]
         best = nlargest(_CHOSEN, hopeful, key=lambda each: (sums[each], -self._sign * each))
         return best, reached
 
     def _collect(self, sums: dict[int, float], plans: Sequence[IndexPlan]) -> int | None:
-        """Add what plans find to `sums` by id; down to which id there was time, None for all."""
+        """Add the weights of the lines that plans find to `sums`, by id. Return the id down to
+        which there was time, None if all partitions were read."""
         reached: int | None = None
         try:
             with interruptible(self._connection, self._late):
                 for number, lines in self._partitions[:: -self._sign]:
                     self._add(sums, number, plans, max(_LEAST_READ, _READ * lines // self._indexed))
                     reached = number << PARTITION_BITS
-        except Interrupted:
+        except Interrupted:  # before the first partition was done: nothing is sure below its end
             return reached or min(self._last, (self._partitions[0][0] + 1) << PARTITION_BITS)
         return None
 
     def _add(
         self, sums: dict[int, float], number: int, plans: Sequence[IndexPlan], most: int
     ) -> None:
+        # `interruptible` stops queries of SQLite only; hence the look at the clock before each.
         first = max(self._first, number << PARTITION_BITS)
         last = min(self._last, ((number + 1) << PARTITION_BITS) - 1)
         order = "ASC" if self._sign > 0 else "DESC"
@@ -175,8 +184,8 @@ class PassageIndex:
 
 @dataclass(frozen=True, slots=True)
 class IndexPlan:
-    """Lines that have any of each of `terms`, of `nick` where it is said, and what that is
-    worth."""
+    """A lookup in the index and its weight: lines that have a phrase of each group in `terms` and,
+    if `nick` is set, were said by it."""
 
     terms: tuple[tuple[Phrase, ...], ...]
     weight: float
@@ -186,12 +195,13 @@ class IndexPlan:
 def plans(
     asking: WeighedQuestion, counts: Mapping[str, int], counted: int, nicks: Collection[str]
 ) -> Iterator[IndexPlan]:
-    """Return what to ask the index for, the rarest words first.
+    """Yield the lookups for a question, its rarest words first.
 
-    Lines with a rare word, and with a common one together with any other; and what one of `nicks`
-    said with any other.
+    A rare word is looked up alone, a common one together with any other word of the question. A
+    word that is in `nicks` also finds what this person said with any other word.
     """
     words = sorted(asking.question.words, key=lambda word: counts[word.root])
+    # A word in a greater share of the lines is common: to read all of these would exceed _READ.
     share = _READ / max(asking.lines, _READ)
     for word in words:
         own, others = index_terms(word.forms[0]), _other_terms(words, word)
@@ -204,7 +214,7 @@ def plans(
 
 
 def related_plans(asking: WeighedQuestion) -> Iterator[IndexPlan]:
-    """Return the plans for what may stand for a word, together with another word of the
+    """Yield the lookups for words related to a word, together with any other word of the
     question."""
     words = asking.question.words
     for word in words:
@@ -221,23 +231,24 @@ def _other_terms(words: Sequence[QuestionWord], word: QuestionWord) -> tuple[Phr
 
 
 def weight_of(word: QuestionWord, count: int, counted: int) -> float:
-    """Return the inverse document frequency of a word in this log, at most 7."""
+    """Return the inverse document frequency of a word in this log, smoothed by its frequency in
+    English, and at most 7."""
     expected = _PRIOR * math.exp(-word.rarity)
     heaviest = _NUMBER if is_number(word.root) else _HEAVIEST
     return min(heaviest, math.log((counted + _PRIOR) / (count + expected)))
 
 
 SAID_HERE = 0.25
-"""The score from which on a line is an answer; when all are below, nobody has said it here."""
+"""The least score of an answer. If all lines score less, nobody has said it here."""
 MOST_OF_QUESTION = 0.2
-"""The most that a line is worth which is itself a question."""
+"""The greatest score of a line that is itself a question."""
 
-_RECENT = 300  # newest lines that are looked at whatever their words
-_ENOUGH = 0.8  # share of what the words weigh: then nobody looks for related words
-_SAME = 0.75  # coverage of a question that asks the same
-_FOLLOWED = 5  # questions whose replies are looked at
-_LACKING = 0.3  # of a reply without what is asked for
-_MEANWHILE = 3_600_000  # of ids, milliseconds, until a reply
+_RECENT = 300  # newest lines that are scored whatever their words
+_ENOUGH = 0.8  # share of the question's weight: with a line of so much, no related words are needed
+_SAME = 0.75  # coverage from which on a question asks the same
+_FOLLOWED = 5  # questions whose replies are scored
+_LACKING = 0.3  # factor for the score of a reply without what is asked for
+_MEANWHILE = 3_600_000  # ids, which are milliseconds, within which a reply follows
 _COVERAGE = FEATURES.index("exact")
 _ROWS = """
 SELECT * FROM events WHERE id IN (SELECT CAST(value AS BIGINT) FROM json_each(?))
@@ -246,9 +257,11 @@ ORDER BY id DESC"""
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A line, and the chance from 0 to 1 that it answers the question. `coverage` is the share of
-    what the question's words weigh that the line has; `asked` the question of somebody else to
-    which it is a reply, where it was found by that."""
+    """A line and its score, the probability that it answers the question.
+
+    `coverage` is the share of the weight of the question's words that the line has. `asked` is the
+    question of somebody else to which the line replies, if it was found that way.
+    """
 
     event: Event
     score: float
@@ -258,23 +271,27 @@ class Passage:
 
 @dataclass(frozen=True, slots=True)
 class Passages:
-    """Lines that may answer a question, best first. `searched_back_to` is the time down to which
-    the log was searched before time was over, None when all of it was."""
+    """The lines that may answer a question, best first. `searched_back_to` is the time down to
+    which the log was searched when time was over, None if all of it was searched."""
 
     items: tuple[Passage, ...] = ()
     searched_back_to: datetime | None = None
 
     @property
     def answers(self) -> tuple[Passage, ...]:
-        """The passages that are an answer."""
+        """The passages whose score makes them an answer."""
         return tuple(each for each in self.items if each.score >= SAID_HERE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LineFilter:
-    """Which lines are wanted. None are commands, which begin with `prefix`, or are said to one of
-    `nicks`, which are the bot's, or of people that somebody `hides`. With `mentions` a line that
-    has the words is wanted, be it an answer or not; with `oldest` the oldest of equals."""
+    """The rule for the lines that a passage search may return.
+
+    Excluded are commands (they begin with `prefix`), lines addressed to one of the bot's `nicks`,
+    the bot's own lines, and events for which `hides` returns True. With `mentions` lines score by
+    the words of the question that they have, be they an answer or not. With `oldest` the oldest of
+    equal lines comes first, else the newest.
+    """
 
     prefix: str = "."
     nicks: Collection[str] = ()
@@ -283,7 +300,7 @@ class LineFilter:
     oldest: bool = False
 
     def leaves_out(self, event: Event) -> bool:
-        """Return True if an event may not be found."""
+        """Return True if an event must not be returned."""
         text = event.text.lstrip()
         if self.prefix and re.match(rf"{re.escape(self.prefix)}[a-zA-Z]", text):
             return True
@@ -294,15 +311,15 @@ class LineFilter:
 
 
 PEOPLE = LineFilter()
-"""The filter of what people say, where the bot has no name yet."""
+"""The default filter, for callers who do not know the bot's nicks."""
 
 
 def find_passages(
     connection: Connection, question: str, within: Query, line_filter: LineFilter = PEOPLE
 ) -> Passages:
-    """Return the lines that answer `question` likeliest: `within.limit` at most.
+    """Return the lines that most likely answer `question`, at most `within.limit`.
 
-    Nothing is found when the question has no word that says anything.
+    The result is empty if the question has stop words only.
     """
     search = PassageSearch.prepare(connection, question, within, line_filter)
     return Passages() if search is None else search.run(within.limit)
@@ -311,13 +328,13 @@ def find_passages(
 def looked_at(
     connection: Connection, question: str, within: Query
 ) -> list[tuple[Event, list[float]]]:
-    """Return the lines that `find_passages` scores, each with its features: to fit the weights."""
+    """Return the lines that `find_passages` scores, with their features, to fit the weights."""
     search = PassageSearch.prepare(connection, question, within, PEOPLE)
     return [] if search is None else [(event, values) for event, values in search.lines()]
 
 
 class PassageSearch:
-    """A search on one connection."""
+    """A passage search on one connection."""
 
     def __init__(
         self,
@@ -341,8 +358,8 @@ class PassageSearch:
     def prepare(
         cls, connection: Connection, question: str, within: Query, line_filter: LineFilter
     ) -> PassageSearch | None:
-        """Return the search for a question, None where there is nothing to look for: no word that
-        says anything, no channel in scope, no line wanted."""
+        """Return the search for a question, None if it could find nothing: the question has stop
+        words only, no channel is in scope, or the limit is 0."""
         asked = question_words(question)
         types = SPOKEN if within.types is None else SPOKEN & within.types
         filtering = LineConditions(
@@ -354,11 +371,11 @@ class PassageSearch:
 
     @property
     def searched_back_to(self) -> datetime | None:
-        """The time down to which the log was searched before time was over; None: all of it."""
+        """The time down to which the log was searched when time was over, None for all of it."""
         return None if self._reached is None else from_micros(self._reached * 1000)
 
     def run(self, limit: int) -> Passages:
-        """Run all steps in their order."""
+        """Return the best `limit` passages, without repeated texts."""
         passages: list[Passage] = []
         asked: list[Passage] = []
         for event, values in self.lines():
@@ -366,11 +383,13 @@ class PassageSearch:
             score = share if self._line_filter.mentions else chance(values)
             if event.text.rstrip().endswith("?") and not self._line_filter.mentions:
                 score = min(score, MOST_OF_QUESTION)
+            # A line that asks the same is no answer, but may have been given one.
             if share >= _SAME and asks(event.text):
                 asked.append(Passage(event, chance(as_statement(values)), share))
             passages.append(Passage(event, score, share))
         if not self._line_filter.mentions:
             passages += self._replies(asked)
+        # Rounded scores make lines equal that are about as good; then their age decides.
         sign = 1 if self._line_filter.oldest else -1
         best = distinct(
             sorted(passages, key=lambda each: (-rounded_log_odds(each.score), sign * each.event.id))
@@ -378,7 +397,7 @@ class PassageSearch:
         return Passages(tuple(best[:limit]), self.searched_back_to)
 
     def events(self) -> Iterator[Event]:
-        """Yield the newest lines whatever their words, then those that the index has."""
+        """Yield the newest lines whatever their words, then the candidates of the index."""
         for rows, _ in self._candidates():
             for row in rows:
                 event = self._event(row)
@@ -386,13 +405,13 @@ class PassageSearch:
                     yield event
 
     def lines(self) -> Iterator[tuple[Event, list[float]]]:
-        """The lines that may be answers, with their features: the newest ones whatever their words,
-        and those that the index has."""
+        """Yield the lines that have a word of the question or a related one, with their features:
+        of the newest lines, then of the candidates of the index."""
         for rows, recent in self._candidates():
             yield from self._fitting(rows, recent=recent)
 
     def _candidates(self) -> Iterator[tuple[Iterable[Row], bool]]:
-        """The newest rows, and the others; each with whether it is the newest."""
+        """Yield the newest rows with True, then the rows of the other candidates with False."""
         ids, self._reached = self._index.candidates(
             self._plans, self._further, _ENOUGH * self._asking.whole
         )
@@ -418,7 +437,7 @@ class PassageSearch:
                     yield event, features(self._asking, line, recent=recent)
 
     def _replies(self, asked: Sequence[Passage]) -> Iterator[Passage]:
-        """Lines that reply to those who have `asked` the same, most likely."""
+        """Yield the lines that probably reply to people who have `asked` the same."""
         best = sorted(asked, key=lambda each: (-each.score, -each.event.id))
         expected = self._asking.question.expected
         for passage in best[:_FOLLOWED]:
@@ -446,7 +465,7 @@ class PassageSearch:
 
 
 def distinct(passages: Iterable[Passage]) -> list[Passage]:
-    """Return the first of those that say the same."""
+    """Return the passages without those whose text repeats an earlier one's, ignoring case."""
     found: dict[str, Passage] = {}
     for passage in passages:
         found.setdefault(passage.event.text.strip().lower(), passage)

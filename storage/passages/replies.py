@@ -1,7 +1,8 @@
-"""The chance that a line replies to a question that was asked shortly before it.
+"""The probability that a line replies to a question that was asked shortly before it.
 
-The chances were counted on #ubuntu logs with hand-made reply links (Kummerfeld et al., ACL 2019;
-13,704 questions, `benchmarks/reply_counts.py`): how many lines later it was said, and to whom.
+The probabilities were counted on #ubuntu logs with hand-made reply links (Kummerfeld et al., ACL
+2019; 13,704 questions, `benchmarks/reply_counts.py`), by the distance of the line from the question
+and by its addressee.
 """
 
 from __future__ import annotations
@@ -15,27 +16,29 @@ from storage.chat_log.event import Event
 from storage.passages.words import asks
 
 NEXT = 15
-"""Lines after a question among which a reply is looked for."""
+"""The number of lines after a question among which replies are searched."""
 
+# Upper bounds, in lines, of all bins of distance but the last; each table has a value for each bin.
 _DISTANCES = (1, 2, 4, 8)
 _TO_ASKER = (0.77, 0.78, 0.68, 0.45, 0.18)
 _TO_NOBODY = (0.20, 0.15, 0.09, 0.03, 0.01)
 _TO_ANOTHER = 0.01
-_ALONE = 0.75  # where few people speak, the next line needs no name
-_FEW = 2  # people besides who asks
+_ALONE = 0.75  # of the next line where few people speak, as it need not name the asker
+_FEW = 2  # people besides the asker
 _ADDRESS = re.compile(r"^@?(?P<nick>[^\s:,]{1,40})[:,]\s")
 
 
 @dataclass(frozen=True, slots=True)
 class ReplyChance:
-    """A line and the chance that it replies to the question before it."""
+    """A line and the probability that it replies to the question before it."""
 
     event: Event
     chance: float
 
 
 def replies(question: Event, following: Sequence[Event]) -> list[ReplyChance]:
-    """Return the lines of others among those just after a question, each with its chance."""
+    """Return the possible replies among the lines just after a question: those of other people that
+    are no questions themselves."""
     others = {event.nick for event in following[: NEXT // 2]} - {question.nick}
     asker = question.nick.lower()
     named = any(addressee(event.text) == asker for event in following[:NEXT])
@@ -48,7 +51,7 @@ def replies(question: Event, following: Sequence[Event]) -> list[ReplyChance]:
 
 
 def distance_bin(distance: int) -> int:
-    """Return the place of a distance in the tables of chances."""
+    """Return the index of a distance in the tables of probabilities."""
     return bisect_left(_DISTANCES, distance)
 
 

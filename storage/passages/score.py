@@ -1,8 +1,8 @@
-"""The chance that a line answers a question: a logit over what the two have in common.
+"""The probability that a line answers a question: a logistic model of features of the two.
 
 The weights are fitted by `benchmarks/passages_fit.py` to questions about facts among real lines of
-#ubuntu, and to questions that nobody there has answered; so a score is a chance, and one threshold
-holds for a channel of forty lines and a log of a million.
+#ubuntu, and to questions that nobody there has answered. So a score is a probability, and one
+threshold holds for a channel of forty lines and for a log of a million.
 """
 
 from __future__ import annotations
@@ -66,17 +66,21 @@ WEIGHTS: Mapping[str, float] = {
     "states all": 2.49,
 }
 _HEAVIEST = 7.0
-_TYPO_LENGTH = 5  # letters of a word that may be misspelt
-_TYPO_WEIGHT = 5.0  # of such a word: it is rare
-_TYPO = 0.8
-_NICK = 0.9
-_SHORT = 8  # words of a line that is not long
-_LONG = 40
+_TYPO_LENGTH = 5  # least letters of a word that may be misspelt
+_TYPO_WEIGHT = 5.0  # and its least weight: only rare words are compared with misspellings
+_TYPO = 0.8  # quality of a match with a misspelt word
+_NICK = 0.9  # quality of a match with the speaker's nick
+_SHORT = 8  # words up to which a line counts as short
+_LONG = 40  # words beyond these that count at most
 
 
 @dataclass(frozen=True, slots=True)
 class SpokenLine:
-    """A spoken line as words and their stems; `speaker` are the stems of the nick."""
+    """A spoken line, tokenized.
+
+    `stems` are those of `words`, in the same order, and `present` is their set. `speaker` has the
+    nick and the stems of its words.
+    """
 
     text: str
     words: Sequence[str]
@@ -86,7 +90,7 @@ class SpokenLine:
 
     @classmethod
     def from_text(cls, text: str, nick: str) -> SpokenLine:
-        """Split what `nick` said."""
+        """Tokenize what `nick` said."""
         words = tokens(text)
         stems = [stem(word) for word in words]
         return cls(text, words, stems, set(stems), _names(nick))
@@ -98,31 +102,32 @@ def _names(nick: str) -> frozenset[str]:
 
 
 class WeighedQuestion:
-    """A question in a log of so many `lines`, and how much each of its words weighs there."""
+    """A question with the weights of its words, by root, in a log of about `lines` lines."""
 
     def __init__(self, question: QuestionWords, weights: Mapping[str, float], lines: int) -> None:
         self.question = question
         self.weights = weights
         self.lines = lines
         self.whole = sum(weights.values()) or 1.0
-        """The weight of all words together."""
+        """The sum of the weights of all words."""
         self._stems = frozenset(
             root for word in question.words for root in (word.root, *word.related)
         )
 
     def touches(self, line: SpokenLine) -> bool:
-        """Return True if a line has anything to do with the question."""
+        """Return True if a line or its speaker has a word of the question or a related one."""
         return not (self._stems.isdisjoint(line.present) and self._stems.isdisjoint(line.speaker))
 
 
 @lru_cache(8_192)
 def rarity(root: str) -> float:
-    """Return how much a stem tells, by its frequency in English: from 1 to 7."""
+    """Return how much a stem tells by its frequency in English, from 1 (frequent) to 7 (rare)."""
     return min(_HEAVIEST, max(1.0, math.log(20 + related_words().rank(root)) - 2.0))
 
 
 def features(asking: WeighedQuestion, line: SpokenLine, *, recent: bool) -> list[float]:
-    """Return the values of FEATURES for a line."""
+    """Return the values of FEATURES for a line, in their order. A `recent` line is one of the
+    newest."""
     words, present = line.words, line.present
     exact = near = heaviest = rarest = 0.0
     name_missing = 0.0
@@ -135,6 +140,7 @@ def features(asking: WeighedQuestion, line: SpokenLine, *, recent: bool) -> list
             exact += weight * quality
             rarest = max(rarest, weight)
             continue
+        # The line lacks the word: the likeliest related word in it counts in part.
         likeness, root = max(
             ((share, root) for root, share in word.related.items() if root in present),
             default=(0.0, ""),
@@ -174,8 +180,8 @@ def features(asking: WeighedQuestion, line: SpokenLine, *, recent: bool) -> list
 
 
 def _density(line: SpokenLine, matched: Set[str]) -> tuple[float, bool]:
-    """Return which share of a line's content are words of the question, and if it has other
-    content."""
+    """Return the share of matched words in a line's content, weighted by rarity, and True if the
+    line has other content."""
     content = [root for word, root in zip(line.words, line.stems, strict=True) if is_content(word)]
     told = sum(map(rarity, content))
     holds = sum(rarity(root) for root in content if root in matched)
@@ -183,20 +189,20 @@ def _density(line: SpokenLine, matched: Set[str]) -> tuple[float, bool]:
 
 
 def chance(values: Sequence[float]) -> float:
-    """Return the chance from 0 to 1 that a line with these features answers the question."""
+    """Return the probability, from 0 to 1, that a line with these features answers the question."""
     total = sum(WEIGHTS[name] * value for name, value in zip(FEATURES, values, strict=True))
     return 1 / (1 + math.exp(-max(-30.0, min(30.0, total))))
 
 
 def as_statement(values: Sequence[float]) -> list[float]:
-    """Return the features of a question as if it were a statement that has what is asked for: how
-    likely it is about the same."""
+    """Return the features of a line that is a question as if it were an answer. Their score tells
+    how likely it asks about the same."""
     whole = {"asks": 0.0, "lacks": 0.0, "nothing new": 0.0, "shows": 1.0}
     return [whole.get(name, value) for name, value in zip(FEATURES, values, strict=True)]
 
 
 def rounded_log_odds(share: float) -> float:
-    """Return the log-odds of a chance in steps of a half, which is as exact as it is."""
+    """Return the log-odds of a probability in steps of 0.5, which is about its precision."""
     kept = min(max(share, 1e-9), 1 - 1e-9)
     return round(2 * math.log(kept / (1 - kept))) / 2
 
@@ -215,7 +221,7 @@ def _exact(word: QuestionWord, line: SpokenLine, weight: float) -> float:
 
 
 def _states(line: SpokenLine, matched: Set[str]) -> bool:
-    """Return True if a line states what was asked for: "the parcel is", "is the boss"."""
+    """Return True if a line says what a matched word is: "the parcel is", "is the boss"."""
     stems = line.stems
     for place, root in enumerate(stems):
         if root == "be":
@@ -226,9 +232,11 @@ def _states(line: SpokenLine, matched: Set[str]) -> bool:
 
 
 def _misspelt(word: str, other: str) -> bool:
-    """Return True if two long words differ by one letter, or by two that changed places."""
+    """Return True if two long words differ by one edit: a letter replaced, inserted or removed, or
+    two neighbours transposed."""
     if abs(len(word) - len(other)) > 1 or len(other) < _TYPO_LENGTH:
         return False
+    # None for a word and its beginning: the difference is an ending, and no misspelling.
     at = next((i for i, (a, b) in enumerate(zip(word, other, strict=False)) if a != b), None)
     if at is None or not word.isalpha() or not other.isalpha():
         return False
@@ -238,5 +246,5 @@ def _misspelt(word: str, other: str) -> bool:
 
 
 def _remaining_text(words: Sequence[str], matched: set[str]) -> str:
-    """Return the text of a line without the words of the question."""
+    """Return the text of a line without the matched words."""
     return " ".join(word for word in words if stem(word) not in matched)

@@ -1,7 +1,7 @@
-"""Vectors of English words: how much two of them have to do with one another.
+"""Vectors of English words, by which the similarity of two words is computed.
 
-The table comes along; `benchmarks/word_vectors.py` makes it from GloVe. Words are stems of
-`storage.passages.words`.
+The table is part of the package; `benchmarks/word_vectors.py` makes it from GloVe. Its words are
+stems of `storage.passages.words`.
 """
 
 from __future__ import annotations
@@ -16,8 +16,11 @@ from operator import mul
 
 @dataclass(frozen=True, slots=True)
 class WordVectors:
-    """Vectors of `dimensions` signed bytes, all of about the length `norm`, one behind another in
-    `table`; `places` has the number of each stem, the most frequent first."""
+    """A table of word vectors, quantized to signed bytes.
+
+    `table` has the vectors one after another, each of `dimensions` bytes and about the length
+    `norm`. `places` has the row of each stem; the most frequent stem comes first.
+    """
 
     places: Mapping[str, int]
     table: memoryview
@@ -43,9 +46,10 @@ class WordVectors:
 
 @cache
 def word_vectors() -> WordVectors:
-    """Return the table that comes along.
+    """Return the table of the package, loaded once.
 
-    Its first line has the dimensions and the norm, the second the stems; the rest are the bytes.
+    The first line of the file has the dimensions and the norm, the second the stems; the rest are
+    the bytes of the vectors.
     """
     packed = (files("storage.passages") / "word_vectors.gz").read_bytes()
     head, stems, table = gzip.decompress(packed).split(b"\n", 2)

@@ -1,11 +1,10 @@
-"""Words as passages are found by them: their forms, which are related, what a question asks for.
+"""The words of a question: their inflected forms, related words, and the expected kind of answer.
 
-The index keeps words as they were written. So a question asks it for all forms that a word can
-have ("start" for "starts", "started" and "starting"), and whoever compares two texts compares the
-stems of their words. Which words mean nearly the same or are spoken of together, and how frequent
-words are, is in a table that comes along; `benchmarks/related_words.py` makes it from word vectors
-(GloVe) and WordNet. "When does the greenhouse pump start?" asks for a time, with "greenhouse",
-"pump" and "start".
+The index stores words as they were written. So it is searched for all forms of a word ("starts",
+"started" and "starting" for "start"), while two texts are compared by the stems of their words. A
+table in the package has the frequencies of English words and which words are similar or related;
+`benchmarks/related_words.py` makes it from word vectors (GloVe) and WordNet. "When does the
+greenhouse pump start?" has the words "greenhouse", "pump" and "start", and expects a time.
 """
 
 from __future__ import annotations
@@ -27,9 +26,9 @@ _POSSESSIVE = re.compile(r"['’]s?$")
 _VOWELS = frozenset("aeiouy")
 _DOUBLED = frozenset("bdfgklmnprtvz")
 _SHORTEST = 3  # letters of a stem
-_SHORTEST_PREFIX = 4  # letters: fewer begin too many other words
+_SHORTEST_PREFIX = 4  # letters of a prefix term: a shorter one matches too many other words
 
-# Verbs and nouns of everyday talk whose forms follow no rule, the stem first.
+# Irregular verbs and nouns of everyday talk, each with its forms, the stem first.
 _IRREGULAR_FORMS = """
 be am is are was were been being|have has had having|do does did done doing|go goes went gone going
 say says said saying|make makes made making|take takes took taken taking|come comes came coming
@@ -72,6 +71,7 @@ _FORMS: dict[str, tuple[str, ...]] = {
     for forms in _IRREGULAR_FORMS.replace("\n", "|").split("|")
     if forms
 }
+# Forms that two words share count as forms of one of them.
 _STEMS |= {"building": "building", "buildings": "building", "leaves": "leave", "found": "find"}
 _FORMS["building"] = ("building", "buildings")
 _FORMS["build"] = ("build", "builds", "built")
@@ -92,7 +92,7 @@ _EXPANDED = {
 
 
 def plain(text: str) -> str:
-    """Return a text in lower case and without accents, as the index reads it."""
+    """Return a text in lower case, without accents, and with straight apostrophes."""
     lower = text.lower().replace("’", "'")
     if lower.isascii():
         return lower
@@ -101,8 +101,8 @@ def plain(text: str) -> str:
 
 
 def tokens(text: str) -> list[str]:
-    """Return the words of a text in order, plain, contractions written out and without a possessive
-    s."""
+    """Return the plain words of a text in order, with contractions expanded and without possessive
+    endings."""
     found: list[str] = []
     for word in _WORD.findall(plain(text)):
         if "'" in word:
@@ -124,7 +124,8 @@ def _whole(word: str) -> str:
 
 @lru_cache(50_000)
 def stem(word: str) -> str:
-    """Return the stem of a plain word: equal for its forms, and mostly a word itself."""
+    """Return the stem of a plain word, which all its forms share: mostly, but not always, a word
+    itself."""
     if word in _STEMS:
         return _STEMS[word]
     if len(word) <= _SHORTEST or not word.isalpha():
@@ -135,6 +136,7 @@ def stem(word: str) -> str:
         return f"{word[:-3]}y"
     for ending in ("ing", "ed"):
         root = word.removesuffix(ending)
+        # Without a vowel before it the ending is part of the word, as in "string" and "shed".
         if root != word and len(root) >= _SHORTEST - 1 and _VOWELS & set(root):
             return _without_e(_undouble(root)) if len(root) >= _SHORTEST else word
     if word.endswith(("sses", "shes", "ches", "xes", "zes")):
@@ -149,13 +151,14 @@ def _undouble(root: str) -> str:
 
 
 def _without_e(root: str) -> str:
-    """Without a final e, which "making" does not have: "mak"."""
+    """Remove a final e, so that "bake" has the stem of "baking": "bak"."""
     return root[:-1] if len(root) > _SHORTEST and root.endswith("e") and root[-2] != "e" else root
 
 
 @lru_cache(4_096)
 def forms(word: str) -> tuple[str, ...]:
-    """Return every spelling of a plain word and its other forms, itself among them."""
+    """Return all possible spellings of the forms of a plain word, itself first."""
+    # A stem does not tell whether an e or a doubled letter was removed, so some are no words.
     root = stem(word)
     if root in _FORMS:
         return tuple(dict.fromkeys([word, *_FORMS[root]]))
@@ -172,9 +175,9 @@ def forms(word: str) -> tuple[str, ...]:
 
 @lru_cache(4_096)
 def index_terms(word: str) -> tuple[Phrase, ...]:
-    """Return the few terms of the index that find all forms of a plain word.
+    """Return the few index terms that match all forms of a plain word.
 
-    A prefix finds a bit more, and costs less than many forms.
+    A prefix matches slightly more than the forms, and costs less than searching each of them.
     """
     root = stem(word)
     if root in _FORMS or not root.isascii() or not root.isalpha() or len(root) < _SHORTEST_PREFIX:
@@ -187,15 +190,18 @@ def index_terms(word: str) -> tuple[Phrase, ...]:
 
 @dataclass(frozen=True, slots=True)
 class RelatedWords:
-    """`ranks` has the place of each stem in the order of frequency, from 0; `lines` its relatives
-    as the file has them."""
+    """The table of related words.
+
+    `ranks` has the rank of each stem by frequency, from 0. The line of that number in `lines` has
+    the stem and then its relatives, each after a digit, which is its weight in tenths.
+    """
 
     ranks: Mapping[str, int]
     lines: list[str]
 
     def related_to(self, root: str) -> Mapping[str, float]:
-        """Return the stems that are related to a stem, likeliest first, each with its weight: 0.1
-        to 0.9."""
+        """Return the stems related to a stem with their weights, 0.1 to 0.9: first those of the
+        table, in descending order, then those of `_GROUPS`."""
         rank = self.ranks.get(root)
         if rank is None:
             return _ADDED.get(root, {})
@@ -207,7 +213,7 @@ class RelatedWords:
         return self.ranks.get(root, len(self.lines))
 
 
-# What people on a channel use for one another and no general source has.
+# Synonyms of people on a channel that general sources do not have.
 _GROUPS = """
 pc computer machine box server host workstation|wifi wlan wireless internet network
 password passphrase pin code credential login|deploy release rollout ship launch
@@ -240,18 +246,18 @@ for _group in _GROUPS.strip().replace("\n", "|").split("|"):
 
 @cache
 def related_words() -> RelatedWords:
-    """The table that comes along."""
+    """Return the table of the package, loaded once."""
     packed = (files("storage.passages") / "related_words.txt.gz").read_bytes()
     lines = gzip.decompress(packed).decode().split("\n")
     return RelatedWords({line.split(" ", 1)[0]: place for place, line in enumerate(lines)}, lines)
 
 
 LONGEST_QUESTION = 1_000
-"""Characters of a question that are read, and of a line in which an answer is looked for: patterns
-take their time with a long text, and all others wait meanwhile."""
+"""Characters of a question, or of a line, to which patterns are applied: on a long text they are
+slow, and everybody else waits meanwhile."""
 
-_MOST_WORDS = 12  # of a question; who asks with more has pasted something
-_RARE = 7.0  # the most that a word weighs
+_MOST_WORDS = 12  # of a question; further ones, as of a pasted text, are ignored
+_RARE = 7.0  # greatest rarity of a word
 _STOP_TEXT = """
 a about after again all also am an and any anybody anyone anything are as at be because been
 before being but by can come could currently did do does doing done each ever every everybody
@@ -273,7 +279,7 @@ _KEPT_WHEN_ALONE = frozenset(_KEPT_WHEN_ALONE_TEXT.split())
 
 
 class Expected(Enum):
-    """The kind of thing that a question asks for."""
+    """The kind of answer that a question expects."""
 
     TIME = "time"
     NUMBER = "number"
@@ -285,9 +291,12 @@ class Expected(Enum):
 
 @dataclass(frozen=True, slots=True)
 class QuestionWord:
-    """A word that an answer should have. `forms` are all it may be written as, `rarity` says how
-    much it tells by itself, from 0 to 7, `related` are stems that may stand for it with their
-    weights under 1. A name has a capital inside the question."""
+    """A content word of a question.
+
+    `root` is its stem, `forms` are its possible spellings, as written first. `rarity` tells by the
+    frequency in English how much the word tells, from 1 to 7. `related` are stems that may stand
+    for it, with weights below 1. `is_name` marks a word capitalised within the question.
+    """
 
     root: str
     forms: tuple[str, ...]
@@ -298,8 +307,8 @@ class QuestionWord:
 
 @dataclass(frozen=True, slots=True)
 class QuestionWords:
-    """A question as it was understood; `is_state` for "what is the ...?", "where
-    are ...?", but not for "what is a ...?", which nobody asks of a log."""
+    """A parsed question. `is_state` is True for "what is the ...?" and "where are ...?", but not
+    for "what is a ...?", which asks for a definition."""
 
     words: tuple[QuestionWord, ...]
     expected: Expected
@@ -323,7 +332,7 @@ _KINDS = (
      r"\b(?:address|location) of"),
     (Expected.PERSON, r"\bwho(?:se|m)?\b|who's|which (?:person|colleague)|what person"),
 )  # fmt: skip
-_FRAME = re.compile(  # words of the question that no answer has
+_FRAME = re.compile(  # phrases of a question that its answer does not repeat
     r"\bhow (?:long|often|soon|far|late)\b|\b(?:what|which) (?:time|day|date|year|month)\b"
 )
 _STATES = re.compile(
@@ -365,13 +374,13 @@ _ASKS = re.compile(
 
 
 def question_words(text: str) -> QuestionWords:
-    """Read a question, or the beginning of a long one."""
+    """Parse a question, or the beginning of a long one."""
     text = text[:LONGEST_QUESTION]
     asked = plain(text)
     kinds = (kind for kind, pattern in _EXPECTED if pattern.search(asked))
     found = tokens(_FRAME.sub(" ", asked))[: 6 * _MOST_WORDS]
     kept = [word for word in found if word not in _STOP and (len(word) > 1 or word.isdigit())]
-    if not kept:
+    if not kept:  # "what is it used for?"
         kept = [word for word in found if word in _KEPT_WHEN_ALONE]
     names = {plain(name) for name in re.findall(r"(?<=[\w,] )[A-Z][\w-]+", text)}
     words: dict[str, QuestionWord] = {}
@@ -388,7 +397,7 @@ def question_words(text: str) -> QuestionWords:
 
 
 def shows(expected: Expected, text: str) -> bool | None:
-    """Return True if a text has what was asked for; None where that cannot be told."""
+    """Return True if a text has the expected kind of answer, None if that cannot be told."""
     pattern = _SHOWS.get(expected)
     return None if pattern is None else pattern.search(plain(text[:LONGEST_QUESTION])) is not None
 
@@ -402,7 +411,7 @@ def asks(text: str) -> bool:
 
 
 def is_content(word: str) -> bool:
-    """Return True if a plain word says something by itself."""
+    """Return True if a plain word has a meaning of its own: it is no stop word."""
     return word not in _STOP and len(word) > 1
 
 

@@ -1,1 +1,1 @@
-"""Rows that wait for a process: jobs, reminders, messages, pastes."""
+"""Durable queues and the state of background work: jobs, leases, reminders, outbox, pastes."""

@@ -1,6 +1,6 @@
-"""State of unasked speech that survives a restart: signals that wait, pauses, what was put off.
+"""The state of unasked speech that survives a restart: pending signals, last contacts, snoozes.
 
-A signal says that something happened, where and by whom, never with which words.
+A signal tells what happened, where and by whom, but never contains what was said.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from storage.db.database import Database, Row, from_micros, to_micros
 
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """Something of a `kind` that happened at a place.
+    """An occurrence of a `kind` at a place that may be a reason to speak.
 
-    `time` is from when on it counts, `person` a folded nick, `event_id` the log's id of the line
-    that it is about; `id` is 0 until it is stored.
+    It counts from `time` on. `person` is a folded nick, `event_id` the log's id of the line that it
+    is about; `id` is 0 until it is stored.
     """
 
     kind: str
@@ -32,8 +32,8 @@ class Signal:
 
 @dataclass(frozen=True, slots=True)
 class Snooze:
-    """A kind that does not count at a place until a time; with None nothing counts there until
-    that is lifted."""
+    """A kind of signal that is ignored at a place `until` a time; None mutes the place until that
+    is lifted."""
 
     kind: str
     place: Place
@@ -42,8 +42,8 @@ class Snooze:
 
 @dataclass(frozen=True, slots=True)
 class AttentionState:
-    """State at a restart: when the model last ran unasked on each channel, what was put off, and
-    the signals that wait, oldest first."""
+    """The state at a restart: when the model last ran unasked in each place, the snoozes, and the
+    pending signals, oldest first."""
 
     contacted: Mapping[Place, datetime] = field(default_factory=dict)
     put_off: tuple[Snooze, ...] = ()
@@ -51,13 +51,13 @@ class AttentionState:
 
 
 class AttentionStore:
-    """The rows in a database file."""
+    """The state of unasked speech in a database file."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def load(self) -> AttentionState:
-        """Return all of it."""
+        """Return the whole state."""
         contacts = await self._database.fetch_all("SELECT * FROM contacts")
         put_off = await self._database.fetch_all("SELECT * FROM put_off")
         signals = await self._database.fetch_all("SELECT * FROM signals ORDER BY id")
@@ -68,7 +68,7 @@ class AttentionStore:
         )
 
     async def add_signal(self, signal: Signal) -> Signal:
-        """Keep a signal until it is `mark_done`; it is returned with its id."""
+        """Store a signal and return it with its id. It is pending until `mark_done`."""
         values = [
             signal.kind,
             signal.place.network,
@@ -89,7 +89,7 @@ class AttentionStore:
             return replace(signal, id=int(row[0]))
 
     async def mark_done(self, signals: Iterable[Signal]) -> None:
-        """Signals have been dealt with."""
+        """Delete signals that have been dealt with."""
         gone = [[signal.id] for signal in signals]
         if gone:
             async with self._database.transaction() as db:
@@ -98,8 +98,8 @@ class AttentionStore:
     async def forget(
         self, network: str | None, names: Iterable[str], anchors: Iterable[int]
     ) -> None:
-        """Remove what is about people of these names, on one network or on all, or about these
-        events."""
+        """Delete signals about people of these names, on one network or on all, and signals about
+        the events `anchors`."""
         async with self._database.transaction() as db:
             await db.execute(
                 "DELETE FROM signals WHERE (CAST(?1 AS TEXT) IS NULL OR network = ?1) AND person"
@@ -109,7 +109,7 @@ class AttentionStore:
             )
 
     async def put_off(self, what: Snooze) -> None:
-        """Something does not count for a while."""
+        """Store a snooze, replacing the one of that kind and place."""
         until = to_micros(what.until) if what.until else None
         async with self._database.transaction() as db:
             await db.execute(
@@ -120,7 +120,7 @@ class AttentionStore:
             )
 
     async def lift(self, place: Place) -> None:
-        """Nothing waits there any more for being lifted."""
+        """Delete the snoozes of a place that have no end."""
         async with self._database.transaction() as db:
             await db.execute(
                 "DELETE FROM put_off WHERE network = ? AND channel = ? AND until IS NULL",
@@ -128,7 +128,7 @@ class AttentionStore:
             )
 
     async def record_contact(self, place: Place, time: datetime) -> None:
-        """The tendril ran unasked there."""
+        """Record that the model ran unasked in a place."""
         async with self._database.transaction() as db:
             await db.execute(
                 "INSERT INTO contacts VALUES (?, ?, ?)"
@@ -137,7 +137,7 @@ class AttentionStore:
             )
 
     async def expire(self, now: datetime) -> None:
-        """Remove signals and pauses of more than a day ago, and what was put off until before."""
+        """Delete signals and contacts of more than a day ago, and snoozes that have ended."""
         day = to_micros(now) - _DAY
         async with self._database.transaction() as db:
             await db.execute("DELETE FROM signals WHERE time < ?", [day])
@@ -145,7 +145,7 @@ class AttentionStore:
             await db.execute("DELETE FROM contacts WHERE time < ?", [day])
 
 
-_VALUE = 0.0  # of a column that is not used any more
+_VALUE = 0.0  # for columns that are no longer used
 _DAY = 24 * 3_600_000_000  # microseconds
 
 

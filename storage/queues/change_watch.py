@@ -1,4 +1,4 @@
-"""A cheap look at whether a database may have been written, for those who would ask it often."""
+"""A cheap check whether a database may have been written, for those who poll it."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from storage.db.database import Database
 from terrarium.file_watcher import file_stamp
 
 _SURELY = 5.0
-"""Seconds after which the answer is yes all the same: two commits within a tick of the clock of
-files can look like one."""
+"""Seconds after which the answer is yes in any case: the file times of two commits within one tick
+of the clock are equal."""
 
 
 class ChangeWatch:
-    """Tells if a database may have been written since it was asked last, whoever did it.
+    """Tells whether any process may have written to a database since the last check.
 
-    Of SQLite it looks at the files, which takes microseconds where a query takes a thread and a
-    hundred times as long. Of PostgreSQL it knows nothing, and says yes.
+    With SQLite the times of its files tell, which takes microseconds, while a query takes a thread
+    and a hundred times as long. With PostgreSQL the answer is always yes.
     """
 
     def __init__(self, database: Database) -> None:
@@ -29,7 +29,10 @@ class ChangeWatch:
         self._time = 0.0
 
     def may_have_changed(self) -> bool:
-        """Return False if nothing was written since the last True. Read the database after it."""
+        """Return False if nothing was written since the last True.
+
+        Read the database after this call: what is written in between is seen by the next one.
+        """
         stamp, now = tuple(map(file_stamp, self._files)), time.monotonic()
         if self._files and stamp == self._seen and now - self._time < _SURELY:
             return False

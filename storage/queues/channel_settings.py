@@ -1,4 +1,4 @@
-"""Settings of channels that admins have changed while the bot runs; they survive a restart."""
+"""Settings of channels that admins change while the bot is running; they survive a restart."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from storage.chat_log.event import Place
 from storage.db.database import Database
 
 EVERYWHERE = "*"
-"""The channel of a setting that counts on every channel of its network."""
+"""The channel name of settings that hold for every channel of a network."""
 
 
 class ChannelSettings:
-    """The settings in a database file: a text by place and key."""
+    """The settings in a database file: strings by place and key."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def all(self) -> dict[Place, dict[str, str]]:
-        """Return every setting."""
+        """Return all settings."""
         found: dict[Place, dict[str, str]] = {}
         for row in await self._database.fetch_all("SELECT * FROM channel_settings ORDER BY key"):
             place = Place(row["network"], row["channel"])
@@ -24,7 +24,7 @@ class ChannelSettings:
         return found
 
     async def put(self, place: Place, key: str, value: str | None) -> None:
-        """Set a key, or take the setting back with None."""
+        """Set a key, or with None delete the setting."""
         where = [place.network, place.channel, key]
         async with self._database.transaction() as db:
             if value is None:

@@ -14,12 +14,12 @@ class Schedule:
         self._database = database
 
     async def last_run(self, job: str) -> datetime | None:
-        """Return the time for which the job last ran, or None if it never did."""
+        """Return the scheduled time of the job's last run, None if it never ran."""
         row = await self._database.fetch_one("SELECT last_run FROM schedule WHERE job = ?", [job])
         return from_micros(row["last_run"]) if row else None
 
     async def record_run(self, job: str, time: datetime) -> None:
-        """Remember that the job has run for `time`."""
+        """Record that the job has run for the scheduled time `time`."""
         async with self._database.transaction() as db:
             await db.execute(
                 "INSERT INTO schedule VALUES (?, ?)"

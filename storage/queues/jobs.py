@@ -1,11 +1,13 @@
-"""Work that is done later: rows that survive a crash, claimed by a worker under a lease.
+"""A durable job queue: rows that survive a crash, claimed by workers under a lease.
 
-A job is `pending` until a worker claims it, `running` while its lease lasts, and then `finish`; or
-`waiting` for the job that it depends on. One whose attempt fails is pending again, later each time,
-and `dead` after the last attempt; it is `fail` without any when it was cancelled, or when the
-job that it waited for came to nothing. What is over is removed after a time.
+A job is `pending` until a worker claims it, `running` while the worker has the lease, and then
+`done`. It is `waiting` while the job that it depends on is not done. A job whose attempt fails is
+pending again after a backoff that doubles each time, and `dead` after the last attempt. It is
+`failed` if it was cancelled, or if the job that it depends on is dead, failed or unknown. Jobs that
+are over are deleted after a time.
 
-Neither the payload nor the result of a job may hold what people have said: only where it stands.
+Neither payload nor result may contain what people have said, only references to it: forgetting a
+person does not search them.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ from storage.db.database import AsyncConnection, Database, Row, from_micros, to_
 from storage.db.errors import Conflict
 
 LEASE = timedelta(minutes=30)
-"""How long a claimed job is its worker's; one that runs longer counts as crashed."""
+"""The time for which a worker owns a job that it has claimed. If it takes longer, it counts as
+crashed."""
 
 _KEPT_DONE = timedelta(hours=24)
 _KEPT_FAILED = timedelta(hours=72)
@@ -35,6 +38,9 @@ VALUES (:kind, :payload, :key, :lane, :priority, :state, :max_attempts, :depends
     :run_at, :finished, :error)
 ON CONFLICT (key) DO NOTHING RETURNING id"""
 
+# One statement, so that SQLite's write lock makes it atomic. In PostgreSQL claims run beside one
+# another: rows that another claim has locked are skipped, and the unique index `jobs_lane` allows
+# only one running job of a lane, so that the slower of two claims ends in a Conflict.
 _CLAIM = """
 UPDATE jobs SET state = 'running', attempts = attempts + 1, worker = :worker, lease = :lease
 WHERE id = (
@@ -47,7 +53,7 @@ WHERE id = (
 RETURNING *"""
 _LOCK = {Dialect.SQLITE: "", Dialect.POSTGRES: "FOR UPDATE SKIP LOCKED"}
 
-# A job and all that depends on it, also over others.
+# A job and all that depend on it, directly or indirectly.
 _BELOW = """
 WITH RECURSIVE below (id) AS (
     SELECT CAST(? AS BIGINT) UNION SELECT jobs.id FROM jobs JOIN below ON depends_on = below.id)"""
@@ -55,7 +61,7 @@ WITH RECURSIVE below (id) AS (
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job as it stands. `attempts` counts those that have begun, the running one included."""
+    """A job as it was read. `attempts` counts those that have begun, the running one included."""
 
     id: int
     kind: str
@@ -70,10 +76,10 @@ class Job:
 
 
 class Jobs:
-    """The jobs in a database file. `changed` is set whenever one was added or made free by us.
+    """The jobs in a database file. `changed` is set when this process may have made one runnable.
 
-    `retry` is how long a job waits after its first failed attempt; the time doubles with each.
-    `max_attempts` is how often a job that is added here may fail before it is dead.
+    `retry` is the backoff after a job's first failed attempt; it doubles with each further one.
+    `max_attempts` is the number of failed attempts after which a job that is added here is dead.
     """
 
     def __init__(
@@ -100,10 +106,10 @@ class Jobs:
         run_at: datetime | None = None,
         depends_on: int | None = None,
     ) -> int:
-        """Put a job in line and return its id; that of the first, if one with `key` is known.
+        """Add a job and return its id, or that of an existing job with the same idempotency `key`.
 
-        Of one `lane` a single job runs at a time. The lowest `priority` runs first. A job that
-        depends on one that is not known, or came to nothing, fails at once. Raises Unavailable.
+        Of the jobs in one `lane` only one runs at a time. The lowest `priority` runs first. A job
+        that depends on an unknown, failed or dead one fails at once. Raises Unavailable.
         """
         now = to_micros(self._now())
         async with self._database.transaction() as db:
@@ -129,8 +135,7 @@ class Jobs:
         return int(known[0])
 
     async def claim(self, worker: str, kinds: Collection[str], now: datetime) -> Job | None:
-        """Return the job of these kinds that is due and comes first: it is the worker's for
-        `LEASE`."""
+        """Claim the next due job of these kinds for `LEASE`, and return it, or None."""
         values = {
             "worker": worker,
             "kinds": json.dumps(list(kinds)),
@@ -142,13 +147,13 @@ class Jobs:
             try:
                 async with self._database.transaction(exclusive=False) as db:
                     row = await _fetch_row(db, sql, values)
-            except Conflict:  # another worker has claimed one of the same lane in this moment
+            except Conflict:  # another worker has just claimed a job of the same lane
                 continue
             return _job(row) if row else None
 
     async def finish(self, job: Job, result: object = None) -> bool:
-        """Say that a claimed job is done: what waited for it is free. False: it was no longer the
-        caller's."""
+        """Mark a claimed job as done, which makes those that wait for it pending. Return False if
+        the job no longer was the caller's."""
         async with self._database.transaction() as db:
             ended = await _finish(db, job, "done", self._now(), result=json.dumps(result))
             if ended:
@@ -160,8 +165,8 @@ class Jobs:
         return ended
 
     async def fail(self, job: Job, error: str) -> bool:
-        """Say that the attempt failed: there is another, later, unless it was the last. False: the
-        job was no longer the caller's."""
+        """End an attempt that failed: the job is retried after its backoff, or dead after the last
+        attempt. Return False if the job no longer was the caller's."""
         now = self._now()
         async with self._database.transaction() as db:
             if job.attempts < job.max_attempts:
@@ -173,12 +178,14 @@ class Jobs:
             return ended
 
     async def postpone(self, job: Job, until: datetime) -> bool:
-        """Give a claimed job back, as it cannot be done before `until`; it costs no attempt."""
+        """Give back a claimed job that cannot be done before `until`, at no cost of an attempt.
+        Return False if the job no longer was the caller's."""
         async with self._database.transaction() as db:
             return await _retry(db, job, until, job.error, attempts=job.attempts - 1)
 
     async def cancel(self, job_id: int) -> bool:
-        """End a job that is not over, with all that waits for it; whether there was one."""
+        """Cancel a job that is not over, and fail all that wait for it; return False if there is no
+        such job. The handler of a running job is not stopped, but its result is void."""
         now = self._now()
         async with self._database.transaction() as db:
             cursor = await db.execute(
@@ -190,9 +197,9 @@ class Jobs:
             return cursor.rowcount > 0
 
     async def retry(self, job_id: int) -> bool:
-        """Put a job that came to nothing in line again, with all its attempts, and what failed
-        because of it behind it; whether there was one. One that depends on another that came to
-        nothing is not: that one is to be retried."""
+        """Make a failed or dead job pending again, with all its attempts, and let the jobs that
+        failed with it wait for it again; return False if there is no such job. A job whose parent
+        failed is not retried: retry the parent."""
         now = to_micros(self._now())
         async with self._database.transaction() as db:
             cursor = await db.execute(
@@ -211,7 +218,8 @@ class Jobs:
         return cursor.rowcount > 0
 
     async def drop(self, job_id: int) -> bool:
-        """Remove a job, whatever its state, and end what waits for it; whether there was one."""
+        """Delete a job in any state, and fail all that wait for it; return False if there is no
+        such job."""
         now = self._now()
         async with self._database.transaction() as db:
             await _fail_below(db, job_id, now)
@@ -228,13 +236,13 @@ class Jobs:
         return [_job(row) for row in rows]
 
     async def result(self, number: int) -> Any:
-        """Return what the handler of a job returned, None as long as it is not done."""
+        """Return the result of a job, None as long as it is not done."""
         row = await self._database.fetch_one("SELECT result FROM jobs WHERE id = ?", [number])
         return json.loads(row["result"]) if row and row["result"] else None
 
     async def next_due(self, kinds: Collection[str], after: datetime) -> datetime | None:
-        """Return when the first pending job of these kinds is due that was not yet due at
-        `after`."""
+        """Return the earliest time later than `after` at which a pending job of these kinds is due,
+        None if there is none."""
         row = await self._database.fetch_one(
             "SELECT min(run_at) AS due FROM jobs WHERE state = 'pending' AND run_at > ?"
             " AND kind IN (SELECT value FROM json_each(?))",
@@ -243,12 +251,15 @@ class Jobs:
         return from_micros(row["due"]) if row and row["due"] is not None else None
 
     async def recover(self, worker: str) -> None:
-        """Take back whatever a worker runs: to be called by the one who has this name alone,
-        before it claims the first."""
+        """Fail the attempts that an earlier process with a worker's name has left running.
+
+        To be called before the first claim, by the only process that has this name.
+        """
         await self._take_back(datetime.max.replace(tzinfo=UTC), worker)
 
     async def sweep(self, now: datetime) -> None:
-        """Take back jobs whose lease is over, and remove those that have been over for long."""
+        """Fail attempts whose lease has expired, and delete jobs that have been over for a day (if
+        done) or three."""
         await self._take_back(now, None)
         async with self._database.transaction() as db:
             await db.execute(
@@ -258,7 +269,7 @@ class Jobs:
             )
 
     async def _take_back(self, before: datetime, worker: str | None) -> None:
-        """A job whose worker crashed has failed an attempt; whoever it crashes each time, dies."""
+        """Fail attempts whose worker has crashed: a job that crashes it each time ends dead."""
         rows = await self._database.fetch_all(
             "SELECT * FROM jobs WHERE state = 'running' AND lease <= ?1"
             " AND (CAST(?2 AS TEXT) IS NULL OR worker = ?2)",
@@ -269,7 +280,7 @@ class Jobs:
 
 
 async def _start(db: AsyncConnection, depends_on: int | None) -> tuple[str, str]:
-    """Return the state in which a job begins, and why it is over already."""
+    """Return the initial state of a job, and the error if it fails at once."""
     if depends_on is None:
         return "pending", ""
     parent = await _fetch_row(db, "SELECT state FROM jobs WHERE id = ?", [depends_on])
@@ -296,6 +307,7 @@ async def _finish(
     result: str | None = None,
     error: str = "",
 ) -> bool:
+    # `attempts` is the fencing token: it has grown if another worker has claimed the job since.
     cursor = await db.execute(
         "UPDATE jobs SET state = ?, finished = ?, result = ?, error = ?, lease = NULL"
         " WHERE id = ? AND state = 'running' AND attempts = ?",
@@ -316,7 +328,7 @@ async def _retry(
 
 
 async def _fail_below(db: AsyncConnection, job_id: int, now: datetime) -> None:
-    """Fail whatever waits for a job that came to nothing."""
+    """Fail all jobs that wait for one that failed, directly or indirectly."""
     await db.execute(
         f"{_BELOW} UPDATE jobs SET state = 'failed', finished = ?,"
         " error = 'the job that it depends on came to nothing'"

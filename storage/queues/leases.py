@@ -1,9 +1,9 @@
-"""Leases: which of several processes that could do a piece of work is the one that does it.
+"""Leases: they decide which one of several processes does a piece of work.
 
-A holder renews its lease in good time; one that is not renewed runs out, and whoever is quickest
-has it next. Time is that of the database, so the clocks of machines need not agree. Each new holder
-has a higher fencing number: what an old one still writes, who was frozen and does not know that its
-time is over, is refused by `Leases.check` in the transaction that would write it.
+A holder renews its lease before it expires; an expired one goes to the first that acquires it. Time
+is that of the database, so the clocks of machines need not agree. Each new holder gets a higher
+fencing number: if an earlier holder was suspended and does not know that its lease has expired,
+`Leases.check` refuses its writes, in the transaction that would make them.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from storage.connection import AsyncConnection, Connection, Dialect
 from storage.db.database import Database
 from storage.db.errors import StorageError
 
+# Microseconds since 1970, whose Julian day is 2440587.5. In PostgreSQL now() would be the start of
+# the transaction, which may have waited long for a lock since.
 _NOW = {
     Dialect.SQLITE: "CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER)",
     Dialect.POSTGRES: "CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS BIGINT)",
@@ -23,6 +25,7 @@ _NOW = {
 _FIND = """
 SELECT name, holder, fence, known_as, expires - {now} AS left_for, {now} - settled AS settled_for
 FROM leases ORDER BY name"""
+# Returns no row if the lease is held, also by ourselves.
 _ACQUIRE = """
 INSERT INTO leases (name, holder, fence, expires, settled)
 VALUES (?1, ?2, 1, {now} + ?3, {now})
@@ -36,7 +39,8 @@ UPDATE leases SET expires = {now} + ?4, known_as = coalesce(nullif(?5, ''), know
 WHERE name = ?1 AND holder = ?2 AND fence = ?3"""
 _CHECK = {
     Dialect.SQLITE: "SELECT fence FROM leases WHERE name = ?",
-    # Whoever takes the lease over waits for the end of our transaction, and then sees its rows.
+    # The row lock makes a process that takes the lease over wait for the end of our transaction,
+    # whose rows it then sees.
     Dialect.POSTGRES: "SELECT fence FROM leases WHERE name = ? FOR SHARE",
 }
 
@@ -47,8 +51,12 @@ class LeaseLost(StorageError):
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """A lease as it stands. `left` is the time until it runs out, negative when it has; `settled`
-    how long ago that was until which its holder has logged all it heard."""
+    """A lease as it was read.
+
+    `left` is the time until it expires, negative afterwards. `settled` is the age of the holder's
+    watermark: all that it received before this is in the log. `known_as` is the name that the
+    holder has where it works, as its mask on an IRC network.
+    """
 
     name: str
     holder: str
@@ -59,21 +67,21 @@ class Lease:
 
     @property
     def is_held(self) -> bool:
-        """True until it has run out."""
+        """True until it has expired."""
         return self.left > timedelta()
 
 
 @dataclass(frozen=True, slots=True)
 class Renewal:
-    """The news of a holder with which it renews a lease: what it is called where it works ("" when
-    it does not know), and `settled` as in `Lease`, None for no news."""
+    """The state that a holder publishes with a renewal: `known_as` and `settled` of `Lease`, "" and
+    None if they are unchanged or unknown."""
 
     known_as: str = ""
     settled: timedelta | None = None
 
 
 class Leases:
-    """The leases in a database that one process, `holder`, may hold."""
+    """The leases in a database, for one process, the `holder`."""
 
     def __init__(self, database: Database, holder: str) -> None:
         self._database, self._holder = database, holder
@@ -81,8 +89,8 @@ class Leases:
         self._fences: dict[str, int] = {}
 
     async def find(self, prefix: str) -> Sequence[Lease]:
-        """Return the leases that were ever held whose names begin so, by name. Raises
-        Unavailable."""
+        """Return all leases, expired ones included, whose names begin with `prefix`, in order of
+        name. Raises Unavailable."""
         rows = await self._database.fetch_all(_FIND.format(now=self._now))
         return [
             Lease(
@@ -98,12 +106,12 @@ class Leases:
         ]
 
     async def acquire(self, names: Collection[str], duration: timedelta) -> bool:
-        """Take all of these leases, or none when somebody holds one of them; whether they are ours.
-        Raises Unavailable."""
+        """Acquire all of these leases and return True, or none and return False if one of them is
+        held. Raises Unavailable."""
         sql, fences = _ACQUIRE.format(now=self._now), {}
         try:
             async with self._database.transaction(exclusive=False) as db:
-                for name in sorted(names):  # in one order, so that no two wait for each other
+                for name in sorted(names):  # all lock in the same order, so there is no deadlock
                     values = [name, self._holder, _micros(duration)]
                     async with db.execute(sql, values) as cursor:
                         row = await cursor.fetchone()
@@ -116,8 +124,8 @@ class Leases:
         return True
 
     async def renew(self, renewals: Mapping[str, Renewal], duration: timedelta) -> None:
-        """Hold the leases for another `duration` from now, also when they have run out and nobody
-        has taken them. Raises LeaseLost and Unavailable."""
+        """Extend our leases to `duration` from now, even if they have expired, as long as nobody
+        else has acquired them. Raises LeaseLost and Unavailable."""
         async with self._database.transaction(exclusive=False) as db:
             for name, fence in self._fences.items():
                 news = renewals.get(name, Renewal())
@@ -126,7 +134,8 @@ class Leases:
                 await self._update(db, _RENEW.format(now=self._now), values)
 
     async def release(self) -> None:
-        """Let go of all leases that are still ours. Raises Unavailable."""
+        """Expire all leases that are still ours, so that others can acquire them. Raises
+        Unavailable."""
         fences, self._fences = self._fences, {}
         async with self._database.transaction(exclusive=False) as db:
             for name, fence in fences.items():
@@ -136,8 +145,8 @@ class Leases:
                 )
 
     def check(self, db: Connection) -> None:
-        """Make sure, for the transaction that `db` is in, that nobody has taken our leases over.
-        Raises LeaseLost."""
+        """Check the fencing numbers of our leases in the transaction of `db`. Raises LeaseLost if
+        somebody else has acquired one."""
         for name, fence in self._fences.items():
             row = db.execute(_CHECK[db.dialect], [name]).fetchone()
             if row is None or row[0] != fence:
@@ -150,7 +159,7 @@ class Leases:
 
 
 class _Taken(Exception):
-    """A lease that somebody holds; it undoes the transaction."""
+    """A lease is held by somebody; raised to roll the transaction back."""
 
 
 def _lost(name: str) -> LeaseLost:

@@ -1,6 +1,6 @@
-"""Messages on their way to a channel, from one tendril to another, which is there.
+"""The outbox: messages from one tendril that another one is to say on a channel.
 
-A row stays until the message has been said, so that neither side's restart loses it.
+A message is pending until it has been said, so that neither side's restart loses it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from storage.db.database import Database, to_micros
 
 @dataclass(frozen=True, slots=True)
 class OutgoingMessage:
-    """A message for a place."""
+    """A pending message and the place where to say it."""
 
     id: int
     place: Place
@@ -29,8 +29,8 @@ class Outbox:
         self._database = database
 
     async def put(self, key: str, place: Place, text: str, *, tendril: str = "irc") -> None:
-        """Hand a message to a tendril; the same `key` again is the same message and is not
-        repeated. A place without a network is on the first one of that tendril."""
+        """Add a message for a tendril, unless there ever was one with this idempotency `key`. A
+        place without a network is on the tendril's first one."""
         async with self._database.transaction() as db:
             await db.execute(
                 "INSERT INTO outbox (key, tendril, network, channel, text, time)"
@@ -39,7 +39,7 @@ class Outbox:
             )
 
     async def list_unsent(self, tendril: str = "irc") -> Sequence[OutgoingMessage]:
-        """Return the messages for a tendril that have not been said, oldest first."""
+        """Return a tendril's pending messages, oldest first."""
         rows = await self._database.fetch_all(
             "SELECT * FROM outbox WHERE sent IS NULL AND tendril = ? ORDER BY id", [tendril]
         )
@@ -49,7 +49,7 @@ class Outbox:
         ]
 
     async def mark_sent(self, message: OutgoingMessage) -> None:
-        """Remember that a message has been said; its text is not kept."""
+        """Mark a message as said. Its row is kept for the key, without the text."""
         async with self._database.transaction() as db:
             await db.execute(
                 "UPDATE outbox SET sent = ?, text = '' WHERE id = ?",

@@ -1,7 +1,7 @@
-"""Long answers, kept for those who follow a link, and for `.more`.
+"""Pastes: long answers that are stored for a link and for `.more`.
 
-An id has 144 random bits: knowing it is the permission to read the paste, in private
-conversations too. Nothing lists the ids.
+An id has 144 random bits and is a capability: whoever knows it may read the paste, also one of a
+private conversation. Nothing lists the ids.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from storage.db.database import Database, from_micros, to_micros
 
 @dataclass(frozen=True, slots=True)
 class Paste:
-    """A long answer; `rest` are its lines that have not been said yet."""
+    """A stored answer; `rest` are the lines of it that have not been said yet."""
 
     id: str
     text: str
@@ -34,7 +34,7 @@ class Pastes:
     async def add(
         self, place: Place, nick: str, text: str, rest: tuple[str, ...], lifetime: timedelta
     ) -> str:
-        """Keep an answer to `nick` and return its id; what has expired goes."""
+        """Store an answer to `nick` and return its id. Expired pastes are deleted."""
         token, now = secrets.token_urlsafe(18), datetime.now(UTC)
         values = [
             *(token, place.network, place.channel, nick, to_micros(now)),
@@ -50,12 +50,12 @@ class Pastes:
         return await self._fetch("id = ?", token)
 
     async def latest(self, place: Place) -> Paste | None:
-        """Return the newest one of a place that has lines left to say."""
+        """Return the newest paste of a place that has lines left to say."""
         where = "network = ? AND channel = ? AND rest <> '' ORDER BY time DESC LIMIT 1"
         return await self._fetch(where, place.network, place.channel)
 
     async def save_rest(self, token: str, rest: tuple[str, ...]) -> None:
-        """Remember that only `rest` is left to say."""
+        """Store the lines that are still left to say."""
         async with self._database.transaction() as db:
             await db.execute("UPDATE pastes SET rest = ? WHERE id = ?", ["\n".join(rest), token])
 

@@ -1,7 +1,7 @@
-"""Questions on their way from one tendril to another, and the answers to them.
+"""Questions that tendrils ask one another, with their answers.
 
-A row lives as long as who asks waits: who asks removes it with the answer, or when that is wanted
-no more.
+A row exists as long as the asking tendril waits: it removes the row when it has the answer or gives
+up.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from storage.db.database import Database, to_micros
 
 @dataclass(frozen=True, slots=True)
 class QueuedQuestion:
-    """A question that waits for a tendril, which may have `taken` it; `text` is opaque here."""
+    """A question without an answer; `taken` if the tendril has begun to answer it. `text` is
+    opaque."""
 
     id: int
     text: str
@@ -29,8 +30,9 @@ class PeerQuestions:
         self._database = database
 
     async def put(self, tendril: str, text: str, deadline: datetime, now: datetime) -> int:
-        """Ask a tendril; return the id of the question. Nobody waits for it after `deadline`."""
+        """Add a question to a tendril and return its id. Nobody waits for it after `deadline`."""
         async with self._database.transaction() as db:
+            # Whoever asked these has crashed, as it would have removed them.
             await db.execute("DELETE FROM peer_questions WHERE deadline < ?", [to_micros(now)])
             cursor = await db.execute(
                 "INSERT INTO peer_questions (tendril, question, deadline) VALUES (?, ?, ?)"
@@ -42,19 +44,19 @@ class PeerQuestions:
         return int(row[0])
 
     async def answer_to(self, question_id: int) -> str | None:
-        """Return the answer to a question, None as long as there is none."""
+        """Return the answer to a question, None while there is none."""
         row = await self._database.fetch_one(
             "SELECT answer FROM peer_questions WHERE id = ?", [question_id]
         )
         return None if row is None or row["answer"] is None else str(row["answer"])
 
     async def remove(self, question_id: int) -> None:
-        """Remove a question: who asked waits no more."""
+        """Remove a question: nobody waits for its answer any more."""
         async with self._database.transaction() as db:
             await db.execute("DELETE FROM peer_questions WHERE id = ?", [question_id])
 
     async def unanswered(self, tendril: str) -> Sequence[QueuedQuestion]:
-        """Return the questions to a tendril whose answers are waited for, oldest first."""
+        """Return the questions to a tendril that have no answer, oldest first."""
         rows = await self._database.fetch_all(
             "SELECT id, question, taken FROM peer_questions"
             " WHERE tendril = ? AND answer IS NULL ORDER BY id",
@@ -63,19 +65,20 @@ class PeerQuestions:
         return [QueuedQuestion(row["id"], row["question"], bool(row["taken"])) for row in rows]
 
     async def take(self, question_id: int) -> None:
-        """Note that a question is being answered."""
+        """Record that a question is being answered."""
         async with self._database.transaction() as db:
             await db.execute("UPDATE peer_questions SET taken = 1 WHERE id = ?", [question_id])
 
     async def answer(self, question_id: int, text: str) -> None:
-        """Answer a question, if its answer is still waited for."""
+        """Store the answer to a question, unless it has been removed."""
         async with self._database.transaction() as db:
             await db.execute(
                 "UPDATE peer_questions SET answer = ? WHERE id = ?", [text, question_id]
             )
 
     async def answer_taken(self, tendril: str, text: str) -> None:
-        """Answer what an earlier process of a tendril has taken and not answered."""
+        """Store `text` as the answer to all questions that an earlier process of a tendril took and
+        did not answer."""
         async with self._database.transaction() as db:
             await db.execute(
                 "UPDATE peer_questions SET answer = ?"

@@ -1,4 +1,4 @@
-"""Reminders: a text, a time, and the place where a person asked for it."""
+"""Reminders: texts that are due at a time, in the place where a person asked for them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from storage.chat_log.event import Place
 from storage.db.database import Database, Row, from_micros, to_micros
 
 MOST, MOST_THERE = 20, 100
-"""Reminders of one person, and of all people in one place."""
+"""The most reminders of one person, and of all people in one place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +27,12 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class Reminder:
-    """`rule` is the cron expression, in the time zone `zone`, of one that comes again;
-    `question_event_id` the log's id of the line that asked for it, 0 where it is not logged. With
-    `asks` the text is a question for the model, asked in the owner's name."""
+    """A text that is due at a time, once or repeatedly.
+
+    `rule` is the cron expression of a recurring one, in the time zone `zone`. `question_event_id`
+    is the log's id of the line that asked for it, 0 if that is not logged. With `asks` the text is
+    a question to the model, asked in the owner's name.
+    """
 
     owner: Owner
     place: Place
@@ -43,6 +46,8 @@ class Reminder:
     id: int = 0
 
 
+# Whoever has an account owns its reminders under any nick. Without one the whole mask has to agree:
+# somebody who takes the nick over must not see or cancel them.
 _OWN = (
     "network = :network AND (account = :account OR account IS NULL"
     ' AND nick = :nick AND "user" = :user AND host = :host)'
@@ -56,9 +61,10 @@ class Reminders:
         self._database = database
 
     async def add(self, reminder: Reminder) -> Reminder | None:
-        """Keep a reminder; it is returned with its id, or None when there are too many."""
+        """Store a reminder and return it with its id, or return None if there are too many."""
         row = _values(reminder)
         async with self._database.transaction() as db:
+            # One statement checks the limits and inserts: two requests at once cannot exceed them.
             cursor = await db.execute(
                 'INSERT INTO reminders (network, channel, private, nick, "user", host, account,'
                 " text, due, rule, zone, anchor, asks) SELECT :network, :channel, :private, :nick,"
@@ -72,12 +78,12 @@ class Reminders:
         return replace(reminder, id=int(added[0])) if added else None
 
     async def get(self, number: int) -> Reminder | None:
-        """Return the reminder with an id."""
+        """Return the reminder with an id, if there is one."""
         row = await self._database.fetch_one("SELECT * FROM reminders WHERE id = ?", [number])
         return _reminder(row) if row else None
 
     async def all(self) -> Sequence[Reminder]:
-        """Everybody's, the next one first."""
+        """Return the reminders of all people, the next one first."""
         return [
             _reminder(row) for row in await self._database.fetch_all(f"{_ALL} ORDER BY due, id")
         ]
@@ -90,7 +96,7 @@ class Reminders:
         return [_reminder(row) for row in rows]
 
     async def move(self, reminder: Reminder, due: datetime) -> Reminder:
-        """Let one that comes again be due at another time."""
+        """Set another due time, as for the next occurrence of a recurring reminder."""
         async with self._database.transaction() as db:
             await db.execute(
                 "UPDATE reminders SET due = ? WHERE id = ?", [to_micros(due), reminder.id]
@@ -98,7 +104,7 @@ class Reminders:
         return replace(reminder, due=due)
 
     async def remove(self, number: int, owner: Owner | None = None) -> bool:
-        """Remove one, if it is the owner's (None: whosesoever it is); whether there was one."""
+        """Delete a reminder, with an `owner` only one of theirs; return False if there is none."""
         mine = f"AND {_OWN}" if owner else ""
         values = {"id": number} | (_owner(owner) if owner else {})
         async with self._database.transaction() as db:
@@ -106,13 +112,14 @@ class Reminders:
             return cursor.rowcount > 0
 
     async def forget(self, owner: Owner) -> int:
-        """Remove all that are somebody's; how many."""
+        """Delete all reminders of an owner; return how many."""
         async with self._database.transaction() as db:
             cursor = await db.execute(f"DELETE FROM reminders WHERE {_OWN}", _owner(owner))
             return cursor.rowcount
 
     async def forget_named(self, network: str | None, nick: str | None, account: str | None) -> int:
-        """Remove all under a nick, an account, or both, of one network or of all; how many."""
+        """Delete all reminders under a nick, an account or both, on one network or on all; return
+        how many."""
         async with self._database.transaction() as db:
             cursor = await db.execute(
                 "DELETE FROM reminders WHERE (CAST(?1 AS TEXT) IS NULL OR network = ?1)"

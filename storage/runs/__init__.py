@@ -1,1 +1,1 @@
-"""The traces of turns."""
+"""Runs: the recorded traces of turns."""

@@ -1,4 +1,4 @@
-"""The runs of all tendrils, read from their tables as they stand."""
+"""Read-only access to the runs of all tendrils, in their files or schemas."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ from storage.db.address import PostgresSchema
 from storage.db.database import Row, from_micros, to_micros
 from storage.runs.runs import Step
 
-_PATIENCE = 2.0  # seconds to wait for who writes
+_PATIENCE = 2.0  # seconds to wait for a writer's lock
 
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
-    """A run as it is shown: `id` names it among all tendrils, a private one names nobody.
+    """A run as it is displayed.
 
-    Where it was asked for by a run of another tendril that is `caller`, and `asked` are the runs
-    that it has asked others for; both without their steps.
+    `id` is unique among all tendrils (`TENDRIL-NUMBER`). A private run has no conversation name.
+    `caller` is the run of another tendril that asked for this one, `asked` are the runs of others
+    that this one asked for; both come without steps.
     """
 
     id: str
@@ -49,28 +50,28 @@ class RunRecord:
 
     @property
     def took(self) -> timedelta | None:
-        """From its begin to its end."""
+        """The duration, None while the run is open."""
         return self.ended - self.started if self.ended else None
 
     @property
     def is_without_model(self) -> bool:
-        """True when the answer was found without asking a model."""
+        """True if the question was answered without asking a model."""
         return self.outcome == "answered" and self.iterations == 0
 
 
 async def newest_runs(
     place: Path | PostgresSchema, limit: int, before: datetime | None = None
 ) -> list[RunRecord]:
-    """Return the newest runs of the tendrils, the newest first: those that began `before` a time.
+    """Return the newest `limit` runs of all tendrils that began `before` a time, newest first.
 
-    Their files are in the folder `place`, or their tables beside that schema. What cannot be read
+    `place` is the folder of their files, or one of their schemas in PostgreSQL. What cannot be read
     is left out.
     """
     return await asyncio.to_thread(_newest_runs, place, limit, before)
 
 
 async def read_run(place: Path | PostgresSchema, name: str) -> RunRecord | None:
-    """Return the run of that id with its steps, if there is one."""
+    """Return the run with the id `name`, with its steps, if there is one."""
     return await asyncio.to_thread(_read_run, place, name)
 
 
@@ -89,7 +90,7 @@ def _newest_runs(
 
 def _read_run(place: Path | PostgresSchema, name: str) -> RunRecord | None:
     tendril, _, number = name.rpartition("-")
-    if not number.isdecimal() or len(number) > 18:
+    if not number.isdecimal() or len(number) > 18:  # more digits may exceed SQLite's 64 bits
         return None
     rows = _all_rows(place, "SELECT * FROM runs WHERE id = ?", [int(number)]).get(tendril)
     if not rows:
@@ -99,7 +100,8 @@ def _read_run(place: Path | PostgresSchema, name: str) -> RunRecord | None:
     run = _run(tendril, rows[0], tuple(steps))
     asked = _runs(place, "SELECT * FROM runs WHERE caller = ? ORDER BY started", rows[0]["key"])
     callers: list[RunRecord] = []
-    # By a query of its own: the file of a tendril that has not run since has no such column.
+    # A separate query, as the column is missing in the file of a tendril that has not been started
+    # since it was introduced: this query fails, and the run is shown all the same.
     sql = "SELECT caller FROM runs WHERE id = ? AND caller != ''"
     for row in _all_rows(place, sql, [int(number)]).get(tendril, ()):
         callers = _runs(place, "SELECT * FROM runs WHERE key = ?", row["caller"])
@@ -107,7 +109,7 @@ def _read_run(place: Path | PostgresSchema, name: str) -> RunRecord | None:
 
 
 def _runs(place: Path | PostgresSchema, sql: str, key: str) -> list[RunRecord]:
-    """Return the runs of all tendrils that a query finds by a key."""
+    """Return the runs of all tendrils that a query with one parameter finds, without steps."""
     found = _all_rows(place, sql, [key])
     return [_run(tendril, row) for tendril, rows in found.items() for row in rows]
 
@@ -115,7 +117,7 @@ def _runs(place: Path | PostgresSchema, sql: str, key: str) -> list[RunRecord]:
 def _all_rows(
     place: Path | PostgresSchema, sql: str, values: Sequence[int | str]
 ) -> Mapping[str, Sequence[Row]]:
-    """Return the rows of a query by tendril."""
+    """Run a query on the tables of each tendril and return the rows by tendril."""
     if isinstance(place, Path):
         return {path.stem: _rows(path, sql, values) for path in place.glob("*.db")}
     from storage.db.postgres.reading import read_schemas  # needs the extra
@@ -124,7 +126,7 @@ def _all_rows(
 
 
 def _rows(path: Path, sql: str, values: Sequence[int | str]) -> list[Row]:
-    """Return the rows of a query; none of a file without runs, or one that cannot be read."""
+    """Return the rows of a query, none if the file has no runs or cannot be read."""
     uri = f"{path.absolute().as_uri()}?mode=ro"
     try:
         with closing(sqlite3.connect(uri, uri=True, timeout=_PATIENCE)) as file:

@@ -1,7 +1,7 @@
-"""The runs of a tendril: one row a turn, its steps, and what it changed.
+"""The runs of a tendril: a row for each turn, with its steps and its effects.
 
-What people and the model have said is not in it, but for the results of effects, and for question
-and answer where that is configured.
+They do not contain what people and the model have said, except in the results of effects, and in
+question and answer where that is configured.
 """
 
 from __future__ import annotations
@@ -22,14 +22,17 @@ _END = """
 UPDATE runs SET ended = ?, outcome = ?, reason = ?, prompt = ?, cached = ?, completion = ?,
     iterations = ?, forced = ?, answer = CASE WHEN worded = 1 THEN ? ELSE '' END WHERE key = ?"""
 _ID = "(SELECT id FROM runs WHERE key = ?)"
-_MOST = 20_000  # rows; beyond, the oldest go, however many a day there are
+_MOST = 20_000  # runs that are kept, the newest
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run that begins. `key` is the same for all attempts at it; `question` is kept only when it
-    is `worded`, which a private one never is. `caller` is the key of the run of another tendril
-    that has asked for it, "" for none."""
+    """A run that begins.
+
+    `key` is the same for all attempts at one turn. `question` is stored only if the run is `worded`
+    and not `private`. `caller` is the key of the run of another tendril that asked for this one, ""
+    for none.
+    """
 
     key: str
     conversation: str
@@ -45,7 +48,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """Something that a run changes, once; without a result it is not known whether it did."""
+    """A change that a run makes at most once. Without a result it is unknown if it was made."""
 
     key: str
     tool: str
@@ -54,8 +57,8 @@ class Effect:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A call of the model or of a tool, in milliseconds and tokens; `verdict` is what the guard
-    rails said of it."""
+    """A call of the model or of a tool: its duration in milliseconds and its tokens. `verdict` is
+    that of the guard rails."""
 
     kind: str
     name: str
@@ -71,7 +74,7 @@ class Step:
 class RunEnd:
     """The end of a run.
 
-    `outcome` is answered, silent, deferred, failed, stopped or interrupted, `reason` the kind of
+    `outcome` is answered, silent, deferred, failed, stopped or interrupted; `reason` is the kind of
     error.
     """
 
@@ -87,13 +90,13 @@ class RunEnd:
 
 
 class Runs:
-    """The runs in a database file. All raise Unavailable."""
+    """The runs in a database file. All methods raise Unavailable."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def begin(self, run: Run) -> list[Effect]:
-        """Open a run, anew when it was there; its effects so far."""
+        """Open a run, or reopen it for another attempt; return the effects recorded so far."""
         worded = run.worded and not run.private
         values = [
             run.key,
@@ -113,13 +116,13 @@ class Runs:
             sql = f"SELECT key, tool, result FROM effects WHERE run_id = {_ID}"
             return [Effect(*row) for row in db.execute(sql, [run.key])]
 
-        # What must outlive a power cut is an effect, and that is written for good.
+        # Only effects have to survive a power failure; `begin_effect` writes them durably.
         return await self._database.write(insert, durable=False, inline=True)
 
     async def begin_effect(self, run: str, effect: Effect) -> None:
         """Record, durably, that an effect is about to happen.
 
-        Raises Unavailable also when there is no such run.
+        Raises Unavailable also if there is no such run: the effect must not happen then.
         """
         async with self._database.transaction() as db:
             cursor = await db.execute(
@@ -144,7 +147,7 @@ class Runs:
             await db.execute(f"DELETE FROM effects WHERE run_id = {_ID} AND key = ?", [run, key])
 
     async def end(self, run: str, ended: RunEnd, steps: Sequence[Step]) -> None:
-        """Close a run, if it is still there; its steps are those of the last attempt."""
+        """Close a run, unless it was deleted. Its steps replace those of earlier attempts."""
         time, *rest = astuple(ended)
         rows = [(number, *astuple(step), run) for number, step in enumerate(steps)]
 
@@ -160,7 +163,7 @@ class Runs:
         await self._database.write(update, durable=False, inline=True)
 
     async def interrupt(self) -> int:
-        """Close all runs that an earlier process has left open; how many."""
+        """Close all runs that an earlier process has left open; return how many."""
         async with self._database.transaction() as db:
             cursor = await db.execute(
                 "UPDATE runs SET outcome = 'interrupted', ended = started WHERE outcome = 'running'"
@@ -168,7 +171,8 @@ class Runs:
             return cursor.rowcount
 
     async def expire(self, now: datetime, days: int) -> None:
-        """Remove runs that are older than `days` (0: none), and those beyond the newest 20,000."""
+        """Delete closed runs that are older than `days` (with 0 none is too old), and those that
+        are not among the newest 20,000."""
         oldest = to_micros(now - timedelta(days=days)) if days else -1
         async with self._database.transaction() as db:
             await db.execute(
@@ -178,7 +182,7 @@ class Runs:
             )
 
     async def clear(self, conversation: str) -> int:
-        """Remove the runs of a conversation; how many."""
+        """Delete the runs of a conversation; return how many."""
         async with self._database.transaction() as db:
             cursor = await db.execute("DELETE FROM runs WHERE conversation = ?", [conversation])
             return cursor.rowcount
@@ -190,10 +194,11 @@ class Runs:
         names: Collection[str],
         quotes: Callable[[str], bool],
     ) -> int:
-        """Remove the runs that belong to a person and return how many there were.
+        """Delete the runs that belong to a person and return how many there were.
 
-        They are those whose question is one of the log's `anchors`, whose conversation ends with
-        one of the `names` (on `network`, or on all), or whose text `quotes` the person.
+        They are those whose question is one of the events `anchors`, whose conversation ends with
+        one of the `names` (on `network`, or on all), or whose texts `quotes` recognises as the
+        person's.
         """
         folded = {name.lower() for name in names}
         rows = await self._database.fetch_all(
@@ -204,6 +209,8 @@ class Runs:
             "SELECT run_id, result FROM effects WHERE result IS NOT NULL"
         ):
             results.setdefault(row["run_id"], []).append(row["result"])
+        # Anchors find questions from the log, names those that were not logged, and quotes the
+        # words of the person in what others have asked.
         gone = [
             [row["id"]]
             for row in rows
@@ -218,8 +225,8 @@ class Runs:
 
 
 def _is_of(conversation: str, network: str | None, names: Collection[str]) -> bool:
-    """Return True if a conversation on IRC, `network/#channel/nick` or `network/nick`, is a
-    person's."""
+    """Return True if a conversation on IRC (`network/#channel/nick` or `network/nick`) is that of a
+    person with one of these names."""
     first, _, rest = conversation.lower().partition("/")
     on = network is None or network.lower() == first
     return on and rest.rpartition("/")[2] in names

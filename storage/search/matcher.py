@@ -1,6 +1,6 @@
-"""Terms of a search found in a text: for checking, ranking and highlighting.
+"""Matching of search terms against the text of a line: for verification, ranking and highlighting.
 
-It reads text as the index does: words are letters and digits, case and accents do not matter.
+Text is tokenized as in the index: words are letters and digits, case and accents are ignored.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from storage.text_index.words import fold, fold_with_offsets, words
 
 _WIDTH = 300  # characters of a snippet
 _BEFORE = 80  # characters that a snippet of a long line shows before the first mark
-_SHORT = 160  # characters of a line that is neither short nor long
-_ADJACENT = 1.0  # what it is worth when all terms stand together in the order asked for
-_RECENT = 0.5  # what it is worth to be the newest of those that are ranked
+_SHORT = 160  # characters of a line in which a term counts half
+_ADJACENT = 1.0  # score for all terms side by side, in the order of the search
+_RECENT = 0.5  # score for the newest of the ranked lines
 
 
 class Matcher:
-    """Looks for terms."""
+    """The compiled patterns of the terms of a search."""
 
     def __init__(self, terms: Sequence[Term]) -> None:
         sources = [_pattern(term) for term in terms]
@@ -35,10 +35,10 @@ class Matcher:
         return self._any is not None and self._any.search(fold(text)) is not None
 
     def score(self, text: str, age: float) -> float:
-        """Score how well a line answers.
+        """Return the score of a line, the higher the better.
 
-        By how often and how closely the terms occur, in how short a line, and how new it is; `age`
-        is 0 for the newest and 1 for the oldest that is ranked.
+        It grows with the number of occurrences, with the terms standing together, with brevity and
+        with recency: `age` is from 0, for the newest of the ranked lines, to 1, for the oldest.
         """
         plain = fold(text)
         often = sum(log1p(len(each.findall(plain))) for each in self._each)
@@ -46,7 +46,7 @@ class Matcher:
         return often / (1 + len(plain) / _SHORT) + _ADJACENT * close + _RECENT * (1 - age)
 
     def snippet(self, text: str) -> MatchSnippet:
-        """Return the part of a text with the first matches, and where they are."""
+        """Return the part of a text with the first matches, and their positions in it."""
         marks = self._marks(text)
         if len(text) <= _WIDTH:
             return MatchSnippet(text, tuple(marks))
@@ -67,7 +67,7 @@ class Matcher:
 
 
 def contains(text: str, part: str) -> bool:
-    """Return True if a PART occurs in a text, as it stands but for its case."""
+    """Return True if a text contains a part literally, ignoring case only."""
     return part.lower() in text.lower()
 
 
@@ -75,5 +75,6 @@ def _pattern(term: Term) -> str:
     plain = fold(term.text)
     if term.kind is TermKind.PART:
         return re.escape(plain)
+    # Not \b: in a pattern "_" belongs to a word, in the index it separates words.
     end = r"\w*" if term.kind is TermKind.PREFIX else r"(?![^\W_])"
     return r"(?<![^\W_])" + r"[\W_]+".join(map(re.escape, words(plain))) + end

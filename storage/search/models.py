@@ -1,4 +1,4 @@
-"""Queries and results of a search."""
+"""The query and the results of a search."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from storage.search.query_parser import Mode
 
 
 class Order(StrEnum):
-    """Which hits come first: the best ones of the newest, or simply the newest."""
+    """The order of hits: by rank among the newest ones, or by time, newest first."""
 
     RANK = "rank"
     TIME = "time"
@@ -20,9 +20,12 @@ class Order(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchQuery:
-    """A search for what was said. `text` is in the language of `storage.search.query_parser`;
-    `within` narrows further whatever the text says, and its `limit` is the hits of a page; `cursor`
-    is the `next_cursor` of the page before; days in the text are days of `zone`."""
+    """A search for lines that people said.
+
+    `text` is in the language of `storage.search.query_parser`; its dates are in `zone`. `within`
+    restricts the hits whatever the text says; its `limit` is the size of a page. `cursor` is the
+    `next_cursor` of the previous page.
+    """
 
     text: str
     within: Query
@@ -34,8 +37,8 @@ class SearchQuery:
 
 @dataclass(frozen=True, slots=True)
 class MatchSnippet:
-    """The part of a line that shows why it was found. `marks` are the pieces of `text` to
-    highlight, as (start, end), in order and apart."""
+    """The part of a line that shows why it was found. `marks` are the ranges of `text` to
+    highlight, as (start, end), in order and disjoint."""
 
     text: str
     marks: tuple[tuple[int, int], ...] = ()
@@ -43,7 +46,7 @@ class MatchSnippet:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A line that was found."""
+    """A line that a search has found."""
 
     event: Event
     snippet: MatchSnippet
@@ -65,10 +68,10 @@ class Facets:
 class SearchPage:
     """A page of hits.
 
-    `count` is how many hits there are, on the first page only; with `more_than_counted` there are
-    more, or may be ("1,000+"). `searched_back_to` is the time down to which a hard search came
-    before its time was over, None when it came to the end or the page was full; then, and when
-    there are more hits, `next_cursor` goes on. `facets` are on the first page.
+    `count` is the number of hits, on the first page only; with `more_than_counted` there are, or
+    may be, more ("1,000+"). `searched_back_to` is set if the time limit ended the search before the
+    page was full: older lines have not been searched. Then, and if there are more hits, the search
+    continues at `next_cursor`. `facets` are on the first page only.
     """
 
     hits: tuple[Hit, ...] = ()

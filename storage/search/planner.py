@@ -1,4 +1,4 @@
-"""A parsed search as questions to the index."""
+"""The planner of a search: index queries for its clauses, and checks for the hits."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from storage.search.matcher import Matcher, contains
 from storage.search.query_parser import Clause, ParsedQuery, Term, TermKind
 from storage.text_index.model import IdRange, IndexQuery, Phrase, WordMatch
 
-_MOST_CHANNELS = 24  # that are asked of the index; of more, each hit is looked at
-_SHORTEST_PART = 3  # letters of a part that the index knows
+_MOST_CHANNELS = 24  # as tags of an index query; with more, the channel of each hit is checked
+_SHORTEST_PART = 3  # characters of a part that the trigram index can find
 
 
 class LineConditions:
-    """Which lines a search may find at all, whatever their words."""
+    """The non-text conditions of a search: channels, nicks, time range and event types."""
 
     def __init__(self, connection: Connection, within: Query, parsed: ParsedQuery) -> None:
         self.query = _narrow(within, parsed)
@@ -31,7 +31,8 @@ class LineConditions:
 
     @property
     def exact(self) -> bool:
-        """True if the index itself knows what fits, so that hits need not be looked at."""
+        """True if tags express all conditions, so that hits need no check."""
+        # A time range is checked in the rows: an id may be later than the time of its event.
         outside = len(self.channels.others) <= _MOST_CHANNELS
         inside = not self.channels.public and len(self.channels.rows) <= _MOST_CHANNELS
         query = self.query
@@ -39,8 +40,9 @@ class LineConditions:
         return (inside or outside) and not timed and not (query.account or query.user or query.host)
 
     def fits(self, row: Row) -> bool:
-        """Return True if a line may be found."""
+        """Return True if a row of `events` meets all conditions."""
         query = self.query
+        # The channel decides what a reader may see: it is checked here whatever the index has done.
         return (
             row["channel_id"] in self.channels.rows
             and (not self._nicks or fold_name(row["nick"]) in self._nicks)
@@ -62,13 +64,14 @@ class LineConditions:
         )
 
     def tags(self) -> tuple[tuple[tuple[str, ...], ...], tuple[str, ...]]:
-        """Return the groups of tags of which lines must have one each, and the tags that they must
-        lack."""
+        """Return the groups of tags of which a line must have one each, and the tags that exclude
+        it."""
         types = self.query.types or frozenset()
         have: list[tuple[str, ...]] = []
         lack = [log_index.nick_tag(nick) for nick in self._others]
         inside, outside = self.channels.rows, self.channels.others
-        # Of all public channels, the private ones are the few; else those inside mostly are.
+        # Use the shorter list of tags: exclude the private channels when all public ones are
+        # searched, else include the wanted ones.
         if not self.channels.public and len(inside) <= _MOST_CHANNELS:
             have.append(tuple(map(log_index.channel_tag, inside)))
         elif len(outside) <= _MOST_CHANNELS:
@@ -77,6 +80,7 @@ class LineConditions:
             have.append(tuple(map(log_index.nick_tag, self._nicks)))
         if self.query.nick is not None:
             have.append((log_index.nick_tag(self.query.nick),))
+        # PRIVMSG, the most frequent type, has no tag. If it is wanted, other types are excluded.
         if EventType.PRIVMSG not in types:
             have.append(tuple(log_index.type_tag(kind) for kind in types))
         else:
@@ -89,10 +93,10 @@ class LineConditions:
 
 
 class ClausePlan:
-    """The plan by which the lines of one clause are found.
+    """The plan for one clause: an index query, and the check of its hits.
 
-    By whole words, by parts, by both, or, when there is neither, by looking at each line. Some hits
-    must be looked at, for which there is `fits`.
+    The query is for whole words, for parts or for both; a clause with neither scans the lines. What
+    the query cannot express is checked by `fits`.
     """
 
     def __init__(self, clause: Clause, filtering: LineConditions) -> None:
@@ -102,19 +106,23 @@ class ClausePlan:
         wordy = [term for term in clause.lack if term.kind is not TermKind.PART]
         self._words = _words_match(clause, filtering)
         self._parts = [part for part in self._have if len(part) >= _SHORTEST_PART]
+        # Without a word to find, unwanted words cannot be part of an index query.
         self._lacking = Matcher(wordy) if wordy and not self._words else None
         self.whole = any(term.kind is TermKind.PREFIX for term in clause.have)
-        """True if a part of a partition takes as long as all of it: so it is with prefixes."""
+        """True if reading a range of a partition takes as long as reading all of it: the clause has
+        a prefix."""
         self.plain = bool(clause.have) and all(term.kind is TermKind.WORD for term in clause.have)
-        """True if it asks for whole words alone, by which little is read in vain."""
+        """True if the clause has only whole-word terms, so that almost every index hit is a
+        result."""
         looked_at = self._have or self._lack or self._lacking or not self._words
         self.exact = filtering.exact and not looked_at
+        """True if every index hit is a result, so that hits can be counted in the index."""
 
     def ids(
         self, connection: Connection, ranges: Sequence[IdRange], limit: int, *, ordered: bool
     ) -> list[int]:
-        """Return the newest ids that may fit, newest first; so are the ranges. Unless `ordered` any
-        of them, in any order."""
+        """Return at most `limit` candidate line ids from `ranges` (both newest first). With
+        `ordered=False` any matching ids may be returned, in any order, which is cheaper."""
         if not self._words and not self._parts:
             return self._scan(connection, ranges, limit)
         index = text_index(connection)
@@ -122,7 +130,7 @@ class ClausePlan:
         return index.ids(connection, ranges, wanted)
 
     def fits(self, text: str) -> bool:
-        """Return True if a text has what the index could not be asked for."""
+        """Return True if a text meets what the index query does not express."""
         return (
             all(contains(text, part) for part in self._have)
             and not any(contains(text, part) for part in self._lack)
@@ -136,7 +144,7 @@ class ClausePlan:
             before_id=ranges[0].last + 1,
             limit=limit,
         )
-        # LIKE reads the lines themselves: only for what has neither a word nor three letters.
+        # LIKE scans the lines: only for clauses with neither a word nor a part of three letters.
         likes = "".join(" AND lower(text) LIKE lower(?) ESCAPE '\\'" for _ in self._have)
         extra = (likes, [f"%{_unlike(part)}%" for part in self._have])
         rows = query_rows(connection, query, self._filter.channels, newest=True, extra=extra)
@@ -157,9 +165,10 @@ def _narrow(within: Query, parsed: ParsedQuery) -> Query:
 
 
 def _choose_channels(channels: VisibleChannels, parsed: ParsedQuery) -> VisibleChannels:
-    """Keep those of the channels that the text of a search asks for."""
+    """Narrow the visible channels to those that the filters of a search name."""
 
     def is_named(row: Row, names: Iterable[str]) -> bool:
+        # "#pond", "pond" and "network/#pond" name the same channel.
         name, network = fold_name(row["name"]), fold_name(row["network"])
         known = {name, name.lstrip("#&+!"), f"{network}/{name}"}
         return any(fold_name(each) in known for each in names)
@@ -175,7 +184,8 @@ def _choose_channels(channels: VisibleChannels, parsed: ParsedQuery) -> VisibleC
 
 
 def _words_match(clause: Clause, filtering: LineConditions) -> WordMatch | None:
-    """Return what to ask the index of words, None when there is no word to begin with."""
+    """Return the condition on words and tags, None for a clause without a wanted word: an index
+    query cannot consist of exclusions only."""
     have = tuple((_phrase(term),) for term in clause.have if term.kind is not TermKind.PART)
     if not have:
         return None

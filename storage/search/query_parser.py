@@ -1,12 +1,12 @@
-"""The parser of what people type into a search: words, operators and filters.
+"""The parser of the search language: words, operators and filters.
 
-Nothing is an error: what cannot be an operator is a word.
+No input is an error: what cannot be an operator or a filter is a word.
 
     frogs awake            both words, anywhere in the line
     frogs or toads         either; `and` may be written, and binds more tightly
     "frogs are"            a phrase
     -frogs, not frogs      lines without it
-    frog*                  words that begin so, with two letters or more
+    frog*                  words with this beginning, of two letters or more
     *rog*, lib/frog.py     a part of the text, whatever stands around it
     from:ada               said by ada; also user:, nick:
     in:#pond               on a channel; also channel:, and in:network/#pond
@@ -37,9 +37,10 @@ _KEYS = {
 _EDGES = "\"'.,;:!?()[]{}<>"
 _MOMENT = re.compile(r"(\d{4})(?:-(\d\d?)(?:-(\d\d?))?)?")
 _MOST_HOURS = 24 * 366 * 1000
-_SHORTEST_PREFIX = 2  # letters: with one, a good part of all words begins
-_MOST_TERMS = 24  # of a search; who types more has pasted something
-# Scripts that do not put spaces between words: no tokenizer of SQLite splits them.
+_SHORTEST_PREFIX = 2  # letters: a single one would match a large part of all words
+_MOST_TERMS = 24  # of a search; further ones, as of a pasted text, are ignored
+# Scripts without spaces between words, which no tokenizer of SQLite splits: such text is searched
+# as a PART.
 _UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u2fdf\u3005-\u30ff\u3400-\u9fff"
     "\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff]"
@@ -47,7 +48,7 @@ _UNSPACED = re.compile(
 
 
 class Mode(StrEnum):
-    """The way in which words without an operator between them belong together."""
+    """The operator that joins words which have none between them."""
 
     AND = "and"
     OR = "or"
@@ -55,7 +56,7 @@ class Mode(StrEnum):
 
 
 class TermKind(Enum):
-    """The way in which a term matches."""
+    """The kinds of search terms, by how they match."""
 
     WORD = "word"
     PHRASE = "phrase"
@@ -65,10 +66,9 @@ class TermKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A thing to look for.
+    """A word, phrase, prefix or part to search for.
 
-    A PART is text that must occur as it stands, but for its case; of all others accents do not
-    matter either.
+    A PART must occur literally except for its case; for the other kinds accents are ignored too.
     """
 
     kind: TermKind
@@ -77,7 +77,7 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """Lines that have all of some terms and none of others."""
+    """A conjunction of terms: a line must have all of `have` and none of `lack`."""
 
     have: tuple[Term, ...] = ()
     lack: tuple[Term, ...] = ()
@@ -85,9 +85,10 @@ class Clause:
 
 @dataclass(frozen=True, slots=True)
 class ParsedQuery:
-    """A search as it was understood: lines that fit any of `clauses` and every filter.
+    """A parsed search: a line must match any one of `clauses`, and every filter.
 
-    Of `nicks` and `channels` ("#name" or "network/#name") any will do, if there are any.
+    `nicks` and `channels` ("#name" or "network/#name") are alternatives; an empty set does not
+    restrict.
     """
 
     clauses: tuple[Clause, ...] = ()
@@ -100,7 +101,7 @@ class ParsedQuery:
 
     @property
     def terms(self) -> tuple[Term, ...]:
-        """The terms that are looked for, each once, to be highlighted."""
+        """The distinct wanted terms of all clauses, for ranking and highlighting."""
         return tuple(dict.fromkeys(term for clause in self.clauses for term in clause.have))
 
     def __bool__(self) -> bool:
@@ -109,7 +110,8 @@ class ParsedQuery:
 
 
 def parse(text: str, mode: Mode = Mode.AND, *, now: datetime, zone: tzinfo = UTC) -> ParsedQuery:
-    """Read a search. `now` is an aware time; days and times without a zone are of `zone`."""
+    """Parse a search. `now` is an aware time; dates, and times without a zone, are in `zone`."""
+    # Databases take no lone surrogates, and a NUL would end a query of FTS5.
     text = text.encode("utf-8", "replace").decode().replace("\0", " ")
     if mode is Mode.PHRASE:
         term = _quoted_term(text.replace('"', " "))
@@ -127,14 +129,14 @@ class _Clause:
 
 
 class _Reader:
-    """Takes the pieces of a search one after another."""
+    """Builds a `ParsedQuery` from the tokens of a search, one after another."""
 
     def __init__(self, mode: Mode, now: datetime, zone: tzinfo) -> None:
         self._mode = mode
         self._now = now
         self._zone = zone
         self._clauses = [_Clause()]
-        self._joined = False  # by an `and`, in a search whose words are alternatives
+        self._joined = False  # after an `and`: in mode OR the next term joins the clause before it
         self._negated = False
         self._count = 0
         self._names: dict[tuple[str, bool], set[str]] = {}
@@ -142,7 +144,7 @@ class _Reader:
         self._until: list[datetime] = []
 
     def read(self, match: re.Match[str]) -> None:
-        """Take one piece: an operator, a filter or a term."""
+        """Consume one token: an operator, a filter or a term."""
         key, quoted, bare = match["key"], match["quoted"], match["bare"]
         minus = bool(match["minus"]) or self._negated
         word = bare.lower() if bare and not key and not match["minus"] else ""
@@ -158,14 +160,14 @@ class _Reader:
             self._add(_term(match), minus)
 
     def result(self) -> ParsedQuery:
-        """Return the parsed query. What must be lacking in an alternative search is so in each."""
+        """Return the parsed query. In mode OR an excluded term is excluded from every clause."""
         lack = [term for clause in self._clauses for term in clause.lack]
         clauses = [
             Clause(tuple(clause.have), tuple(lack if self._mode is Mode.OR else clause.lack))
             for clause in self._clauses
             if clause.have or (clause.lack and self._mode is Mode.AND)
         ]
-        if not clauses and lack:
+        if not clauses and lack:  # mode OR, with excluded terms only
             clauses = [Clause(lack=tuple(lack))]
         return ParsedQuery(
             clauses=tuple(dict.fromkeys(clauses)),
@@ -190,7 +192,8 @@ class _Reader:
             into.append(term)
 
     def _take_filter(self, kind: str | None, value: str, minus: bool) -> bool:
-        """Take a piece that is a filter, and return True, if it makes sense."""
+        """Consume a token as a filter; return False if it is none, or has a value that makes no
+        sense."""
         if kind is None or not value:
             return False
         if kind in ("nick", "channel"):
@@ -226,8 +229,8 @@ class _Reader:
 
 
 def _span(value: str, zone: tzinfo) -> tuple[datetime, datetime]:
-    """Return the first moment of a year, month, day or time, and the first one after (for a time,
-    the same). Raises ValueError and OverflowError."""
+    """Return the start and the exclusive end of a year, month or day, in UTC; for a time both are
+    that time. Raises ValueError and OverflowError."""
     match = _MOMENT.fullmatch(value)
     if match is None:
         moment = datetime.fromisoformat(value)
@@ -236,7 +239,7 @@ def _span(value: str, zone: tzinfo) -> tuple[datetime, datetime]:
     year, month, day = (int(part) if part else None for part in match.groups())
     assert year is not None
     begin = datetime(year, month or 1, day or 1, tzinfo=zone)
-    if day:
+    if day:  # the next midnight in `zone`, also where a day has 23 or 25 hours
         end = begin + timedelta(days=1)
     elif month:
         end = begin.replace(year=year + month // 12, month=month % 12 + 1)
@@ -246,7 +249,7 @@ def _span(value: str, zone: tzinfo) -> tuple[datetime, datetime]:
 
 
 def _term(match: re.Match[str]) -> Term | None:
-    """Return the term of a piece that is neither operator nor filter."""
+    """Return the term of a token that is neither operator nor filter, None if it has no content."""
     key = f"{match['key']}:" if match["key"] else ""
     if match["quoted"] is not None:
         return _quoted_term(f"{key}{match['quoted']}")
@@ -273,9 +276,9 @@ def _bare_term(text: str) -> Term | None:
 
 
 def _is_wordy(text: str) -> bool:
-    """Return True if a term is made of words and of what joins them in ordinary writing.
+    """Return True if a term consists of words and of what joins them in ordinary writing.
 
-    All else is code or an address, which is looked for as it stands.
+    Anything else is code or an address, which is searched literally.
     """
     if _UNSPACED.search(text):
         return False

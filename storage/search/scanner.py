@@ -1,7 +1,7 @@
-"""Lines that fit a search, the newest first, within a budget of time.
+"""The scan of the index for matching lines, newest first, within a time limit.
 
-The index is read in pieces of a partition, from the newest backwards; the pieces grow while they
-are quick and shrink when they are slow, so that one can look at the clock in between. At least
+The index is read in pieces of a partition, from the newest backwards. The pieces grow while they
+are fast and shrink when they are slow, so that the clock can be checked between them. At least
 `_LOOKED_AT` lines are always read, so that a small log is searched whole, however slow the machine.
 """
 
@@ -19,10 +19,10 @@ from storage.log_index import PARTITION_BITS
 from storage.search.planner import ClausePlan, LineConditions
 from storage.text_index.model import IdRange
 
-LAST_ID = (1 << 53) - 1  # the most that JavaScript counts exactly
-_PATIENCE = 0.1  # seconds in all: of a disk that is slow there is more to wait for
-_LOOKED_AT = 20_000  # lines
-_AT_ONCE = 400  # ids of one piece
+LAST_ID = (1 << 53) - 1  # the greatest integer that JavaScript counts to exactly
+_PATIENCE = 0.1  # seconds of wall-clock time: waiting for a slow disk takes none of the CPU's
+_LOOKED_AT = 20_000  # lines that are read in any case, about
+_AT_ONCE = 400  # ids that are read at once when a window is read again
 _PARTITIONS = """
 SELECT number, lines, (SELECT max(id) FROM events) FROM partitions WHERE lines > 0
 ORDER BY number DESC"""
@@ -33,11 +33,14 @@ ORDER BY id DESC"""
 
 @dataclass(frozen=True, slots=True)
 class _Pace:
-    """Time that a search may take, in seconds by `clock`: `budget` in all, `plain` for whole words,
-    which are quick but for a few. The first piece has about `first` lines; one that took less than
-    `quick` makes the next one four times as wide, or up to `most_growth` times as long as it should
-    not take `slow`; one that took more than that makes it smaller. A piece is of one
-    partition unless it `spans_partitions`, where to ask takes longer than to look."""
+    """The time limits of a scan, in seconds by `clock`, and the sizes of its pieces.
+
+    A scan may take `budget`, or `plain` if all its terms are whole words. The first piece has about
+    `first` lines. A piece that took less than `quick` makes the next one wider, so that this takes
+    about `slow`: at least four times, at most `most_growth` times. One that took more than `slow`
+    makes the next one half as wide. A piece is within one partition unless it `spans_partitions`,
+    for databases where a round trip takes longer than the lookup.
+    """
 
     clock: Callable[[], float]
     budget: float
@@ -50,7 +53,8 @@ class _Pace:
 
 
 _PACES = {
-    # SQLite works in our thread: waiting while the machine is busy makes no answer partial.
+    # SQLite works in our thread, so the thread's CPU time tells: a busy machine makes no result
+    # partial. The work of PostgreSQL can only be measured from outside.
     Dialect.SQLITE: _Pace(time.thread_time, 0.008, 0.04, 0.001, 0.004, 10_000, 4, False),
     Dialect.POSTGRES: _Pace(time.monotonic, 0.024, 0.12, 0.004, 0.012, 100_000, 64, True),
 }
@@ -58,8 +62,8 @@ _PACES = {
 
 @dataclass(frozen=True, slots=True)
 class ResultWindow:
-    """Lines that fit, newest first. All ids from `bottom` up have been looked at; `more` says
-    whether there may be more below, `timed_out` that time was over."""
+    """Matching lines, newest first. All ids down to `bottom` have been examined. `more` tells that
+    there may be matches below it, `timed_out` that the time limit ended the scan there."""
 
     rows: Sequence[Row]
     bottom: int
@@ -69,8 +73,8 @@ class ResultWindow:
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
-    """Ids that were found in a part of a partition, all of them down to `bottom`, and about how
-    many lines have been read until now."""
+    """The candidate ids of one piece, complete down to `bottom`. `looked_at` is about the number of
+    lines that the scan has read so far."""
 
     ids: Sequence[int]
     bottom: int
@@ -78,7 +82,7 @@ class _Batch:
 
 
 class ResultScanner:
-    """Reads windows for one search on one connection."""
+    """Reads windows of matching lines for one search on one connection."""
 
     def __init__(
         self, connection: Connection, filtering: LineConditions, plans: Sequence[ClausePlan]
@@ -90,7 +94,8 @@ class ResultScanner:
         self._pace = _PACES[connection.dialect]
         rows = connection.execute(_PARTITIONS).fetchall()
         self._partitions: dict[int, int] = {number: lines for number, lines, _ in rows}
-        # In ids, not lines: the width that holds the first lines, were they spread evenly.
+        # Widths are in ids. The first one has `first` lines if they are spread evenly in the newest
+        # partition or, where pieces span partitions, in the fullest one.
         if self._pace.spans_partitions:
             lines = max(self._partitions.values(), default=1)
             self._newest = rows[0][2] if rows else 0
@@ -107,9 +112,9 @@ class ResultScanner:
         self._waited = time.monotonic() + _PATIENCE
 
     def read(self, top: int, size: int) -> ResultWindow:
-        """Return the newest `size` lines that fit, of ids up to `top`."""
+        """Return the newest `size` matching lines with ids up to `top`."""
         rows: list[Row] = []
-        for piece in self._pieces(self.first, top, size + 1):
+        for piece in self._pieces(self.first, top, size + 1):  # one more, to know if there are more
             rows += self._fitting(piece.ids)
             if len(rows) > size:
                 return ResultWindow(rows[:size], rows[size - 1]["id"], more=True, timed_out=False)
@@ -118,7 +123,8 @@ class ResultScanner:
         return ResultWindow(rows, self.first, more=False, timed_out=False)
 
     def read_again(self, top: int, bottom: int) -> ResultWindow:
-        """Return a window that was read before, from `top` to `bottom`, whole."""
+        """Return the whole of a window that was read before, from `top` to `bottom`, without a time
+        limit."""
         rows = [
             row
             for piece in self._pieces(max(bottom, self.first), top, _AT_ONCE)
@@ -127,9 +133,10 @@ class ResultScanner:
         return ResultWindow(rows, bottom, more=bottom > self.first, timed_out=False)
 
     def count(self, top: int, most: int) -> tuple[int, bool]:
-        """Count the ids up to `top` that fit, at most `most`, without looking at the lines.
+        """Count the matching ids up to `top`, at most `most`, in the index alone.
 
-        Returns also if there was time to count them all.
+        Returns the number, and False if time was over before all were counted. The plans must be
+        exact.
         """
         counted = 0
         for piece in self._pieces(self.first, top, most, ordered=False):
@@ -143,8 +150,8 @@ class ResultScanner:
     def _pieces(
         self, bottom: int, top: int, at_once: int, *, ordered: bool = True
     ) -> Iterator[_Batch]:
-        """Read what the index has between two ids, piece by piece, newest first. Unless `ordered`
-        the ids of a piece come in any order, and where there are `at_once` it may have more."""
+        """Yield the candidates between two ids, piece by piece, newest first. With `ordered=False`
+        the ids of a piece are in any order; if there are `at_once`, the piece may have more."""
         width = self._first_width
         looked_at = 0.0
         end = min(top, self._last)
@@ -153,19 +160,20 @@ class ResultScanner:
             ids, reached = self._ids(ranges, at_once, ordered=ordered)
             looked_at += sum(self._lines(each, reached) for each in ranges)
             yield _Batch(ids, reached, looked_at)
+            # This includes the time in which the caller has read the lines of the piece.
             width = self._adapt_width(width, self._pace.clock() - began)
             end = reached - 1
 
     def _ranges(self, bottom: int, end: int, width: int) -> Sequence[IdRange]:
-        """Return the ranges of the piece that goes from `end` downwards, newest first: together as
-        wide as `width`, in one partition or in all that it takes."""
+        """Return the ranges of the piece that ends at `end`, newest first. Together they have
+        `width` ids, in one partition or, if the pieces may span them, in several."""
         ranges: list[IdRange] = []
         for number in self._partitions:
             begin = max(bottom, number << PARTITION_BITS)
             last = min(end, ((number + 1) << PARTITION_BITS) - 1)
             if begin > last:
                 continue
-            # FTS5 reads all that begins with a prefix, however few ids are asked for.
+            # FTS5 reads the entries of all words with a prefix, however narrow the range of ids is.
             first = begin if self._whole else max(begin, last - width + 1)
             ranges.append(IdRange(number, first, last))
             width -= last - first + 1
@@ -174,7 +182,8 @@ class ResultScanner:
         return ranges
 
     def _lines(self, id_range: IdRange, reached: int) -> float:
-        """Return about how many lines of a range have ids of `reached` or more."""
+        """Estimate how many lines of a range have ids of `reached` or more."""
+        # The lines of the newest partition are spread over a part of it: its ids up to the newest.
         width = max(0, id_range.last - max(id_range.first, reached) + 1)
         filled = self._newest - (id_range.number << PARTITION_BITS) + 1
         return self._partitions[id_range.number] * width / min(filled, 1 << PARTITION_BITS)
@@ -182,22 +191,23 @@ class ResultScanner:
     def _ids(
         self, ranges: Sequence[IdRange], limit: int, *, ordered: bool
     ) -> tuple[Sequence[int], int]:
-        """Return the newest ids in a piece that may fit any of the plans, and the id down to which
-        these are all."""
+        """Return the candidate ids of a piece for any of the plans, and the id down to which they
+        are complete."""
         reached = ranges[-1].first
         lists = []
         for plan in self._plans:
             ids = plan.ids(self._connection, ranges, limit, ordered=ordered)
-            if ordered and len(ids) == limit:  # below its last id this plan has not been asked
+            if ordered and len(ids) == limit:  # below its last id a full list is incomplete
                 reached = max(reached, ids[-1])
             lists.append(ids)
         if len(lists) == 1:
             return lists[0], reached
+        # The union is complete only as far as each list is; the next piece reads the rest again.
         together = sorted({each for ids in lists for each in ids}, reverse=True)
         return [each for each in together if each >= reached], reached
 
     def _fitting(self, ids: Sequence[int]) -> list[Row]:
-        """Return the rows of those lines that really fit."""
+        """Return the rows of those candidates that pass all checks, newest first."""
         if not ids:
             return []
         rows = self._connection.execute(_ROWS, [json.dumps(ids)])

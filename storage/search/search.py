@@ -1,8 +1,8 @@
-"""The search: the newest lines that fit, a few hundred of them ranked together.
+"""Full-text search: the newest matching lines, a few hundred of them ranked together.
 
-FTS5 can rank by itself, but for a common word it reads the whole index to do so. Here the newest
-`_WINDOW` lines that fit are ranked; further pages go on in the same window, then in the one below,
-so that a page holds the same lines whenever it is asked for, whatever is said meanwhile.
+FTS5 can rank by itself, but reads all entries of a common word to do so. Here the newest `_WINDOW`
+matching lines are ranked. Further pages continue in the same window and then in the next older one,
+so that a page holds the same lines whenever it is requested, whatever is said meanwhile.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from storage.search.query_parser import Clause, parse
 from storage.search.scanner import LAST_ID, ResultScanner, ResultWindow
 
 _WINDOW = 200  # lines that are ranked together
-_COUNTED = 1_000  # hits that are counted; of more it is only said that there are more
+_COUNTED = 1_000  # hits that are counted at most
 _SHOWN = 12  # channels, nicks and months of the facets
 
 
 @dataclass(frozen=True, slots=True)
 class _Cursor:
-    """The begin of a page: the hit `skip` of the window of ids from `top` down to `bottom`.
+    """The start of a page: the hit number `skip` in the window of ids from `top` down to `bottom`.
 
-    `bottom` is 0 as long as nobody has seen how far down the window goes.
+    `bottom` is 0 until the window has been read, which tells how far down it goes.
     """
 
     top: int = LAST_ID
@@ -44,7 +44,8 @@ class _Cursor:
 
     @classmethod
     def decode(cls, text: str | None) -> _Cursor:
-        """Return the cursor that was given away as `text`. Raises BadCursor."""
+        """Return the cursor that a client sends back, for None the first one. Raises BadCursor."""
+        # Of untrusted input only short numbers are taken; those of 16 digits hold any id.
         parts = str(cls()).split(".") if text is None else text.split(".")
         if len(parts) != 3 or not all(p.isascii() and p.isdigit() and len(p) < 17 for p in parts):
             raise BadCursor("no such cursor: use the next_cursor of the page before")
@@ -52,13 +53,13 @@ class _Cursor:
 
 
 def search(connection: Connection, search_query: SearchQuery) -> SearchPage:
-    """Return a page of what was found. Raises BadCursor."""
+    """Return a page of hits. Raises BadCursor."""
     parsed = parse(
         search_query.text, search_query.mode, now=datetime.now(UTC), zone=search_query.zone
     )
     cursor = _Cursor.decode(search_query.cursor)
     filtering = LineConditions(connection, search_query.within, parsed)
-    # of what is empty, all that is within is wanted
+    # An empty text finds everything within; one of which nothing can be parsed finds nothing.
     nothing = search_query.text.strip() and not parsed
     if nothing or not filtering.channels.rows:
         return SearchPage()
@@ -96,7 +97,7 @@ def search(connection: Connection, search_query: SearchQuery) -> SearchPage:
 
 
 def _rank(rows: Sequence[Row], matcher: Matcher) -> Sequence[Row]:
-    """Sort by score, the best first; of equals the newest."""
+    """Return rows by score, the best first, ties newest first. `rows` are newest first."""
     scores = {
         row["id"]: matcher.score(row["text"], position / len(rows))
         for position, row in enumerate(rows)
@@ -105,7 +106,8 @@ def _rank(rows: Sequence[Row], matcher: Matcher) -> Sequence[Row]:
 
 
 def _next(order: Order, window: ResultWindow, seen: int) -> _Cursor | None:
-    """Return where the page after `seen` lines of a window begins, if there is one."""
+    """Return the cursor of the page that follows `seen` lines of a window, None if there is no
+    such page."""
     if seen < len(window.rows):
         if order is Order.TIME:
             return _Cursor(window.rows[seen - 1]["id"] - 1)
@@ -114,7 +116,7 @@ def _next(order: Order, window: ResultWindow, seen: int) -> _Cursor | None:
 
 
 def _count_hits(windows: ResultScanner, window: ResultWindow, *, exact: bool) -> tuple[int, bool]:
-    """Count the hits, as far as they are known, and return if there may be more."""
+    """Return the number of hits, as far as it is known, and True if there may be more."""
     count = len(window.rows)
     if not window.more:
         return count, False

@@ -1,9 +1,9 @@
-"""Search by meaning: a vector for each line that people said, compared with a question's.
+"""Semantic search: an embedding vector for each line that people said, compared with a query's.
 
-The vectors are float32 of length one in the log's own file, so that a removed event takes its
-vector along. A search compares the newest first, a block at a time, until its time is over; it says
-how far back it came. Vectors are made in the background (llm/tools/semantic_search.py), so some may
-be missing.
+The vectors are unit vectors of float32 in the log's own file, where a foreign key removes them with
+their events. A search compares the newest first, a block at a time, until its time is over, and
+reports how far back it came. Vectors are computed in the background
+(llm/tools/semantic_search.py), so some may be missing.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from storage.db.database import Connection, Database, Row, from_micros
 from storage.db.errors import Unavailable
 from storage.search.models import Hit, MatchSnippet, SearchPage
 
-SHORTEST = 12  # characters of a line that means something by itself
-_BLOCK = 8_192  # vectors compared at once: 12 MiB
-_BUDGET = 0.4  # seconds that a search may compare
+SHORTEST = 12  # characters of a line that has a vector: a shorter one means little by itself
+_BLOCK = 8_192  # vectors compared at once: 12 MiB if they have 384 dimensions
+_BUDGET = 0.4  # seconds after which a search stops
 _WANTED = f"events.type IN ('PRIVMSG', 'ACTION') AND own = 0 AND length(text) >= {SHORTEST}"
 
 
@@ -35,7 +35,7 @@ class VectorIndex:
         self._database = database
 
     async def use_model(self, name: str) -> None:
-        """Say which model the vectors are of; those of another one are dropped."""
+        """Set the model that the vectors are made by; those of another model are deleted."""
         row = await self._database.fetch_one("SELECT name FROM vector_model")
         if row and row["name"] == name:
             return
@@ -45,12 +45,13 @@ class VectorIndex:
             await db.execute("INSERT INTO vector_model VALUES (?, 0)", [name])
 
     async def model(self) -> str | None:
-        """Return the model that the vectors are of, None while there are none."""
+        """Return the model that the vectors are made by, None before the first `use_model`."""
         row = await self._database.fetch_one("SELECT name FROM vector_model")
         return str(row["name"]) if row else None
 
     async def missing(self, after: int, before: int, limit: int) -> list[tuple[int, str]]:
-        """Return ids and texts of the newest lines between two ids that have no vector yet."""
+        """Return ids and texts of the newest `limit` lines that have no vector yet, newest first,
+        with ids greater than `after` and less than `before`."""
         sql = (
             f"SELECT id, text FROM events WHERE id > ? AND id < ? AND {_WANTED} AND NOT EXISTS"
             " (SELECT 1 FROM vectors WHERE event_id = id) ORDER BY id DESC LIMIT ?"
@@ -61,7 +62,8 @@ class VectorIndex:
         return [(row["id"], row["text"]) for row in rows]
 
     async def add(self, vectors: Mapping[int, Sequence[float]]) -> None:
-        """Keep the vectors of lines, by id; a line that is gone meanwhile gets none."""
+        """Store the vectors of lines by id, scaled to length one. A line that was deleted in the
+        meantime is left out."""
         np = numpy()
         rows = []
         for event_id, vector in vectors.items():
@@ -76,19 +78,20 @@ class VectorIndex:
             )
 
     async def reached_the_end(self) -> None:
-        """Say that every line has its vector, but for those that come or are imported now."""
+        """Record that the backfill is complete: every line has its vector, except for new and newly
+        imported ones."""
         async with self._database.transaction() as db:
             await db.execute("UPDATE vector_model SET complete = 1")
 
     async def nearest(self, vector: Sequence[float], query: Query) -> SearchPage:
-        """Return the lines that fit `query` and are nearest to `vector`, best first: `query.limit`
-        at most, on one page. Its `searched_back_to` is set when older lines were not compared, for
-        want of time or because they have no vector yet."""
+        """Return the lines within `query` that are nearest to `vector`, best first, as one page of
+        at most `query.limit`. Its `searched_back_to` is set if older lines were not compared, for
+        lack of time or of vectors."""
         return await self._database.read(lambda db: _nearest(db, vector, query))
 
 
 def numpy() -> Any:
-    """Return the library that compares vectors. Raises Unavailable with the way to get it."""
+    """Return the module numpy. Raises Unavailable, with the command to install it."""
     try:
         import numpy as np
     except ImportError as error:
@@ -106,6 +109,7 @@ def _nearest(connection: Connection, vector: Sequence[float], query: Query) -> S
     best: list[tuple[float, int]] = []
     last, deadline = None, time.monotonic() + _BUDGET
     for block in _blocks(connection, query, channels):
+        # A vector of another length is of another model than the query's.
         fitting = [row for row in block if len(row["vector"]) == asked.nbytes]
         if fitting:
             matrix = np.frombuffer(b"".join(row["vector"] for row in fitting), dtype=np.float32)
@@ -113,6 +117,7 @@ def _nearest(connection: Connection, vector: Sequence[float], query: Query) -> S
             ids = [row["event_id"] for row in fitting]
             found = zip(map(float, scores), ids, strict=True)
             best = nlargest(query.limit, [*best, *found])
+        # A block that is not full is the last one: then all lines have been compared.
         if len(block) == _BLOCK and time.monotonic() > deadline:
             last = block[-1]["event_id"]
             break
@@ -124,12 +129,13 @@ def _nearest(connection: Connection, vector: Sequence[float], query: Query) -> S
 def _blocks(
     connection: Connection, query: Query, channels: log_query.VisibleChannels
 ) -> Iterator[Sequence[Row]]:
-    """The vectors of the lines that fit, newest first."""
+    """Yield ids and vectors of the lines within `query`, newest first, in blocks."""
     where, values = log_query.conditions(connection, query)
+    # The scope: only if it has all channels no condition is needed.
     if channels.others:
         marks = ", ".join("?" for _ in channels.rows) or "NULL"
         where, values = f"{where} AND channel_id IN ({marks})", [*values, *channels.rows]
-    # In SQLite a CROSS JOIN is also an order: a vector first, and then its event.
+    # SQLite never reorders a CROSS JOIN: it reads the vectors by id, and looks up their events.
     join = "CROSS JOIN" if connection.dialect is Dialect.SQLITE else "JOIN"
     rows = connection.execute(
         f"SELECT event_id, vector FROM vectors {join} events ON id = event_id"
@@ -154,8 +160,8 @@ def _hits(
 
 
 def _searched_back_to(connection: Connection, last: int | None) -> datetime | None:
-    """Return how far back was compared: to the event `last`, or else as far as there are
-    vectors."""
+    """Return the time down to which lines were compared, None if all of them were: that of the
+    event `last`, else of the oldest vector while the backfill is incomplete."""
     if last is None and not _complete(connection):
         last = connection.execute("SELECT min(event_id) FROM vectors").fetchone()[0]
     if last is None:

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from storage.text_index.words import fold, words
 
 _K1, _B = 1.2, 0.75
-_LEAST = 1e-6  # weight of a word that most texts have
+_LEAST = 1e-6  # least weight of a word, as in FTS5: one that most texts have would weigh below 0
 
 
 def rank(texts: Sequence[str], wanted: Sequence[str]) -> list[tuple[int, float]]:
-    """Return the positions of the texts that have any of the words, best first, with their
-    scores; of equals the first."""
+    """Return position and score of each text that has any of the `wanted` words, best first; ties
+    are in order of position."""
     documents = [Counter(words(fold(text))) for text in texts]
     lengths = [document.total() for document in documents]
     average = sum(lengths) / len(lengths) if lengths else 0.0

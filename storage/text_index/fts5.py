@@ -1,10 +1,10 @@
-"""The index in SQLite: one pair of FTS5 tables for each partition.
+"""The full-text index in SQLite: one pair of FTS5 tables for each partition.
 
-`words_N` knows whole words; its second column has a token for the channel and the nick of a line,
-so that a filter costs no more than another word. `parts_N` is a trigram index, for parts of words,
-addresses, code and scripts without spaces; it keeps no positions (`detail=none`), so whoever reads
-it has to look at the text as well. Neither keeps a copy of the text or its size. User text is
-always quoted: nothing that people type can be an operator of FTS5 or an error.
+`words_N` indexes whole words. Its second column has the tags of a line, tokens for its channel, its
+nick and so on, so that a filter costs no more than another word. `parts_N` is a trigram index for
+substrings, addresses, code and scripts without spaces. It stores no positions (`detail=none`), so
+its hits are candidates whose text the caller must check. Neither table stores the text or its size.
+User text is always quoted: nothing that people type can be an FTS5 operator or a syntax error.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from collections.abc import Iterable, Sequence
 from storage.connection import Connection
 from storage.text_index.model import IdRange, IndexedLine, IndexQuery, Phrase, WordMatch
 
-_MERGED = 256  # pages of an index that one step of `merge` writes
-_MOST_TRIGRAMS = 12  # of one part: with so many next to nothing else is found
+_MERGED = 256  # pages of a table that one step of `merge` writes, about
+_MOST_TRIGRAMS = 12  # taken from one part, about: so many match hardly any other text
 _WORDS = """
 CREATE VIRTUAL TABLE IF NOT EXISTS words_{} USING fts5 (
     text, tags, content = '', columnsize = 0, tokenize = "unicode61 remove_diacritics 2"
@@ -28,10 +28,10 @@ _CHANGES = "SELECT total_changes()"
 
 
 class Fts5Index:
-    """The index as pairs of FTS5 tables."""
+    """The full-text index as pairs of FTS5 tables."""
 
     def add(self, connection: Connection, number: int, lines: Sequence[IndexedLine]) -> None:
-        """Index lines, in the transaction that stores them."""
+        """Index lines in the transaction that stores them, creating the partition if necessary."""
         for table in tables(number):
             connection.execute(table)
         words, parts = inserts(number)
@@ -39,7 +39,9 @@ class Fts5Index:
         connection.executemany(parts, _texts(lines))
 
     def remove(self, connection: Connection, number: int, lines: Sequence[IndexedLine]) -> None:
-        """Take lines out, as they were added."""
+        """Remove lines, whose text and tags must be exactly those that were added."""
+        # A contentless table does not know what it has indexed. 'delete' is given the same values
+        # again; others would leave a corrupt index.
         connection.executemany(
             f"INSERT INTO words_{number} (words_{number}, rowid, text, tags)"
             " VALUES ('delete', ?, ?, ?)",
@@ -51,23 +53,25 @@ class Fts5Index:
         )
 
     def merge(self, connection: Connection, number: int, *, begin: bool) -> bool:
-        """Merge some pages; True while there is more to merge."""
+        """Run one step of an incremental merge; return True while there is more to merge."""
+        # A negative number begins a merge of all segments into one, positive ones go on with it.
         pages = -_MERGED if begin else _MERGED
         before = connection.execute(_CHANGES).fetchone()[0]
         for table in (f"words_{number}", f"parts_{number}"):
             connection.execute(f"INSERT INTO {table} ({table}, rank) VALUES ('merge', ?)", [pages])
-        # By itself each of the two statements counts as one change; what it merges is on top.
+        # Each of the two statements counts as one change even if it has nothing to merge.
         return int(connection.execute(_CHANGES).fetchone()[0]) - int(before) > 2
 
     def drop(self, connection: Connection, number: int) -> None:
-        """Drop a partition."""
+        """Drop the tables of a partition."""
         connection.execute(f"DROP TABLE words_{number}")
         connection.execute(f"DROP TABLE parts_{number}")
 
     def ids(
         self, connection: Connection, ranges: Sequence[IdRange], wanted: IndexQuery
     ) -> list[int]:
-        """Return the newest ids of lines in `ranges` that may fit, newest first; so are these."""
+        """Return at most `wanted.limit` candidate ids from `ranges` (both newest first), always in
+        order."""
         found: list[int] = []
         for id_range in ranges:
             found += self._ids(connection, id_range, wanted, wanted.limit - len(found))
@@ -87,6 +91,7 @@ class Fts5Index:
         sql = f"SELECT rowid FROM {table} WHERE {table} MATCH ? AND rowid BETWEEN ? AND ?"
         values: list[object] = [asked, *bounds]
         if match and parts:
+            # The subquery is evaluated by itself, so it is given the range of ids as well.
             table = f"parts_{number}"
             sql += f" AND rowid IN (SELECT rowid FROM {table} WHERE {table} MATCH ?"
             sql += " AND rowid BETWEEN ? AND ?)"
@@ -97,7 +102,7 @@ class Fts5Index:
     def matching(
         self, connection: Connection, id_range: IdRange, match: WordMatch, order: str, limit: int
     ) -> list[int]:
-        """Return ids of lines that fit, in `order`: ASC or DESC."""
+        """Return the first `limit` ids of matching lines, in `order`: ASC or DESC."""
         table = f"words_{id_range.number}"
         rows = connection.execute(
             f"SELECT rowid FROM {table} WHERE {table} MATCH ? AND rowid BETWEEN ? AND ?"
@@ -107,7 +112,7 @@ class Fts5Index:
         return [row[0] for row in rows]
 
     def count(self, connection: Connection, number: int, match: WordMatch, most: int) -> int:
-        """Count the lines of a partition that fit, `most` at most."""
+        """Count the matching lines of a partition, up to `most`."""
         table = f"words_{number}"
         rows = connection.execute(
             f"SELECT count(*) FROM (SELECT 1 FROM {table} WHERE {table} MATCH ? LIMIT ?)",
@@ -117,12 +122,13 @@ class Fts5Index:
 
 
 def tables(number: int) -> tuple[str, str]:
-    """Return the statements that make the tables of a partition, where there are none."""
+    """Return the statements that create the tables of a partition unless they exist."""
     return _WORDS.format(number), _PARTS.format(number)
 
 
 def inserts(number: int) -> tuple[str, str]:
-    """Return the statements that index an `IndexedLine` by words, and an id and text by parts."""
+    """Return the INSERT statements for `words_N`, with the values of an `IndexedLine`, and for
+    `parts_N`, with an id and a text."""
     return (
         f"INSERT INTO words_{number} (rowid, text, tags) VALUES (?, ?, ?)",
         f"INSERT INTO parts_{number} (rowid, text) VALUES (?, ?)",
@@ -134,7 +140,8 @@ def _texts(lines: Sequence[IndexedLine]) -> list[tuple[int, str]]:
 
 
 def _expression(match: WordMatch) -> str:
-    """Return what to ask the index of words."""
+    """Return the MATCH expression for `words_N`."""
+    # Each term names its column: else what people type could match the tags.
     wanted = [f"text : ({_any(map(_phrase, group))})" for group in match.words]
     wanted += [f"tags : ({_any(map(_quote, group))})" for group in match.tags]
     lack = [f"text : {_phrase(phrase)}" for phrase in match.no_words]
@@ -144,7 +151,9 @@ def _expression(match: WordMatch) -> str:
 
 
 def _trigrams(parts: Iterable[str]) -> str:
-    """Return what to ask the index of parts."""
+    """Return the MATCH expression for `parts_N`, which finds candidates that may have the parts."""
+    # Without positions FTS5 allows no phrase of several trigrams, only their conjunction. As hits
+    # are checked against the text, evenly spaced trigrams of a long part will do.
     trigrams: list[str] = []
     for part in parts:
         each = list(dict.fromkeys(part[i : i + 3] for i in range(len(part) - 2)))
@@ -158,9 +167,10 @@ def _phrase(phrase: Phrase) -> str:
 
 
 def _any(terms: Iterable[str]) -> str:
+    # An empty group must match no line; "z" is the beginning of all tags, and none itself.
     return " OR ".join(dict.fromkeys(terms)) or '"z"'
 
 
 def _quote(text: str) -> str:
-    """Return a string literal of FTS5; a NUL would end the whole query."""
+    """Return a text as an FTS5 string; NULs become blanks, as one would end the whole query."""
     return '"' + text.replace('"', '""').replace("\0", " ") + '"'

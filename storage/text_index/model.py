@@ -1,4 +1,4 @@
-"""Questions to the index of words, in no database's language."""
+"""The interface of a full-text index, and its queries in a form that suits any database."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Protocol
 from storage.connection import Connection
 
 IndexedLine = tuple[int, str, str]
-"""An id, a text and its tags, apart by blanks."""
+"""A line to index: its id, its text, and its tags separated by blanks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Phrase:
-    """Words of a text in a row; of a `prefix` the last one only begins so."""
+    """Consecutive words of a text; with `prefix` the last one may be the beginning of a word."""
 
     text: str
     prefix: bool = False
@@ -22,8 +22,11 @@ class Phrase:
 
 @dataclass(frozen=True, slots=True)
 class WordMatch:
-    """Lines that have one phrase of each group of `words` and one tag of each group of `tags`, and
-    none of `no_words` and `no_tags`. There is at least one group of words."""
+    """A boolean condition on the words and tags of a line.
+
+    The line must have at least one phrase of each group in `words` and one tag of each group in
+    `tags`, and none of `no_words` and `no_tags`. There is at least one group of words.
+    """
 
     words: tuple[tuple[Phrase, ...], ...]
     tags: tuple[tuple[str, ...], ...] = ()
@@ -33,7 +36,7 @@ class WordMatch:
 
 @dataclass(frozen=True, slots=True)
 class IdRange:
-    """A range of ids, both ends with it, of one partition of the index."""
+    """A range of ids, inclusive at both ends, within the partition `number`."""
 
     number: int
     first: int
@@ -42,9 +45,12 @@ class IdRange:
 
 @dataclass(frozen=True, slots=True)
 class IndexQuery:
-    """The newest `limit` lines that have the words of `match` and the `parts` of text, three
-    characters or more, in any case; not all of a line that is found need have the parts. Unless
-    `ordered` any such lines, in any order, where that is quicker."""
+    """A query for the ids of at most `limit` lines, as candidates.
+
+    The lines satisfy `match`, if there is one, and contain the `parts`: substrings of three or more
+    characters, whose case is ignored. An index may also return lines without the parts. With
+    `ordered` the ids are the newest, newest first; else any, in any order, if that is faster.
+    """
 
     match: WordMatch | None
     parts: Sequence[str]
@@ -53,16 +59,17 @@ class IndexQuery:
 
 
 class TextIndex(Protocol):
-    """The index in one kind of database: a partition has a number and may not exist yet."""
+    """A full-text index in one kind of database. Its partitions are numbered."""
 
     def add(self, connection: Connection, number: int, lines: Sequence[IndexedLine]) -> None:
-        """Index lines, in the transaction that stores them."""
+        """Index lines in the transaction that stores them, creating the partition if necessary."""
 
     def remove(self, connection: Connection, number: int, lines: Sequence[IndexedLine]) -> None:
-        """Take lines out, as they were added."""
+        """Remove lines, whose text and tags must be exactly those that were added."""
 
     def merge(self, connection: Connection, number: int, *, begin: bool) -> bool:
-        """Do a step of rewriting what still holds words of removed lines; True: there is more."""
+        """Rewrite some of the pages that still hold words of removed lines; return True while there
+        are more. The first of several steps says `begin`."""
 
     def drop(self, connection: Connection, number: int) -> None:
         """Drop a partition."""
@@ -70,12 +77,12 @@ class TextIndex(Protocol):
     def ids(
         self, connection: Connection, ranges: Sequence[IdRange], wanted: IndexQuery
     ) -> list[int]:
-        """Return the ids of lines in `ranges` that may fit, newest first; so are the ranges."""
+        """Return at most `wanted.limit` candidate ids from `ranges`, which are newest first."""
 
     def matching(
         self, connection: Connection, id_range: IdRange, match: WordMatch, order: str, limit: int
     ) -> list[int]:
-        """Return ids of lines that fit, in `order`: ASC or DESC."""
+        """Return the first `limit` ids of matching lines, in `order`: ASC or DESC."""
 
     def count(self, connection: Connection, number: int, match: WordMatch, most: int) -> int:
-        """Count the lines of a partition that fit, `most` at most."""
+        """Count the matching lines of a partition, up to `most`."""

@@ -1,11 +1,11 @@
-"""The index in PostgreSQL: one table for each partition, with GIN indexes on its words and parts.
+"""The full-text index in PostgreSQL: a table per partition, with GIN indexes on words and parts.
 
-`words` is a tsvector that we make ourselves, so that words are the same as in SQLite. Its lexemes
-are the words of a line with their positions, and its tags, which begin with a colon as no word
-does.
-`parts` is the text in small letters under pg_trgm, which finds any part of it that has three
-letters or digits in a row; it reads the whole partition for others. In the locale C, in which alone
-small and capital letters compare as in SQLite, only ASCII letters count for that.
+`words` is a tsvector that is built here instead of by `to_tsvector`, so that text is split into the
+same words as in SQLite. Its lexemes are the words of a line with their positions, and its tags,
+which begin with a colon, as no word does.
+`parts` is the lower-case text under pg_trgm, which finds any substring that has three consecutive
+letters or digits; for other substrings it reads the whole partition. In the locale C, the only one
+that folds case as SQLite does, ASCII letters alone count as letters there.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from storage.connection import Connection
 from storage.text_index.model import IdRange, IndexedLine, IndexQuery, Phrase, WordMatch
 from storage.text_index.words import fold, words
 
-_LAST_POSITION = 16_383  # of a word in a tsvector
-_MOST_POSITIONS = 255  # of one word
+# Limits of the type tsvector, or just below them.
+_LAST_POSITION = 16_383  # of a word
+_MOST_POSITIONS = 255  # of one lexeme
 _LONGEST = 2_000  # bytes of a lexeme
 _TABLE = """
 CREATE TABLE IF NOT EXISTS words_{0} (
@@ -27,21 +28,21 @@ _INDEXES = (
     "CREATE INDEX IF NOT EXISTS words_{0}_words ON words_{0} USING gin (words)",
     "CREATE INDEX IF NOT EXISTS words_{0}_parts ON words_{0} USING gin (parts gin_trgm_ops)",
 )
-# Until the end of the transaction new lines pend in a list, from which they go into the index in
-# the order of their words: one way into the tree for each word, not for each word of each line.
+# A bulk import collects its entries in GIN's pending list, which is then merged in the order of
+# words: the tree is descended once for each word instead of once for each word of each line.
 _ALL_PENDING = ("SET LOCAL gin_pending_list_limit = '64MB'", "SET LOCAL work_mem = '64MB'")
 _INDEX_PENDING = (
     "SELECT gin_clean_pending_list('words_{0}_words'), gin_clean_pending_list('words_{0}_parts')"
 )
-_MANY = 500  # lines, as an import brings
+_MANY = 500  # lines from which on `add` is a bulk import
 _EXISTS = "SELECT to_regclass(?) IS NOT NULL"
 
 
 class TsvectorIndex:
-    """The index as tables of tsvectors."""
+    """The full-text index as tables of tsvectors."""
 
     def add(self, connection: Connection, number: int, lines: Sequence[IndexedLine]) -> None:
-        """Index lines, in the transaction that stores them."""
+        """Index lines in the transaction that stores them, creating the partition if necessary."""
         if not connection.execute(_EXISTS, [f"words_{number}"]).fetchone()[0]:
             connection.execute(_TABLE.format(number))
             for index in _INDEXES:
@@ -57,30 +58,30 @@ class TsvectorIndex:
             connection.execute(_INDEX_PENDING.format(number))
 
     def remove(self, connection: Connection, number: int, lines: Sequence[IndexedLine]) -> None:
-        """Take lines out."""
+        """Remove lines, by id."""
         connection.executemany(
             f"DELETE FROM words_{number} WHERE rowid = ?", [line[:1] for line in lines]
         )
 
     def merge(self, connection: Connection, number: int, *, begin: bool) -> bool:
-        """Do nothing: VACUUM takes removed lines out of the files."""
+        """Do nothing and return False: VACUUM removes what deleted rows leave behind."""
         return False
 
     def drop(self, connection: Connection, number: int) -> None:
-        """Drop a partition."""
+        """Drop the table of a partition."""
         connection.execute(f"DROP TABLE words_{number}")
 
     def ids(
         self, connection: Connection, ranges: Sequence[IdRange], wanted: IndexQuery
     ) -> list[int]:
-        """Return the ids of lines in `ranges` that fit, newest first, in one round trip."""
+        """Return at most `wanted.limit` ids from `ranges` (newest first), in one round trip."""
         where, values = "", []
         if wanted.match:
             where, values = " AND words @@ CAST(? AS tsquery)", [_query(wanted.match)]
         for part in wanted.parts:
             where += " AND parts LIKE ?"
             values.append(f"%{_unlike(part.lower())}%")
-        # Without an order the index tells some lines of a common word at once.
+        # Without ORDER BY the server can stop at the first `limit` of a common word's many lines.
         end = f"{' ORDER BY rowid DESC' if wanted.ordered else ''} LIMIT {wanted.limit}"
         each = [
             f"SELECT rowid FROM words_{id_range.number} WHERE rowid BETWEEN ? AND ?{where}{end}"
@@ -93,7 +94,7 @@ class TsvectorIndex:
     def matching(
         self, connection: Connection, id_range: IdRange, match: WordMatch, order: str, limit: int
     ) -> list[int]:
-        """Return ids of lines that fit, in `order`: ASC or DESC."""
+        """Return the first `limit` ids of matching lines, in `order`: ASC or DESC."""
         rows = connection.execute(
             f"SELECT rowid FROM words_{id_range.number} WHERE rowid BETWEEN ? AND ?"
             f" AND words @@ CAST(? AS tsquery) ORDER BY rowid {order} LIMIT ?",
@@ -102,7 +103,7 @@ class TsvectorIndex:
         return [row[0] for row in rows]
 
     def count(self, connection: Connection, number: int, match: WordMatch, most: int) -> int:
-        """Count the lines of a partition that fit, `most` at most."""
+        """Count the matching lines of a partition, up to `most`."""
         rows = connection.execute(
             f"SELECT count(*) FROM (SELECT 1 FROM words_{number}"
             " WHERE words @@ CAST(? AS tsquery) LIMIT ?) AS found",
@@ -112,7 +113,9 @@ class TsvectorIndex:
 
 
 def _vector(text: str, tags: str) -> str:
-    """Return a line as a literal of tsvector."""
+    """Return a line as a tsvector literal."""
+    # A word that occurs only after the last position is not indexed: PostgreSQL would give all of
+    # those the same position, and could find a phrase that nobody wrote.
     positions: dict[str, list[int]] = {}
     for position, word in enumerate(_lexemes(text), 1):
         places = positions.setdefault(word, [])
@@ -123,7 +126,8 @@ def _vector(text: str, tags: str) -> str:
 
 
 def _query(match: WordMatch) -> str:
-    """Return what to ask as a literal of tsquery."""
+    """Return a condition as a tsquery literal."""
+    # A phrase without any word is left out, as an empty operand is a syntax error.
     wanted = [_any(map(_phrase, group)) for group in match.words]
     wanted += [_any(_quote(f":{tag}") for tag in group) for group in match.tags]
     lack = [*map(_phrase, match.no_words), *(_quote(f":{tag}") for tag in match.no_tags)]
@@ -148,7 +152,7 @@ def _lexemes(text: str) -> list[str]:
 
 
 def _shortened(word: str) -> str:
-    if len(word) < _LONGEST // 4:
+    if len(word) < _LONGEST // 4:  # UTF-8 has at most four bytes for a character
         return word
     return word.encode()[:_LONGEST].decode(errors="ignore")
 

@@ -1,4 +1,5 @@
-"""Text as the index reads it: words are letters and digits, case and accents do not matter."""
+"""Tokenization of text as the index does it: words are letters and digits, case and accents are
+ignored."""
 
 from __future__ import annotations
 
@@ -14,6 +15,7 @@ def words(text: str) -> Sequence[str]:
 
 
 def _words(text: str) -> Iterator[str]:
+    # The token characters of `unicode61`, and combining marks (Mn) within a word.
     word = ""
     for char in text:
         category = unicodedata.category(char)
@@ -27,13 +29,13 @@ def _words(text: str) -> Iterator[str]:
 
 
 def fold(text: str) -> str:
-    """Return a text without case and accents."""
+    """Return a text in lower case, without accents."""
     return text.lower() if text.isascii() else fold_with_offsets(text)[0]
 
 
 def fold_with_offsets(text: str) -> tuple[str, Sequence[int]]:
-    """Return a text without case and accents, and from where in the text each of its characters
-    is."""
+    """Return a text in lower case, without accents, and for each character of the result its index
+    in the original: folding may change the length of a text."""
     if text.isascii():
         return text.lower(), range(len(text))
     plain: list[str] = []

@@ -1,7 +1,7 @@
-"""The keys of tendrils: who may use the agent server, and how much of it.
+"""API keys of the agent server, with their limits.
 
-A key is 256 random bits, so nobody can guess one from its hash: a plain SHA-256 is enough, and it
-is quick enough to be done for every request. Slow hashes are for passwords, which can be guessed.
+A key has 256 random bits, so it cannot be guessed from its hash: a plain SHA-256 is enough, and
+fast enough for every request. Slow hashes are for passwords, which can be guessed.
 """
 
 from __future__ import annotations
@@ -22,16 +22,17 @@ PREFIX = "trm_"
 
 
 class KeyExists(StorageError):
-    """A key of this name is in use already."""
+    """A key of this name exists and is not revoked."""
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
     """An API key and its limits; None is no limit.
 
-    `weight` is its share of the engine against other keys, `priority` the highest it can ask for,
-    `parallel` how many of its requests run at once. One that `is_own` is a tendril of whoever runs
-    the server, so that its prompts need not be kept from others of that kind; it is not issued.
+    `weight` is its share of the engine relative to other keys, `priority` the highest that it may
+    request, `parallel` the number of its requests that run at the same time. A key that `is_own`,
+    as launch keys are, belongs to the operator of the server and was not issued to anybody: the
+    prompts of such keys need not be kept apart.
     """
 
     name: str
@@ -45,13 +46,13 @@ class Key:
 
     @property
     def has_quotas(self) -> bool:
-        """True if its use must be counted before a request is admitted."""
+        """True if a request must be checked against a quota before it is admitted."""
         return bool(self.requests_per_minute or self.tokens_per_minute or self.tokens_per_day)
 
 
 @dataclass(frozen=True, slots=True)
 class ApiKeyRow:
-    """A key as listed: what it may do, its first characters, when it came and went."""
+    """A key as listed. `hint` is the beginning of its secret."""
 
     key: Key
     hint: str
@@ -60,7 +61,7 @@ class ApiKeyRow:
 
 
 def digest(secret: str | bytes) -> bytes:
-    """Return the SHA-256 of a bearer key: all that is stored of it."""
+    """Return the SHA-256 of a key's secret, which is stored in its place."""
     return hashlib.sha256(secret.encode() if isinstance(secret, str) else secret).digest()
 
 
@@ -71,7 +72,7 @@ class Keys:
         self._database = database
 
     async def create(self, key: Key) -> str:
-        """Issue a new key and return its secret, which cannot be had again. Raises KeyExists."""
+        """Issue a new key and return its secret, which is not stored. Raises KeyExists."""
         secret = _new_secret()
         async with self._database.transaction() as db:
             cursor = await db.execute(
@@ -83,7 +84,7 @@ class Keys:
         return secret
 
     async def replace_launch_keys(self, keys: Sequence[Key]) -> Mapping[str, str]:
-        """Put new launch keys in the place of all earlier ones; return their secrets by name."""
+        """Replace all launch keys by new ones, and return their secrets by name."""
         made = {key.name: _new_secret() for key in keys}
         async with self._database.transaction() as db:
             await db.execute("DELETE FROM keys WHERE launch = 1")
@@ -93,7 +94,7 @@ class Keys:
         return made
 
     async def revoke(self, name: str) -> bool:
-        """End the issued key called `name`; whether there was one."""
+        """Revoke the issued key called `name`; return False if there is none."""
         async with self._database.transaction() as db:
             cursor = await db.execute(
                 "UPDATE keys SET revoked = ? WHERE name = ? AND revoked IS NULL AND launch = 0",
@@ -103,12 +104,12 @@ class Keys:
             return cursor.rowcount > 0
 
     async def active(self) -> Mapping[bytes, Key]:
-        """Return the keys that count, launch keys included, by digest."""
+        """Return the valid keys by digest, launch keys included."""
         rows = await self._database.fetch_all("SELECT * FROM keys WHERE revoked IS NULL")
         return {row["digest"]: _key(row) for row in rows}
 
     async def list_all(self) -> Sequence[ApiKeyRow]:
-        """Return every key that was ever issued, the oldest first."""
+        """Return all keys ever issued, revoked ones included, the oldest first."""
         rows = await self._database.fetch_all("SELECT * FROM keys WHERE launch = 0 ORDER BY id")
         return [
             ApiKeyRow(
@@ -147,7 +148,7 @@ def _values(key: Key, secret: str, *, is_launch: bool) -> Mapping[str, Any]:
 
 
 async def _announce(db: AsyncConnection) -> None:
-    """Tell the agent servers that keys have changed; that of a file looks by itself."""
+    """Notify the agent servers that keys have changed. With SQLite they poll the file instead."""
     if db.dialect is Dialect.POSTGRES:
         await db.execute(NOTIFY)
 

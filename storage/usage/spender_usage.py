@@ -1,6 +1,6 @@
-"""The use of budgets by persons and channels, today, in the agent server's file.
+"""Today's use of spending budgets by people and channels, in the agent server's file.
 
-They are known by pseudonyms. Nothing is kept of other days.
+People and channels are stored as pseudonyms. Earlier days are deleted.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ON CONFLICT (day, tendril, model, channel, person) DO UPDATE SET
 
 @dataclass(frozen=True, slots=True)
 class SpenderKey:
-    """The UTC day, tendril and model of some use, and the pseudonyms of its channel and person, ""
+    """The key of an amount: UTC day, tendril, model, and the pseudonyms of channel and person, ""
     where there is none."""
 
     day: date
@@ -38,7 +38,7 @@ class SpenderUsage:
         self._database = database
 
     async def add(self, amounts: Mapping[SpenderKey, UsageAmount]) -> None:
-        """Add to what is there, all or nothing. Raises Unavailable."""
+        """Add amounts to those stored, all in one transaction. Raises Unavailable."""
         rows = [
             asdict(key)
             | {"day": key.day.isoformat()}
@@ -49,7 +49,7 @@ class SpenderUsage:
             await db.executemany(_ADD, rows)
 
     async def read(self, day: date) -> Sequence[tuple[SpenderKey, int, float]]:
-        """Return the tokens of a day, and their cost. Raises Unavailable."""
+        """Return the keys of a day, each with its tokens and their cost. Raises Unavailable."""
         rows = await self._database.fetch_all(
             "SELECT * FROM spender_usage WHERE day = ?", [day.isoformat()]
         )
@@ -63,6 +63,6 @@ class SpenderUsage:
         ]
 
     async def forget_before(self, day: date) -> None:
-        """Remove what was used before a day. Raises Unavailable."""
+        """Delete the amounts of all days before `day`. Raises Unavailable."""
         async with self._database.transaction() as db:
             await db.execute("DELETE FROM spender_usage WHERE day < ?", [day.isoformat()])

@@ -1,4 +1,4 @@
-"""Tokens that a tendril has spent: on answers, and on each kind of work beside them."""
+"""Tokens that a tendril has spent, by purpose: on answers, and on each kind of background work."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ON CONFLICT (day, room, conversation, purpose) DO UPDATE SET
 
 @dataclass(frozen=True, slots=True)
 class TokenSpend:
-    """A purpose that tokens were spent on, on a UTC day."""
+    """The key of an amount: UTC day, room, conversation and purpose."""
 
     day: date
     room: str
@@ -39,13 +39,13 @@ class TokenSpend:
 
 
 class Spending:
-    """The amounts in a tendril's file; their cost in money is the agent server's matter."""
+    """The amounts in a tendril's file. Their cost is computed by the agent server only."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def add(self, amounts: Mapping[TokenSpend, UsageAmount]) -> None:
-        """Add to what is there, all or nothing. Raises Unavailable."""
+        """Add amounts to those stored, all in one transaction. Raises Unavailable."""
         rows = [
             asdict(expense) | {"day": expense.day.isoformat()} | asdict(amount)
             for expense, amount in amounts.items()
@@ -56,9 +56,9 @@ class Spending:
     async def by_purpose(
         self, since: date, until: date, *, room: str | None = None, conversation: str | None = None
     ) -> dict[str, UsageAmount]:
-        """Return what was spent on each purpose from `since` to `until`.
+        """Return what was spent on each purpose from `since` to `until`, both inclusive.
 
-        In all, in a room, or in a conversation. Raises Unavailable.
+        The sums are over everything, a room or a conversation. Raises Unavailable.
         """
         rows = await self._database.fetch_all(
             f"SELECT purpose, {_SUM} FROM spending WHERE day BETWEEN :since AND :until"
@@ -75,24 +75,19 @@ class Spending:
         return {row["purpose"]: UsageAmount(*row[1:]) for row in rows}
 
     async def forget(self, conversation: str) -> None:
-        """Keep the amounts of a conversation, but not its name. Raises Unavailable."""
+        """Anonymise the amounts of a conversation. Raises Unavailable."""
         await self._make_nameless("conversation = :value", conversation)
 
     async def forget_names(self) -> None:
-        """Move all spending of conversations to nobody: nothing tells any more whose it was.
-
-        Raises Unavailable.
-        """
+        """Anonymise the amounts of all conversations and rooms. Raises Unavailable."""
         await self._make_nameless(":value = 1", 1)
 
     async def forget_before(self, day: date) -> None:
-        """Move the spending of conversations until the day before `day` to nobody.
-
-        Raises Unavailable.
-        """
+        """Anonymise the amounts of all days before `day`. Raises Unavailable."""
         await self._make_nameless("day < :value", day.isoformat())
 
     async def _make_nameless(self, which: str, value: str | int) -> None:
+        # Sums by day and purpose stay, so that totals do not change; names may identify people.
         async with self._database.transaction() as db:
             await db.execute(_NAMELESS.format(which=which), {"value": value})
             await db.execute(

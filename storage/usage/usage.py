@@ -1,7 +1,7 @@
 """Token usage of each tendril, by model and day, in the agent server's file.
 
-Amounts are counted in memory and written from time to time: no answer waits for the file. While it
-cannot be written (a full disk, a lock) they stay in memory and are written later.
+Amounts are counted in memory and written behind every few seconds, so that no answer waits for the
+file. While it cannot be written (a full disk, a lock) they stay in memory and are written later.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ON CONFLICT (day, tendril, model) DO UPDATE SET
 
 @dataclass(frozen=True, slots=True, order=True)
 class UsageKey:
-    """The tendril, model and UTC day of some use."""
+    """The key of an amount: UTC day, tendril and model."""
 
     day: date
     tendril: str
@@ -38,7 +38,7 @@ class UsageKey:
 
 @dataclass(frozen=True, slots=True)
 class UsageAmount:
-    """Requests and tokens; `cached` of the prompt's were in the engine's cache already.
+    """An amount of requests and tokens. `cached` prompt tokens came from the engine's prefix cache.
 
     `cost` is in the currency of the price table.
     """
@@ -50,7 +50,7 @@ class UsageAmount:
     cost: float = 0.0
 
     def __add__(self, other: UsageAmount) -> UsageAmount:
-        """Both together."""
+        """Return the sum of both."""
         return UsageAmount(
             self.requests + other.requests,
             self.prompt + other.prompt,
@@ -67,7 +67,7 @@ class UsageTable:
         self._database = database
 
     async def add(self, amounts: Mapping[UsageKey, UsageAmount]) -> None:
-        """Add to what is there, all or nothing. Raises Unavailable."""
+        """Add amounts to those stored, all in one transaction. Raises Unavailable."""
         rows = [
             {
                 "day": usage_key.day.isoformat(),
@@ -83,7 +83,8 @@ class UsageTable:
     async def read(
         self, since: date, until: date, tendril: str | None = None
     ) -> Sequence[tuple[UsageKey, UsageAmount]]:
-        """Return the amounts of the days from `since` to `until`, in order. Raises Unavailable."""
+        """Return the amounts of the days from `since` to `until`, both inclusive, in order of day,
+        tendril and model. Raises Unavailable."""
         sql = "SELECT * FROM usage WHERE day BETWEEN ? AND ?"
         values = [since.isoformat(), until.isoformat()]
         if tendril is not None:
@@ -100,7 +101,7 @@ class UsageTable:
 
 
 PAUSE = 2.0
-"""Seconds between two writings: what a crash can lose."""
+"""Seconds between two writes: what a crash can lose."""
 
 K = TypeVar("K")
 
@@ -108,8 +109,11 @@ _log = structlog.get_logger()
 
 
 class WriteBehindCounter(Generic[K]):
-    """The amounts that are not written yet, by what they are for. `write` adds some to the file,
-    all or nothing, and may raise Unavailable."""
+    """A counter of amounts by key, in memory until `write` adds them to the file.
+
+    `write` is given the amounts since its last success. It must store all of them or none, and may
+    raise Unavailable.
+    """
 
     def __init__(self, write: Callable[[Mapping[K, UsageAmount]], Awaitable[None]]) -> None:
         self._write = write
@@ -118,29 +122,31 @@ class WriteBehindCounter(Generic[K]):
         self._behind = False
 
     def add(self, key: K, amount: UsageAmount) -> None:
-        """Count one more."""
+        """Add an amount to those of a key."""
         self._amounts[key] = self._amounts.get(key, UsageAmount()) + amount
 
     @property
     def unwritten(self) -> Mapping[K, UsageAmount]:
-        """Return what is in memory only."""
+        """The amounts that are not in the file yet."""
         return self._amounts
 
     @asynccontextmanager
     async def writing(self) -> AsyncIterator[None]:
-        """Write what comes, every few seconds and at the end."""
+        """Write the amounts every few seconds while the block runs, and at its end."""
         async with asyncio.TaskGroup() as tasks:
             writer = tasks.create_task(self._keep_writing())
             try:
                 yield
             finally:
-                async with self._writing:  # not in the middle of a transaction
+                # Under the lock, so that the writer is not cancelled within a transaction, when it
+                # would be unknown whether its amounts are stored.
+                async with self._writing:
                     writer.cancel()
                     await self._settle()
 
     @asynccontextmanager
     async def quiesce(self) -> AsyncIterator[None]:
-        """While the block runs the file has all that it can have, and nothing is added to it."""
+        """Write all amounts that can be written, and write nothing more while the block runs."""
         async with self._writing:
             await self._settle()
             yield
@@ -152,6 +158,7 @@ class WriteBehindCounter(Generic[K]):
                 await self._settle()
 
     async def _settle(self) -> None:
+        # Exchanged before the await: what is added meanwhile belongs to the next write.
         amounts, self._amounts = self._amounts, {}
         if not amounts:
             return

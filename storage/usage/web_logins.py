@@ -1,7 +1,7 @@
-"""The browsers that are logged in to the web tendril, until they log out.
+"""Logins of browsers at the web tendril, until they log out or expire.
 
-A login is 256 random bits in a cookie, of which the file has the hash only: whoever reads a backup
-cannot log in by it.
+The secret of a login is 256 random bits in a cookie. The file has its hash only, so nobody who
+reads a backup can log in with it.
 """
 
 from __future__ import annotations
@@ -15,22 +15,23 @@ from storage.db.database import Database, to_micros
 
 LIFETIME = timedelta(days=365)
 MOST = 1_000
-"""Logins that are kept; the oldest end before there are more."""
+"""The most logins at a time; a further one ends the oldest."""
 
 
 class WebLogins:
-    """The logins in a database file. `now` tells the time."""
+    """The logins in a database file."""
 
     def __init__(self, database: Database, now: Callable[[], datetime]) -> None:
         self._database = database
         self._now = now
 
     async def add(self, proof: str) -> str:
-        """Begin a login that was opened by the token of this `proof`; return its secret, for the
-        cookie. Raises Unavailable."""
+        """Add a login and return its secret, for the cookie. `proof` identifies the token by which
+        the person has logged in. Raises Unavailable."""
         secret, now = secrets.token_urlsafe(32), self._now()
         async with self._database.transaction() as db:
             await db.execute("DELETE FROM web_logins WHERE expires <= ?", [to_micros(now)])
+            # Room for one more. The lifetime is constant, so the order of expiry is that of age.
             await db.execute(
                 "DELETE FROM web_logins WHERE id IN"
                 " (SELECT id FROM web_logins ORDER BY expires DESC LIMIT ? OFFSET ?)",
@@ -43,7 +44,7 @@ class WebLogins:
         return secret
 
     async def proof_of(self, secret: str) -> str | None:
-        """Return the proof of the token that opened a login; None if it has ended. Raises
+        """Return the proof of the token of a login, None if the login has ended. Raises
         Unavailable."""
         row = await self._database.fetch_one(
             "SELECT proof FROM web_logins WHERE id = ? AND expires > ?",
@@ -52,7 +53,7 @@ class WebLogins:
         return None if row is None else str(row["proof"])
 
     async def end(self, secret: str) -> None:
-        """End a login: its cookie opens nothing any more. Raises Unavailable."""
+        """End a login, whose cookie is invalid from now on. Raises Unavailable."""
         async with self._database.transaction() as db:
             await db.execute("DELETE FROM web_logins WHERE id = ?", [_id(secret)])
 

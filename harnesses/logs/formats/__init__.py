@@ -1,4 +1,4 @@
-"""The log formats that are known, by name."""
+"""The known log formats, by name, and their detection."""
 
 from __future__ import annotations
 
@@ -15,19 +15,20 @@ from harnesses.logs.formats.ubuntu import UBUNTU
 from harnesses.logs.formats.weechat import WEECHAT
 from storage.chat_log.event import Event
 
+# Of the formats that parse a file equally well the first wins: several share `[12:34] <nick> text`.
 _ALL = (WEECHAT, LIMNORIA, HEXCHAT, IRSSI, ENERGYMECH, EGGDROP, UBUNTU, JSONL)
 FORMATS: Mapping[str, Format] = {each.name: each for each in _ALL} | {"znc": ENERGYMECH}
 
 
 def detect(lines: Sequence[str]) -> Format | None:
-    """Return the format that understands most of `lines`; None when none understands an event."""
+    """Return the format that parses most events of `lines`, None if none parses any."""
     scores = {each.name: _score(each, lines) for each in _ALL}
     best = max(scores, key=lambda name: scores[name])
     return FORMATS[best] if scores[best][0] else None
 
 
 def _score(format: Format, lines: Sequence[str]) -> tuple[int, int]:
-    """Count the events, and the lines of any kind, that are understood."""
+    """Count the events, and the lines of any kind, that a format parses."""
     parsed = [format.parse(line) for line in lines]
     events = sum(isinstance(each, ParsedLine | Refused | Event) for each in parsed)
     return events, sum(each is not None for each in parsed)

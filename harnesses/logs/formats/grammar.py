@@ -1,7 +1,7 @@
-"""A log format as data: what a time looks like, what each kind of line looks like.
+"""Log formats as data: a pattern for the time, and one for each kind of line.
 
-A format's module is a table of patterns; this one reads a line by it. Nothing here knows files,
-dates of the lines before, or time zones.
+The module of a format is a table of patterns, by which this module parses single lines, without
+regard to files, earlier lines or time zones.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from storage.chat_log.event import Event, EventType
 MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 CLOCK = r"(?P<hour>\d\d):(?P<minute>\d\d)(?::(?P<second>\d\d)(?:\.(?P<fraction>\d{1,6})\d*)?)?"
 DATE = r"(?P<year>\d{4})-(?P<month>\d\d)-(?P<day>\d\d)"
-NICK = r"[~&@%+! ]?(?P<nick>[^\s<>]+)"  # with the status that a client writes before it
+NICK = r"[~&@%+! ]?(?P<nick>[^\s<>]+)"  # after the channel status that clients write before it
 MASK = r"(?:\S+!)?(?P<user>[^\s@()\[\]<>]*)@(?P<host>[^\s()\[\]<>]*)"
 CHANNEL = r"(?P<channel>[#&!+][^\s,]*)"
 _WRITTEN_DAY = re.compile(
@@ -26,10 +26,10 @@ _WRITTEN_DAY = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Timestamp:
-    """The time that a line gives: `clock` is None where it has none, `day` where it gives no date.
+    """The time that a line gives: `clock` is None if it has no time, `day` if it has no date.
 
-    `year` is None where `day` was written without one (it is then of a leap year). `utc` says
-    that the time is UTC, whatever zone the file is in; `exact` that it has seconds.
+    `year` is None if the date has none; `day` is then in a leap year. `utc` tells that the time is
+    in UTC, whatever the zone of the file, and `exact` that it has seconds.
     """
 
     clock: time | None = None
@@ -41,7 +41,7 @@ class Timestamp:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParsedLine:
-    """An event as a line tells it; `channel` where the line names one."""
+    """An event as parsed from one line; `channel` is "" if the line names none."""
 
     type: EventType
     when: Timestamp
@@ -55,30 +55,31 @@ class ParsedLine:
 
 @dataclass(frozen=True, slots=True)
 class DayChange:
-    """The lines that follow are of this day."""
+    """A line that gives the day of those after it."""
 
     date: date
 
 
 @dataclass(frozen=True, slots=True)
 class Ignored:
-    """A line that is known, and is no event: a blank, a client's own remark."""
+    """A known line that is no event: a blank one, or a remark of the client."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A line that is understood and must not be imported, with the reason."""
+    """A parsed line that must not be imported, with the reason."""
 
     reason: str
 
 
 Parsed = ParsedLine | DayChange | Ignored | Refused | Event | None
-"""A line that was read; a whole Event where the format has all of it; None: not understood."""
+"""The result of parsing a line: an Event if the format has all of its fields, None if the line is
+not of the format."""
 
 
 @dataclass(frozen=True, slots=True)
 class LinePattern:
-    """A kind of line: its type (None for noise) and the pattern of what follows the time."""
+    """A kind of line: its event type, None for noise, and the pattern of what follows the time."""
 
     type: EventType | None
     pattern: re.Pattern[str]
@@ -86,7 +87,7 @@ class LinePattern:
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A log format: its name and what reads one of its lines, decoded and without line end."""
+    """A log format: its name, and the parser of one line, decoded and without line end."""
 
     name: str
     parse: Callable[[str], Parsed]
@@ -102,9 +103,9 @@ def reader(
 ) -> Callable[[str], Parsed]:
     """Return a parser of lines.
 
-    `stamp` is the pattern of the time and what stands between it and the rest, `kinds` are tried in
-    order; `days` is how a line begins that tells the day, and `untimed` are kinds of lines that
-    have no time.
+    `stamp` is the pattern of the time and of the separator after it. `kinds` are tried in order, so
+    the specific ones come before the general ones. `days` is the pattern for the beginning of a
+    line that gives the day, `untimed` are the kinds of lines without a time.
     """
     timed = re.compile(rf"{stamp}(?P<rest>.*)", re.DOTALL)
     new_day = re.compile(days) if days else None
@@ -124,7 +125,7 @@ def reader(
 
 
 def written_day(line: str) -> date | None:
-    """Return the date written in words in a line, as "Mon Jan 02 15:04:05 2006"."""
+    """Return the date in a line with the month as a word, as "Mon Jan 02 15:04:05 2006"."""
     found = _WRITTEN_DAY.search(line)
     if not found or found["month"].lower() not in MONTHS:
         return None
@@ -132,7 +133,7 @@ def written_day(line: str) -> date | None:
 
 
 def when_of(found: re.Match[str]) -> Timestamp | None:
-    """Return the time in the groups of a match, None when there is no such time."""
+    """Return the time in the groups of a match, None if it is invalid."""
     groups = found.groupdict()
     day = year = None
     if groups.get("day"):
@@ -144,7 +145,7 @@ def when_of(found: re.Match[str]) -> Timestamp | None:
             return None
     micros = int((groups.get("fraction") or "0").ljust(6, "0"))
     try:
-        second = min(int(groups["second"] or 0), 59)  # 60 is a leap second
+        second = min(int(groups["second"] or 0), 59)  # a leap second has the number 60
         clock = time(int(groups["hour"]), int(groups["minute"]), second, micros)
     except ValueError:
         return None

@@ -1,7 +1,7 @@
 """HexChat and XChat: `Jan 02 12:34:56 <nick>\\ttext`; the year is in the line that begins a log.
 
-Its actions and its remarks look alike (`*\\tnick has quit (why)`): a line that reads like one of
-the remarks is taken for it.
+Actions look like status messages (`*\\tnick has quit (why)`): a line that fits a status message is
+parsed as one.
 """
 
 from __future__ import annotations

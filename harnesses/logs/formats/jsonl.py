@@ -1,4 +1,4 @@
-"""JSON Lines: one whole event a line, as `terrarium logs export` writes them."""
+"""JSON Lines: one event a line with all its fields, as `terrarium logs export` writes them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _Name = Annotated[str, Field(min_length=1, max_length=512)]
 
 
 class JsonEvent(BaseModel):
-    """An event as a line of JSON: the log's own fields by their names, time as ISO 8601."""
+    """The JSON object of an event: the log's fields by name, with the time in ISO 8601."""
 
     model_config = ConfigDict(frozen=True, from_attributes=True)
 
@@ -39,7 +39,7 @@ class JsonEvent(BaseModel):
 
 
 def json_line(event: Event) -> str:
-    """Return the line of an event, without line end."""
+    """Return an event as a line of JSON, without line end."""
     return JsonEvent.model_validate(event).model_dump_json(exclude_defaults=True)
 
 

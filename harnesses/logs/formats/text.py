@@ -1,4 +1,4 @@
-"""The text of our own export: a day of a channel as EnergyMech and ZNC write it, times in UTC."""
+"""The text format of our own export: lines as EnergyMech and ZNC write them, with times in UTC."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ from storage.chat_log.event import Event, EventType, event_line
 
 
 def text_line(event: Event) -> str:
-    """Return the line of an event, without line end; on one line whatever people wrote."""
+    """Return an event as one line of text, without line end."""
+    # A line break in what somebody wrote would let them forge a line of somebody else.
     return " ".join(f"[{event.time:%H:%M:%S}] {_format_event(event)}".splitlines())
 
 
 def _format_event(event: Event) -> str:
     nick, text = event.nick, event.text
     mask = f"{event.user}@{event.host}"
-    match event.type:  # these as EnergyMech has them, so that `logs import` reads them again
+    match event.type:  # as in EnergyMech, so that `logs import` can read them
         case EventType.JOIN:
             return f"*** Joins: {nick} ({mask})"
         case EventType.PART:
