@@ -49,7 +49,7 @@ class CallPart(BaseModel):
 
 
 class Delta(BaseModel):
-    """What one chunk adds to the answer."""
+    """The part of the answer that one chunk adds."""
 
     content: str | None = None
     reasoning_content: str | None = None
