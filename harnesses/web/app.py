@@ -1,4 +1,4 @@
-"""The site put together."""
+"""The ASGI application of the web tendril: middleware, routers and error handlers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from harnesses.web.pages import (
 )
 
 LONGEST_BODY = chat.LONGEST_IMAGE + 64 * 1024
-"""Bytes of a request: a question with an image is the longest that there is."""
+"""The most bytes of a request body: the longest is a chat question with an image."""
 
 _STATIC = Path(__file__).parent / "static"
 _ABOUT = """What was said on the public channels: to read, to search, to follow live.
@@ -63,7 +63,7 @@ PAGES = tuple(
 
 
 def create_app(state: AppState) -> FastAPI:
-    """Return the ASGI application over the parts in `site`."""
+    """Return the ASGI application over `state`, whose MCP endpoint runs in its lifespan."""
     tokens = AccessTokens(state.settings, state.web_logins)
     mcp = McpEndpoint()
 
@@ -76,11 +76,13 @@ def create_app(state: AppState) -> FastAPI:
         title="Terrarium log",
         description=_ABOUT,
         version=version("terrarium"),
-        docs_url=None,  # these pages load their scripts from elsewhere
+        docs_url=None,  # FastAPI's pages load scripts from a CDN, which our CSP forbids
         redoc_url=None,
         lifespan=lifespan,
     )
     app.state.site = state
+    # The last one added is the outermost. CORS comes before the token check, because preflights
+    # carry no token. The ETag is computed inside the compression, from the uncompressed body.
     app.add_middleware(BodySizeLimit, most=LONGEST_BODY)
     app.add_middleware(ETag)
     app.add_middleware(Compression)
@@ -88,7 +90,7 @@ def create_app(state: AppState) -> FastAPI:
     if state.settings.cors_origins:
         app.add_middleware(Cors, origins=state.settings.cors_origins)
     register_handlers(app)
-    # Only described here; the guard has checked the token before anything else happens.
+    # Only for the OpenAPI description; `SecurityMiddleware` checks the token.
     described = [Depends(HTTPBearer(auto_error=False))] if tokens.is_required else []
     app.include_router(api.router, dependencies=described)
     app.include_router(api.health)

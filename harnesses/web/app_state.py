@@ -1,4 +1,4 @@
-"""The state of the application, and the dependencies that hand it to endpoints and pages."""
+"""The application state, and the FastAPI dependencies that inject it."""
 
 from __future__ import annotations
 
@@ -24,17 +24,20 @@ from storage.queues.pastes import Pastes
 from storage.usage.web_logins import WebLogins
 
 QUESTIONS = 0.5
-"""Questions a second that an address may ask, in the chat box and over MCP; five at once."""
+"""Questions per second that an address may ask, over the chat box and MCP together, in bursts of
+up to five."""
 
 TOO_FAST = "You ask faster than I can answer; wait a few seconds."
 
 
 @dataclass(frozen=True, slots=True)
 class AppState:
-    """The parts that the web tendril is made of; `data` is the folder of the status files,
-    `runs` where the runs of all tendrils are kept, and `tool_owners` returns who has tools that
-    MCP clients within a scope may call. `disk_trouble` says why nothing can be written at the
-    moment, "" when it can."""
+    """The components of the web tendril that requests use.
+
+    `data` is the folder of the status files, `runs` the store of the runs of all tendrils.
+    `tool_owners` returns the objects whose tools MCP clients with a scope may call. `disk_trouble`
+    returns why nothing can be written at the moment, or "".
+    """
 
     settings: WebSettings
     log: ChatLog
@@ -63,7 +66,7 @@ AppStateDep = Annotated[AppState, Depends(_site)]
 
 
 def _viewer(request: Request) -> Viewer:
-    """Return the viewer that the security middleware let in."""
+    """Return the viewer that `SecurityMiddleware` has stored in the request."""
     viewer = request.state.viewer
     assert isinstance(viewer, Viewer)
     return viewer
@@ -80,12 +83,12 @@ ScopeDep = Annotated[Scope, Depends(_scope)]
 
 
 def require_token(viewer: ViewerDep) -> None:
-    """Let in only those who have shown a token, where there is one."""
+    """Raise 401 for a viewer without a token, if the site has tokens."""
     if not viewer.is_authenticated:
         raise HTTPException(401)
 
 
 def require_full(viewer: ViewerDep) -> None:
-    """Let in only those who may read everything."""
+    """Raise 401 unless the viewer has full access, to all channels."""
     if not viewer.has_full_access:
         raise HTTPException(401)

@@ -1,4 +1,4 @@
-"""The live end of the log, which another process writes."""
+"""Live reading of the log, which another process writes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _BATCH = 200
 
 
 class LogChangeNotifier:
-    """Tells any number of readers that the log has changed; one look serves them all."""
+    """Wakes any number of readers when the log changes; they share one watch of the database."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -22,31 +22,37 @@ class LogChangeNotifier:
         self._closed = False
 
     async def watch(self) -> None:
-        """Wait for changes for ever."""
+        """Wake the readers at each change, until cancelled."""
         async for _ in self._database.changes():
             self._wake()
 
     def close(self) -> None:
-        """End every reader's stream: the server is stopping."""
+        """End the streams of all readers, because the server is stopping."""
         self._closed = True
         self._wake()
 
     async def events(
         self, log: ChatLog, query: Query, is_open: Callable[[], Awaitable[bool]]
     ) -> AsyncIterator[Event]:
-        """The events that fit `query` and came after its `after_id`, in the order in which they
-        came, until `close`, or until there are some and `is_open` returns False."""
+        """Yield the events that match `query` and arrived after its `after_id`, as they arrive.
+
+        They come in order of arrival, but if `after_id` has no arrival position, older ones come
+        first, by id. Ends after `close`, or when there are new events but `is_open` returns False.
+        """
         position = await log.arrival_of(query.after_id or 0)
-        if position is None:  # what came since is too long ago: that is read in order of time
+        if position is None:
+            # The end is read before the history, so that events which arrive in between are not
+            # missed: they follow as arrivals.
             end = await log.end()
             position = end.position
             async for event in self._between(log, query, end.newest_id, is_open):
                 yield event
         query = replace(query, after_id=None, limit=_BATCH)
         while not self._closed:
-            changed = self._changed  # taken before reading, so that no change falls between
+            changed = self._changed  # taken before reading: a change during it sets this one
             found = await log.arrivals(query, position)
             position = found.position
+            # Checked after reading, so that nothing logged after a logout is shown.
             if found.events and not await is_open():
                 return
             for event in found.events:
@@ -57,7 +63,8 @@ class LogChangeNotifier:
     async def _between(
         self, log: ChatLog, query: Query, newest: int, is_open: Callable[[], Awaitable[bool]]
     ) -> AsyncIterator[Event]:
-        """Yield the events that fit `query` up to the id `newest`, while `is_open` returns True."""
+        """Yield the events that match `query` up to the id `newest`, oldest first, while `is_open`
+        returns True."""
         position = query.after_id or 0
         while not self._closed and await is_open():
             piece = replace(query, after_id=position, before_id=newest + 1, limit=_BATCH)
@@ -69,5 +76,7 @@ class LogChangeNotifier:
                 return
 
     def _wake(self) -> None:
+        # Each change has its own Event: a single one would need to be cleared by some reader, which
+        # could swallow the change for the others.
         self._changed.set()
         self._changed = asyncio.Event()

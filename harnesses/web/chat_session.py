@@ -1,4 +1,4 @@
-"""The conversations behind the chat page."""
+"""The conversations of the chat page and of MCP clients with the model."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from storage.chat_log.event import Identity, Scope
 from storage.log import ChatLog
 from storage.memory.conversations import Message, Turn
 
-_WHO = "visitor"  # nobody has a name here
+_WHO = "visitor"  # tokens and cookies identify no person
 
 
 @dataclass(frozen=True, slots=True)
 class ChatExchange:
-    """A question and its answer, as the model wrote it."""
+    """A question and its answer, in the model's Markdown."""
 
     question: str
     answer: str
@@ -28,7 +28,7 @@ class ChatExchange:
 
 @dataclass(frozen=True, slots=True)
 class VisitorQuestion:
-    """A question of somebody at `address`, whose answer looks up no more than `scope` shows."""
+    """A question of a visitor at a network `address`, whose tools are confined to `scope`."""
 
     text: str
     scope: Scope
@@ -37,7 +37,7 @@ class VisitorQuestion:
 
 
 class ChatSession:
-    """Turns of `harness` in conversations that browsers name, with tools over the `log`."""
+    """Turns of `tendril` in named conversations, with tools over the `log`."""
 
     def __init__(self, tendril: Tendril, log: ChatLog) -> None:
         self._tendril = tendril
@@ -46,7 +46,7 @@ class ChatSession:
     async def ask(
         self, conversation: str, question: VisitorQuestion, on_text: OnText
     ) -> TurnResult:
-        """Answer a question; `on_text` is given each piece of the answer as it is written."""
+        """Answer a question, passing each piece of the answer to `on_text` as it is generated."""
         tools: list[object] = [LogTools(self._log, question.scope)]
         if is_lesson(question.text):
             clock = self._tendril.clock
@@ -67,17 +67,17 @@ class ChatSession:
         )
 
     async def history(self, conversation: str) -> list[ChatExchange]:
-        """Return the messages of the session, oldest first."""
+        """Return the questions and answers of a conversation, oldest first."""
         turns = await self._tendril.conversations.turns(conversation)
         return [_exchange(turn) for turn in turns]
 
     async def forget(self, conversation: str) -> None:
-        """Keep nothing of a conversation."""
+        """Delete a conversation, as `Tendril.clear` does."""
         await self._tendril.clear(conversation)
 
 
 def _exchange(turn: Turn) -> ChatExchange:
-    """Return the first and the last message of a turn; between them are tools at work."""
+    """Return the question and the answer of a turn, without the tool calls between them."""
     return ChatExchange(_content(turn.messages[0]), _content(turn.messages[-1]))
 
 

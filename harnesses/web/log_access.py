@@ -1,4 +1,4 @@
-"""The log as one viewer may read it: no page and no endpoint names a scope of its own."""
+"""Access to the log for one viewer, so that no page and no endpoint chooses a scope itself."""
 
 from __future__ import annotations
 
@@ -24,14 +24,15 @@ from storage.log import ChatLog, EventContext
 from storage.search.models import SearchPage, SearchQuery
 
 _log = structlog.get_logger()
-_STEP = 1000  # events read at once where all are wanted
+_STEP = 1000  # events per read of `LogAccess.iterate`
 
 
 @dataclass(frozen=True, slots=True)
 class LogAccess:
-    """Reads `log` within `scope`; every `Query` that it is given is confined to that.
+    """Read access to `log` confined to `scope`, which replaces the scope of every given `Query`.
 
-    `is_open` returns False when the viewer's login has ended, for what goes on after its request.
+    `is_open` returns False once the viewer's login has ended, which a stream has to notice by
+    itself, because its request was authorized long ago.
     """
 
     log: ChatLog
@@ -41,35 +42,38 @@ class LogAccess:
     semantic_index: SemanticIndex | None = None
 
     def query(self, place: Place | None = None) -> Query:
-        """Return a query for everything that may be seen, or for all of one channel."""
+        """Return a query for all events in scope, or for those of one channel."""
         if place is None:
             return Query(scope=self.scope)
         return Query(scope=self.scope, network=place.network, channel=place.channel)
 
     async def channels(self) -> list[ChannelStats]:
-        """Return the channels, the most recently active first."""
+        """Return the channels in scope, the most recently active first."""
         return await self.log.channels(self.scope)
 
     async def get(self, event_id: int) -> Event | None:
-        """Return an event, if it exists and may be seen."""
+        """Return an event, None if it does not exist or is out of scope."""
         return await self.log.get(self.scope, event_id)
 
     async def find_place(self, place: Place) -> Place | None:
-        """Return a channel as the log writes it, if there is anything of it that may be seen."""
+        """Return a channel with the spelling of the log, None if it has no event in scope."""
         found = await self._find(self.query(place), 1)
         return Place(found[0].network, found[0].channel) if found else None
 
     async def page(
         self, query: Query, limit: int, *, newest: bool = True
     ) -> tuple[list[Event], bool]:
-        """Return at most `limit` events in order of time, and True if more fit."""
+        """Return the newest (or oldest) `limit` events that match, in chronological order, and
+        whether there are more."""
         found = await self._find(query, limit + 1, newest=newest)
         if len(found) <= limit:
             return found, False
+        # Drop the extra event, which is the one farthest from the end that was asked for.
         return (found[1:] if newest else found[:-1]), True
 
     async def iterate(self, query: Query) -> AsyncIterator[Event]:
-        """Every event that fits, in order, read in steps: however many, memory stays small."""
+        """Yield all events that match, oldest first; they are read in batches, in bounded
+        memory."""
         found = await self._find(query, _STEP, newest=False)
         while found:
             for event in found:
@@ -79,37 +83,39 @@ class LogAccess:
             found = await self._find(replace(query, after_id=found[-1].id), _STEP, newest=False)
 
     async def context(self, event_id: int, before: int, after: int) -> EventContext | None:
-        """Return an event with those just before and after it on its channel, if it may be seen."""
+        """Return an event with its neighbours on the channel, None if it does not exist or is out
+        of scope."""
         return await self.log.context(self.scope, event_id, before=before, after=after)
 
     async def last(self, place: Place) -> Event | None:
-        """Return the newest line that was said on a channel."""
+        """Return the newest spoken line of a channel, None if there is none."""
         found = await self._find(replace(self.query(place), types=SPOKEN), 1)
         return found[0] if found else None
 
     async def last_before(self, place: Place, time: datetime) -> Event | None:
-        """Return the last event of a channel before a time."""
+        """Return the last event of a channel before a time, None if there is none."""
         found = await self._find(replace(self.query(place), until=time), 1)
         return found[0] if found else None
 
     async def first_from(self, place: Place, time: datetime) -> Event | None:
-        """Return the first event of a channel at a time or after it."""
+        """Return the first event of a channel at or after a time, None if there is none."""
         found = await self._find(replace(self.query(place), since=time), 1, newest=False)
         return found[0] if found else None
 
     async def newest_id(self) -> int:
-        """Return the id of the event that came last, 0 in an empty log."""
+        """Return the id of the event that arrived last, 0 in an empty log."""
         if arrived := await self.log.newest_arrival(self._confine(self.query())):
             return arrived
+        # Imported history is not recorded as arrivals.
         found = await self._find(self.query(), 1)
         return found[0].id if found else 0
 
     async def stats(self, query: Query, top: int) -> Stats:
-        """Return totals of the spoken lines that fit."""
+        """Return totals of the spoken lines that match, with the `top` most talkative nicks."""
         return await self.log.stats(self._confine(query), top)
 
     async def heat_map(self, query: Query) -> HeatMap:
-        """Count lines on the query's channels by weekday and hour in UTC."""
+        """Count the lines of all time on the query's channels by weekday and hour in UTC."""
         return await self.log.heat_map(self._confine(query))
 
     async def days(self, query: Query, zone: ZoneInfo) -> list[DayStats]:
@@ -117,15 +123,15 @@ class LogAccess:
         return await self.log.days(self._confine(query), zone)
 
     async def sparklines(self, days: int) -> dict[Place, tuple[int, ...]]:
-        """Return lines of each of the last days, per channel that was not silent."""
+        """Count the lines of each of the last `days`, per channel; silent channels are left out."""
         return await self.log.sparklines(self.scope, datetime.now(UTC), days)
 
     async def person(self, nick: str) -> PersonStats | None:
-        """Return the statistics of a nick, None if it never spoke where this viewer may read."""
+        """Return the statistics of a nick, None if it never spoke within the scope."""
         return await self.log.person(self.scope, nick)
 
     async def search(self, search_query: SearchQuery) -> SearchPage:
-        """Return a page of what a search finds. Raises HTTPException for a cursor that is none."""
+        """Return a page of search results. Raises HTTPException 422 for an invalid cursor."""
         try:
             return await self.log.search(
                 replace(search_query, within=self._confine(search_query.within))
@@ -134,8 +140,10 @@ class LogAccess:
             raise HTTPException(422, f"cursor: {error}") from error
 
     async def near(self, text: str, within: Query) -> SearchPage:
-        """Return the lines nearest in meaning, on one page. Raises HTTPException where that cannot
-        be had, and says why."""
+        """Return the lines nearest in meaning to a text, on a single page.
+
+        Raises HTTPException: 422 without a semantic index, 503 when it cannot be queried.
+        """
         if self.semantic_index is None:
             raise HTTPException(
                 422,
@@ -149,8 +157,8 @@ class LogAccess:
             raise HTTPException(503, "The index of meanings cannot be asked now.") from error
 
     def follow(self, query: Query) -> AsyncIterator[Event]:
-        """The events after the query's `after_id` as they come, until the server stops or the
-        viewer's login has ended."""
+        """Return an iterator over the events after the query's `after_id` as they arrive, until the
+        server stops or the viewer's login ends."""
         return self.notifier.events(self.log, self._confine(query), self.is_open)
 
     async def _find(self, query: Query, limit: int, *, newest: bool = True) -> list[Event]:
@@ -176,7 +184,7 @@ def _channel_query(reader: LogAccessDep, channel: InChannel) -> Query:
 
 
 ChannelQuery = Annotated[Query, Depends(_channel_query)]
-"""All that may be seen of the channel that a request names, or of all channels."""
+"""Query for the events in scope on the channel that a request names, or on all channels."""
 
 
 def _recent_query(query: ChannelQuery, period: Recently, nick: Nick = None) -> Query:
@@ -184,4 +192,4 @@ def _recent_query(query: ChannelQuery, period: Recently, nick: Nick = None) -> Q
 
 
 RecentQuery = Annotated[Query, Depends(_recent_query)]
-"""The same of one nick and within `since`, `until` and `hours`, where a request names them."""
+"""`ChannelQuery` narrowed by the request's `nick`, `since`, `until` and `hours`, if given."""

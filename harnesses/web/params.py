@@ -1,4 +1,4 @@
-"""The parameters that several endpoints share."""
+"""Request parameters that several endpoints share."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from pydantic import AwareDatetime, BeforeValidator, Field
 
 from storage.chat_log.channel_name import ChannelName
 
-_MAX_ID = 2**53 - 1  # what JavaScript still counts exactly
+_MAX_ID = 2**53 - 1  # JavaScript's largest safe integer
 MOST_WORDS = 200  # characters of a search
 _LOST_PLUS = re.compile(r"(T\d\d:\d\d(?::\d\d(?:\.\d+)?)?) (\d\d:?\d\d)$")
 
 
 def _moment(value: Any) -> Any:
-    """Read a bare day as its midnight in UTC, and restore a `+` that the URL turned into a
-    space."""
+    """Read a bare date as its midnight in UTC, and restore a `+` before an offset, which URL
+    decoding has turned into a space."""
     if not isinstance(value, str):
         return value
     try:
@@ -53,7 +53,8 @@ InChannel = Annotated[ChannelName | None, Depends(_where)]
 
 @dataclass(frozen=True, slots=True)
 class TimeRange:
-    """From a time (with it) to another (without it)."""
+    """A half-open range of time: from `since`, inclusive, to `until`, exclusive; None is
+    unbounded."""
 
     since: datetime | None = None
     until: datetime | None = None
@@ -84,7 +85,7 @@ def _recent_span(
         float | None, Query(gt=0, le=24 * 366 * 100, description="only the last hours")
     ] = None,
 ) -> TimeRange:
-    """Return the range that begins at the later one of `since` and `hours` ago."""
+    """Return the range that begins at `since` or `hours` ago, whichever is later."""
     if hours is None:
         return period
     ago = datetime.now(UTC) - timedelta(hours=hours)

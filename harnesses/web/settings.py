@@ -103,7 +103,7 @@ class WebSettings(Settings):
     @field_validator("token", mode="before")
     @classmethod
     def _nothing_is_no_token(cls, value: Any) -> Any:
-        """An empty variable, as a compose file passes it, must not become an empty password."""
+        """Read "" as no token: compose files pass an unset variable as an empty string."""
         return None if value == "" else value
 
     @model_validator(mode="after")
@@ -138,13 +138,13 @@ class WebSettings(Settings):
 
     @property
     def _is_local(self) -> bool:
-        """True if only this machine can reach the site, by a proxy neither."""
+        """True if only this machine can reach the site, directly or through a proxy."""
         public = urlsplit(self.public_url).hostname if self.public_url else None
         return is_loopback(self.host) and (public is None or is_loopback(public))
 
 
 def place_of(name: str) -> Place:
-    """Return the channel that a setting names."""
+    """Return the channel that a validated setting ("network/#channel") names."""
     parsed = ChannelName.parse(name)
     assert parsed is not None
     assert parsed.network is not None

@@ -1,4 +1,4 @@
-"""The web tendril: the log as pages and an API, and a chat box."""
+"""The web tendril: pages and an API over the log, and a chat box."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _log = structlog.get_logger()
 
 
 class WebTendril(Tendril):
-    """Serves the IRC tendril's log, and answers in a chat box on a page."""
+    """The tendril that serves the IRC tendril's log and a chat page over HTTP."""
 
     name: ClassVar[str] = "web"
 
@@ -40,7 +40,7 @@ class WebTendril(Tendril):
         self.settings = config.section(WebSettings)
 
     async def serve(self) -> None:
-        """Serve for ever. Raises PortTaken, TendrilError, StorageError."""
+        """Serve until cancelled. Raises PortTaken, TendrilError, StorageError."""
         with self._listener() as listener:
             log, database = self.log.chat_log, self.log.database
             place = database.address
@@ -72,8 +72,8 @@ class WebTendril(Tendril):
                 )
 
     def _tool_owners(self, scope: Scope) -> Sequence[object]:
-        """Return the owners of the tools for MCP clients that may read `scope`: our own, and those
-        of the other tendrils."""
+        """Return the owners of the tools for MCP clients that may read `scope`: those of this
+        tendril, and a source of the tools of all others."""
         origin = Origin(self.name, Identity("visitor"), scope)
         others = TendrilTools(self.peers, self.name, self.config.data, origin)
         return (*self.mcp_owners(scope), others)

@@ -26,13 +26,15 @@ from storage.search.models import Order, SearchQuery
 ATOM = "http://www.w3.org/2005/Atom"
 JSON_FEED = "https://jsonfeed.org/version/1.1"
 _TITLE = 80  # characters of an entry's title
-_NOT_IN_XML = re.compile("[\ufffe\uffff]")  # XML 1.0, section 2.2; `plain` leaves out the rest
+# XML 1.0, section 2.2, forbids these and control characters, which `strip_formatting` removes.
+_NOT_IN_XML = re.compile("[\ufffe\uffff]")
 router = APIRouter(include_in_schema=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Feed:
-    """The newest lines that fit, the newest first; addresses are whole."""
+    """The newest matching lines, newest first, with absolute URLs: of the `site`, of the page with
+    the same lines (`home`) and of the feed itself (`address`)."""
 
     title: str
     home: str
@@ -42,7 +44,7 @@ class Feed:
 
     @property
     def updated(self) -> datetime:
-        """The time of the newest line."""
+        """The time of the newest line, the epoch if there is none: Atom requires a time."""
         return self.events[0].time if self.events else datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -59,7 +61,8 @@ async def _feed(
     channel = str(name or "")
     home = with_query("/search", q=q, channel=channel, nick=nick)
     asked = request.query_params.multi_items()
-    query = {name: value for name, value in asked if name != "token"}  # nobody should pass it on
+    # The feed contains its own URL, which people share: it must not disclose their token.
+    query = {name: value for name, value in asked if name != "token"}
     within = replace(reader.query().in_channel(name), nick=nick, types=SPOKEN, limit=limit)
     return Feed(
         title=strip_formatting(
@@ -77,7 +80,7 @@ TheFeed = Annotated[Feed, Depends(_feed)]
 
 @router.get("/feed.atom")
 async def show_atom(feed: TheFeed) -> Response:
-    """The newest lines of a channel, of a person or of a search, as Atom."""
+    """Return the newest lines of a channel, a nick or a search, as Atom."""
     root = Xml.Element("feed", xmlns=ATOM)
     _add(root, "id", feed.address)
     _add(root, "title", feed.title)
@@ -98,7 +101,7 @@ async def show_atom(feed: TheFeed) -> Response:
 
 @router.get("/feed.json")
 async def show_json(feed: TheFeed) -> Response:
-    """The newest lines of a channel, of a person or of a search, as JSON Feed."""
+    """Return the newest lines of a channel, a nick or a search, as JSON Feed."""
     items: list[dict[str, Any]] = [
         {
             "id": feed.site + permalink(event),

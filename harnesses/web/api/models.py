@@ -18,7 +18,7 @@ EventId = Annotated[int, Field(examples=[1042])]
 
 
 class LogMessage(BaseModel):
-    """An event of a channel. Hosts and user names are left out: they can identify people."""
+    """An event of a channel, without hosts and user names, which can identify people."""
 
     id: EventId
     network: str = Field(examples=["irc"])
@@ -83,14 +83,14 @@ class ChannelList(BaseModel):
 
 
 class Messages(BaseModel):
-    """Events in order of time; `more` says that others fit beyond the limit."""
+    """Events in chronological order; `more` is true if others match beyond the limit."""
 
     messages: list[LogMessage]
     more: bool
 
 
 class MessageContext(BaseModel):
-    """An event and its neighbours on the channel, each list in order of time."""
+    """An event and its neighbours on the channel, each list in chronological order."""
 
     before: list[LogMessage]
     message: LogMessage
@@ -98,14 +98,14 @@ class MessageContext(BaseModel):
 
 
 class Speaker(BaseModel):
-    """A nick and how many lines it said."""
+    """A nick with its number of lines."""
 
     nick: str
     lines: int
 
 
 class DayCount(BaseModel):
-    """The lines of a day, and how many of them were answers of Terrarium."""
+    """The number of lines of a day; `replies` of them are answers by Terrarium."""
 
     date: date
     lines: int
@@ -113,7 +113,8 @@ class DayCount(BaseModel):
 
 
 class LogStats(BaseModel):
-    """Totals of the spoken lines that fit. `replies` are answers of Terrarium."""
+    """Totals of the spoken lines that match; `people` counts nicks, `replies` the answers by
+    Terrarium."""
 
     lines: int
     people: int
@@ -146,7 +147,7 @@ class LogStats(BaseModel):
 
 
 class SearchHit(LogMessage):
-    """A line that was found."""
+    """A line that a search has found."""
 
     snippet: MatchSnippet = Field(
         description="the part of the line that shows why it was found; `marks` are what to"
@@ -161,15 +162,15 @@ class SearchHit(LogMessage):
 
 
 class FacetCount(BaseModel):
-    """The number of the newest hits that have a value in common."""
+    """A facet value with the number of hits that have it."""
 
     value: str = Field(examples=["irc/#terrarium"])
     count: int
 
 
 class FacetCounts(BaseModel):
-    """Counts of the newest few hundred hits: channels and nicks with the most first, months in UTC
-    with the newest first."""
+    """Counts of the newest few hundred hits by channel and by nick, most frequent first, and by
+    month in UTC, newest first."""
 
     channels: list[FacetCount]
     nicks: list[FacetCount]
@@ -187,7 +188,7 @@ class FacetCounts(BaseModel):
 
 
 class SearchResults(BaseModel):
-    """Lines that people said; `next_cursor` fetches the next page."""
+    """A page of spoken lines; `next_cursor` fetches the next one."""
 
     results: list[SearchHit]
     next_cursor: str | None = Field(examples=["1772366400000.0.0"])
@@ -213,7 +214,7 @@ class SearchResults(BaseModel):
 
 
 class ErrorDetails(BaseModel):
-    """An error: `message` says what to do, `param` which parameter it is about."""
+    """An error: `message` says what to do, `param` names the invalid parameter, if any."""
 
     message: str
     type: str
@@ -221,7 +222,7 @@ class ErrorDetails(BaseModel):
 
 
 class ErrorEnvelope(BaseModel):
-    """The body of every answer with a status of 400 or more."""
+    """The body of every error response: those with a status of 400 or more."""
 
     error: ErrorDetails
 

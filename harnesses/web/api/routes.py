@@ -1,4 +1,4 @@
-"""The log over HTTP: only what the viewer may read, whatever is asked."""
+"""Endpoints of the log API, confined to the scope of the viewer."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ _PROBLEMS: dict[int | str, dict[str, object]] = {
     404: {"model": ErrorEnvelope, "description": "no such event on a public channel"},
     422: {"model": ErrorEnvelope, "description": "a parameter is wrong; the message says which"},
 }
-# Where the answer itself is no JSON, the framework would promise problems in its form too.
+# Where the response is not JSON, FastAPI would declare the error bodies with its media type too, so
+# their schema is referenced by hand.
 _PROBLEMS_OF_STREAMS: dict[int | str, dict[str, object]] = {
     status: {
         "description": problem["description"],
@@ -50,7 +51,7 @@ health = APIRouter(tags=["health"])
 
 
 class JsonLines(StreamingResponse):
-    """JSON objects, each on a line of its own."""
+    """A stream of JSON objects, one per line."""
 
     media_type = "application/x-ndjson"
 
@@ -101,7 +102,7 @@ Words = Annotated[
 
 @health.get("/health", responses={503: {"model": Health}})
 async def answer_health(state: AppStateDep, response: Response) -> Health:
-    """Answer as long as the web tendril runs: 503 while it can write nothing; needs no token."""
+    """Report whether the web tendril works: 503 while it cannot write to disk. Needs no token."""
     if not state.disk_trouble():
         return Health()
     response.status_code = 503
@@ -121,7 +122,8 @@ async def list_messages(
     query: Filter,
     limit: Limit = 100,
 ) -> Messages:
-    """Events in order of time: the newest that fit, or with `after_id` alone the next ones."""
+    """Return events in chronological order: the newest that match, or with `after_id` alone the
+    ones that follow it."""
     newest = query.after_id is None or query.before_id is not None
     found, more = await reader.page(query, limit, newest=newest)
     return Messages(messages=_messages(found), more=more)
@@ -129,7 +131,7 @@ async def list_messages(
 
 @router.get("/messages.jsonl", response_class=JsonLines, responses=_PROBLEMS_OF_STREAMS)
 async def dump_messages(reader: LogAccessDep, query: Filter) -> JsonLines:
-    """Every event that fits, oldest first, one JSON object a line, however many there are."""
+    """Stream all events that match, oldest first, as JSON Lines, without a limit."""
 
     async def lines() -> AsyncIterator[bytes]:
         async for event in reader.iterate(query):
@@ -145,7 +147,7 @@ async def show_context(
     before: Annotated[int, Param(ge=0, le=200)] = 10,
     after: Annotated[int, Param(ge=0, le=200)] = 10,
 ) -> MessageContext:
-    """An event and the events before and after it on its channel."""
+    """Return an event with the events before and after it on its channel."""
     found = await reader.context(id, before, after)
     if found is None:
         raise HTTPException(404, f"There is no event {id} on a public channel.")
@@ -179,7 +181,7 @@ async def search(
         str | None, Param(max_length=100, description="`next_cursor` of the page before")
     ] = None,
 ) -> SearchResults:
-    """Lines that people said, with what was found in them, a page at a time."""
+    """Search the spoken lines; returns a page of hits with highlighted snippets."""
     within = replace(query, limit=limit)
     if mode == "semantic":
         return SearchResults.from_page(await reader.near(q, within), first=True)
@@ -189,7 +191,7 @@ async def search(
 
 @router.get("/stats")
 async def show_stats(reader: LogAccessDep, query: RecentQuery) -> LogStats:
-    """Totals of what people said, who said most, and when."""
+    """Return totals of the spoken lines, the nicks with the most lines, and lines over time."""
     totals = await reader.stats(query, top=10)
     if query.nick is not None:
         return LogStats.from_stats(totals)
@@ -205,11 +207,12 @@ async def stream(
         Id | None, Header(description="sent by a browser that returns")
     ] = None,
 ) -> AsyncIterator[ServerSentEvent]:
-    """Events as they happen (Server-Sent Events); a reader that comes back misses none."""
+    """Stream events as they happen (Server-Sent Events); a client that reconnects misses none."""
+    # A browser reconnects to the same address, so the header is newer than its `after_id`.
     start = after_id if last_event_id is None else last_event_id
     position = await reader.newest_id() if start is None else start
-    # An id without data is remembered and shown to nobody: a reader who leaves before the first
-    # event still knows where to go on (WHATWG HTML, section 9.2.6).
+    # An id without data sets the client's last event id and dispatches no event, so a client that
+    # is disconnected before the first event can resume, too (WHATWG HTML, section 9.2.6).
     yield ServerSentEvent(id=str(position), retry=2000)
     async for event in reader.follow(replace(query, after_id=position)):
         yield ServerSentEvent(id=str(event.id), data=LogMessage.from_event(event))

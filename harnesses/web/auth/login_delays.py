@@ -1,4 +1,4 @@
-"""Growing delays for addresses from which wrong tokens come, in whatever way."""
+"""Exponential delays for client addresses that send wrong tokens, however they are sent."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from hashlib import sha256
 from storage.chat_log.event import Scope
 
 FREE = 5
-"""Wrong tokens that cost no time: people mistype."""
+"""The number of wrong tokens at which delays begin: people mistype."""
 
 LONGEST = 300.0
-"""Seconds of the longest delay; the first has one, and each is twice as long as the one before."""
+"""The longest delay in seconds; the first is one second, and each doubles the one before."""
 
 _FORGOTTEN = 3600.0  # seconds after the last wrong token
-_KEPT = 10_000  # addresses
-_SAME = 8  # wrong tokens of an address that are known again
+_KEPT = 10_000  # addresses, to bound memory; the one longest without a wrong token is evicted
+_SAME = 8  # the most recent wrong tokens of an address, which count only once
 
 
 @dataclass(slots=True)
@@ -29,15 +29,16 @@ class _Failures:
 
     @property
     def pause(self) -> float:
-        """The seconds from the last wrong token to the next that is looked at."""
+        """The seconds after the last wrong token in which no further token is checked."""
         return min(LONGEST, 2.0 ** (self.count - FREE)) if self.count >= FREE else 0.0
 
 
 class LoginDelays:
-    """The wrong tokens of each address. `clock` returns seconds and never goes back.
+    """The wrong tokens of each address, and the resulting delays. `clock` returns monotonic
+    seconds.
 
-    A token that was wrong before is no further guess: a program that goes on with a token that has
-    ended locks out nobody who shares its address.
+    A repeated wrong token does not count again, so a program that keeps sending a revoked one does
+    not lock out others behind the same address.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -45,7 +46,7 @@ class LoginDelays:
         self._failures: OrderedDict[str, _Failures] = OrderedDict()
 
     def wait(self, address: str) -> float:
-        """Return the seconds until a token from this address is looked at again; 0 is now."""
+        """Return the seconds until a token from this address may be checked; 0 means now."""
         failures = self._failures.get(address)
         if failures is None:
             return 0.0
@@ -55,10 +56,14 @@ class LoginDelays:
         return max(0.0, failures.pause - passed)
 
     def note(self, address: str, token: str, opened: Scope | None) -> None:
-        """Count a wrong token, one that has `opened` nothing; after one that opens everything
-        nothing is left to guess, so the address is forgiven."""
+        """Record a checked token: `opened` is its scope, None for a wrong one.
+
+        The token with full access resets the address.
+        """
         if opened is None:
             self._failed(address, token)
+        # A restricted token does not reset it, or whoever has one could guess at the full one and
+        # reset the count in between.
         elif opened.places is None:
             self._failures.pop(address, None)
 
@@ -68,7 +73,7 @@ class LoginDelays:
         tried = sha256(token.encode()).digest()
         if tried in failures.tried:
             return
-        failures.tried.append(tried)
+        failures.tried.append(tried)  # a hash is short, and discloses no mistyped token
         failures.count, failures.last = failures.count + 1, self._clock()
         if len(self._failures) > _KEPT:
             self._failures.popitem(last=False)

@@ -1,4 +1,4 @@
-"""The door: who may come in, and the headers that every answer carries."""
+"""Access control for the whole site, and the security headers of its responses."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from terrarium.loopback import host_of, is_loopback
 log = structlog.get_logger()
 
 _OPEN = ("/health", "/login", "/favicon.ico")
-_CAPABILITY = "/paste/"  # an address that nobody can guess is the permission to read it
+_CAPABILITY = "/paste/"  # capability URLs: knowing the unguessable address is the permission
 _READING = ("GET", "HEAD", "OPTIONS")
 HEADERS = {
     "Content-Security-Policy": (
@@ -34,11 +34,12 @@ HEADERS = {
 }
 
 
-INDEXABLE = "indexable"  # what a page sets in its state when search engines may list it
+INDEXABLE = "indexable"  # the key of `request.state` by which a page admits search engines
 
 
 class SecurityMiddleware:
-    """ASGI middleware around the whole site."""
+    """ASGI middleware that checks Host, Origin and token, and stores the `Viewer` in
+    `request.state`; it adds `HEADERS` to each response."""
 
     def __init__(self, app: ASGIApp, tokens: AccessTokens, logins: LoginDelays) -> None:
         self._app = app
@@ -46,7 +47,7 @@ class SecurityMiddleware:
         self._logins = logins
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request that may not come in, and pass on every other."""
+        """Refuse a request, or pass it on; HEAD is passed on as GET."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -65,19 +66,22 @@ class SecurityMiddleware:
         request = Request(scope)
         try:
             refusal = await self._refusal(request)
-        except Unavailable as error:  # the file of the logins
+        except Unavailable as error:  # the database of the logins
             log.warning("web.logins_unavailable", error=str(error))
             refusal = refuse(
                 HTTPStatus.SERVICE_UNAVAILABLE, "Logins cannot be read or kept now; try again soon."
             )
-        if scope["method"] == "HEAD":  # answered like GET; the server leaves the body out
+        if scope["method"] == "HEAD":  # FastAPI's routes know only GET; uvicorn omits the body
             scope = {**scope, "method": "GET"}
         await (refusal or self._app)(scope, receive, with_headers)
 
     async def _refusal(self, request: Request) -> Response | None:
-        """Return the response that refuses a request; else note its viewer and return None."""
+        """Return a response instead of passing the request on, else set its viewer and return
+        None."""
         if request.scope["path"].startswith(_CAPABILITY) and request.method in _READING:
             return None
+        # DNS rebinding: if another site's name resolves to 127.0.0.1, this site has the same origin
+        # for a browser, so scripts of the other one could read everything that needs no token.
         if not self._tokens.is_required and not is_loopback(
             host_of(request.headers.get("host", ""))
         ):
@@ -88,11 +92,14 @@ class SecurityMiddleware:
             )
         if request.method not in _READING and not _same_origin(request.headers):
             return refuse(HTTPStatus.FORBIDDEN, "This must be sent from a page of this site.")
-        path = request.scope["path"]  # request.url would take an encoded # for a fragment
+        # Not `request.url.path`: the scope's path is decoded, and its # would begin a fragment, so
+        # "/health%23" would pass as "/health".
+        path = request.scope["path"]
         if path in _OPEN or path.startswith("/static/"):
             return None
         for token in self._tokens.shown(request):
             address = address_of(request)
+            # During a delay not even the right token is accepted, or guessing could go on.
             if wait := self._logins.wait(address):
                 return ask_to_wait(wait)
             self._logins.note(address, token, self._tokens.opened_by(token))
@@ -103,11 +110,13 @@ class SecurityMiddleware:
         return None if request.state.viewer else ask_to_log_in(request)
 
     async def _logged_in(self, request: Request, token: str) -> Response:
-        """Take the token out of the address, so that it is not kept in the history."""
+        """Log the browser in and redirect to the address without the token, so that it does not
+        stay in the history."""
         rest = [pair for pair in request.query_params.multi_items() if pair[0] != "token"]
         target = local_path(_with_query(request, urlencode(rest)))
         response = RedirectResponse(target, HTTPStatus.SEE_OTHER)
-        # Anybody can write a link: it must not take a wider login away from whoever follows it.
+        # Login CSRF: anybody can write a link with a restricted token, which must not replace a
+        # full login of whoever follows it. The same access needs no second login.
         viewer, opened = request.state.viewer, self._tokens.opened_by(token)
         is_known = viewer is not None and viewer.is_logged_in and opened == viewer.scope
         is_wider = viewer is not None and viewer.has_full_access and opened != viewer.scope
@@ -117,7 +126,7 @@ class SecurityMiddleware:
 
 
 def refuse(status: HTTPStatus, message: str, headers: dict[str, str] | None = None) -> Response:
-    """Return the JSON answer to a request that is not let in."""
+    """Return a refusal as JSON, in the error format of the API."""
     kind = status.name.lower()
     return JSONResponse(
         {"error": {"message": message, "type": kind, "param": None}}, status, headers
@@ -125,21 +134,21 @@ def refuse(status: HTTPStatus, message: str, headers: dict[str, str] | None = No
 
 
 def ask_to_wait(seconds: float) -> Response:
-    """Return the answer to an address from which too many wrong tokens came."""
+    """Return the 429 for an address that has sent too many wrong tokens."""
     wait = math.ceil(seconds)
     text = f"There were too many wrong tokens from your address; try again in {wait} s."
     return refuse(HTTPStatus.TOO_MANY_REQUESTS, text, {"Retry-After": str(wait)})
 
 
 def local_path(target: str) -> str:
-    """`target` if it is a path of this site, `/` for every address that leads elsewhere."""
+    """Return `target` if it is a path of this site, else `/`: no open redirects."""
+    # Browsers read "//host" and "/\host" as addresses of another host.
     fine = target.startswith("/") and not target.startswith("//") and "\\" not in target
     return target if fine and target.isprintable() else "/"
 
 
 def ask_to_log_in(request: Request) -> Response:
-    """Return the login page for a browser that reads pages, an error that says what to do for the
-    rest."""
+    """Return a redirect to the login page for a browser that asks for a page, else a 401."""
     wants_page = "text/html" in request.headers.get("accept", "")
     is_api = request.scope["path"].startswith(("/api/", "/mcp"))
     if wants_page and request.method == "GET" and not is_api:
@@ -156,14 +165,16 @@ def ask_to_log_in(request: Request) -> Response:
 
 
 def _with_query(request: Request, query: str) -> str:
-    """Return the address that was asked for, with another query string."""
+    """Return the requested path, percent-encoded, with another query string."""
     path = quote(request.scope["path"])
     return f"{path}?{query}" if query else path
 
 
 def _same_origin(headers: Headers) -> bool:
-    """Return True if a request comes from our own page, or from a program, which sends no
-    Origin."""
+    """Return True unless the headers show that a browser sent the request from another site.
+
+    This is the protection against CSRF. Programs send neither `Origin` nor `Sec-Fetch-Site`.
+    """
     origin = headers.get("origin")
     if origin is None:
         return headers.get("sec-fetch-site", "same-origin") in ("same-origin", "none")

@@ -1,4 +1,4 @@
-"""The tokens that open the site, what each opens, and the login that a browser gets for one."""
+"""Bearer tokens, their scopes, and the logins that browsers get for them."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ COOKIE = "terrarium_login"
 
 @dataclass(frozen=True, slots=True)
 class Viewer:
-    """A viewer: the scope that they may read, if they have shown a token, and the secret of the
-    `login` at which they did; "" when they show it with each request.
+    """The sender of a request, with the scope of the log that they may read.
 
-    Where no token is asked for, everybody counts as known.
+    `is_authenticated` is True if they have a token, or none is required. `login` is the secret of
+    their login, "" if they send the token with each request.
     """
 
     scope: Scope
@@ -31,19 +31,19 @@ class Viewer:
 
     @property
     def is_logged_in(self) -> bool:
-        """True if they have a login, which may end."""
+        """True if they have a login, which may end while a response is streamed."""
         return bool(self.login)
 
     @property
     def has_full_access(self) -> bool:
-        """True if everything is open to them."""
+        """True if they may read all public channels, and the pages for operators."""
         return self.is_authenticated and self.scope.places is None
 
 
 class AccessTokens:
-    """The configured bearer tokens, compared in constant time; without any, all is open.
+    """The configured bearer tokens, compared in constant time; without any, everything is open.
 
-    A browser shows its token once, and then the cookie of a login in `logins`.
+    A browser sends its token once, and from then on the cookie of a login in `logins`.
     """
 
     def __init__(self, settings: WebSettings, logins: WebLogins) -> None:
@@ -61,13 +61,15 @@ class AccessTokens:
 
     @property
     def is_required(self) -> bool:
-        """True if there is a token at all."""
+        """True if any token is configured."""
         return bool(self._scopes)
 
     async def viewer(self, request: Request) -> Viewer | None:
-        """Return the viewer of a bearer token, a login's cookie, or a feed's address.
+        """Return the viewer by bearer token, token in a feed's address or login cookie, in this
+        order; without a valid one, an anonymous viewer of the public channels.
 
-        None: they may read nothing. Raises Unavailable.
+        Returns None if there are no public channels, a viewer of everything if no token is
+        configured. Raises Unavailable.
         """
         if not self.is_required:
             return Viewer(PUBLIC)
@@ -84,26 +86,25 @@ class AccessTokens:
         return Viewer(self._public, is_authenticated=False) if self._public else None
 
     def shown(self, request: Request) -> Sequence[str]:
-        """Return the tokens that a request shows, right or wrong; none where none is asked for."""
+        """Return the tokens in a request, right or wrong; none if no token is required."""
         if not self.is_required:
             return ()
         given = (_bearer(request), request.query_params.get("token"))
         return [token for token in given if token is not None]
 
     def opened_by(self, given: str) -> Scope | None:
-        """Return what a token opens; None if it is none of ours."""
+        """Return the scope of a token, None for a wrong one."""
         found = None
-        for token, scope in self._scopes.items():  # all of them, so that time tells nothing
+        for token, scope in self._scopes.items():  # no early exit: its timing would tell which
             if hmac.compare_digest(given.encode(), token):
                 found = scope
         return found
 
     async def log_in(self, token: str, response: Response, *, secure: bool) -> None:
-        """Log a browser in for a year with a token that fits. Raises Unavailable.
-
-        Lax, so that a link from elsewhere leads to the page and not to the login. What changes
-        anything is a POST, and the guard takes those from our own pages only.
-        """
+        """Create a login for a valid token and set its cookie, for a year. Raises Unavailable."""
+        # SameSite is lax, so that links from other sites lead to the page and not to the login.
+        # That is safe: changes need a POST, which `SecurityMiddleware` accepts from our own pages
+        # only.
         response.set_cookie(
             COOKIE,
             await self._logins.add(_proof(token.encode())),
@@ -114,14 +115,17 @@ class AccessTokens:
         )
 
     async def log_out(self, request: Request, response: Response) -> None:
-        """End the login of a browser, for whoever has a copy of its cookie too. Raises
-        Unavailable."""
+        """End the login of a browser on the server, which invalidates copies of its cookie, too.
+
+        Raises Unavailable.
+        """
         if cookie := request.cookies.get(COOKIE):
             await self._logins.end(cookie)
         response.delete_cookie(COOKIE)
 
     async def _logged_in(self, cookie: str) -> Scope | None:
-        """Return what a login opens; None if it has ended, or its token is no longer ours."""
+        """Return the scope of a login, None if it has ended or its token is no longer
+        configured."""
         proof = await self._logins.proof_of(cookie) if cookie else None
         if proof is None:
             return None
@@ -130,7 +134,7 @@ class AccessTokens:
 
 
 def is_feed(path: str) -> bool:
-    """Return True if a token in the address opens this path: feed readers can send nothing else."""
+    """Return True if this path takes the token in its address, as feed readers send no headers."""
     return path.startswith("/feed.")
 
 
@@ -140,5 +144,5 @@ def _bearer(request: Request) -> str | None:
 
 
 def _proof(token: bytes) -> str:
-    """Return what tells a token from others without revealing it."""
+    """Return a fingerprint of a token, which is stored with its logins instead of the token."""
     return hmac.new(token, b"terrarium web session", sha256).hexdigest()

@@ -1,4 +1,4 @@
-"""The limit of request bodies, which are parsed as a whole."""
+"""A size limit for request bodies, which are read into memory as a whole."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from harnesses.web.auth.middleware import refuse
 
 
 class BodySizeLimit:
-    """ASGI middleware: answers 413 to a body that is longer than `most` bytes, declared or not."""
+    """ASGI middleware that answers 413 to bodies of more than `most` bytes, with or without a
+    `Content-Length`."""
 
     def __init__(self, app: ASGIApp, most: int) -> None:
         self._app = app
@@ -20,7 +21,7 @@ class BodySizeLimit:
         self._advice = f"The request is longer than {most} bytes; send a shorter text or image."
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request that declares too much, and count what the others send."""
+        """Refuse a body whose declared length is too large; count the bytes of the others."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -36,7 +37,7 @@ class BodySizeLimit:
             message = await receive()
             seen += len(message.get("body", b""))
             if seen > self._most:
-                # The one kind of exception that FastAPI lets pass while it reads a body.
+                # FastAPI passes on an HTTPException while it reads a body; any other becomes a 400.
                 raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, self._advice)
             return message
 

@@ -1,4 +1,4 @@
-"""Answers made smaller, where that gives nothing away."""
+"""Compression of responses, where their length discloses nothing."""
 
 from __future__ import annotations
 
@@ -7,16 +7,15 @@ from starlette.middleware.gzip import GZipMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 _LEVEL = 5  # half the time of the highest level for nearly the same size
-_LEAST = 1000  # bytes
+_LEAST = 1000  # bytes; shorter bodies are not compressed
 
 
 class Compression:
-    """ASGI middleware: gzip for whoever takes it, but never for streams that are read live.
+    """ASGI middleware that gzips responses for clients that accept it, except live streams.
 
-    What another site made a browser ask for goes out as it is. The length of a compressed page
-    tells whether a word in its address is also in its text, so a site that can watch the line
-    could guess at the log by many requests (BREACH). Browsers say where a request came from, by
-    `Sec-Fetch-Site`.
+    Responses to requests that another site caused, as `Sec-Fetch-Site` tells, are not compressed:
+    the length of a compressed page tells whether a word of its address also occurs in its text, so
+    an attacker who causes requests and observes the traffic could guess at the log (BREACH).
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -29,7 +28,8 @@ class Compression:
 
 
 def _may_shrink(scope: Scope) -> bool:
-    # A POST is the chat, whose answer is read while it is written.
+    # POST /chat streams its answer in small pieces. Server-sent events, which are fetched by GET,
+    # are left out by `GZipMiddleware` itself.
     if scope["type"] != "http" or scope["method"] != "GET":
         return False
     from_site = Headers(scope=scope).get("sec-fetch-site", "none")

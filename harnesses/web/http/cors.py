@@ -1,4 +1,4 @@
-"""Other sites whose scripts may read the log API."""
+"""Cross-origin resource sharing (CORS) for the log API."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 
 class Cors:
-    """ASGI middleware: the API, and nothing else, for the scripts of `origins`.
+    """ASGI middleware that opens the API, and nothing else, to scripts of the sites in `origins`.
 
-    They bring a token in a header. Cookies are not let through, so a login in this browser opens
-    nothing to them.
+    They send a token in a header. Credentialed requests are not allowed, so they cannot use the
+    login of this browser.
     """
 
     def __init__(self, app: ASGIApp, origins: Sequence[str]) -> None:
@@ -26,6 +26,6 @@ class Cors:
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Add the headers of CORS to answers of the API."""
+        """Answer preflights of the API, and add CORS headers to its responses."""
         is_api = scope["type"] == "http" and scope["path"].startswith("/api/")
         await (self._open if is_api else self._app)(scope, receive, send)

@@ -1,4 +1,4 @@
-"""Answers that have not changed are not sent again (RFC 9110, sections 8.8.3 and 13.1.2)."""
+"""Entity tags and conditional requests (RFC 9110, sections 8.8.3 and 13.1.2)."""
 
 from __future__ import annotations
 
@@ -7,18 +7,20 @@ from hashlib import sha256
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-# Of the headers of the whole answer, what a 304 must carry too, and what keeps its meaning.
+# The headers of the 200 that a 304 repeats (RFC 9110, section 15.4.5), and Set-Cookie, which takes
+# effect with any status.
 _KEPT = {b"cache-control", b"etag", b"expires", b"set-cookie", b"vary"}
 
 
 class ETag:
-    """ASGI middleware: a tag for every whole answer to a GET, and 304 when the reader has it."""
+    """ASGI middleware that tags every complete response to a GET, and sends 304 to a client that
+    has it already."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass on; an answer in several pieces, or with a tag already, stays as it is."""
+        """Tag the response, unless it is streamed or has a tag already."""
         if scope["type"] != "http" or scope["method"] not in ("GET", "HEAD"):
             await self._app(scope, receive, send)
             return
@@ -28,13 +30,13 @@ class ETag:
         async def send_tagged(message: Message) -> None:
             nonlocal start
             if message["type"] == "http.response.start" and _can_have_one(message):
-                start = message  # until the body is there
+                start = message  # held back until the body, which decides on tag and status
                 return
             if start is None:
                 await send(message)
                 return
             held, start = start, None
-            if message.get("more_body"):
+            if message.get("more_body"):  # a tag needs the whole body, which may be endless
                 await send(held)
                 await send(message)
                 return
@@ -54,12 +56,13 @@ def _can_have_one(start: Message) -> bool:
 
 
 def _tag(body: bytes) -> str:
-    """Return a weak tag: compressing the body does not change what it says."""
+    """Return a weak tag: the same one serves the compressed body, which differs in its bytes."""
     return f'W/"{sha256(body).hexdigest()[:32]}"'
 
 
 def _matches(known: str, tag: str) -> bool:
-    """Return True if `If-None-Match` names the tag, by the weak comparison."""
+    """Return True if `If-None-Match` lists the tag or is `*`, by weak comparison (RFC 9110,
+    section 8.8.3.2)."""
     tags = [each.strip().removeprefix("W/") for each in known.split(",")]
     return known.strip() == "*" or tag.removeprefix("W/") in tags
 

@@ -1,4 +1,4 @@
-"""Errors as people and programs can read them: a page for browsers, JSON for the rest."""
+"""Error responses: an HTML page for browsers, JSON for all other clients."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _log = structlog.get_logger()
 
 
 def register_handlers(app: FastAPI) -> None:
-    """Give the app one form of error for whatever goes wrong."""
+    """Register handlers that give all errors of the app the same form."""
     app.add_exception_handler(HTTPException, _on_http_error)
     app.add_exception_handler(RequestValidationError, _on_validation_error)
     app.add_exception_handler(Exception, _on_server_error)
@@ -31,7 +31,7 @@ async def _on_http_error(request: Request, error: Exception) -> Response:
     if error.status_code == HTTPStatus.UNAUTHORIZED:
         return ask_to_log_in(request)
     message = str(error.detail)
-    if message == HTTPStatus(error.status_code).phrase:  # not one of ours: say what to do
+    if message == HTTPStatus(error.status_code).phrase:  # Starlette's default, not our own text
         message = _ADVICE.get(error.status_code, message)
     kind = HTTPStatus(error.status_code).name.lower()
     return _answer(request, error.status_code, ErrorDetails(message=message, type=kind))

@@ -1,1 +1,1 @@
-"""The Model Context Protocol (MCP): the log and the model as tools and resources for others."""
+"""The Model Context Protocol (MCP): the log and the model as tools and resources for clients."""

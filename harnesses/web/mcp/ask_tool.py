@@ -1,4 +1,4 @@
-"""The tool with which MCP clients ask our model."""
+"""The tool by which MCP clients ask our model."""
 
 from __future__ import annotations
 
@@ -16,19 +16,21 @@ from llm.tools.toolbox import ToolError, tool
 from storage.chat_log.event import Scope
 
 _CONVERSATION = re.compile(r"[0-9a-f]{32}")
-_LONGEST = 600.0  # seconds; a run has a limit of its own
+_LONGEST = 600.0  # seconds; the run behind the answer has its own limit
 
 
 class ConversationAnswer(BaseModel):
-    """The answer of the model, and the conversation in which to go on."""
+    """The answer of the model, and the id of the conversation, to continue it."""
 
     answer: str
     conversation: str
 
 
 class AskTool:
-    """The tool over `chat`, whose model looks up no more than `scope` shows. Who is at `address`
-    may ask as often as `questions` lets them."""
+    """The owner of the tool `ask`, by which a client asks `chat` within `scope`.
+
+    `questions` limits the rate per client address.
+    """
 
     def __init__(
         self, chat: ChatSession, scope: Scope, address: str, questions: TokenBuckets
@@ -61,12 +63,15 @@ class AskTool:
         return ConversationAnswer(answer=result.text, conversation=conversation)
 
     def _name(self, conversation: str) -> str:
-        """Return the name of a conversation in this scope: who may read less does not learn by it
-        what was answered to somebody who may read more."""
+        """Return the name of a conversation, which depends on the scope.
+
+        A client with another scope that knows the id gets a conversation of its own, so it learns
+        nothing from answers to a client that may read more.
+        """
         places = self._scope.places
         scope = "all" if places is None else ",".join(sorted(map(str, places)))
         return f"mcp/{sha256(f'{conversation} {scope}'.encode()).hexdigest()[:32]}"
 
 
 async def _ignore(text: str) -> None:
-    """Take a piece of an answer; MCP has only whole ones."""
+    """Discard a piece of an answer: the result of an MCP tool is not streamed."""

@@ -1,4 +1,4 @@
-"""`/mcp`: the Model Context Protocol by streamable HTTP, where the extra `mcp` is installed."""
+"""`/mcp`: the Model Context Protocol over streamable HTTP, if the extra `mcp` is installed."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
 PATH = "/mcp"
-_MOST_BYTES = 256 * 1024  # of a request
+_MOST_BYTES = 256 * 1024  # of a request body
 
 
 class McpEndpoint:
-    """ASGI application: each POST is one message, and nothing is kept between two of them.
+    """Stateless ASGI application, in which each POST is one message.
 
-    There is no stream to open by GET and no session to end by DELETE, so both are refused, as the
-    protocol lets a server do.
+    It offers no stream by GET and has no session to end by DELETE, and so answers 405 to both, as
+    the protocol allows.
     """
 
     def __init__(self) -> None:
@@ -37,10 +37,10 @@ class McpEndpoint:
 
     @asynccontextmanager
     async def running(self, state: AppState) -> AsyncIterator[None]:
-        """Answer requests over the parts in `state` until this is left.
+        """Answer requests, with the components in `state`, until the context is left.
 
-        What that needs is imported with the first request: it takes about as long as all the rest
-        of the site takes to start.
+        The MCP SDK is imported at the first request, because that takes about as long as the rest
+        of the site needs to start.
         """
         if find_spec("mcp") is None:
             yield
@@ -58,7 +58,12 @@ class McpEndpoint:
     async def _serve(
         self, state: AppState, ready: asyncio.Future[StreamableHTTPSessionManager]
     ) -> None:
-        """Run the manager from the first request on, and hand it over by `ready`."""
+        """Run the session manager from the first request on, and hand it over through `ready`.
+
+        If it cannot be started, `ready` gets the exception.
+        """
+        # A task of its own, because the manager holds an anyio task group, which must be entered
+        # and left in the same task, and the task of the first request ends too early.
         await self._asked.wait()
         try:
             server = await asyncio.to_thread(import_module, "harnesses.web.mcp.server")
@@ -75,7 +80,7 @@ class McpEndpoint:
             ready.set_exception(error)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
+        """Pass a POST on to the session manager, once that runs; refuse every other request."""
         if self._manager is None:
             answer: Response = refuse(
                 HTTPStatus.NOT_IMPLEMENTED,
@@ -90,6 +95,6 @@ class McpEndpoint:
             await answer(scope, receive, send)
         else:
             self._asked.set()
-            # One that leaves meanwhile must not take the manager from all others.
+            # Without the shield, a cancelled request would cancel the future that all others await.
             manager = await asyncio.shield(self._manager)
             await manager.handle_request(scope, receive, send)

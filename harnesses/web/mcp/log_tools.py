@@ -1,6 +1,6 @@
 """Tools over the log for MCP clients, confined to a scope.
 
-Whoever calls them is a model, so they leave out people who do not want to be shown to models.
+Their caller is a model, so they leave out people who have opted out of being shown to models.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from storage.search.models import Order, SearchQuery
 from storage.search.query_parser import parse
 
 _MOST = 200  # lines in a result
-_MOST_COUNTED = 5_000  # lines that `who` looks at
+_MOST_COUNTED = 5_000  # lines that `who` counts
 _MOST_PEOPLE = 100
 
 Channel = Annotated[
@@ -36,21 +36,21 @@ Id = Annotated[int, Field(ge=0, le=2**53 - 1)]
 
 
 class FoundLines(BaseModel):
-    """Lines that a search found; `next_cursor` fetches those that follow."""
+    """A page of lines that a search has found; `next_cursor` fetches the next one."""
 
     lines: list[LogMessage]
     next_cursor: str | None
 
 
 class ReadLines(BaseModel):
-    """Lines in order of time; `more` says that others fit beyond the limit."""
+    """Lines in chronological order; `more` is true if others match beyond the limit."""
 
     lines: list[LogMessage]
     more: bool
 
 
 class RecentSpeaker(BaseModel):
-    """A nick, how many lines it said, and when it said the last one."""
+    """A nick with its number of lines and the time of the last one."""
 
     nick: str
     lines: int
@@ -58,13 +58,14 @@ class RecentSpeaker(BaseModel):
 
 
 class RecentSpeakers(BaseModel):
-    """Those who spoke, with the most lines first."""
+    """The nicks that spoke, the most lines first."""
 
     people: list[RecentSpeaker]
 
 
 class McpLogTools:
-    """The tools over `log`, limited to `scope`; links begin with `base`, the site's address."""
+    """The owner of the tools over `log`, confined to `scope`; links begin with `base`, the URL of
+    the site."""
 
     def __init__(self, log: LogReader, scope: Scope, base: str) -> None:
         self._log = log
@@ -146,6 +147,8 @@ class McpLogTools:
         )
         newest = bool(before_id) or not (since or after_id)
         events = await self._log.find(query, newest=newest)
+        # Decided before the lines of people who have opted out are removed, so there may be fewer
+        # than `limit` lines although `more` is true.
         more = len(events) > limit
         if more:
             events = events[1:] if newest else events[:-1]
@@ -163,7 +166,7 @@ class McpLogTools:
         query = self._query(channel, "", since=since, types=SPOKEN, limit=_MOST_COUNTED)
         events = await self._log.shown_to_model(await self._log.find(query))
         lines = Counter(event.nick for event in events)
-        last = {event.nick: event.time for event in events}  # the newest come last
+        last = {event.nick: event.time for event in events}  # chronological: the last one wins
         return RecentSpeakers(
             people=[
                 RecentSpeaker(nick=nick, lines=count, last=last[nick])

@@ -1,4 +1,4 @@
-"""Days of channels, and single lines with their neighbours, as MCP resources."""
+"""MCP resources: the days of channels, and single lines with their neighbours."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from storage.protocols import LogReader
 _DAY = "terrarium://day/"
 _LINE = "terrarium://line/"
 _MOST_CHANNELS = 20
-_DAYS = 7  # of each channel in the list
+_DAYS = 7  # listed for each channel
 _MOST_LINES = 2_000  # of a day
-_AROUND = 10  # lines before and after the one that is named
+_AROUND = 10  # neighbours of a line, before it and after it
 
 TEMPLATES = [
     types.ResourceTemplate(
@@ -39,14 +39,15 @@ TEMPLATES = [
 
 
 class LogResources:
-    """The resources of `log` within `scope`."""
+    """The resources of `log`, confined to `scope`."""
 
     def __init__(self, log: LogReader, scope: Scope) -> None:
         self._log = log
         self._scope = scope
 
     async def recent_days(self) -> list[types.Resource]:
-        """Return the last days of the channels that were active last."""
+        """Return the last days with lines of each of the most recently active channels, newest
+        first."""
         found = []
         for channel in (await self._log.channels(self._scope))[:_MOST_CHANNELS]:
             days = await self._log.days(self._query(channel.place), UTC)
@@ -62,8 +63,11 @@ class LogResources:
         return found
 
     async def read(self, uri: str) -> types.ReadResourceResult:
-        """Return a resource as text. Raises MCPError for one that is not there, or not for this
-        reader: which of the two, nobody is told."""
+        """Return a resource as text, without lines of people who have opted out.
+
+        Raises MCPError alike for one that does not exist and for one out of scope, so that nobody
+        learns which channels there are.
+        """
         events: list[Event] = []
         more = False
         if uri.startswith(_DAY):
@@ -86,7 +90,8 @@ class LogResources:
         return types.ReadResourceResult(contents=[text])
 
     async def _day(self, path: str) -> tuple[list[Event], bool]:
-        """Return the lines of a day, and True if there are more of them."""
+        """Return the first lines of the day `NETWORK/CHANNEL/DATE`, and whether there are more;
+        none for an invalid path."""
         network, _, rest = path.partition("/")
         channel, _, day = rest.rpartition("/")
         try:
@@ -104,7 +109,8 @@ class LogResources:
         return events[:_MOST_LINES], len(events) > _MOST_LINES
 
     async def _around(self, number: str) -> list[Event]:
-        """Return a line and its neighbours."""
+        """Return a line and its neighbours, [] for an invalid id or one out of scope."""
+        # `int` accepts more: digits of other scripts, and numbers too large for the database.
         if not (number.isascii() and number.isdecimal() and len(number) < 16):
             return []
         found = await self._log.context(self._scope, int(number), before=_AROUND, after=_AROUND)

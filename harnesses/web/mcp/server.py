@@ -1,4 +1,4 @@
-"""The MCP server: which tools and resources a viewer of the site has."""
+"""The MCP server: the tools and resources of each viewer of the site."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Context = ServerRequestContext[Any, Request]
 
 
 def create_server(state: AppState) -> Server[Any]:
-    """Return the server over the parts in `state`. Each request sees what its viewer may see."""
+    """Return the server over the components in `state`; each request has its viewer's scope."""
     handlers = _Handlers(state)
     return Server(
         "terrarium",
@@ -44,7 +44,7 @@ def create_server(state: AppState) -> Server[Any]:
 
 
 class _Handlers:
-    """The methods of the protocol that the server answers."""
+    """The handlers of the protocol's methods."""
 
     def __init__(self, state: AppState) -> None:
         self._state = state
@@ -52,7 +52,7 @@ class _Handlers:
     async def list_tools(
         self, context: Context, _params: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
-        """Return all tools at once: they are few."""
+        """Return all tools on a single page."""
         toolbox = self._toolbox(context)
         return types.ListToolsResult(
             tools=[_described(schema, toolbox) for schema in toolbox.schemas()]
@@ -61,7 +61,10 @@ class _Handlers:
     async def call_tool(
         self, context: Context, params: types.CallToolRequestParams
     ) -> types.CallToolResult:
-        """Run a tool. What goes wrong is a result that says so, for the model to read."""
+        """Run a tool; its ToolError becomes an error result, for the model to read.
+
+        Raises MCPError for an unknown tool.
+        """
         toolbox = self._toolbox(context)
         if params.name not in toolbox.names():
             names = ", ".join(toolbox.names())
@@ -77,23 +80,24 @@ class _Handlers:
     async def list_resources(
         self, context: Context, _params: types.PaginatedRequestParams | None
     ) -> types.ListResourcesResult:
-        """Return the last days of the channels; the templates name all others."""
+        """Return the last days of the channels; the templates cover all other resources."""
         return types.ListResourcesResult(resources=await self._resources(context).recent_days())
 
     async def list_templates(
         self, _context: Context, _params: types.PaginatedRequestParams | None
     ) -> types.ListResourceTemplatesResult:
-        """Return the forms of all addresses of resources."""
+        """Return the URI templates of all resources."""
         return types.ListResourceTemplatesResult(resource_templates=TEMPLATES)
 
     async def read_resource(
         self, context: Context, params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult:
-        """Return a resource. Raises MCPError."""
+        """Return a resource. Raises MCPError if there is none in the viewer's scope."""
         return await self._resources(context).read(params.uri)
 
     def _toolbox(self, context: Context) -> Toolbox:
-        """Return the tools of the viewer: who has shown no token reads, and asks no model."""
+        """Return the tools of the viewer: without a token only those that read the log, none that
+        ask the model."""
         state, viewer = self._state, _viewer(context)
         request = context.request
         assert request is not None
@@ -110,7 +114,7 @@ class _Handlers:
 
 
 def _viewer(context: Context) -> Viewer:
-    """Return the viewer that the security middleware let in."""
+    """Return the viewer that `SecurityMiddleware` has stored in the request."""
     assert context.request is not None
     viewer = context.request.state.viewer
     assert isinstance(viewer, Viewer)

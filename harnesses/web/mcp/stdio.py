@@ -1,4 +1,7 @@
-"""`terrarium mcp`: the MCP server of the running web tendril, for clients that start a command."""
+"""`terrarium mcp`: a stdio proxy to the MCP server of the running web tendril.
+
+It is for MCP clients that start a command instead of connecting to a URL.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +29,8 @@ if TYPE_CHECKING:
     from mcp import Client
     from mcp.server.lowlevel.server import Server
 
-_LONGEST = 660.0  # seconds of an answer; the model may take ten minutes
-_CONNECT = 10.0
+_LONGEST = 660.0  # seconds to wait for an answer, more than the 600 that the tool `ask` may take
+_CONNECT = 10.0  # seconds
 
 
 def mcp(
@@ -44,7 +47,7 @@ def mcp(
 
 
 async def _serve(config: Config, url: str) -> None:
-    """Hand messages on until standard input ends. Raises TendrilError."""
+    """Forward messages until standard input ends. Raises TendrilError."""
     from mcp.server.stdio import stdio_server
 
     async with _connected(config, url.rstrip("/") or _own_address(config)) as client:
@@ -54,7 +57,7 @@ async def _serve(config: Config, url: str) -> None:
 
 
 def _own_address(config: Config) -> str:
-    """Return the address of the web tendril that uses the same data folder."""
+    """Return the address of the web tendril with this data folder. Raises TendrilError."""
     web = report(config.data, "web")
     if web is None or not web.is_fresh or web.state is not ProcessState.READY:
         raise TendrilError(
@@ -66,7 +69,10 @@ def _own_address(config: Config) -> str:
 
 @asynccontextmanager
 async def _connected(config: Config, base: str) -> AsyncIterator[Client]:
-    """Connect to the site with the token of `[web]`, if there is one. Raises TendrilError."""
+    """Connect to the MCP server of a site with the token of `[web]`, if there is one.
+
+    Raises TendrilError.
+    """
     from mcp import Client
     from mcp.client.streamable_http import streamable_http_client
 
@@ -80,7 +86,7 @@ async def _connected(config: Config, base: str) -> AsyncIterator[Client]:
 
 
 async def _require_access(http: httpx2.AsyncClient, base: str) -> None:
-    """Raise TendrilError, with what to do, if the site cannot be used."""
+    """Raise TendrilError, with what to do, if the site or its MCP endpoint cannot be used."""
     try:
         answer = await http.get(base + PATH)
     except (httpx2.HTTPError, httpx2.InvalidURL) as error:
@@ -89,12 +95,13 @@ async def _require_access(http: httpx2.AsyncClient, base: str) -> None:
         ) from error
     if answer.status_code == HTTPStatus.UNAUTHORIZED:
         raise TendrilError(f"{base} asks for a token: set WEB_TOKEN to one of that site")
-    if answer.status_code != HTTPStatus.METHOD_NOT_ALLOWED:  # what /mcp says to a GET
+    # A GET passes the token check and then gets 405 from `McpEndpoint`, or 501 without the SDK.
+    if answer.status_code != HTTPStatus.METHOD_NOT_ALLOWED:
         raise TendrilError(f"{base}{PATH} does not speak MCP: {answer.text[:300]}")
 
 
 def _forwarding_server(client: Client) -> Server[Any]:
-    """Return a server that answers everything as `client` is answered."""
+    """Return a server that forwards each request through `client`."""
     import mcp_types as types
     from mcp.server.lowlevel.server import Server
 

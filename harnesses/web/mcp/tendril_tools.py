@@ -1,4 +1,4 @@
-"""The tools of other tendrils, for MCP clients: each runs where its tendril does."""
+"""The tools of other tendrils for MCP clients; each runs in the process of its tendril."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from harnesses.core.services.peers import OfferedTool, Origin, PeerQuestion, Pee
 from harnesses.core.tendril.status import ProcessState, reports
 from llm.tools.toolbox import Tool, ToolError, ToolOptions, ToolSource
 
-_MARGIN = 5.0  # seconds more than a tool may take, for the way there and back
+_MARGIN = 5.0  # seconds beyond the timeout of a tool, for the round trip to its tendril
 
 
 class _AnyArguments(BaseModel):
-    """Any JSON object; the tendril validates it."""
+    """Any JSON object; the tendril that runs the tool validates it."""
 
     model_config = ConfigDict(extra="allow")
 
 
 class TendrilTools(ToolSource):
-    """The tools of the tendrils that are there, called `TENDRIL_TOOL`, in the name of `origin`.
+    """The tools of all running tendrils but `own`, named `TENDRIL_TOOL`, called for `origin`.
 
-    `own` is the tendril that offers them; `data` has the status files of the others.
+    `own` is the tendril that offers them here; `data` is the folder of the status files.
     """
 
     def __init__(self, peers: PeerService, own: str, data: Path, origin: Origin) -> None:
         self._peers, self._own, self._data, self._origin = peers, own, data, origin
 
     def tools(self) -> Iterable[Tool]:
-        """Return the tools that there are at this moment."""
+        """Yield the tools of the tendrils that are ready at the moment."""
         for report in reports(self._data):
             is_there = report.is_fresh and report.state is ProcessState.READY
             if is_there and report.name != self._own:
@@ -49,11 +49,13 @@ class TendrilTools(ToolSource):
             _AnyArguments,
             {"type": "function", "function": function},
             partial(self._call, tendril, name, offered.timeout + _MARGIN),
+            # The timeouts are nested, so that the innermost one gives the reason: the tool's own in
+            # its tendril, that of the call, that of this tool.
             ToolOptions(reads=offered.reads, timeout=offered.timeout + 2 * _MARGIN, mcp=True),
         )
 
     async def _call(self, tendril: str, tool: str, seconds: float, /, **arguments: Any) -> object:
-        """Have a tendril run one of its tools. Raises ToolError."""
+        """Have a tendril run one of its tools, and return the result. Raises ToolError."""
         call = PeerQuestion(json.dumps(arguments), self._origin, tool)
         try:
             answer = await self._peers.call(tendril, call, seconds)

@@ -1,4 +1,4 @@
-"""The pages of one channel: its live end, any line among its neighbours, whole days."""
+"""The pages of one channel: its newest lines (live), a line with its neighbours, whole days."""
 
 from __future__ import annotations
 
@@ -24,15 +24,19 @@ from harnesses.web.rendering.view import lines, page
 from storage.chat_log.event import Event, Place
 from storage.chat_log.query import Query
 
-LINES = 200  # of the newest lines
-MOST_LINES = 2000  # of a day on one page
+LINES = 200  # per page, except for whole days
+MOST_LINES = 2000  # per page of whole days
 router = APIRouter(include_in_schema=False)
 
 
 @dataclass(frozen=True, slots=True)
 class LogSlice:
-    """Some lines of a channel, the addresses of those before and after, and whether the page
-    goes on by itself. Whole days know the nearest days around them that have lines."""
+    """The events of one page, in chronological order.
+
+    `older` and `newer` are the addresses of the pages around it, None if there are none; a `live`
+    page appends new lines by itself. For whole days, `previous_day` and `next_day` are the nearest
+    days with lines.
+    """
 
     events: list[Event]
     older: str | None = None
@@ -45,7 +49,7 @@ class LogSlice:
 
 @dataclass(frozen=True, slots=True)
 class PageQuery:
-    """Which lines a page should show; nothing means the newest."""
+    """The query of a channel's page, which selects its lines; by default the newest."""
 
     at: Annotated[Id | None, Param(description="an event to show among its neighbours")] = None
     time: Annotated[Moment | None, Param(description="its time, should the id be unknown")] = None
@@ -68,7 +72,8 @@ async def show_channel(
     page_query: Asked,
     zone: TheZone,
 ) -> Response:
-    """The newest lines of a channel, whole days, or the lines around, before or after an event."""
+    """Show the newest lines of a channel, whole days, or the lines around, before or after an
+    event; redirects to the spelling of the log."""
     if place != Place(network, name):
         return RedirectResponse(channel_path(place, **request.query_params), 307)
     days = DayRange(page_query.day, page_query.days, zone) if page_query.day else None
@@ -91,8 +96,7 @@ async def show_channel(
 
 @router.get("/line/{event_id}")
 async def find_line(reader: LogAccessDep, event_id: Id) -> Response:
-    """The short address of a line: leads to its channel's page. A line that the viewer may not read
-    is not there."""
+    """Redirect the short address of a line to its permalink; 404 if it is out of scope."""
     event = await reader.get(event_id)
     if event is None:
         raise HTTPException(404, f"There is no line {event_id}.")
@@ -103,7 +107,8 @@ async def find_line(reader: LogAccessDep, event_id: Id) -> Response:
 async def follow_channel(
     request: Request, reader: LogAccessDep, place: ChannelDep, after_id: Id, zone: TheZone
 ) -> AsyncIterator[ServerSentEvent]:
-    """New lines of a channel as HTML, for the page that is already open."""
+    """Stream new lines of a channel as HTML (Server-Sent Events), for an open page."""
+    # A browser that reconnects sends the id of the last event it has; an invalid one is ignored.
     returning = request.headers.get("last-event-id", "")
     start = int(returning) if returning.isdecimal() and len(returning) < 16 else after_id
     yield ServerSentEvent(id=str(start), retry=2000)
@@ -121,7 +126,7 @@ async def show_text(
     day: Day,
     days: Annotated[int, Param(ge=1, le=MOST_DAYS)] = 1,
 ) -> Response:
-    """Whole days as plain text, however long."""
+    """Stream whole days as plain text, without a limit."""
     span = DayRange(day, days, zone)
 
     async def stream_lines() -> AsyncIterator[bytes]:
@@ -162,6 +167,8 @@ async def _whole_days(
 async def _around(reader: LogAccess, place: Place, page_query: PageQuery) -> LogSlice:
     assert page_query.at is not None
     event = await reader.get(page_query.at)
+    # Permalinks outlive ids: in another copy of the log the id is unknown or that of another line,
+    # and the time finds it.
     if event is None or Place(event.network, event.channel) != place:
         event = await reader.first_from(place, page_query.time) if page_query.time else None
     if event is None:
@@ -189,8 +196,7 @@ async def _page_slice(
 
 
 def _with_links(place: Place, events: list[Event], *, older: bool, newer: bool) -> LogSlice:
-    """Return events with the addresses of those around; where none follow the page goes on by
-    itself."""
+    """Return a slice with the addresses of the pages around it; without a newer one it is live."""
     return LogSlice(
         events,
         older=channel_path(place, before=events[0].id) if older and events else None,

@@ -1,4 +1,4 @@
-"""The chat box: a conversation of its own for each browser, answered while it is written."""
+"""The chat page: one conversation per browser, with streamed answers."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ from llm.messages.image import MOST_BYTES, Image
 COOKIE = "terrarium_chat"
 _ID = re.compile(r"[0-9a-f]{32}")
 _YEAR = 365 * 86400
-LONGEST_IMAGE = -(-MOST_BYTES // 3) * 4  # characters of base64
+LONGEST_IMAGE = -(-MOST_BYTES // 3) * 4  # characters of base64, padding included
 _LONGEST_URL, _LONGEST_SELECTION = 2_000, 1_500  # characters
 router = APIRouter(include_in_schema=False, dependencies=[Depends(require_token)])
 Write = Callable[[dict[str, Any]], Awaitable[None]]
 
 
 class ChatQuestion(BaseModel):
-    """The form of the chat box."""
+    """The request body of a chat question."""
 
     text: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=4000)]
     image: Annotated[str, Field(max_length=LONGEST_IMAGE)] | None = Field(
@@ -61,8 +61,11 @@ class ChatQuestion(BaseModel):
 async def show_chat(
     request: Request, state: AppStateDep, about: str = "", selected: str = ""
 ) -> Response:
-    """The box with what has been said before; the bookmarklet opens it with a question `about` a
-    page, or the words `selected` on it."""
+    """Show the chat box and the conversation so far.
+
+    The bookmarklet opens it with a draft of a question `about` a page, or the words `selected`
+    there.
+    """
     conversation = _conversation(request)
     said = await state.chat.history(_name(conversation)) if conversation else []
     response = page(
@@ -81,7 +84,7 @@ async def show_chat(
 async def ask(
     request: Request, state: AppStateDep, scope: ScopeDep, question: ChatQuestion
 ) -> Response:
-    """Answer as lines of JSON: `{"text"}` for each piece, at last `{"html", "ok"}`."""
+    """Stream the answer as JSON Lines: `{"text"}` for each piece, finally `{"html", "ok"}`."""
     address = address_of(request)
     if not state.questions.try_acquire(address):
         return refuse(HTTPStatus.TOO_MANY_REQUESTS, TOO_FAST, {"Retry-After": "2"})
@@ -98,7 +101,7 @@ async def ask(
 
 @router.post("/chat/forget")
 async def forget(request: Request, state: AppStateDep) -> Response:
-    """Keep nothing of this conversation and begin a new one."""
+    """Delete the conversation and begin a new one."""
     conversation = _conversation(request)
     if conversation:
         await state.chat.forget(_name(conversation))
@@ -108,17 +111,18 @@ async def forget(request: Request, state: AppStateDep) -> Response:
 
 
 class StreamedAnswer(Response):
-    """An answer that `work` writes line by line, and that stops when the reader leaves."""
+    """A response that `work` writes line by line; it is cancelled when the client disconnects."""
 
     media_type = "application/x-ndjson"
 
     def __init__(self, work: Callable[[Write], Awaitable[None]]) -> None:
+        # The second header keeps nginx from buffering the lines.
         super().__init__(headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
-        del self.headers["content-length"]  # nobody knows it yet
+        del self.headers["content-length"]  # `Response` has set it to 0, for its empty body
         self._work = work
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the head, let `work` write, send the end."""
+        """Send the headers, run `work`, and end the body, unless the client disconnects first."""
         start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
         await send(start)
 
@@ -130,6 +134,8 @@ class StreamedAnswer(Response):
             await self._work(write)
             await send({"type": "http.response.body", "body": b""})
 
+        # An ASGI server does not cancel the application when the client disconnects: it says so by
+        # `receive`, which must be awaited while `work` runs.
         async with asyncio.TaskGroup() as tasks:
             working = tasks.create_task(work())
             leaving = tasks.create_task(_wait_for_disconnect(receive))
@@ -154,12 +160,15 @@ async def _wait_for_disconnect(receive: Receive) -> None:
 
 
 def _decode(image: str) -> Image:
-    """Return the image in a text of base64. Raises UnusableImage, binascii.Error."""
+    """Return a base64-encoded image. Raises UnusableImage, binascii.Error."""
     return Image.from_bytes(base64.b64decode(image, validate=True))
 
 
 def _draft(about: str, selected: str) -> str:
-    """Return the question that a reader of a page begins with; they send it themselves."""
+    """Return the draft of a question about the page `about`, "" unless it is an HTTP URL.
+
+    It is only filled into the box: a link of another site must not ask the model by itself.
+    """
     if len(about) > _LONGEST_URL or not about.startswith(("http://", "https://")):
         return ""
     words = selected.strip()[:_LONGEST_SELECTION]
@@ -167,7 +176,8 @@ def _draft(about: str, selected: str) -> str:
 
 
 def _bookmarklet(chat: str) -> str:
-    """Return a link that, as a bookmark, asks on our chat page about the page that one is on."""
+    """Return a `javascript:` link that, as a bookmark, opens our chat page with a draft about the
+    current page."""
     script = (
         f"void open({json.dumps(chat)}+'?about='+encodeURIComponent(location.href)+'&selected='+"
         f"encodeURIComponent(String(getSelection()).slice(0,{_LONGEST_SELECTION})))"
@@ -176,7 +186,8 @@ def _bookmarklet(chat: str) -> str:
 
 
 def _conversation(request: Request) -> str | None:
-    """Return the random id in the cookie; nobody can guess another browser's."""
+    """Return the conversation id in the cookie: 128 random bits, which nobody can guess; None if
+    there is none."""
     value = request.cookies.get(COOKIE, "")
     return value if _ID.fullmatch(value) else None
 
@@ -190,7 +201,8 @@ def _start(request: Request, response: Response) -> None:
 
 
 def _remember(request: Request, response: Response, conversation: str) -> None:
-    # Lax, not Strict: who comes here by a link from elsewhere must find the conversation again.
+    # Not strict: a browser would not send the cookie when it follows a link of another site here,
+    # and would get a new conversation.
     response.set_cookie(
         COOKIE,
         conversation,

@@ -1,4 +1,4 @@
-"""The body of a page's form."""
+"""Parsing of form bodies."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from urllib.parse import parse_qsl
 from fastapi import HTTPException
 from starlette.requests import Request
 
-_MOST = 10_000  # bytes of a form
+_MOST = 10_000  # bytes
 
 
 async def read_form(request: Request) -> dict[str, str]:
-    """Return the fields of a form; of a field that is there twice, the last. Raises
-    HTTPException."""
+    """Return the fields of a URL-encoded form; the last one wins if a name is repeated.
+
+    Raises HTTPException 413 for a long body.
+    """
     body = b""
     async for piece in request.stream():
         body += piece

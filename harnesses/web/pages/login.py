@@ -1,4 +1,4 @@
-"""The page that asks a browser for the token, once, and the way out."""
+"""The login page, which asks a browser for the token once, and the logout."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ Next = Annotated[str, Param(max_length=2000)]
 
 @router.get("/login")
 async def show_login(request: Request, next: Next = "/") -> Response:
-    """The form; `next` is the page to go on to."""
+    """Show the login form; `next` is the page to return to."""
     return page(request, "login.html", next=local_path(next), wrong=False)
 
 
 @router.post("/login")
 async def log_in(request: Request, state: AppStateDep) -> Response:
-    """Take the token and go on, or ask again."""
+    """Check the token; log in and redirect to `next`, or show the form again."""
     form = await read_form(request)
     target = local_path(form.get("next", "/"))
     tokens, token = AccessTokens(state.settings, state.web_logins), form.get("token", "").strip()
@@ -51,7 +51,7 @@ async def log_in(request: Request, state: AppStateDep) -> Response:
 
 @router.post("/logout")
 async def log_out(request: Request, state: AppStateDep) -> Response:
-    """End the login of this browser, and let it forget its conversation."""
+    """End the login of this browser, and delete the cookie of its conversation."""
     response = RedirectResponse("/", HTTPStatus.SEE_OTHER)
     await AccessTokens(state.settings, state.web_logins).log_out(request, response)
     response.delete_cookie(CHAT)

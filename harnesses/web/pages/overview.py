@@ -1,4 +1,4 @@
-"""The pages over the whole log: channels, and the tendrils."""
+"""The overview pages: all channels, and all tendrils."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ router = APIRouter(include_in_schema=False)
 
 @router.get("/")
 async def show_channels(request: Request, reader: LogAccessDep) -> Response:
-    """The channels, the most recently active first, with the newest line of each."""
+    """List the channels, the most recently active first, with the newest line of each."""
     lines = await reader.sparklines(SPARK_DAYS)
     channels = [
         (each, await reader.last(each.place), spark(lines.get(each.place, ()), *SPARK))
@@ -30,5 +30,5 @@ async def show_channels(request: Request, reader: LogAccessDep) -> Response:
 
 @router.get("/tendrils", dependencies=[Depends(require_full)])
 async def show_tendrils(request: Request, state: AppStateDep) -> Response:
-    """The processes that live on the one model, and how they are."""
+    """List the tendrils with their state."""
     return page(request, "tendrils.html", tendrils=reports(state.data))

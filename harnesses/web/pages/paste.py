@@ -1,7 +1,7 @@
-"""Long answers of the IRC tendril, each for those who have its link.
+"""Long answers of the IRC tendril, as capability URLs.
 
-A link is opened by people of the channel, who have no token of this site: the id, which nobody can
-guess, is the permission, and the guard lets them in. Nothing lists the ids.
+They are opened by people of the channel, who have no token of this site: the unguessable id is the
+permission, so `SecurityMiddleware` asks for no token. No page lists the ids.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ router = APIRouter(include_in_schema=False)
 
 @router.get("/paste/{token}")
 async def show_paste(request: Request, state: AppStateDep, token: str) -> Response:
-    """A whole answer, until it expires."""
+    """Show a long answer in full, until it expires."""
     paste = await state.pastes.get(token)
     html = answer_html(paste.text) if paste else None
     status = 200 if paste else 404

@@ -1,4 +1,4 @@
-"""The channel that a page is about."""
+"""The dependency that resolves the channel in the path of a page."""
 
 from __future__ import annotations
 
@@ -17,7 +17,11 @@ from storage.chat_log.event import Place
 async def _place(
     request: Request, state: AppStateDep, reader: LogAccessDep, network: str, name: str
 ) -> Place:
-    """Return the channel as the log writes it: its mark may be left out, its case be another."""
+    """Return the channel with the spelling of the log: the path may differ in case, and may leave
+    out the `#`. Raises HTTPException 404.
+
+    Also tells `SecurityMiddleware` whether search engines may index the page.
+    """
     for wanted in (name, f"#{name}"):
         place = await reader.find_place(Place(network, wanted))
         if place is not None:

@@ -23,13 +23,13 @@ router = APIRouter(include_in_schema=False)
 async def show_zones(
     request: Request, next: Annotated[str, Param(max_length=2000)] = "/"
 ) -> Response:
-    """The choice of a time zone; `next` is the page to go back to."""
+    """Show the time zones to choose from; `next` is the page to return to."""
     return page(request, "zone.html", next=local_path(next), names=sorted(zone_names()))
 
 
 @router.post("/zone")
 async def choose_zone(request: Request) -> Response:
-    """Keep the choice in a cookie and go back."""
+    """Store the chosen time zone in a cookie, and redirect to `next`."""
     form = await read_form(request)
     name = form.get("zone", "")
     if name not in zone_names():

@@ -1,4 +1,4 @@
-"""The pages of the runs: what each turn of each tendril did, and what it cost."""
+"""The pages of the runs: the traces of all turns of all tendrils, with their costs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def show_runs(
     state: AppStateDep,
     before: Annotated[int | None, Param(ge=0, le=2**53)] = None,
 ) -> Response:
-    """The newest runs, or those `before` a time in microseconds since 1970."""
+    """List the newest runs, or those `before` a time in microseconds since 1970."""
     until = datetime.fromtimestamp(before / 1_000_000, UTC) if before is not None else None
     runs = await run_reader.newest_runs(state.runs, _PAGE + 1, until)
     older = round(runs[_PAGE - 1].started.timestamp() * 1_000_000) if len(runs) > _PAGE else None

@@ -28,7 +28,7 @@ router = APIRouter(include_in_schema=False)
 
 @dataclass(frozen=True, slots=True)
 class SearchForm:
-    """The fields of the search page."""
+    """The query parameters of the search page."""
 
     q: Annotated[str, Param(max_length=MOST_WORDS)] = ""
     channel: Annotated[str, Param(max_length=300)] = ""
@@ -40,14 +40,16 @@ class SearchForm:
 
     @property
     def text(self) -> str:
-        """The search; where nothing is typed, what was chosen lists all that fits it."""
+        """The search text; if none was typed, the chosen nick, channel and month as operators, so
+        that the search lists every line that matches them."""
         if self.q.strip():
             return self.q
         choices = {"from": self.nick, "in": self.channel, "since": self.month}
         return " ".join(f'{key}:"{value}"' for key, value in choices.items() if value)
 
     def address(self, page: str = "/search", **changes: object) -> str:
-        """Return the address of this search, or of another that differs in `changes`."""
+        """Return the address of this search with the parameters in `changes` replaced; None
+        removes one. A cursor is not kept."""
         query = {"q": self.q, "channel": self.channel, "nick": self.nick, "month": self.month}
         order = None if self.order is Order.TIME else self.order
         mode = None if self.mode == "words" else self.mode
@@ -58,7 +60,7 @@ class SearchForm:
 async def show_search(
     request: Request, reader: LogAccessDep, zone: TheZone, asked: Annotated[SearchForm, Depends()]
 ) -> Response:
-    """Lines that fit what was typed, and how they spread over channels, people and months."""
+    """Show the lines that match, with facets by channel, nick and month."""
     search = SearchQuery(
         text=asked.text,
         within=_within(reader.query(), asked),
@@ -94,13 +96,13 @@ def _within(query: Query, form: SearchForm) -> Query:
 
 
 def _month(month: str) -> tuple[datetime, datetime]:
-    """From its first moment to the first one after it, in UTC, as facets count."""
+    """Return the half-open range of a month ("2026-03") in UTC, as facets count months."""
     begin = datetime.strptime(month, "%Y-%m").replace(tzinfo=UTC)
     return begin, begin.replace(year=begin.year + begin.month // 12, month=begin.month % 12 + 1)
 
 
 def _facets(facets: Facets) -> list[tuple[str, str, list[tuple[str, int]]]]:
-    """Return each facet with its title, the parameter that narrows by it, and the choices."""
+    """Return (title, query parameter, values with counts) of each facet."""
     channels = [(str(place), count) for place, count in facets.channels]
     return [
         ("Channels", "channel", channels),

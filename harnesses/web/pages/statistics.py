@@ -1,4 +1,4 @@
-"""Pages of statistics of a channel or a person, and the calendar."""
+"""The pages of statistics, of all channels, one channel or one nick, and the calendar."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from storage.chat_log.event import SPOKEN, Place
 from storage.chat_log.query import Query
 from storage.chat_log.statistics import DayStats
 
-_TOP = 15
-_DAYS = 90  # of the chart
-_RECENT = 25  # lines of a person
+_TOP = 15  # nicks
+_DAYS = 90  # in the bar chart
+_RECENT = 25  # newest lines of a nick
 router = APIRouter(include_in_schema=False)
 
 
 @dataclass(frozen=True, slots=True)
 class CalendarDay:
-    """A day of the calendar, with how much was said."""
+    """A day of the calendar with its number of lines, and the shade for it."""
 
     day: date
     lines: int
@@ -40,7 +40,7 @@ class CalendarDay:
 
 @router.get("/stats")
 async def show_all_stats(request: Request, reader: LogAccessDep, zone: TheZone) -> Response:
-    """Statistics of everything that the viewer may read."""
+    """Show statistics of all channels that the viewer may read."""
     return await _stats(request, reader, None, zone)
 
 
@@ -48,7 +48,7 @@ async def show_all_stats(request: Request, reader: LogAccessDep, zone: TheZone) 
 async def show_stats(
     request: Request, reader: LogAccessDep, place: ChannelDep, zone: TheZone
 ) -> Response:
-    """Statistics of a channel: when people speak, who, how much, and what is answered."""
+    """Show statistics of a channel: lines over time, the nicks with the most, and answers."""
     return await _stats(request, reader, place, zone)
 
 
@@ -60,7 +60,7 @@ async def show_calendar(
     zone: TheZone,
     year: Annotated[int | None, Param(ge=1970, le=2199)] = None,
 ) -> Response:
-    """A year of a channel: the days with lines, each a link, the busier the darker."""
+    """Show a year of a channel: the days with lines as links, shaded by their number."""
     totals = await reader.stats(reader.query(place), 0)
     first, last = (local_day(end or datetime.now(UTC), zone) for end in (totals.first, totals.last))
     shown = year or last.year
@@ -72,6 +72,7 @@ async def show_calendar(
         place=place,
         year=shown,
         years=range(first.year, last.year + 1),
+        # Months before the first line and after the last one are left out.
         months=[
             month for month in _months(shown, days) if first.replace(day=1) <= month[0] <= last
         ],
@@ -87,7 +88,7 @@ async def show_person(
     zone: TheZone,
     nick: str,
 ) -> Response:
-    """A nick: where and how much it spoke, and its newest lines."""
+    """Show where and how much a nick spoke, and its newest lines."""
     person = await reader.person(nick)
     if person is None:
         raise HTTPException(404, f"{nick} has said nothing that you may read.")
@@ -126,7 +127,8 @@ async def _stats(
 def _months(
     year: int, days: Sequence[DayStats]
 ) -> list[tuple[date, list[list[CalendarDay | None]]]]:
-    """Return each month with its weeks, Monday first."""
+    """Return (first day, weeks) of each month of a year; weeks begin on Monday, and have None for
+    days of other months."""
     lines = {day.date: day.lines for day in days}
     most = max(lines.values(), default=0)
     months = []

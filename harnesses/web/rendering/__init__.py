@@ -1,1 +1,1 @@
-"""Templates, text, links, times and charts of the pages."""
+"""Rendering of the pages: templates, text, links, times and charts."""

@@ -1,4 +1,4 @@
-"""Counts laid out for drawing: plain numbers, which the templates turn into SVG."""
+"""Layout of charts: plain numbers, which the templates turn into SVG."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from zoneinfo import ZoneInfo
 
 from storage.chat_log.statistics import DayStats, HeatMap
 
-LEVELS = 5  # shades from nothing to the most
+LEVELS = 5  # shades, including the one for no lines
 _HOURS_OF_WEEK = 168
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A day of a bar chart: heights from 0 to 100, all lines and the answers among them."""
+    """A day of a bar chart: all lines, and the answers among them, with heights from 0 to 100."""
 
     day: date
     lines: int
@@ -26,7 +26,7 @@ class Bar:
 
 
 def bars(days: Iterable[DayStats], count: int, last: date) -> Sequence[Bar]:
-    """Return the `count` days that end with `last`, silent ones too, oldest first."""
+    """Return the `count` days up to `last`, including silent ones, oldest first."""
     known = {day.date: day for day in days}
     wanted = [last - timedelta(days=count - 1 - number) for number in range(count)]
     shown = [known.get(day, DayStats(day, 0, 0)) for day in wanted]
@@ -38,14 +38,20 @@ def bars(days: Iterable[DayStats], count: int, last: date) -> Sequence[Bar]:
 
 
 def shade(count: int, most: int) -> int:
-    """0 for nothing, else 1 to `LEVELS` - 1; by the root, so that quiet hours can be told apart."""
+    """Return the shade of a count: 0 for none, else 1 to `LEVELS` - 1 for `most`.
+
+    It grows with the square root, so that small counts can be distinguished.
+    """
     if not count or not most:
         return 0
     return max(1, math.ceil((LEVELS - 1) * math.sqrt(count / most)))
 
 
 def shift_timezone(heat: HeatMap, zone: ZoneInfo, now: datetime) -> HeatMap:
-    """Return a heat map of UTC as it is in a zone, by the whole hours that are between them now."""
+    """Return a heat map in UTC shifted to a zone, by the offset at `now` in whole hours.
+
+    This is approximate for other offsets, and for lines from the other half of the year.
+    """
     offset = now.astimezone(zone).utcoffset() or timedelta()
     hours = round(offset / timedelta(hours=1))
     flat = [count for row in heat for count in row]
@@ -54,7 +60,7 @@ def shift_timezone(heat: HeatMap, zone: ZoneInfo, now: datetime) -> HeatMap:
 
 
 def spark(counts: Sequence[int], width: int, height: int) -> str:
-    """Return the points of a small line, for `<polyline>`; empty where there is nothing to see."""
+    """Return the points of a sparkline for `<polyline>`, "" if all counts are 0."""
     most = max(counts, default=0)
     if not most or len(counts) < 2:
         return ""

@@ -1,4 +1,4 @@
-"""Untrusted text made fit for a page: what people said on IRC, and what a model wrote."""
+"""Conversion of untrusted text to safe HTML: lines from IRC, and the Markdown of a model."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from markupsafe import Markup, escape
 from storage.chat_log.event import Event, describe_event, event_line
 
 NICK_COLOURS = 12
-# mIRC formatting (modern.ircdocs.horse/formatting): colours with their numbers, then all else.
+# Codes of mIRC colours with their numbers (modern.ircdocs.horse/formatting); all other formatting
+# is single control characters.
 _FORMATTING = re.compile(r"\x03(?:\d{1,2}(?:,\d{1,2})?)?|\x04(?:[0-9A-Fa-f]{6})?")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
-# A right-to-left override could make an address or a command read as another.
+# Direction overrides could make an address or a command look like another.
 _BIDI = re.compile(r"[\u202a-\u202e\u2066-\u2069]")
 _ADDRESS = re.compile(r"https?://[^\s<>\"'`]+", re.IGNORECASE)
 _TRAILING = ".,;:!?)]}"
@@ -29,17 +30,17 @@ _markdown = MarkdownIt("commonmark", {"html": False}).enable(["table", "striketh
 
 
 def strip_formatting(text: str) -> str:
-    """Text without control bytes, IRC formatting and direction overrides."""
+    """Return text without control characters, IRC formatting and direction overrides."""
     return _BIDI.sub("", _CONTROL.sub("", _FORMATTING.sub("", text)))
 
 
 def safe_description(event: Event) -> str:
-    """Return what the nick of an event did, in words that are safe to show."""
+    """Return a description of what the nick of an event did, with formatting stripped."""
     return describe_event(_strip_event(event))
 
 
 def plain_line(event: Event) -> str:
-    """Return an event as a line of a text file, without its time."""
+    """Return an event as a line of plain text, without its time."""
     return event_line(_strip_event(event))
 
 
@@ -53,8 +54,10 @@ def _strip_event(event: Event) -> Event:
 
 
 def render_line(text: str, marks: Sequence[tuple[int, int]] = ()) -> Markup:
-    """Return a line of IRC as HTML: addresses are links, the pieces `marks` (start and end, in
-    order and apart) are marked."""
+    """Return a line of IRC as HTML, with URLs as links.
+
+    `marks` are the ranges of `text` to highlight, as (start, end), in order and disjoint.
+    """
     shown, marked = _without_codes(text, marks)
     parts, position = [], 0
     for match in _ADDRESS.finditer(shown):
@@ -67,7 +70,9 @@ def render_line(text: str, marks: Sequence[tuple[int, int]] = ()) -> Markup:
 
 
 def answer_html(text: str) -> Markup:
-    """Return a model's Markdown as HTML: no raw HTML, no images, nothing that runs."""
+    """Return a model's Markdown as HTML, without raw HTML, images and scripts."""
+    # The parser escapes raw HTML already, so for that the sanitizer is a second line of defence. It
+    # also removes images, whose URLs a browser would fetch unasked, and unsafe links.
     html = nh3.clean(
         _markdown.render(plain_lines(text)),
         tags=_TAGS,
@@ -79,14 +84,18 @@ def answer_html(text: str) -> Markup:
 
 
 def plain_lines(text: str) -> str:
-    """Like `strip_formatting`, but lines and tabs stay."""
+    """Return text as `strip_formatting` does, but with its line breaks and tabs."""
     return "".join(
         part if part in "\n\t" else strip_formatting(part) for part in re.split(r"([\n\t])", text)
     )
 
 
 def nick_colour(nick: str) -> int:
-    """Return a number that stays with a nick, whoever else is there and however it is spelled."""
+    """Return the colour number of a nick, from 0 to `NICK_COLOURS` - 1.
+
+    It ignores case and the suffixes of alternative nicks ("ada_", "ada2").
+    """
+    # Not `hash`, which differs between processes.
     name = nick.lower().rstrip("_`^0123456789-|")
     return zlib.crc32((name or nick).encode()) % NICK_COLOURS
 
@@ -94,7 +103,7 @@ def nick_colour(nick: str) -> int:
 def _without_codes(
     text: str, marks: Sequence[tuple[int, int]]
 ) -> tuple[str, Sequence[tuple[int, int]]]:
-    """Return the text as it is shown, and where the marks are in that."""
+    """Return the text with formatting stripped, and the marks as ranges of the result."""
     shown, moved, position = "", [], 0
     for start, end in marks:
         shown += strip_formatting(text[position:start])
@@ -106,7 +115,7 @@ def _without_codes(
 
 
 def _highlight(text: str, begin: int, end: int, marks: Sequence[tuple[int, int]]) -> Markup:
-    """Return a piece of a text as HTML, with those marks that reach into it."""
+    """Return `text[begin:end]` as HTML, with those parts of the marks that are in it."""
     parts, position = [], begin
     for start, stop in marks:
         start, stop = max(start, begin), min(stop, end)
@@ -118,7 +127,7 @@ def _highlight(text: str, begin: int, end: int, marks: Sequence[tuple[int, int]]
 
 
 def _without_trailing(address: str) -> str:
-    """Remove the end of a sentence from an address, but not a bracket that it opened."""
+    """Remove trailing punctuation from a URL, but not a parenthesis that closes one in it."""
     while address[-1] in _TRAILING:
         if address[-1] == ")" and address.count("(") >= address.count(")"):
             break

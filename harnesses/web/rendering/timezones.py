@@ -1,4 +1,4 @@
-"""The time zone of the pages, kept in a cookie, and days, which are days of a zone."""
+"""The time zone of the pages, which a cookie stores, and calendar days in a zone."""
 
 from __future__ import annotations
 
@@ -14,13 +14,15 @@ from starlette.requests import Request
 
 COOKIE = "terrarium_zone"
 UTC = ZoneInfo("UTC")
-MOST_DAYS = 7  # that one page may show
+MOST_DAYS = 7  # per page
+# In every zone, the first day begins after 1970-01-01T00:00Z, where the ids of events begin.
 _FIRST, _LAST = date(1970, 1, 2), date(2199, 12, 31)
 
 
 @cache
 def zone_names() -> frozenset[str]:
-    """The names of all zones that this system knows, for example Europe/Vienna."""
+    """Return the IANA names of all zones that this system knows, for example Europe/Vienna."""
+    # "localtime" is a link to this machine's own zone on some systems, no IANA name.
     return frozenset(available_timezones() | {"UTC"}) - {"localtime"}
 
 
@@ -34,7 +36,8 @@ ZoneName = Annotated[str, AfterValidator(_require_zone), Field(max_length=100)]
 
 
 def zone_of(request: Request) -> ZoneInfo:
-    """Return the zone that the address or the cookie names, else UTC."""
+    """Return the zone in the query (`tz`), else in the cookie, else UTC; unknown names are
+    ignored."""
     for name in (request.query_params.get("tz", ""), request.cookies.get(COOKIE, "")):
         if name in zone_names():
             return ZoneInfo(name)
@@ -54,7 +57,7 @@ Day = Annotated[date, Field(ge=_FIRST, le=_LAST)]
 
 @dataclass(frozen=True, slots=True)
 class DayRange:
-    """Some days in a row, as they are in a zone."""
+    """Consecutive days in a time zone."""
 
     first: date
     count: int
@@ -62,40 +65,40 @@ class DayRange:
 
     @property
     def last(self) -> date:
-        """The last of them."""
+        """The last day."""
         return self.first + timedelta(days=self.count - 1)
 
     @property
     def since(self) -> datetime:
-        """The moment at which they begin."""
+        """The beginning of the first day."""
         return _midnight(self.first, self.zone)
 
     @property
     def until(self) -> datetime:
-        """The moment at which they have ended; after a change of the clock a day has 23 or 25
-        hours."""
+        """The end of the last day, exclusive."""
+        # By the calendar, as a day has 23 or 25 hours when daylight saving time begins or ends.
         return _midnight(self.first + timedelta(days=self.count), self.zone)
 
     @property
     def has_not_ended(self) -> bool:
-        """True as long as lines may still come."""
+        """True while new lines may still fall into the range."""
         return datetime.now(self.zone) < self.until
 
     @property
     def title(self) -> str:
-        """The days in words."""
+        """The range in words."""
         if self.count == 1:
             return in_words(self.first)
         return f"{short(self.first)} – {short(self.last)}"
 
 
 def in_words(day: date) -> str:
-    """Monday, 15 November 2004."""
+    """Return a date such as "Monday, 15 November 2004"."""
     return f"{day:%A}, {day.day} {day:%B} {day.year}"
 
 
 def short(day: date) -> str:
-    """15 Nov 2004."""
+    """Return a date such as "15 Nov 2004"."""
     return f"{day.day} {day:%b} {day.year}"
 
 
@@ -104,5 +107,5 @@ def _midnight(day: date, zone: ZoneInfo) -> datetime:
 
 
 def local_day(time: datetime, zone: ZoneInfo) -> date:
-    """Return the day that a moment falls on in a zone."""
+    """Return the date of a moment in a zone."""
     return time.astimezone(zone).date()

@@ -1,4 +1,4 @@
-"""Pages: the template engine, and how a slice of the log is laid out."""
+"""Rendering of pages with Jinja, and the layout of log lines."""
 
 from __future__ import annotations
 
@@ -29,10 +29,8 @@ from storage.chat_log.event import SPOKEN, Event
 
 @dataclass(frozen=True, slots=True)
 class LogBlock:
-    """A line that was said, or a run of quiet events (joins, parts, modes) that is folded.
-
-    `day` is set where the block begins a new day.
-    """
+    """A unit of the layout: a spoken line, a fold of consecutive other events (joins, parts,
+    modes), or the heading of a new `day`, without events."""
 
     events: tuple[Event, ...]
     spoken: bool
@@ -40,7 +38,7 @@ class LogBlock:
 
 
 def blocks(events: Iterable[Event], zone: ZoneInfo = UTC) -> Iterator[LogBlock]:
-    """Lay out events in order of time, by the days of a zone."""
+    """Yield the blocks of events in chronological order, with a heading for each day of a zone."""
     quiet: list[Event] = []
     shown: date | None = None
     for event in events:
@@ -61,8 +59,8 @@ def blocks(events: Iterable[Event], zone: ZoneInfo = UTC) -> Iterator[LogBlock]:
 
 
 def page(request: Request, template: str, *, status: int = 200, **values: Any) -> HTMLResponse:
-    """Return a whole page; `values` are what its template names."""
-    viewer = getattr(request.state, "viewer", None)  # nobody yet at the login
+    """Return a page rendered from a template, with `values` as its variables."""
+    viewer = getattr(request.state, "viewer", None)  # None on pages that need no token
     query = request.scope["query_string"].decode("latin-1")
     path = request.scope["path"]
     html = _templates.get_template(template).render(
@@ -76,14 +74,14 @@ def page(request: Request, template: str, *, status: int = 200, **values: Any) -
 
 
 def lines(events: Sequence[Event], zone: ZoneInfo) -> Markup:
-    """Only the lines of a log, at the times of a zone."""
+    """Return events as HTML list items, with times in a zone."""
     laid = list(blocks(events, zone))
     html = _templates.get_template("lines.html").render(blocks=laid, zone=zone)
     return Markup(html)  # noqa: S704 - rendered with autoescape
 
 
 def _ago(time: datetime) -> str:
-    """Return how long ago a time was, roughly."""
+    """Return roughly how long ago a time was, such as "2 days ago"."""
     seconds = (datetime.now(UTC) - time).total_seconds()
     if seconds < 60:
         return "just now"

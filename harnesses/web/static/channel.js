@@ -1,10 +1,10 @@
-// The live end of a channel: the server renders each line, this file only puts it in its place.
+// The live end of a channel: appends new lines to the page, which the server has rendered.
 "use strict";
 
 const log = document.getElementById("log");
 const state = document.getElementById("state");
 const below = document.getElementById("below");
-const MOST = 2000; // lines that a page keeps
+const MOST = 2000; // list items on the page; beyond that, the oldest are removed
 
 let source = null;
 let last = log ? log.dataset.last : null;
@@ -29,7 +29,7 @@ function add(message) {
   else showUnread(unread + 1);
 }
 
-// A join after a join goes into the same fold.
+// Adds quiet events (joins, parts, modes) to the fold at the end of the page, if it ends with one.
 function joinQuiet(content) {
   const from = content.firstElementChild;
   const to = log.lastElementChild;
@@ -68,14 +68,14 @@ function follow() {
   };
 }
 
-// A browser opens only six streams to a site: a page that nobody sees gives its own back.
+// Browsers open at most six HTTP/1.1 connections to a host, so a hidden tab closes its stream.
 function rest() {
   if (!document.hidden) return follow();
   if (source) source.close();
   source = null;
 }
 
-// Somebody may have linked to a line that is not among the newest.
+// Scrolls to the line in the fragment; if it is not on this page, loads the page around it.
 function findLinked() {
   const linked = /^#e(\d+)$/.exec(location.hash);
   if (!linked) return false;

@@ -1,4 +1,4 @@
-// Sends a question and shows the answer while it is written.
+// Sends a question, and shows the answer while it is streamed.
 "use strict";
 
 const form = document.getElementById("ask");
@@ -7,7 +7,7 @@ const said = document.getElementById("said");
 const image = document.getElementById("image");
 const attached = document.getElementById("attached");
 const MOST = 2 * 1024 * 1024; // bytes that the server takes
-const LARGEST = 1600; // pixels of a side, when an image has to be made smaller
+const LARGEST = 1600; // pixels of the longer side, to which images over MOST are scaled down
 let chosen = null;
 const toEnd = () => scrollTo({ top: document.documentElement.scrollHeight });
 
@@ -75,7 +75,7 @@ async function ask(text, file) {
       if (piece.html === undefined) {
         shown.textContent += piece.text;
       } else {
-        answer.innerHTML = piece.html; // cleaned by the server
+        answer.innerHTML = piece.html; // sanitized by the server
         answer.classList.toggle("failed", !piece.ok);
         ended = true;
       }
@@ -84,7 +84,7 @@ async function ask(text, file) {
     if (!ended) throw new Error("The answer broke off. Ask again.");
     document.getElementById("forget").hidden = false;
   } catch (error) {
-    const lost = error instanceof TypeError; // what fetch throws when nobody answers
+    const lost = error instanceof TypeError; // fetch throws it for network errors
     shown.textContent = lost ? "Terrarium cannot be reached. Ask again in a moment." : error.message;
     answer.replaceChildren(shown);
     answer.classList.add("failed");

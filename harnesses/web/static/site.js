@@ -1,5 +1,6 @@
-// Keys, as on many sites of text: "/" goes to the search box, "p" and "n" to the day before and
-// after, "j" and "k" from line to line, "?" says so. Held with another key they are the browser's.
+// Keyboard shortcuts: "/" focuses the search box, "p" and "n" open the previous and the next day
+// (or year), "j" and "k" move from line to line, "?" lists the shortcuts. Keys with Ctrl, Meta or
+// Alt are left to the browser.
 "use strict";
 
 const LINES = ".line .when, .channels a";
@@ -24,7 +25,7 @@ function go(way) {
   link.click();
 }
 
-// To the next line, or from nowhere to the first one that can be seen.
+// Moves the focus by so many lines; without a focused line, to the first visible one.
 function step(by) {
   const lines = [...document.querySelectorAll(LINES)];
   const now = lines.indexOf(document.activeElement);
@@ -42,7 +43,7 @@ document.addEventListener("keydown", (event) => {
   if (key() !== false) event.preventDefault();
 });
 
-// The zone of this device is one press away.
+// On the page of time zones: offers the zone of this device as a button.
 const here = document.getElementById("here");
 const zone = document.getElementById("zone");
 if (here && zone) {
