@@ -1,4 +1,4 @@
-"""The addresses at which the processes of one configuration find each other."""
+"""The addresses under which the processes of one configuration reach each other."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from terrarium.config import Config, sections
 
 
 def with_agent_address(config: Config) -> Config:
-    """Return `config` with the agent server of this data folder, when `[agent]` names none.
+    """Return `config` with the address and key of the local agent server, if `[agent]` names none.
 
-    That is the one that `terrarium up` runs here, with the key that it has for local commands; else
-    the one of the same file: [server] port and admin_key need not be written again as [agent]
-    api_url and api_key. Where `[agent]` names the server of that `terrarium up`, its key is used as
-    well.
+    The local server is that of a `terrarium up` that runs on this data folder, with its launch key
+    for local commands. Without one it is the server of `[server]`: its `port` and `admin_key` need
+    not be repeated as `api_url` and `api_key`. A configured `api_key` takes precedence. If
+    `[agent]` names the server of that `terrarium up` without a key, the launch key is added.
     """
     agent, server = config.section(AgentSettings), table_settings(config, "server")
     running = read_up_file(config.data)
@@ -41,28 +41,28 @@ def with_agent_address(config: Config) -> Config:
 
 
 def _is_at(agent: AgentSettings, running: RunningUp | None) -> bool:
-    """Return True if [agent] api_url is the server that runs."""
+    """Return True if `[agent] api_url` is the server of the running `terrarium up`."""
     return running is not None and agent.api_url.rstrip("/").removesuffix("/v1") == running.server
 
 
 def table_settings(config: Config, name: str) -> Mapping[str, Any]:
-    """Return the settings of a table by its name, {} when no package owns such a table.
+    """Return the settings of a table by its name, or {} if no package defines that table.
 
-    For callers that must not import the owner.
-
-    Raises ConfigError.
+    It is for callers that must not import the `Settings` class of another package. Raises
+    ConfigError.
     """
     kind = sections().get(name)
     return config.section(kind).model_dump() if kind else {}
 
 
 def url(host: str, port: int) -> str:
-    """Return the URL of a web server that listens on `host`, for clients on this machine."""
+    """Return the URL at which clients on this machine reach a server that listens on `host`."""
     return f"http://{url_host(connect_host(host))}:{port}"
 
 
 def connect_host(host: str) -> str:
-    """Return the host to connect to for a host that is listened on: 0.0.0.0 means loopback."""
+    """Return the host to connect to for a server that listens on `host`: loopback for a wildcard
+    address such as 0.0.0.0, which cannot be connected to portably."""
     try:
         address = ip_address(host.strip("[]"))
     except ValueError:
@@ -73,5 +73,5 @@ def connect_host(host: str) -> str:
 
 
 def url_host(host: str) -> str:
-    """Return a host as it is written in a URL, an IPv6 address in brackets."""
+    """Return a host in the form for a URL: an IPv6 address in brackets (RFC 3986, 3.2.2)."""
     return f"[{host}]" if ":" in host else host

@@ -1,4 +1,4 @@
-"""Speaking unasked, for a tendril that wants to: when, is decided without a model."""
+"""A mixin for tendrils that speak unasked; a rule, without a model, decides when to consider it."""
 
 from __future__ import annotations
 
@@ -20,25 +20,26 @@ from storage.chat_log.query import Query
 from storage.queues.attention_state import AttentionStore, Signal
 
 NOBODY = "nobody"
-"""The asker in prompts when nobody has asked."""
+"""The asker that a prompt names if nobody has asked."""
 
 _NOTHING = TurnResult("")
 
 
 class AttentionMixin(Tendril):
-    """A tendril that may speak unasked in its public rooms, by `say`.
+    """A tendril that may speak unasked in its public rooms, using `say`.
 
-    Give it what is said there by `listen`, and `signal` a line to which an answer may be welcome.
-    When there is reason to speak (a signal, or a question that nobody has answered for five
-    minutes) the model is asked, and may stay silent; then there is a pause of half an hour in that
-    room. Pauses and signals are kept over a restart. `scheduler` knows them.
+    Pass every line of a room to `listen`, and a line to which an answer may be welcome to `signal`.
+    A trigger is a signal, or a question that nobody has answered for five minutes. The model is
+    then asked, and may stay silent; either way a pause of half an hour follows in that room. The
+    `scheduler` stores pauses and signals, so that they survive a restart.
     """
 
     scheduler: ProactiveScheduler
 
     @asynccontextmanager
     async def open_resources(self) -> AsyncIterator[None]:
-        """Restore pauses and signals beside everything else. Raises StorageError, ConfigError."""
+        """Open the resources of the base class, and restore pauses and signals. Raises
+        StorageError and ConfigError."""
         async with super().open_resources():
             self.scheduler = await ProactiveScheduler.restore(
                 AttentionStore(self.database),
@@ -49,20 +50,25 @@ class AttentionMixin(Tendril):
             yield
 
     def background(self) -> Iterable[Coroutine[Any, Any, None]]:
-        """Return what is to run beside `serve`: the look for reasons to speak."""
+        """Return the coroutines to run concurrently with `serve`, the scheduler included."""
         return [*super().background(), self.scheduler.run()]
 
     def listen(self, line: LoggedLine, nick: str, *, asked: bool = False) -> None:
-        """Take in what somebody has said where we are called `nick`; `asked` if it was said to us
-        and is answered anyway. Of private and of unlogged lines nothing is taken in."""
+        """Observe a line in a room where our nick is `nick`. Private and unlogged lines are
+        ignored.
+
+        Set `asked` if the line is a question to us: it gets its answer by a turn, so it does not
+        count as an open question.
+        """
         if is_public(line.place) and line.is_logged:
             seen = MessageFeatures.extract(line.text, line.who.nick, self.clock.now())
             seen = replace(seen, asks=seen.asks and not asked)
             self.scheduler.on_message(line.place, seen, nick.lower())
 
     async def signal(self, line: LoggedLine) -> None:
-        """Have the model decide soon whether to say something to a line, as one that names us in
-        passing. Nothing happens in a pause, or for a line that is private or not logged."""
+        """Let the model decide soon whether to respond to a line, for example one that mentions us
+        in passing. A line that is private or not logged is ignored, as is any during a pause."""
+        # Only the id of the line is stored, never its text; 0 means that it was not logged.
         event_id = await line.pending.wait_visible() if is_public(line.place) else 0
         if event_id:
             person, now = line.who.nick.lower(), self.clock.now()
@@ -71,8 +77,11 @@ class AttentionMixin(Tendril):
             )
 
     def unasked_request(self, trigger: Trigger, line: Event | None) -> TurnRequest:
-        """Return the request for a turn that nobody has asked for, because of a `line` or of an
-        open question. To be overridden for other words or tools."""
+        """Return the turn request for a trigger: its `line`, or else an open question of its
+        person.
+
+        Override it to change the prompt or the tools.
+        """
         place = trigger.place
         about = unanswered_question(trigger.person)
         return TurnRequest(
@@ -87,7 +96,8 @@ class AttentionMixin(Tendril):
         )
 
     async def _speak_unasked(self, trigger: Trigger) -> datetime | None:
-        """Run the model; return until when the reason is put off, by the model or by an error."""
+        """Run a turn for a trigger; return None, or the time until which the trigger is put off, at
+        the request of the model or after an error."""
         result = await self.catch_errors(lambda: self._unasked_turn(trigger))
         if result.ok and not result.deferral:
             return None
@@ -95,8 +105,9 @@ class AttentionMixin(Tendril):
         return self.clock.now() + later
 
     async def _unasked_turn(self, trigger: Trigger) -> TurnResult:
-        """Ask the model and say its answer, unless the line has been forgotten meanwhile."""
+        """Ask the model and say its answer; do nothing if the line is no longer there."""
         line = None
+        # Read again just now: its author may have been forgotten or opted out since the signal.
         if trigger.event_id:
             ids = frozenset({trigger.event_id})
             wanted = Query(scope=Scope.from_places(trigger.place), ids=ids, limit=1)
@@ -106,6 +117,7 @@ class AttentionMixin(Tendril):
             line = found[0]
 
         async def deliver(result: TurnResult) -> bool:
+            # An apology is not said: nobody has asked. Silence counts as delivered.
             return not (result.ok and result.text) or await self.say(trigger.place, result.text)
 
         return await self.turn(replace(self.unasked_request(trigger, line), deliver=deliver))

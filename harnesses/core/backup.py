@@ -1,7 +1,7 @@
-"""`terrarium backup` and `terrarium restore`: everything that is kept, as one folder.
+"""`terrarium backup` and `terrarium restore`: all stored data, as one folder.
 
-A backup has a copy of each SQLite file of the data folder, the folders of personas and skills and
-whatever else lies there, and `backup.json` with the SHA-256 of each. Models, the state of running
+A backup holds a copy of each SQLite file and of every other file in the data folder, such as
+personas and skills, and `backup.json` with their SHA-256 digests. Models, the state of running
 processes (`run/`) and copies from before a migration are left out.
 """
 
@@ -31,7 +31,7 @@ from terrarium.config import Config, load
 
 MANIFEST = "backup.json"
 LOG = "irc.db"
-"""The name of the log in a backup, wherever [storage] path has it."""
+"""The name of the log in a backup, whatever its path in `[storage] db_path`."""
 
 _LEFT_OUT = ("run", "models")
 _TEMPORARY = ("-wal", "-shm", "-journal", ".part", ".tmp")
@@ -39,7 +39,8 @@ _CHUNK = 1024 * 1024  # bytes
 
 
 class Manifest(BaseModel):
-    """The contents of `backup.json`: `files` has the SHA-256 of each by its path."""
+    """The contents of `backup.json`; `files` maps relative paths to SHA-256 digests in
+    hexadecimal."""
 
     terrarium: str
     time: datetime
@@ -51,7 +52,7 @@ def backup(
     config: ConfigFile = None,
     data: DataFolder = Path("data"),
 ) -> None:
-    """Copy everything that is kept into DIR, while it is running."""
+    """Copy all stored data into the new folder DIR. Terrarium may be running."""
     made = back_up_all(load(config, data), folder)
     typer.echo(f"{folder}: {len(made.files)} files")
 
@@ -62,16 +63,17 @@ def restore(
     config: ConfigFile = None,
     data: DataFolder = Path("data"),
 ) -> None:
-    """Put a backup into the data folder, while nothing runs there."""
+    """Restore a backup into the data folder. Nothing may be running on it."""
     made = restore_all(load(config, data), folder, force=force)
     typer.echo(f"{data}: {len(made.files)} files of {made.time:%Y-%m-%d %H:%M} UTC")
 
 
 def back_up_all(config: Config, folder: Path) -> Manifest:
-    """Copy all that is kept into the new `folder`, while everything may be running.
+    """Copy all stored data into the new `folder`. Processes may be running.
 
-    Each SQLite file is copied as of one moment; two files may be of moments a little apart. Only
-    the owner can read the copy. Raises TendrilError, and Unavailable when a file cannot be read.
+    Each SQLite file is copied as a consistent snapshot, but the snapshots of two files are taken at
+    slightly different times. Only the owner can read the copies. Raises TendrilError, and
+    Unavailable if a file cannot be read or the data is in PostgreSQL.
     """
     databases = _databases(config)
     if not databases:
@@ -85,7 +87,7 @@ def back_up_all(config: Config, folder: Path) -> Manifest:
     files: dict[str, str] = {}
     try:
         for name, source in databases.items():
-            _make_private(folder / name)
+            _make_private(folder / name)  # first: SQLite would create it with the umask's mode
             back_up(source, folder / name)
         for path, source in _other_files(config):
             (folder / path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -93,6 +95,7 @@ def back_up_all(config: Config, folder: Path) -> Manifest:
             shutil.copyfile(source, folder / path)
         for path in sorted(path for path in folder.rglob("*") if path.is_file()):
             files[path.relative_to(folder).as_posix()] = _sha256(path)
+        # The manifest is written last: without it an interrupted backup cannot be restored.
         manifest = Manifest(terrarium=version("terrarium"), time=datetime.now(UTC), files=files)
         _make_private(folder / MANIFEST)
         (folder / MANIFEST).write_text(manifest.model_dump_json(indent=2), encoding="utf-8")
@@ -104,10 +107,10 @@ def back_up_all(config: Config, folder: Path) -> Manifest:
 
 
 def restore_all(config: Config, folder: Path, *, force: bool) -> Manifest:
-    """Put the files of a backup into the data folder, while nothing runs on it.
+    """Restore the files of a backup into the data folder.
 
-    All are checked before the first is put there. Raises TendrilError when one is damaged or
-    missing, when a process runs, or when there is a log already, unless `force`.
+    All files are checked before the first is replaced. Raises TendrilError if one is damaged or
+    missing, if a process runs on the data folder, or if a target exists and `force` is False.
     """
     manifest = _checked_manifest(folder)
     _require_stopped(config.data)
@@ -127,14 +130,15 @@ def restore_all(config: Config, folder: Path, *, force: bool) -> Manifest:
 
 
 def _databases(config: Config) -> dict[str, Path]:
-    """Return the SQLite files by their names in a backup."""
+    """Return the SQLite files to copy, by their names in a backup. Raises Unavailable if the data
+    is in PostgreSQL."""
     log = log_file(config)
     found = {path.name: path for path in sorted(config.data.glob("*.db")) if path != log}
     return ({LOG: log} if log.exists() else {}) | found
 
 
 def _other_files(config: Config) -> Iterator[tuple[Path, Path]]:
-    """Yield what else is kept: its path in a backup, and where it is."""
+    """Yield the other files to copy: the path in a backup, and the source."""
     log = log_path(config)
     for path in sorted(config.data.rglob("*")):
         name = path.relative_to(config.data)
@@ -146,7 +150,7 @@ def _other_files(config: Config) -> Iterator[tuple[Path, Path]]:
 
 
 def _checked_manifest(folder: Path) -> Manifest:
-    """Return the manifest of a backup that is whole. Raises TendrilError."""
+    """Return the manifest of a backup, after checking all its files. Raises TendrilError."""
     try:
         manifest = Manifest.model_validate_json((folder / MANIFEST).read_bytes())
     except OSError as error:
@@ -155,6 +159,8 @@ def _checked_manifest(folder: Path) -> Manifest:
         raise TendrilError(f"{folder / MANIFEST} cannot be read; choose another backup") from error
     for name, digest in manifest.files.items():
         path = folder / name
+        # A forged manifest must not make `restore` write outside the data folder, by "../" or an
+        # absolute path.
         if not path.resolve().is_relative_to(folder.resolve()):
             raise TendrilError(f"{folder / MANIFEST} names {name}, which is outside the backup")
         if not path.is_file() or _sha256(path) != digest:
@@ -185,19 +191,21 @@ def _target(config: Config, name: str) -> Path:
 
 
 def _put(source: Path, target: Path) -> None:
-    """Put a copy of `source` at `target`, which then is the old file or the whole new one."""
+    """Replace `target` atomically by a copy of `source`. Raises OSError."""
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     part = target.with_name(f"{target.name}.part")
     part.unlink(missing_ok=True)
     _make_private(part)
     shutil.copyfile(source, part)
-    for suffix in ("-wal", "-shm"):  # they belong to the file that goes
+    # SQLite could replay the WAL of the old database into the new one and corrupt it
+    # (https://www.sqlite.org/howtocorrupt.html).
+    for suffix in ("-wal", "-shm"):
         target.with_name(target.name + suffix).unlink(missing_ok=True)
     part.replace(target)
 
 
 def _make_private(path: Path) -> None:
-    """Make an empty file that only the owner can read."""
+    """Create an empty file that only the owner can read. Raises FileExistsError."""
     os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
 
 

@@ -1,4 +1,4 @@
-"""The effective configuration: every key, its value without secrets, and its origin."""
+"""The effective configuration: every key with its value, secrets masked, and its origin."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ _URL = re.compile(r"^(\w+://)(?:[^/@]*@)?([^/?#]*)([^?#]*)(.*)$", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntry:
-    """One key of a table. `text` is TOML, and empty when the key is not set."""
+    """One key of a table: `text` is its value as TOML, "" if it is not set; `origin` the
+    environment variable or file that sets it, or "default"."""
 
     table: str
     key: str
@@ -32,7 +33,7 @@ class ConfigEntry:
 
 
 def config_entries(config: Config) -> Iterator[ConfigEntry]:
-    """Yield every key of every table. Raises ConfigError."""
+    """Yield every key of every table, with secrets masked. Raises ConfigError."""
     for table, section in config.check().items():
         for key in type(section).model_fields:
             value = getattr(section, key)
@@ -42,6 +43,7 @@ def config_entries(config: Config) -> Iterator[ConfigEntry]:
 
 def _origin(config: Config, section: Settings, key: str) -> str:
     kind, prefix = type(section), f"{section.table}_"
+    # The order of precedence in `Settings.settings_customise_sources`.
     if variable := variable_of(kind, key, prefix):
         return variable
     folder = Path(os.environ.get("TERRARIUM_SECRETS", "/run/secrets"))
@@ -67,14 +69,15 @@ def _toml(value: Any) -> str:
 
 
 def holds_secret(key: str, value: Any) -> bool:
-    """Return True if the value of a key, as a configuration file has it, is masked here."""
+    """Return True if the value of a key in a configuration file is masked, in whole or in part."""
     if isinstance(value, list | tuple):
         return any(holds_secret(key, each) for each in value)
     return _is_secret(key, value) or (isinstance(value, str) and _mask(value) != value)
 
 
 def _inline(values: Mapping[str, Any]) -> str:
-    """Return a table as inline TOML. Its values have no types, so secrets are known by name."""
+    """Return a table as inline TOML, with secrets masked."""
+    # A free-form table has no `SecretStr` fields, so secrets are recognised by the key's name.
     parts = (
         f'{key} = "{HIDDEN}"' if _is_secret(key, value) else f"{key} = {_toml(value)}"
         for key, value in values.items()
@@ -83,13 +86,15 @@ def _inline(values: Mapping[str, Any]) -> str:
 
 
 def _is_secret(key: str, value: Any) -> bool:
-    """Return True for a name of secrets, or a webhook's URL, which is a credential itself."""
+    """Return True if a key is named like a secret, or its value is the URL of a webhook."""
+    # Whoever knows the URL of a webhook can post to it.
     webhook = key == "deliver" and str(value).startswith(("http://", "https://"))
     return webhook or (not isinstance(value, Mapping) and bool(_SECRET_NAME.search(key)))
 
 
 def _mask(text: str) -> str:
-    """Mask the password and query of a URL, and the key of an IRC channel."""
+    """Mask the credentials and query of a URL, and the key in "#channel key"; return other texts
+    unchanged."""
     if url := _URL.match(text):
         scheme, host, path, rest = url.groups()
         user = f"{HIDDEN}@" if "@" in text.removeprefix(scheme).split("/")[0] else ""

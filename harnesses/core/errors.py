@@ -1,19 +1,19 @@
-"""The errors of tendrils and of the launcher.
+"""The exceptions of tendrils and of the launcher.
 
 TendrilError
 ├── PortTaken         another program listens on one of our ports
-├── UnknownTendril    no installed package has a tendril of that name
+├── UnknownTendril    no installed package provides a tendril of that name
 ├── PeerRefused       another tendril must not be asked, or does not answer
-├── AlreadyRunning    (lock.py) another such process uses the data folder
-├── ChildConfigError  (supervisor.py) a child cannot use its configuration
-└── TendrilCrashed    (crash.py) a tendril has ended by an error that it did not expect
+├── AlreadyRunning    (lock.py) another process of the same kind uses the data folder
+├── ChildConfigError  (supervisor.py) a child process cannot use its configuration
+└── TendrilCrashed    (crash.py) a tendril ended with an unexpected error
 """
 
 from __future__ import annotations
 
 
 class TendrilError(Exception):
-    """A process cannot do its work; the message says why and what to do."""
+    """A process or command cannot do its work; the message says why and what to do."""
 
 
 class PortTaken(TendrilError):
@@ -27,7 +27,7 @@ class PortTaken(TendrilError):
 
 
 class UnknownTendril(TendrilError):
-    """No installed package has a tendril of that name."""
+    """No installed package provides a tendril of that name."""
 
     def __init__(self, name: str, known: list[str]) -> None:
         super().__init__(f'no tendril is called "{name}"; there are: {", ".join(known)}')
@@ -38,7 +38,7 @@ class PeerRefused(TendrilError):
 
 
 def root_cause(error: Exception) -> Exception:
-    """Return the first error inside nested exception groups."""
+    """Return the first leaf of nested exception groups, or the error itself if it is no group."""
     while isinstance(error, ExceptionGroup):
         error = error.exceptions[0]
     return error

@@ -1,4 +1,4 @@
-"""`terrarium jobs`: the work that tendrils have in line, and what has come to nothing."""
+"""`terrarium jobs`: lists, retries and drops the jobs of tendrils."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def list_(
 def retry(
     tendril: Tendril, number: Number, config: ConfigFile = None, data: DataFolder = Path("data")
 ) -> None:
-    """Put a job that has come to nothing in line again, and what waited for it."""
+    """Queue a failed job again, with the jobs that depend on it."""
     if not asyncio.run(_retry(load(config, data), tendril, number)):
         raise TendrilError(
             f"{tendril} has no job {number} that can be retried: `terrarium jobs list --dead` has"
@@ -66,14 +66,14 @@ def retry(
 def drop(
     tendril: Tendril, number: Number, config: ConfigFile = None, data: DataFolder = Path("data")
 ) -> None:
-    """Remove a job; what waits for it fails. One that is running goes on to its end."""
+    """Remove a job; jobs that depend on it fail. A running job is not interrupted."""
     if not asyncio.run(_drop(load(config, data), tendril, number)):
         raise TendrilError(f"{tendril} has no job {number}; see `terrarium jobs list`")
     typer.echo(f"job {number} of {tendril} is dropped")
 
 
 async def _stores(config: Config) -> dict[str, Address]:
-    """Return where tendrils keep jobs, by the tendril's name. Raises StorageError."""
+    """Return the addresses of the stores with jobs, by tendril. Raises StorageError."""
     log = log_address(config)
     if isinstance(log, Path):
         files: dict[str, Address] = {path.stem: path for path in other_files(config.data, log)}
@@ -84,7 +84,7 @@ async def _stores(config: Config) -> dict[str, Address]:
 
 @asynccontextmanager
 async def _opened(config: Config, tendril: str) -> AsyncIterator[Jobs]:
-    """Open the jobs of a tendril. Raises TendrilError, StorageError."""
+    """Open the jobs of a tendril. Raises TendrilError and StorageError."""
     stores = await _stores(config)
     if tendril not in stores:
         known = ", ".join(stores) or "none"

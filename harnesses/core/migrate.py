@@ -1,7 +1,7 @@
-"""`terrarium storage migrate`: everything that is kept, from files into PostgreSQL or back.
+"""`terrarium storage migrate`: moves all stored data from files into PostgreSQL or back.
 
-Each store, a file or a schema, is copied and compared while it is in use. What was written since is
-copied once nothing runs any more; so nobody waits for more than that.
+Each store, a file or a schema, is copied and compared while it is in use. Once all processes have
+stopped, the rows written since are copied too, so the downtime is short.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Tell = Callable[[str], None]
 
 @storage.callback()
 def _group() -> None:
-    """Keep `migrate` a verb of its own, also while it is the only one."""
+    """Make Typer treat `migrate` as a subcommand, although it is the only one."""
 
 
 @storage.command()
@@ -49,10 +49,10 @@ def migrate(
     config: ConfigFile = None,
     data: DataFolder = Path("data"),
 ) -> None:
-    """Move everything into a PostgreSQL database, or from there back into files.
+    """Move all data into a PostgreSQL database, or from there back into files.
 
     It copies and compares while everything runs. Then stop everything and run it again: that copies
-    what was written since. After a break the same command goes on where it was.
+    what was written since. After an interruption, the same command continues where it stopped.
     """
     loaded = load(config, data)
     moved = asyncio.run(move_all(loaded, to, lambda text: typer.echo(text, err=True)))
@@ -61,9 +61,10 @@ def migrate(
 
 
 async def move_all(config: Config, to: str, tell: Tell) -> Sequence[str]:
-    """Move every store to a URL or into a folder; return their names.
+    """Move every store to a PostgreSQL URL or into a folder; return the names of the stores.
 
-    Raises TendrilError when nothing is there or something runs still, and StorageError.
+    `tell` receives lines about the progress. Raises TendrilError if there is nothing to move or,
+    after copying, if a process is still running; and StorageError.
     """
     pairs = await _pairs(config, to)
     if not pairs:
@@ -75,6 +76,7 @@ async def move_all(config: Config, to: str, tell: Tell) -> Sequence[str]:
                 transfer = await Transfer.begin(here, there)
                 has_begun = True
                 await _copy(name, transfer, tell)
+        # The lock comes before the check, so that `terrarium up` cannot start between the two.
         with _nobody_starts(config):
             await _require_stopped(config, pairs)
             for name, (source, target) in pairs.items():
@@ -95,7 +97,7 @@ async def move_all(config: Config, to: str, tell: Tell) -> Sequence[str]:
 
 @contextmanager
 def _nobody_starts(config: Config) -> Iterator[None]:
-    """Keep `terrarium up` from starting on the data folder. Raises TendrilError where it runs."""
+    """Keep `terrarium up` from starting on the data folder. Raises TendrilError if it runs."""
     try:
         with hold_lock(config.data, "up", "terrarium up"):
             yield
@@ -122,7 +124,8 @@ async def _copy(name: str, transfer: Transfer, tell: Tell) -> None:
 
 
 async def _pairs(config: Config, to: str) -> Mapping[str, tuple[Address, Address]]:
-    """Return from where to where each store moves, by name. Raises TendrilError, StorageError."""
+    """Return the source and target address of each store, by name. Raises TendrilError and
+    StorageError."""
     url = config.section(StorageSettings).url
     if to.startswith(_SCHEMES):
         if url is not None:
@@ -139,7 +142,7 @@ async def _pairs(config: Config, to: str) -> Mapping[str, tuple[Address, Address
 
 
 def _files(config: Config) -> Iterator[tuple[str, Path]]:
-    """Yield the name and the path of each file. Raises TendrilError when two have one name."""
+    """Yield the name and path of each store. Raises TendrilError if two have the same name."""
     log = log_path(config)
     if log.exists():
         yield _LOG, log
@@ -158,7 +161,8 @@ async def _schemas(url: str) -> Sequence[PostgresSchema]:
 
 
 async def _require_stopped(config: Config, pairs: Mapping[str, tuple[Address, Address]]) -> None:
-    """Raise TendrilError while somebody may write to what is moved."""
+    """Raise TendrilError if a process may still write to the stores."""
+    # Status files cover this data folder only; PostgreSQL also lists sessions of other machines.
     for each in reports(config.data):
         if each.state is not ProcessState.STOPPED and each.is_fresh:
             raise TendrilError(
@@ -175,7 +179,7 @@ async def _require_stopped(config: Config, pairs: Mapping[str, tuple[Address, Ad
 
 
 def _shown(to: str) -> str:
-    """Return where it went, without a password."""
+    """Return the target for display, without a password."""
     return str(PostgresSchema(to, "all stores")) if to.startswith(_SCHEMES) else to
 
 

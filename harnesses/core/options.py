@@ -1,4 +1,4 @@
-"""The options of every command that uses the configuration."""
+"""The command-line options shared by all commands that read the configuration."""
 
 from __future__ import annotations
 

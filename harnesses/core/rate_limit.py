@@ -1,7 +1,8 @@
-"""Rate limits, so that nobody crowds out the others.
+"""Rate limits, so that no person or channel crowds out the others.
 
-Everybody has a token bucket, and so has every channel. What one person is refused costs a token
-too: who floods is heard again after being quiet for a while, not while the flood goes on.
+Each key, such as a person or a channel, has a token bucket. Optionally a refused request costs a
+token as well, down to a limit: somebody who floods must then be quiet for a while first, and gets
+no answers while the flood goes on.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 WAITING = 5
-"""Questions of one person that are being answered or wait for it."""
+"""The maximum number of questions of one person that are being answered or queued."""
 
 _BURST = 10.0  # seconds' worth of tokens in a full bucket
-_TOLD_EVERY = 60.0  # seconds
-_KEPT = 2_000  # buckets; an older one is full again anyway
+_TOLD_EVERY = 60.0  # seconds between notifications of the same person or channel
+_KEPT = 2_000  # maximum number of buckets; the least recently used has usually filled up again
 
 
 @dataclass(slots=True)
@@ -28,9 +29,10 @@ class _Bucket:
 
 
 class TokenBuckets:
-    """A token bucket each: `rate` tokens a second, ten seconds' worth when full.
+    """Token buckets by key: each gains `rate` tokens per second and holds those of ten seconds.
 
-    `clock` returns seconds and never goes back.
+    With `refusals_cost` a refused request costs a token too, and the balance may become negative.
+    `clock` returns seconds and must be monotonic.
     """
 
     def __init__(self, rate: float, clock: Callable[[], float], *, refusals_cost: bool) -> None:
@@ -39,17 +41,18 @@ class TokenBuckets:
         self._buckets: OrderedDict[Hashable, _Bucket] = OrderedDict()
 
     def try_acquire(self, key: Hashable) -> bool:
-        """Take a token of this bucket; whether there was one."""
+        """Take a token from the bucket of `key`; return False if there was none."""
         bucket = self._refill(key)
         if bucket.tokens >= 1:
             bucket.tokens -= 1
             return True
         if self._refusals_cost:
+            # Bounded, so that the quiet time needed does not grow with the length of the flood.
             bucket.tokens = max(bucket.tokens - 1, -self._most)
         return False
 
     def should_notify(self, key: Hashable) -> bool:
-        """Return whether to tell of a refusal: once a minute."""
+        """Return True if a refusal should be announced, at most once a minute per key."""
         bucket = self._refill(key)
         if bucket.filled - bucket.told < _TOLD_EVERY:
             return False
@@ -68,19 +71,19 @@ class TokenBuckets:
 
 
 class ConcurrencyLimit:
-    """The people whose questions are being answered or wait for it."""
+    """A limit of `WAITING` open questions per person: those being answered or queued."""
 
     def __init__(self) -> None:
         self._waiting: Counter[Hashable] = Counter()
         self._told: set[tuple[Hashable, str]] = set()
 
     def is_full(self, person: Hashable) -> bool:
-        """Return whether a person has asked as much as one may at once."""
+        """Return True if a person has the maximum number of open questions."""
         return self._waiting[person] >= WAITING
 
     @contextmanager
     def hold(self, person: Hashable) -> Iterator[None]:
-        """Count a question while it is being answered."""
+        """Count a question of a person as open until the block ends."""
         self._waiting[person] += 1
         try:
             yield
@@ -91,7 +94,7 @@ class ConcurrencyLimit:
                 self._told = {entry for entry in self._told if entry[0] != person}
 
     def notify_once(self, person: Hashable, text: str) -> bool:
-        """Return whether to tell a person `text`: once, while they have questions open."""
+        """Return True if a person should be told `text`: once, until they have no open question."""
         first = (person, text) not in self._told
         self._told.add((person, text))
         return first

@@ -1,4 +1,4 @@
-"""`terrarium new NAME`: the scaffold of a tendril, as an installable package."""
+"""`terrarium new NAME`: generates the scaffold of a tendril, an installable package."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ _OF_A_KIND = {
 
 
 class Kind(StrEnum):
-    """The kinds of scaffold: people talk in rooms; something is watched and reported; the model
-    has tools."""
+    """The kinds of scaffold: a chat room, a watcher that reports to a channel, and a tendril whose
+    model has tools."""
 
     CHAT = "chat"
     WATCHER = "watcher"
@@ -40,7 +40,7 @@ class Kind(StrEnum):
 
 
 _TEST_SETTINGS = {Kind.CHAT: '"port": 0', Kind.WATCHER: '"every": 0.05', Kind.TOOL: ""}
-"""The settings that the test of each kind uses, as items of a dictionary."""
+"""The settings for the generated test of each kind, as source code of dictionary items."""
 
 
 def new(
@@ -53,7 +53,7 @@ def new(
         ),
     ] = Kind.TOOL,
 ) -> None:
-    """Begin a tendril of your own: a package with a passing test, in the folder ./NAME."""
+    """Create a tendril of your own: a package with a passing test, in the folder ./NAME."""
     folder = scaffold(name, Path.cwd(), kind)
     typer.echo(f"{folder.name}/ is a tendril that works. Next:")
     typer.echo(f"  pip install -e './{name}[test]'    (in the environment that Terrarium is in)")
@@ -63,9 +63,9 @@ def new(
 
 
 def scaffold(name: str, parent: Path, kind: Kind = Kind.TOOL) -> Path:
-    """Write the package `terrarium_NAME` into the new folder NAME of `parent`, and return that.
+    """Generate the package `terrarium_NAME` in a new folder NAME of `parent`; return the folder.
 
-    Raises TendrilError when the name cannot be used or the folder exists.
+    Raises TendrilError if the name cannot be used, or if the folder exists or cannot be created.
     """
     _require_usable(name)
     folder = parent / name
@@ -94,8 +94,8 @@ def scaffold(name: str, parent: Path, kind: Kind = Kind.TOOL) -> Path:
 
 
 def _require_usable(name: str) -> None:
-    """Check that `name` can be a folder, a package, a table and part of a variable. Raises
-    TendrilError."""
+    """Raise TendrilError unless `name` can be a folder, a package, a configuration table and a part
+    of an environment variable."""
     if not re.fullmatch(r"[a-z][a-z0-9_]{0,39}", name) or keyword.iskeyword(name):
         near = re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_0123456789")[:40]
         hint = f'; "{near}" would do' if near and not keyword.iskeyword(near) else ""

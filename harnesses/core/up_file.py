@@ -1,7 +1,7 @@
-"""`DATA/run/up.json`: where a running `terrarium up` can be reached, for commands in other shells.
+"""The up file `DATA/run/up.json`: how other commands reach a running `terrarium up`.
 
-Only its owner can read it (mode 600), as it has a key of the agent server. It is removed when `up`
-ends; one that a killed `up` has left behind does not count.
+Only its owner can read it (mode 600), because it contains an API key of the agent server. It is
+removed when `up` ends; a file left behind by a killed `up` is ignored.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from pydantic import BaseModel, ValidationError
 
 
 class RunningUp(BaseModel):
-    """The process of `terrarium up`, the URLs of its servers, and the key for local commands.
+    """The process id of `terrarium up`, the URLs of its servers, and the key for local commands.
 
-    `irc_port` is the port of the embedded IRC server, None where another one is used.
+    `irc_port` is the port of the embedded IRC server, None if another IRC server is used.
     """
 
     pid: int
@@ -28,7 +28,8 @@ class RunningUp(BaseModel):
 
 
 def read_up_file(data: Path) -> RunningUp | None:
-    """Return what runs on a data folder; None when nothing does, or we may not read its file."""
+    """Return the up file of a data folder; None if no `terrarium up` runs there, or if the file
+    cannot be read, as by another user."""
     try:
         running = RunningUp.model_validate_json(_path(data).read_bytes())
     except (OSError, ValidationError):
@@ -38,9 +39,11 @@ def read_up_file(data: Path) -> RunningUp | None:
 
 @contextmanager
 def published_up_file(data: Path, running: RunningUp) -> Iterator[None]:
-    """Have the file there, and remove it at the end. Raises OSError."""
+    """Write the up file, and remove it on leaving. Raises OSError."""
     path = _path(data)
     path.parent.mkdir(parents=True, exist_ok=True)
+    # A new file with mode 600 from the start: an existing one would keep its mode. The rename is
+    # atomic, so that no reader sees a part of it.
     written = path.with_suffix(f".{os.getpid()}.tmp")
     written.unlink(missing_ok=True)
     file = os.open(written, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

@@ -1,4 +1,4 @@
-"""`terrarium doctor`: checks of every part, each with advice when it fails."""
+"""`terrarium doctor`: checks of every component, with advice on each failure."""
 
 from __future__ import annotations
 
@@ -37,12 +37,13 @@ from llm.client.settings import AgentSettings
 from llm.skills.registry import SkillRegistry
 from terrarium.config import Config
 
-_SLOW = 2.0  # seconds until a server that says nothing counts as away
-_ANTHROPIC = "2023-06-01"  # the version of the Messages API
+_SLOW = 2.0  # request timeout in seconds
+_ANTHROPIC = "2023-06-01"  # API version: the header `anthropic-version` is mandatory
 
 
 async def run_checks(config: Config) -> list[CheckResult]:
-    """Check every part of the Terrarium that `config` describes. Raises ConfigError."""
+    """Check every component that `config` describes; return the results in the order of display.
+    Raises ConfigError."""
     plan = LaunchPlan.from_config(config).found_at(read_up_file(config.data))
     async with httpx2.AsyncClient(trust_env=False) as http:
         findings = [
@@ -99,7 +100,7 @@ def _model_file(file: Path, *, is_pulled: bool) -> CheckResult:
 async def _upstream(
     urls: Sequence[str], model: Mapping[str, Any], http: httpx2.AsyncClient
 ) -> CheckResult:
-    """Check that the upstream servers answer and accept the key."""
+    """Check that the upstream servers answer and accept the configured key."""
     away = await unreachable(http, urls)
     if away:
         hint = "start it, or correct MODEL_UPSTREAM ([model] upstream)"
@@ -118,14 +119,14 @@ async def _upstream(
 async def _is_refused(
     http: httpx2.AsyncClient, url: str, key: str | None, *, anthropic: bool = False
 ) -> bool:
-    """Return True when the server refuses this key for its list of models."""
+    """Return True if the server refuses `key`, or its absence, on a request for its models."""
     headers = {} if key is None else {"authorization": f"Bearer {key}"}
     if anthropic:
         headers = {"anthropic-version": _ANTHROPIC} | ({"x-api-key": key} if key else {})
     try:
         answer = await http.get(f"{url}/v1/models", headers=headers, timeout=_SLOW)
     except httpx2.TransportError:
-        return False  # that is found out elsewhere
+        return False  # other checks report a server that does not answer
     return answer.status_code in (401, 403)
 
 
@@ -141,7 +142,7 @@ async def _irc_server(endpoint: IrcEndpoint) -> CheckResult:
 
 
 async def _server(config: Config, http: httpx2.AsyncClient) -> CheckResult:
-    """Check that the agent server takes our key, and that its model makes a token for it."""
+    """Check that the agent server accepts our key, and that its model generates a token."""
     agent = with_agent_address(config).section(AgentSettings)
     url, key = agent_url(agent), key_of(agent)
     if missing := await server_ready(http, url)():

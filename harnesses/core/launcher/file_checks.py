@@ -1,5 +1,4 @@
-"""The checks of `terrarium doctor` that are about files and secrets: who may read or guess them,
-and are they sound."""
+"""The checks of `terrarium doctor` for files and secrets: permissions, strength and integrity."""
 
 from __future__ import annotations
 
@@ -21,11 +20,11 @@ from storage.db.private_files import data_files, readable_mode
 from storage.settings import StorageSettings, log_path
 from terrarium.config import GOOD_SECRET, Config, is_short
 
-_PATIENCE = 60.0  # seconds that a file may be read for
+_PATIENCE = 60.0  # seconds after which the integrity check of one file is cut short
 
 
 def check_data(config: Config) -> CheckResult:
-    """Check that the data folder can be written."""
+    """Check that the data folder is writable or, if it does not exist, can be created."""
     data = config.data
     folder = next(path for path in (data, *data.absolute().parents) if path.exists())
     if not folder.is_dir() or not os.access(folder, os.W_OK):
@@ -35,8 +34,8 @@ def check_data(config: Config) -> CheckResult:
 
 
 def check_privacy(config: Config) -> CheckResult:
-    """Check that nobody else on this machine can read what is kept, or the secrets of the
-    configuration."""
+    """Check that other users of this machine can read neither the data nor a configuration file
+    with secrets."""
     loose = list(_readable_files(config))
     if not loose:
         return CheckResult("privacy", True, "nobody else can read the data and the secrets")
@@ -51,7 +50,7 @@ def check_privacy(config: Config) -> CheckResult:
 
 
 def check_secrets(config: Config) -> CheckResult:
-    """Check that the keys and tokens that somebody chose are too long to be guessed. Raises
+    """Check that the keys and tokens chosen by the owner are too long to be guessed. Raises
     ConfigError."""
     weak = [name for name, secret in _chosen_secrets(config) if is_short(secret, GOOD_SECRET)]
     if not weak:
@@ -62,7 +61,8 @@ def check_secrets(config: Config) -> CheckResult:
 
 
 def _chosen_secrets(config: Config) -> Iterator[tuple[str, SecretStr]]:
-    """Yield the keys and tokens with which others come to our HTTP servers, with their settings."""
+    """Yield the keys and tokens that grant access to our HTTP servers, as pairs of setting and
+    secret."""
     server, web = table_settings(config, "server"), table_settings(config, "web")
     if server.get("admin_key"):
         yield "[server] admin_key", server["admin_key"]
@@ -75,7 +75,7 @@ def _chosen_secrets(config: Config) -> Iterator[tuple[str, SecretStr]]:
 
 
 def _readable_files(config: Config) -> Iterator[tuple[Path, int]]:
-    """Yield what others may read and should not, with its mode."""
+    """Yield the paths that other users can read but should not, with their permission bits."""
     paths = [config.data, *data_files(config.data)] if config.data.is_dir() else []
     log = log_path(config)
     if log.parent != config.data and log.exists():
@@ -93,13 +93,13 @@ def _has_secrets(values: Mapping[str, Any], table: str = "") -> bool:
             if _has_secrets(value, key):
                 return True
         elif value and (holds_secret(key, value) or holds_secret(table, value)):
-            return True  # `table` as [server.keys], whose keys are names
+            return True  # `table`: in [server.keys] the keys of the table are names of clients
     return False
 
 
 def check_databases(config: Config) -> CheckResult:
-    """Check the database of `[storage] url`; without one, that the files of the log, the tendrils
-    and the server are whole."""
+    """Check the PostgreSQL database of `[storage] url` or, without one, the integrity of the SQLite
+    files of the log, the tendrils and the server. Blocks."""
     if url := config.section(StorageSettings).url:
         return _check_postgres(PostgresSchema(url.get_secret_value(), "all stores"))
     data = config.data

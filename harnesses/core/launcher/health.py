@@ -1,4 +1,5 @@
-"""The health of one process by its status file; cheap, as container health checks run it often."""
+"""The health of one process, judged by its status file alone: container health checks run it
+often, so it must be cheap."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from harnesses.core.tendril.status import STANDBY, ProcessState, report
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """The result of one check; `text` tells people the state, or what to do."""
+    """The result of one check; `text` describes the state or, on failure, what to do."""
 
     what: str
     ok: bool
@@ -18,8 +19,9 @@ class CheckResult:
 
 
 def examine_process(data: Path, name: str) -> CheckResult:
-    """Check one process by its status file."""
+    """Check one process, active or standby, by its status file."""
     said = report(data, name)
+    # A standby on this folder counts as healthy; the active process may be on another machine.
     if not (said and said.is_fresh):
         said = report(data, name + STANDBY) or said
     start = f"start it with `terrarium up` or `terrarium run {name}`"

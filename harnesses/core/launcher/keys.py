@@ -1,7 +1,8 @@
-"""The keys with which the processes of one `terrarium up` come to its agent server.
+"""Launch keys: the API keys that `terrarium up` creates for its own processes.
 
-Each tendril has a key of its own in its environment, and commands of the same machine share one, so
-that the usage is known by name, and a key that somebody issues locks none of them out.
+Each tendril receives its key in its environment; commands on the same machine share one. Usage is
+thus accounted by name, and the processes still have access once the owner issues a first key,
+after which the agent server requires one.
 """
 
 from __future__ import annotations
@@ -19,16 +20,17 @@ from storage.usage.api_keys import Key, Keys
 from terrarium.config import Config
 
 LOCAL = "local"
-"""The name of the key of commands such as `terrarium chat`."""
+"""The name of the launch key for commands such as `terrarium chat`."""
 
 _BACKGROUND = ("cron",)
-"""Tendrils for which nobody waits."""
+"""Tendrils whose answers nobody waits for, so that their keys have background priority."""
 
 
 async def make_launch_keys(config: Config, plan: LaunchPlan) -> Mapping[str, str]:
-    """Make a key for each tendril of the plan and one for local commands; return the secrets.
+    """Create a key for each tendril of the plan and one for local commands; return the secrets by
+    name.
 
-    The keys of the last start end. Raises StorageError.
+    Launch keys of earlier starts are revoked. Raises StorageError.
     """
     names = dict.fromkeys((*plan.tendrils, LOCAL))
     keys = [
@@ -39,17 +41,18 @@ async def make_launch_keys(config: Config, plan: LaunchPlan) -> Mapping[str, str
 
 
 async def end_launch_keys(config: Config) -> None:
-    """End all of them. Raises StorageError."""
+    """Revoke all launch keys. Raises StorageError."""
     async with Database.open(store_address(config, "server")) as database:
         await Keys(database).replace_launch_keys(())
 
 
 def has_own_key(config: Config, plan: LaunchPlan) -> bool:
-    """Return whether [agent] already has a key for its tendrils, or names another server.
+    """Return True if `[agent]` already has a key for the tendrils, or names another server.
 
-    The admin's key is none: no process that reads what strangers write is to have it.
+    The admin key does not count: a process that reads messages from strangers must not have it.
     """
     agent = config.section(AgentSettings)
+    # The default `api_url` names no server: with a free port, ours is at another address.
     if agent.api_url.rstrip("/").removesuffix("/v1") != plan.server and (
         "api_url" in agent.model_fields_set
     ):

@@ -1,4 +1,4 @@
-"""The locks that allow one process of a kind for each data folder."""
+"""File locks that allow only one process of a kind per data folder."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from storage.db.private_files import make_folder
 
 
 class AlreadyRunning(TendrilError):
-    """Another process does the same work on this data folder."""
+    """Another process holds the lock; `pid` is its process id, or "unknown"."""
 
     def __init__(self, command: str, data: Path, pid: str) -> None:
         self.pid = pid or "unknown"
@@ -25,15 +25,15 @@ class AlreadyRunning(TendrilError):
 
 @contextmanager
 def hold_lock(data: Path, name: str, command: str, *, shared: bool = False) -> Iterator[None]:
-    """Hold DATA/run/NAME.process.lock, which the kernel releases however this process ends;
-    `command` is what people know the process as. One that is `shared` may be held beside others
-    that are.
+    """Hold the lock DATA/run/NAME.process.lock, `shared` with other shared holders or exclusive.
 
-    Raises AlreadyRunning, and TendrilError when the folder cannot be written.
+    `command` names the process in messages. The kernel releases the lock however the process ends.
+    Raises AlreadyRunning, and TendrilError if the folder cannot be written.
     """
     path = data / "run" / f"{name}.process.lock"
     try:
         make_folder(path.parent)
+        # "a+" does not truncate: until we have the lock, the file holds the id of its holder.
         file = path.open("a+", encoding="utf-8")
     except OSError as error:
         raise TendrilError(

@@ -1,4 +1,4 @@
-"""Checks of the MCP servers whose tools the model may use."""
+"""The checks of `terrarium doctor` for the configured MCP servers."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from terrarium.config import Config
 
 
 def check_mcp_servers(config: Config) -> list[CheckResult]:
-    """Check each server of `[mcp.servers]` by what the tendrils that may use it report. Raises
-    ConfigError."""
+    """Check each server of `[mcp.servers]` by the status files of the tendrils that may use it.
+    Raises ConfigError."""
     servers = config.section(McpSettings).servers
     if servers and find_spec("mcp") is None:
         names = ", ".join(servers)

@@ -1,4 +1,4 @@
-"""One line for people about the model: its abilities, its limits, and a better one."""
+"""A one-line description of the model for people: its abilities, and a better model."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from pydantic import ValidationError
 from llm.client.response import ModelCard
 from llm.client.settings import AgentSettings
 
-_SLOW = 2.0  # seconds until a server that says nothing counts as away
-_PATIENCE, _POLL = 3.0, 0.1
-_QUANTISED = re.compile(r"[.-](I?Q\d\w*|B?F16|F32)$", re.IGNORECASE)
-_TINY = 300_000_000  # parameters under which a model retells badly what it is shown
+_SLOW = 2.0  # request timeout in seconds
+_PATIENCE, _POLL = 3.0, 0.1  # seconds: to wait for the model card, and between requests
+_QUANTISED = re.compile(r"[.-](I?Q\d\w*|B?F16|F32)$", re.IGNORECASE)  # suffix of a GGUF file name
+_TINY = 300_000_000  # parameters; smaller models paraphrase poorly
 
 
 async def model_line(http: httpx2.AsyncClient, url: str, agent: AgentSettings) -> str | None:
-    """Ask the agent server at `url` for its model, and describe it; None when it does not tell.
+    """Return a description of the model of the agent server at `url`, None if it does not answer.
 
-    A server that has just started gets a few seconds to find out.
+    A server that has just started may not know its weights yet; it is polled for a few seconds.
     """
     card: ModelCard | None = None
     with suppress(TimeoutError):
@@ -32,7 +32,7 @@ async def model_line(http: httpx2.AsyncClient, url: str, agent: AgentSettings) -
 
 
 def _is_to_come(card: ModelCard) -> bool:
-    """Return True while the server does not know yet which weights are loaded."""
+    """Return True while the server does not yet know which weights are loaded."""
     return "weights" in card.model_fields_set and card.weights is None
 
 
@@ -47,7 +47,8 @@ async def _card(http: httpx2.AsyncClient, url: str, agent: AgentSettings) -> Mod
 
 
 def describe_model(card: ModelCard) -> str:
-    """Return one line about the abilities of the model of `card`."""
+    """Return a one-line description of the model of `card`: name, size, abilities, GPUs, and the
+    command to get a better one."""
     name = _QUANTISED.sub("", card.weights or card.root or card.id)
     size = f" ({_count(card.parameters)})" if card.parameters else ""
     where = f"; computed by {', '.join(card.gpus)}" if card.gpus else ""

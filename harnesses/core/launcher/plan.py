@@ -1,4 +1,4 @@
-"""The plan of `terrarium up`: programs, ports and addresses, computed before anything starts."""
+"""The launch plan of `terrarium up`: programs, ports and addresses, computed before any start."""
 
 from __future__ import annotations
 
@@ -18,17 +18,19 @@ from terrarium.config import Config, ConfigError
 
 LOOPBACK = "127.0.0.1"
 BUILT_IN = "built-in"
-"""The value of [model] path for the built-in model."""
+"""The value of `[model] path` for the built-in model."""
 
+# -P: with -m alone, Python would import modules from the current directory first.
 _PYTHON = (sys.executable, "-P", "-m")
 _NO_TENDRILS = ("server", "ircd")
 _IRCD = "harnesses.irc.ircd"
-"""The module that runs the embedded IRC server; nothing of it is imported here."""
+"""The module of the embedded IRC server. It is only run: the core must not import a tendril."""
 
 
 @dataclass(frozen=True, slots=True)
 class IrcEndpoint:
-    """The IRC server and channel of the bot, with its prefix; `embedded`: it is our child."""
+    """The IRC server and first channel of the bot, and its command prefix; `embedded` if the server
+    is a child process of `terrarium up`."""
 
     host: str
     port: int
@@ -41,8 +43,9 @@ class IrcEndpoint:
 class LaunchPlan:
     """The programs to keep running, the ports they need, and the addresses they will have.
 
-    `pull` is to be run first, to its end, and fetches the model that is called `model` ("" is the
-    built-in one); `upstream` are the servers that have the model.
+    `pull` downloads the model named `model` ("" for the built-in one) and must be run to its end
+    before the others; it is None if nothing is to be downloaded. `upstream` are the URLs of the
+    upstream servers, `server` and `web` those of the agent server and the web tendril.
     """
 
     programs: tuple[Program, ...]
@@ -55,7 +58,7 @@ class LaunchPlan:
     endpoint: IrcEndpoint | None
 
     def with_built_in(self, config: Config) -> LaunchPlan:
-        """Return the plan with the built-in model instead of one that cannot be fetched."""
+        """Return the plan with the built-in model instead, for when the download has failed."""
         programs = tuple(
             replace(each, environment={**each.environment, "MODEL_PATH": BUILT_IN})
             for each in self.programs
@@ -68,7 +71,8 @@ class LaunchPlan:
         return tuple(each.name for each in self.programs if each.name not in _NO_TENDRILS)
 
     def found_at(self, running: RunningUp | None) -> LaunchPlan:
-        """Return the plan with the port that the embedded IRC server of a running `up` has."""
+        """Return the plan with the actual port of the embedded IRC server, which a running `up` may
+        have chosen."""
         if running is None or running.irc_port is None or not self.endpoint:
             return self
         if not self.endpoint.embedded:
@@ -76,14 +80,14 @@ class LaunchPlan:
         return replace(self, endpoint=replace(self.endpoint, port=running.irc_port))
 
     def key_of(self, name: str) -> str | None:
-        """Return the key that `with_keys` gave a tendril."""
+        """Return the API key of a tendril that `with_keys` has set, None if there is none."""
         program = next(each for each in self.programs if each.name == name)
         return program.environment.get("AGENT_API_KEY")
 
     def with_keys(self, secrets: Mapping[str, str]) -> LaunchPlan:
-        """Return the plan in which each tendril has its own key, and none the admin's.
+        """Return the plan in which each tendril has its own key, and none has the admin key.
 
-        A tendril that `secrets` does not name keeps the one that is configured.
+        A tendril that `secrets` does not name uses the configured key.
         """
         programs = tuple(
             replace(each, environment={**each.environment, **_access(secrets.get(each.name))})
@@ -95,13 +99,15 @@ class LaunchPlan:
 
     @classmethod
     def from_config(cls, config: Config) -> LaunchPlan:
-        """Make the plan for `config`; ports that are 0 are chosen here. Raises ConfigError."""
+        """Create the plan for `config`; a free port is chosen for each port 0. Raises ConfigError,
+        and TendrilError if no port can be chosen."""
         wanted = _wanted_tendrils(config)
         server, model = table_settings(config, "server"), table_settings(config, "model")
         web = table_settings(config, "web") if "web" in wanted else None
         endpoint = _irc(config) if "irc" in wanted else None
         needs = tuple(_needs(server, web, endpoint))
         ports = {need.variable: str(need.port) for need in needs}
+        # The IRC server has its port as an argument, the IRC tendril as IRC_PORT.
         environment = {k: v for k, v in ports.items() if k != "UP_IRC_PORT"}
         if endpoint and endpoint.embedded:
             environment |= {"IRC_SERVER": endpoint.host, "IRC_PORT": str(endpoint.port)}
@@ -118,8 +124,9 @@ class LaunchPlan:
 
 
 def _access(secret: str | None) -> Mapping[str, str]:
-    """Return the variables of a tendril's access to the agent server; an empty one counts as not
-    set."""
+    """Return the environment variables for a tendril's access to the agent server."""
+    # Empty variables count as unset: they hide the secrets in our own environment from a process
+    # that reads messages from strangers.
     others = {"SERVER_ADMIN_KEY": "", "SERVER_KEYS": ""}
     return others | ({"AGENT_API_KEY": secret} if secret else {})
 
@@ -134,7 +141,8 @@ def _wanted_tendrils(config: Config) -> list[str]:
 
 
 def _irc(config: Config) -> IrcEndpoint:
-    """Return the server of [irc] or of the first [irc.networks.NAME], else the embedded one."""
+    """Return the server of the first `[irc.networks.NAME]` or of `[irc]`, or else the embedded
+    one."""
     values = table_settings(config, "irc")
     networks: Mapping[str, Mapping[str, Any]] = values["networks"]
     network = next(iter(networks.values()), values)
@@ -145,7 +153,7 @@ def _irc(config: Config) -> IrcEndpoint:
     return IrcEndpoint(
         host=host or LOOPBACK,
         port=port or free_port(LOOPBACK),
-        channel=first.partition(" ")[0],  # a key may follow
+        channel=first.partition(" ")[0],  # without the channel key
         prefix=values["command_prefix"],
         embedded=not host and not networks,
     )
@@ -193,6 +201,7 @@ def _pull(config: Config, name: str | None) -> Program | None:
 
 
 def terrarium(config: Config, *verb: str) -> tuple[str, ...]:
-    """Return the program for one of our own verbs, with the same configuration and data."""
+    """Return the command line of a `terrarium` command with the same configuration and data
+    folder."""
     file = ("--config", str(config.path)) if config.path else ()
     return (*_PYTHON, "harnesses.cli", *verb, "--data", str(config.data), *file)

@@ -1,4 +1,4 @@
-"""Checks that ports are free before anything is started."""
+"""Checks that ports are free, made before any process is started."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from terrarium.sockets import listen
 
 @dataclass(frozen=True, slots=True)
 class PortRequirement:
-    """A port that `who` will listen on, and the settings that choose another."""
+    """A port that `who` will listen on, and the environment variable and setting that change it."""
 
     who: str
     host: str
@@ -22,7 +22,10 @@ class PortRequirement:
 
 
 def require_free(needs: Iterable[PortRequirement]) -> None:
-    """Try to listen on each port. Raises PortTaken, or TendrilError for an unusable address."""
+    """Check each port by listening on it for a moment.
+
+    Raises PortTaken, and TendrilError for an unusable address.
+    """
     for need in needs:
         try:
             listen(need.host, need.port).close()
@@ -31,7 +34,7 @@ def require_free(needs: Iterable[PortRequirement]) -> None:
 
 
 def free_port(host: str) -> int:
-    """Return a port of `host` that is free now. Raises TendrilError."""
+    """Return a port of `host` that is free at the moment. Raises TendrilError."""
     try:
         with listen(host, 0) as probe:
             return int(probe.getsockname()[1])

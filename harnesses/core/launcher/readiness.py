@@ -1,4 +1,4 @@
-"""Readiness checks of the started processes, and waiting for them."""
+"""Readiness checks of the started processes."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from llm.client.response import MISCONFIGURED
 from llm.client.settings import AgentSettings
 
 Check = Callable[[], Awaitable[str | None]]
-"""Returns None when all is well, else for people what is missing."""
+"""Returns None if all is well, or else a text for people that says what is missing."""
 
-_POLL = 0.05  # seconds
-_SLOW = 2.0  # seconds until a server that says nothing counts as away
-_FIRST_TOKEN = 120.0  # seconds that a model may take for one token, on a slow and busy machine
-_PAUSE = 2.0  # seconds between two attempts to get one
+_POLL = 0.05  # seconds between two rounds of checks
+_SLOW = 2.0  # request timeout in seconds
+_FIRST_TOKEN = 120.0  # timeout in seconds of the first token, on a slow and busy machine
+_PAUSE = 2.0  # seconds between two attempts to get a first token
 _LONGEST_REASON = 300  # characters
 
 PROBE_SESSION = "first-token"
-"""The session of the request that looks whether the model answers."""
+"""The session name of the request that probes whether the model answers."""
 
 REFUSED = (401, 403)
 KEY_HINT = (
@@ -37,9 +37,9 @@ KEY_HINT = (
 async def wait_until_ready(
     checks: Mapping[str, Check], say: Callable[[str], None], every: float = 10.0
 ) -> None:
-    """Return when every check says at the same time that all is well.
+    """Wait until all checks pass in the same round.
 
-    `say` is told what is awaited, `every` so many seconds.
+    Every `every` seconds `say` receives a line with what is missing.
     """
     loop = asyncio.get_running_loop()
     next_word = loop.time() + every
@@ -56,7 +56,7 @@ async def _missing(checks: Mapping[str, Check]) -> list[str]:
 
 
 def server_ready(http: httpx2.AsyncClient, url: str) -> Check:
-    """Check that the agent server at `url` can produce a token."""
+    """Return a check that the agent server at `url` is ready: that a model of it answers."""
 
     async def check() -> str | None:
         try:
@@ -73,17 +73,18 @@ def server_ready(http: httpx2.AsyncClient, url: str) -> Check:
 
 
 def agent_url(agent: AgentSettings) -> str:
-    """Return the address of the agent server, without `/v1`."""
+    """Return the base URL of the agent server, without `/v1`."""
     return agent.api_url.rstrip("/").removesuffix("/v1")
 
 
 def key_of(agent: AgentSettings) -> str | None:
-    """Return the configured key of the agent server."""
+    """Return the configured API key for the agent server, None if there is none."""
     return agent.api_key.get_secret_value() if agent.api_key else None
 
 
 def lets_in(http: httpx2.AsyncClient, url: str, key: str | None) -> Check:
-    """Check that the agent server at `url` takes this key; once it did, it is not asked again."""
+    """Return a check that the agent server at `url` accepts a key. It sends no more requests after
+    the first success."""
     headers = {"authorization": f"Bearer {key}"} if key else {}
     passed = False
 
@@ -106,7 +107,7 @@ def lets_in(http: httpx2.AsyncClient, url: str, key: str | None) -> Check:
 async def ask_for_token(
     http: httpx2.AsyncClient, url: str, key: str | None, model: str
 ) -> str | None:
-    """Ask the model for one token; return None when it comes, else for people why not."""
+    """Request one token from the model; return None on success, or else the reason for people."""
     body = {
         "model": model,
         "messages": [{"role": "user", "content": "Hello."}],
@@ -138,10 +139,11 @@ def _reason(response: httpx2.Response) -> str:
 
 
 class ModelAnswers:
-    """Checks that the model really makes a token, with the key of a tendril.
+    """A check that the model really generates a token.
 
-    `ask` is a call of `ask_for_token`. It is asked in the background, again after a pause when it
-    failed, and never again once it did not. Use as a context manager; call it as a Check.
+    `ask` calls `ask_for_token`. It runs in the background, because a first token may take minutes,
+    and is repeated after a pause until it succeeds. Use it as a context manager, and call it as a
+    `Check`.
     """
 
     def __init__(self, ask: Check) -> None:
@@ -150,7 +152,7 @@ class ModelAnswers:
         self._task: asyncio.Task[None] | None = None
 
     async def __call__(self) -> str | None:
-        """Return None once a token has come, else what is missing."""
+        """Return None once a token has arrived, or else what is missing; never waits."""
         if self._missing and self._task is None:
             self._task = asyncio.create_task(self._try())
         return self._missing
@@ -172,7 +174,7 @@ class ModelAnswers:
 
 
 def irc_accepts(endpoint: IrcEndpoint) -> Check:
-    """Check that the IRC server accepts connections."""
+    """Return a check that the IRC server accepts connections."""
 
     async def check() -> str | None:
         try:
@@ -189,9 +191,13 @@ def irc_accepts(endpoint: IrcEndpoint) -> Check:
 
 
 def tendril_ready(data: Path, name: str, pids: Mapping[str, int]) -> Check:
-    """Check the status file of a tendril, if it is from the process that runs now."""
+    """Return a check that a tendril is ready, by the status file of its current process.
+
+    `pids` holds the ids of the running processes, by name.
+    """
 
     async def check() -> str | None:
+        # A status file of an earlier process may still be there, and say "ready".
         found = (report(data, name), report(data, name + STANDBY))
         said = next((each for each in found if each and each.pid == pids.get(name)), None)
         if said is None:
@@ -204,7 +210,7 @@ def tendril_ready(data: Path, name: str, pids: Mapping[str, int]) -> Check:
 
 
 async def unreachable(http: httpx2.AsyncClient, upstream: Sequence[str]) -> list[str]:
-    """Return the URLs that do not answer."""
+    """Return those of the `upstream` URLs that do not answer; any HTTP status is an answer."""
     away = []
     for url in upstream:
         try:

@@ -1,4 +1,4 @@
-"""Supervision of child processes: restarted when they die, ended together."""
+"""Supervision of child processes: restarts with backoff, and a common shutdown."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from terrarium.backoff import Backoff
 from terrarium.supervision import SUPERVISED, end_child
 
 EX_CONFIG = 78
-"""Exit status of sysexits.h for a configuration that cannot be used: trying again is no use."""
+"""Exit status of sysexits.h for an unusable configuration: a restart would not help."""
 
 _STDERR = 2
 
 
 class ChildConfigError(TendrilError):
-    """A child cannot use its configuration."""
+    """A child ended with `EX_CONFIG`."""
 
     def __init__(self, name: str) -> None:
         super().__init__(
@@ -30,7 +30,7 @@ class ChildConfigError(TendrilError):
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A program to run: its name for people, its command, and additions to our environment."""
+    """A program to run: its display name, its command line, and additions to our environment."""
 
     name: str
     command: Sequence[str]
@@ -39,8 +39,8 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class RestartPolicy:
-    """Restart times in seconds: the first and the longest wait before a restart, the uptime that
-    resets it, and the time a child has to end after SIGTERM."""
+    """Times in seconds: the first and the longest delay before a restart, the uptime that resets
+    the delay to the first, and the grace period between SIGTERM and SIGKILL."""
 
     first: float = 0.5
     longest: float = 30.0
@@ -49,9 +49,9 @@ class RestartPolicy:
 
 
 class Supervisor:
-    """Keeps programs running; `say` gets a line for people whenever one has died.
+    """Keeps programs running; `say` receives a line for people whenever one has ended.
 
-    `pids` has the process of each program that runs at the moment.
+    `pids` holds the process ids of the programs that run at the moment, by name.
     """
 
     def __init__(
@@ -66,9 +66,9 @@ class Supervisor:
         self._patience = patience or RestartPolicy()
 
     async def run(self) -> None:
-        """Keep all running until cancelled, then end them and their children.
+        """Keep all programs running until cancelled, then end them and their child processes.
 
-        Raises ChildConfigError (in an ExceptionGroup) when one ends with EX_CONFIG.
+        Raises ChildConfigError (in an ExceptionGroup) if one ends with EX_CONFIG.
         """
         async with asyncio.TaskGroup() as tasks:
             for program in self._programs:
@@ -84,7 +84,7 @@ class Supervisor:
             await asyncio.sleep(wait)
 
     async def _run_once(self, program: Program) -> str:
-        """Run a program to its end; return how it ended, for people."""
+        """Run a program to its end; return a text for people that says how it ended."""
         try:
             async with running(program, self._patience.ending) as process:
                 self.pids[program.name] = process.pid
@@ -92,7 +92,7 @@ class Supervisor:
                     code = await process.wait()
                 finally:
                     del self.pids[program.name]
-        except OSError as error:  # no memory, no process left: the others go on
+        except OSError as error:  # e.g. out of memory or processes: the other programs go on
             return f"could not be started ({error.strerror})"
         if code == EX_CONFIG:
             raise ChildConfigError(program.name)
@@ -101,12 +101,13 @@ class Supervisor:
 
 @asynccontextmanager
 async def running(program: Program, ending: float) -> AsyncIterator[Process]:
-    """Run a process of `program`; on leaving, it and its whole session are ended.
+    """Run a process of `program`, and end it and its whole session on leaving.
 
-    It has `ending` seconds for that. It is in a session of its own, so that Ctrl-C reaches only
-    us, and it has a pipe as standard input that closes when we end in whatever way (see
-    `terrarium.supervision`). What it prints goes to our standard error. Raises OSError.
+    It has `ending` seconds to end after SIGTERM. Its output goes to our standard error. Raises
+    OSError.
     """
+    # A session of its own keeps Ctrl-C at the terminal from reaching the child: we end it in order.
+    # The pipe closes even if we are killed, which tells the child to end (`terrarium.supervision`).
     process = await asyncio.create_subprocess_exec(
         *program.command,
         stdin=PIPE,

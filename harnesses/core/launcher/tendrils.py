@@ -1,4 +1,4 @@
-"""The tendrils that installed packages bring, by the entry point group `terrarium.tendrils`."""
+"""The installed tendrils, found by the entry point group `terrarium.tendrils`."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING
 from harnesses.core.errors import TendrilError, UnknownTendril
 from storage.queues.leases import LeaseLost
 
-if TYPE_CHECKING:  # `terrarium up` starts tendrils, and needs nothing of what they are made of
+if TYPE_CHECKING:  # `terrarium up` only starts tendrils as processes: keep its imports light
     from harnesses.core.tendril.base import Tendril
 
 GROUP = "terrarium.tendrils"
 
 
 def names() -> list[str]:
-    """Return the names of all installed tendrils."""
+    """Return the names of all installed tendrils, sorted."""
     return sorted({entry.name for entry in entry_points(group=GROUP)})
 
 
 def tendril(name: str) -> type[Tendril]:
-    """Return the class of a tendril. Only its own package is imported: others may be broken.
+    """Return the class of a tendril. No other tendril is imported, as its package may be broken.
 
-    Raises UnknownTendril, and TendrilError when its package cannot be imported.
+    Raises UnknownTendril, and TendrilError if the package cannot be imported.
     """
     found = entry_points(group=GROUP, name=name)
     if not found:
@@ -42,8 +42,11 @@ def tendril(name: str) -> type[Tendril]:
 def run_until_stopped(
     process: Tendril, again: Callable[[], Tendril], say: Callable[[str], None]
 ) -> None:
-    """Run a tendril until it is told to stop; `again` makes one that stands by for who has replaced
-    it. Raises what it raises."""
+    """Run a tendril until it is told to stop. Raises what it raises, except LeaseLost.
+
+    After LeaseLost another process has taken over; the tendril that `again` creates then runs as
+    its standby.
+    """
     while True:
         try:
             return asyncio.run(process.run())

@@ -1,4 +1,4 @@
-"""`terrarium up`: all processes of one machine, supervised until told to stop."""
+"""`terrarium up`: starts and supervises all processes of one machine until told to stop."""
 
 from __future__ import annotations
 
@@ -55,10 +55,10 @@ _PATIENCE = RestartPolicy()
 
 
 async def up(config: Config, say: Say, announce: Say) -> None:
-    """Run what `config` asks for until told to stop; nothing is left running then.
+    """Run the processes that `config` asks for until told to stop; all have ended on return.
 
-    `say` is given lines about what happens, `announce` the text for people once all is ready.
-    Raises ConfigError and TendrilError.
+    `say` receives lines about the progress, `announce` the text for people once all are ready.
+    Raises ConfigError, TendrilError and StorageError.
     """
     plan = LaunchPlan.from_config(config)
     with hold_lock(config.data, "up", "terrarium up"):
@@ -76,7 +76,7 @@ async def up(config: Config, say: Say, announce: Say) -> None:
 
 @asynccontextmanager
 async def _with_keys(plan: LaunchPlan, config: Config) -> AsyncIterator[LaunchPlan]:
-    """Yield the plan with keys for its tendrils, while commands in other shells find us."""
+    """Create the launch keys and publish the up file; yield the plan with keys for its tendrils."""
     secrets = await make_launch_keys(config, plan)
     running = RunningUp(
         pid=os.getpid(),
@@ -89,7 +89,7 @@ async def _with_keys(plan: LaunchPlan, config: Config) -> AsyncIterator[LaunchPl
         with published_up_file(config.data, running):
             yield plan.with_keys({} if has_own_key(config, plan) else secrets)
     finally:
-        with suppress(StorageError):  # the next start ends them
+        with suppress(StorageError):  # the next start revokes them
             await end_launch_keys(config)
 
 
@@ -110,7 +110,8 @@ async def _run_all(plan: LaunchPlan, config: Config, say: Say, announce: Say) ->
 async def _wait_until_answering(
     plan: LaunchPlan, config: Config, supervisor: Supervisor, http: httpx2.AsyncClient, say: Say
 ) -> None:
-    """Return when every process is ready, the tendrils are let in, and the model makes a token."""
+    """Wait until every process is ready, the agent server accepts the tendrils' keys, and the model
+    generates a token."""
     await wait_until_ready(_checks(plan, config, supervisor, http), say)
     agent = with_agent_address(config).section(AgentSettings)
     own = {name: plan.key_of(name) or key_of(agent) for name in plan.tendrils}
@@ -127,7 +128,8 @@ async def _wait_until_answering(
 
 
 async def _with_model(plan: LaunchPlan, config: Config, say: Say) -> LaunchPlan:
-    """Fetch the model; fall back to the built-in one when a catalogue model cannot be fetched."""
+    """Download the model if the plan says so; return the plan, with the built-in model if a model
+    of the catalogue cannot be downloaded. Raises TendrilError."""
     try:
         if plan.pull:
             await _pull(plan.pull)
@@ -142,7 +144,7 @@ async def _with_model(plan: LaunchPlan, config: Config, say: Say) -> LaunchPlan:
 
 
 async def _pull(program: Program) -> None:
-    """Fetch the model in the foreground, so that people see its progress."""
+    """Download the model as a child process, which shows its progress. Raises TendrilError."""
     async with running(program, _PATIENCE.ending) as process:
         code = await process.wait()
     if code == EX_CONFIG:
@@ -169,7 +171,7 @@ def _checks(
 
 
 def banner(plan: LaunchPlan) -> str:
-    """Return the line with the addresses, and hints how to begin."""
+    """Return the text for people: a line with the addresses, and hints on how to begin."""
     web, endpoint = plan.web, plan.endpoint
     parts = [f"agent server {plan.server}"]
     parts += [f"web {web}"] if web else []
@@ -190,6 +192,7 @@ def _irc_hints(endpoint: IrcEndpoint) -> list[tuple[str, str]]:
 
 
 def _ignore_more_signals() -> None:
-    """Ignore SIGINT and SIGTERM while stopping, so that no second Ctrl-C leaves a process."""
+    """Ignore SIGINT and SIGTERM, so that a second Ctrl-C does not interrupt the shutdown and leave
+    a child process behind."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)

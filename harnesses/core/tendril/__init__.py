@@ -1,1 +1,1 @@
-"""The base class of tendrils: turns, conversation queues, delivery, traces, status."""
+"""The `Tendril` base class: turns, conversation queues, delivery, traces, status."""

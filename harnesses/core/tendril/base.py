@@ -1,4 +1,4 @@
-"""The base class of every tendril: a question has its turn, and a person gets the answer."""
+"""The base class of every tendril: queues questions, answers, delivers and remembers them."""
 
 from __future__ import annotations
 
@@ -31,18 +31,19 @@ FAILED = "Something went wrong on my side; it has been noted. Please try again."
 NO_DISK = "I cannot use my files at the moment (the disk may be full); please tell whoever runs me."
 
 COMPACTED = 4
-"""Turns that are shown to the model after a conversation was made compact."""
+"""The number of turns that the model still sees after `Tendril.compact`."""
 
 _log = structlog.get_logger()
 
 
 class Tendril(TendrilProcess):
-    """A tendril: its `name`, a `persona.md` beside its module, `@tool` methods, and `serve`.
+    """The base class of a tendril: a subclass has a `name`, `@tool` methods, `serve`, and a
+    `persona.md` next to its module.
 
-    `serve` turns the events of its medium into `await self.turn(TurnRequest(...))`. While it runs,
-    `client`, `database`, `conversations`, `memory`, `jobs` and `runs` are open, `catalog` knows
-    the models of the agent server, `accounting` the tokens spent, and `status` tells other
-    processes how this one is (see `TendrilResources`).
+    `serve` turns the events of the medium into `await self.turn(TurnRequest(...))`. While it runs,
+    `client`, `database`, `conversations`, `memory`, `jobs` and `runs` are open. `catalog` lists the
+    models of the agent server, `accounting` the tokens spent, and `status` reports the state of the
+    process to others (see `TendrilResources` and `TendrilMedium`).
     """
 
     def __init__(self, config: Config, clock: Clock | None = None) -> None:
@@ -54,26 +55,30 @@ class Tendril(TendrilProcess):
         return f"<{type(self).__name__} {self.name}, {self.pending} pending>"
 
     async def turn(self, request: TurnRequest) -> TurnResult:
-        """Answer a question; one at a time in each conversation. Never raises."""
+        """Answer a question, one at a time per conversation; return `NO_REPLY` if it was stopped or
+        joined another. Never raises, except when cancelled."""
+        # Only a question that memory keeps may join: the turn that takes it in is remembered.
         queue = self._queues.for_conversation(request.conversation)
         if not await queue.enter(request.question(), joins=request.joins and request.keeps):
             return NO_REPLY
         try:
             return await queue.run(self._take_turn(request, queue), request.keeps) or NO_REPLY
         finally:
-            queue.leave()  # the next question has its turn
+            queue.leave()  # also after an error or a cancellation, or the queue would stay blocked
 
     async def answer_peer(self, question: PeerQuestion) -> PeerAnswer:
-        """Answer a question of another tendril, in the name of who is behind it. Never raises."""
+        """Answer a question from another tendril, on behalf of the person who asked it. Never
+        raises."""
         result = await self.catch_errors(lambda: self.turn(self.request_from_peer(question)))
         return PeerAnswer(result.text, result.ok, result.iterations, result.calls)
 
     async def run_in_order(
         self, conversation: str, work: Callable[[], Coroutine[Any, Any, TurnResult]]
     ) -> TurnResult:
-        """Run `work`, which needs no model, after the questions that a conversation already has.
+        """Run `work` in a conversation, after the questions that are already queued there.
 
-        It must not raise, nor wait for a turn in the same conversation. `stop` ends it, too.
+        `work` needs no model. It must not raise, and must not wait for a turn in the same
+        conversation, which would deadlock. `stop` cancels it.
         """
         queue = self._queues.for_conversation(conversation)
         if not await queue.enter(Question("", ""), joins=False):
@@ -84,7 +89,7 @@ class Tendril(TendrilProcess):
             queue.leave()
 
     async def _take_turn(self, request: TurnRequest, queue: ConversationQueue) -> TurnResult:
-        """Answer, deliver the answer, and remember it if the person has it."""
+        """Answer a request, deliver the answer, and remember the turn if it was delivered."""
         memory = self.memory.for_room(
             request.room or request.conversation,
             request.conversation,
@@ -94,14 +99,16 @@ class Tendril(TendrilProcess):
         if request.deliver and not await request.deliver(result):
             _log.warning("turn.not_delivered", tendril=self.name)
             return result
-        # Also when the tendril stops just then: the person has the answer.
+        # Shielded, because the person has the answer: a tendril that is just then stopping must
+        # not forget a turn that the person refers to later.
         await await_shielded(asyncio.ensure_future(_remember(result, queue, memory)))
         if result.on_delivered:
             await result.on_delivered()
         return result
 
     async def catch_errors(self, work: Callable[[], Awaitable[TurnResult]]) -> TurnResult:
-        """Return what `work` returns; when it fails, an apology for the person who asked."""
+        """Return the result of `work` or, if it fails, an apology to send to the person. Errors are
+        logged."""
         try:
             return await work()
         except ModelError as error:
@@ -111,24 +118,26 @@ class Tendril(TendrilProcess):
         except StorageError as error:
             _log.error("turn.no_disk", tendril=self.name, error=str(error))
             return TurnResult(NO_DISK, ok=False)
-        except Exception:  # noqa: BLE001 -- the turn boundary: nobody's traceback reaches a person
+        except Exception:  # noqa: BLE001 -- the turn boundary: no traceback may reach a person
             _log.exception("turn.failed", tendril=self.name)
             return TurnResult(FAILED, ok=False)
 
     @property
     def pending(self) -> int:
-        """The number of questions that are being answered or wait for it."""
+        """The number of questions being answered or queued."""
         return len(self._queues)
 
     def stop(self, conversation: str) -> bool:
-        """End what is being answered in a conversation and what waits there, and remember nothing
-        of it. Return False when there was nothing."""
+        """Cancel the running turn of a conversation and drop its queued questions, without
+        remembering any of them; return False if nothing was running."""
         return self._queues.stop(conversation)
 
     async def clear(self, conversation: str) -> int:
-        """Forget a conversation, including what is being answered in it; return how many turns it
-        had. Raises StorageError."""
+        """Delete a conversation; return how many turns it had. A turn that is running goes on, but
+        is not remembered. Raises StorageError."""
         queue = self._queues.for_conversation(conversation)
+        # Set before waiting for the lock: a turn that acquires it first is deleted below, one that
+        # acquires it later sees the flag and stores nothing.
         queue.ephemeral = True
         async with queue.memory:
             await self.accounting.forget(f"{self.name}/{conversation}")
@@ -140,9 +149,9 @@ class Tendril(TendrilProcess):
             return turns
 
     async def compact(self, conversation: str) -> int:
-        """Show the model only the newest turns of a conversation from now on, with freshly chosen
-        log lines; return how many turns are left out. A background job summarises those, where the
-        model is good enough for that. Raises StorageError."""
+        """Reduce the prompt of a conversation to its newest turns and freshly chosen log lines;
+        return how many turns are left out. A background job summarises those if the model is
+        capable of it. Raises StorageError."""
         queue = self._queues.for_conversation(conversation)
         if not await queue.enter(Question("", ""), joins=False):
             return 0
@@ -150,6 +159,7 @@ class Tendril(TendrilProcess):
             window = await self.conversations.window(conversation)
             turns = await self.conversations.turns(conversation, start=window.turn_start)
             if len(turns) > COMPACTED:
+                # Event 0: the next prompt chooses its first log line again.
                 window = PromptWindow(0, turns[-COMPACTED].id)
                 await self.conversations.move_window(conversation, window)
                 room = await self.conversations.room(conversation)
@@ -160,11 +170,13 @@ class Tendril(TendrilProcess):
 
 
 async def _remember(result: TurnResult, queue: ConversationQueue, memory: RoomMemory) -> None:
-    """Store the turn, unless it failed or its conversation was cleared meanwhile."""
+    """Store the turn, unless it failed, is ephemeral, or its conversation was cleared."""
     try:
+        # The flag is read under the lock that `clear` and `drop` take, so that nothing can be
+        # written after they have deleted.
         async with queue.memory:
             if result.ok and result.remember and not queue.ephemeral:
                 await result.remember()
                 await memory.after_turn()
-    except StorageError as error:  # the person still gets the answer
+    except StorageError as error:  # the person has the answer all the same
         _log.error("turn.not_kept", error=str(error))

@@ -1,4 +1,4 @@
-"""The report of a tendril that has crashed: one line, and a file with the traceback."""
+"""Crash reports of tendrils: one line for the terminal, and a file with the traceback."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LONGEST = 200  # characters of an error's message
 
 _PYTHON = sysconfig.get_path("stdlib")
 _ROOT = Path(__file__).parents[3]
-# What all tendrils stand on: a mistake shows there, and is rarely made there.
+# Shared code: exceptions often surface there, but their cause is usually in the tendril's code.
 _FOUNDATIONS = tuple(
     f"{_ROOT / each}{os.sep}" for each in ("harnesses/core", "llm", "storage", "terrarium")
 )
@@ -25,12 +25,12 @@ _log = structlog.get_logger()
 
 
 class TendrilCrashed(TendrilError):
-    """A tendril has ended by an error that it did not expect."""
+    """A tendril ended with an unexpected error."""
 
 
 def report_crash(name: str, data: Path, error: Exception) -> TendrilCrashed:
-    """Return the error to tell of a crash in one line; its traceback is in `DATA/run/NAME.crash`,
-    which only the owner may read, and in the log at debug level."""
+    """Return an error that describes a crash in one line. Its traceback goes to the log at debug
+    level and, if the disk allows, to `DATA/run/NAME.crash`, which only the owner may read."""
     cause = root_cause(error)
     _log.debug("tendril.crashed", tendril=name, exc_info=error)
     where = _place(traceback.extract_tb(cause.__traceback__))
@@ -39,15 +39,17 @@ def report_crash(name: str, data: Path, error: Exception) -> TendrilCrashed:
     path = data / "run" / f"{name}.crash"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        # A traceback can quote messages and keys, hence a file for the owner only.
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
             file.writelines(traceback.format_exception(cause))
-    except OSError:  # the line must be told all the same
+    except OSError:  # a full disk must not hide the crash itself
         return TendrilCrashed(text)
     return TendrilCrashed(f"{text}; all of it is in {path}")
 
 
 def _place(frames: Sequence[traceback.FrameSummary]) -> str:
-    """Return where it has happened: the last line of the tendril's own code, if there is one."""
+    """Return the location of the error: the innermost frame in the tendril's own code, or else the
+    innermost of all."""
     theirs = [frame for frame in frames if not _is_foundation(frame.filename)]
     last = (theirs or frames)[-1:]
     return "".join(f" ({Path(frame.filename).name}, line {frame.lineno})" for frame in last)

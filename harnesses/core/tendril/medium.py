@@ -1,4 +1,4 @@
-"""The means of a tendril on its medium: the shared log, the outbox, reminders, privacy."""
+"""The services of a tendril for its medium: shared log, outbox, peers, reminders, privacy."""
 
 from __future__ import annotations
 
@@ -42,16 +42,18 @@ from storage.db.database import Address, Database
 from storage.queues.reminders import Owner, Reminder
 from storage.settings import StorageSettings, log_address, store_address
 
-_AGAIN = timedelta(seconds=15)  # until a reminder that could not be said is tried again
+_AGAIN = timedelta(seconds=15)  # retry interval of a reminder that could not be said
 
 
 class TendrilMedium(TendrilResources, ABC):
-    """The resources of a tendril, and what it needs to listen and speak on its medium.
+    """The resources of a tendril, and the services with which it listens and speaks on its medium.
 
-    `log` is the log that all tendrils share, `outbox` has other tendrils say something, `peers`
-    asks them, `remind` keeps reminders, `privacy` what people decide about their words, and
-    `metrics` are numbers for Prometheus. A tendril that overrides `say` says what others put into
-    its outbox, and its reminders. One that sets `asked_about`, to a few words for the models of
+    `log` is the log that all tendrils share. `outbox` sends messages through other tendrils and
+    `peers` asks them questions. `remind` stores reminders, `privacy` handles opt-outs and erasure,
+    and `metrics` are counters and gauges for Prometheus.
+
+    A tendril that overrides `say` delivers the messages that others put into its outbox, and its
+    reminders. A tendril that sets `asked_about`, its subject in a few words for the models of
     others, can be asked by them.
     """
 
@@ -66,27 +68,30 @@ class TendrilMedium(TendrilResources, ABC):
     status: StatusFile
 
     async def say(self, place: Place, text: str) -> bool:
-        """Say a text at a place of this medium; return False while that is not possible. To be
-        overridden by a tendril that can speak without having been asked."""
+        """Say a text at a place of this medium; return False if that is not possible at the moment.
+
+        Override it in a tendril that can speak without being asked.
+        """
         return False
 
     async def say_reminder(self, reminder: Reminder, text: str) -> timedelta | None:
-        """Say a reminder where it belongs; return how long to wait if that is not possible now.
+        """Say a reminder at its place; return None, or how long to wait before the next attempt if
+        it could not be said.
 
-        To be overridden where a private one is not said by `say`.
+        Override it if private reminders cannot be delivered by `say`.
         """
         address = "" if reminder.private else f"{reminder.owner.nick}: "
         return None if await self.say(reminder.place, f"{address}{text}") else _AGAIN
 
     async def until_speaking(self) -> None:
-        """Wait until something can be said: until the tendril is ready, unless overridden."""
+        """Wait until messages can be said; by default until the tendril is ready."""
         await self.status.became_ready.wait()
 
     def request(self, line: LoggedLine, text: str = "") -> TurnRequest:
-        """Return the question in a line as a request for `turn`, with the log of its room.
+        """Create the request for `turn` that answers a logged line, with the log of its room.
 
-        `text` is the question where it is not the whole line, as after "Terra:". Change what you
-        like of the request by `dataclasses.replace`.
+        Pass `text` if the question is only a part of the line, as after "Terra:". Adapt the request
+        with `dataclasses.replace`.
         """
         place = line.place
         return TurnRequest(
@@ -104,12 +109,14 @@ class TendrilMedium(TendrilResources, ABC):
         )
 
     def request_from_peer(self, question: PeerQuestion) -> TurnRequest:
-        """Return a question of another tendril as a request for `turn`.
+        """Create the request for `turn` that answers a question from another tendril.
 
-        The person behind it may read what they may read where they asked, and has no rights here.
-        Nothing of it is remembered. To be overridden by a tendril that gives some people more, or
-        some of its tools to nobody elsewhere.
+        The person who asked may read the same part of the log as in the place where they asked, and
+        has no rights here. Nothing is remembered. Override it to grant some people more, or to
+        withhold tools from other tendrils.
         """
+        # Each question has a conversation of its own, so that they are answered concurrently and no
+        # two people share a context.
         origin = question.origin
         asked = hashlib.sha256(question.text.encode()).hexdigest()[:16]
         return TurnRequest(
@@ -123,13 +130,14 @@ class TendrilMedium(TendrilResources, ABC):
             profile="asked",
             private=True,
             keeps=False,
-            # A run that is repeated after a crash asks the same, and nothing happens twice.
+            # The caller's run repeats its questions after a crash. The same key finds the effects
+            # that our run has recorded, so that they are not repeated (see `llm.agent.trace`).
             run=f"{origin.run}/{asked}" if origin.run else "",
             origin=origin,
         )
 
     def requester(self, line: LoggedLine) -> Requester:
-        """Return whoever said a line as somebody who asks for reminders, where they said it."""
+        """Return the `Requester` for a line: its author, asking for reminders at its place."""
         who, place = line.who, line.place
         return Requester(
             owner=Owner(place.network, who.nick, who.user, who.host, who.account),
@@ -141,12 +149,13 @@ class TendrilMedium(TendrilResources, ABC):
         )
 
     def database_address(self) -> Address:
-        """Return where the tendril's own tables are."""
+        """Return the address of the tendril's own database."""
         return store_address(self.config, self.name)
 
     @asynccontextmanager
     async def open_resources(self) -> AsyncIterator[None]:
-        """Open the log and the outbox beside everything else. Raises StorageError, ConfigError."""
+        """Open the resources of the base class, the log and the outbox, and create the services.
+        Raises StorageError and ConfigError."""
         data, clock = self.config.data, self.clock
         async with (
             super().open_resources(),
@@ -172,7 +181,9 @@ class TendrilMedium(TendrilResources, ABC):
 
     @asynccontextmanager
     async def _log_database(self) -> AsyncIterator[Database]:
-        """Open the file of the log, unless it is the tendril's own. Raises StorageError."""
+        """Yield the database of the log. Raises StorageError."""
+        # Only the IRC tendril keeps its own tables there. A second `Database` for the same file
+        # would have a write lock of its own, and its writes would contend with ours in SQLite.
         path = log_address(self.config)
         if path == self.database.address:
             yield self.database
@@ -181,13 +192,16 @@ class TendrilMedium(TendrilResources, ABC):
                 yield database
 
     def _index_of(self, database: Database) -> SemanticIndex | None:
-        """Return the index of the log by meaning, None where lines are not indexed."""
+        """Return the semantic index of the log, or None if `[storage] semantic` is off."""
         is_indexed = self.config.section(StorageSettings).semantic
         return SemanticIndex(self.client, database) if is_indexed else None
 
     async def speak(self) -> None:
-        """Say what is in the outbox and the reminders that are due, once that is possible, until
-        cancelled."""
+        """Deliver the messages of the outbox and the due reminders, until cancelled.
+
+        Starts when `until_speaking` returns; returns at once if `say` is not overridden.
+        """
+        # A tendril that cannot speak leaves its messages queued.
         if type(self).say is TendrilMedium.say:
             return
         await self.until_speaking()
@@ -197,16 +211,22 @@ class TendrilMedium(TendrilResources, ABC):
 
     @abstractmethod
     async def answer_peer(self, question: PeerQuestion) -> PeerAnswer:
-        """Answer a question of another tendril, in the name of who is behind it. Never raises."""
+        """Answer a question from another tendril, on behalf of the person who asked it. Never
+        raises."""
 
     def mcp_owners(self, scope: Scope) -> Sequence[object]:
-        """Return the owners of tools, of which MCP clients that may read `scope` of the log may
-        call those that are marked `mcp`: the tendril itself, unless overridden."""
+        """Return the objects whose tools marked `mcp` are offered to MCP clients; by default the
+        tendril itself.
+
+        `scope` is the part of the log that the calling client may read.
+        """
         return (self,)
 
     async def answer_peers(self) -> None:
-        """Answer what other tendrils ask, if they may, and run the tools that MCP clients call,
-        from when this one is ready, until cancelled."""
+        """Answer the questions of other tendrils, and run the tools that MCP clients call, from
+        the time this tendril is ready until cancelled."""
+        # The status file lists the tools for all clients alike, so no scope applies to the list.
+        # A call is run with the scope of its caller.
         tools = offered_tools(self.mcp_owners(NOWHERE))
         self.status.offer_tools([each.model_dump() for each in tools])
         if self.asked_about or tools:
@@ -215,6 +235,7 @@ class TendrilMedium(TendrilResources, ABC):
 
     async def _answer_or_run(self, question: PeerQuestion) -> PeerAnswer:
         """Answer a question, or run the tool that it calls."""
+        # Only `PeerService.ask` checks whether a tendril takes questions; `call` does not.
         if question.tool:
             return await run_offered(self.mcp_owners(question.origin.scope), question)
         if not self.asked_about:
@@ -226,4 +247,5 @@ PARTS = frozenset({*TendrilResources.__annotations__, *TendrilMedium.__annotatio
     "config",
     "agent",  # these two change with the configuration
 }
-"""The names of the parts that every tendril has, and that stay as they are while it runs."""
+"""The attribute names of the resources and services, which must not be reassigned while a tendril
+runs."""

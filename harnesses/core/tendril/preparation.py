@@ -1,4 +1,4 @@
-"""From a turn request to what a model is asked: which model, prompt and context; and the trace."""
+"""Preparation of a turn: the choice of model, the prompt, the context and the trace."""
 
 from __future__ import annotations
 
@@ -22,14 +22,15 @@ from llm.skills.hint import HintContext
 from storage.runs.runs import Run
 
 _PSEUDONYMS = secrets.token_bytes(16)
-"""The key of the pseudonyms of conversations of which nothing is kept."""
+"""The hash key for pseudonyms of unrecorded conversations. It is never stored, so nobody can link
+them to a conversation after this process has ended."""
 
 Context = PromptContext | CompactPromptContext
 
 
 @dataclass(frozen=True, slots=True)
 class ModelChoice:
-    """The persona that answers, the options of each model request, and the model's budget."""
+    """The persona, the options of each model request, and the prompt budget of the model."""
 
     persona: Persona
     options: RequestOptions
@@ -39,11 +40,11 @@ class ModelChoice:
 async def choose_model(
     tendril: TendrilResources, request: TurnRequest, memory: RoomMemory
 ) -> ModelChoice:
-    """Choose the model: the one that the request names, else the persona's, else the configured.
+    """Choose the model: that of the request, else that of the persona, else the configured one.
 
-    A name that the server does not have is passed over. A job gets the whole budget, as it needs
-    all its material. A small model gives its best answers short and at temperature 0, which holds
-    unless the persona or the configuration sets one.
+    Names unknown to the server are ignored. A job gets the budget of a large model, because it
+    needs all of its material. A small model answers best briefly and at temperature 0, which is the
+    default for it; the persona or the configuration can set another temperature.
     """
     persona = tendril.prompts.personas.choose(request.persona)
     resolve = tendril.catalog.resolve
@@ -71,11 +72,9 @@ async def choose_model(
 
 
 def _session(tendril: TendrilResources, request: TurnRequest) -> str:
-    """Return the name of the conversation for the agent server and the accounts of tokens.
-
-    Where nothing is kept it is a pseudonym, the same until this process ends: the server finds the
-    conversation's prompt in its cache, and nobody whose it was.
-    """
+    """Return the session name of a conversation, for the agent server and the token accounting."""
+    # A pseudonym that is stable while this process runs lets the server find the conversation's
+    # prompt in its cache, without revealing whose conversation it is.
     if request.is_unrecorded:
         return f"{tendril.name}/{_pseudonym(request.conversation)}"
     return f"{tendril.name}/{request.conversation}"
@@ -84,7 +83,7 @@ def _session(tendril: TendrilResources, request: TurnRequest) -> str:
 async def build_prompt(
     tendril: TendrilResources, request: TurnRequest, memory: RoomMemory, choice: ModelChoice
 ) -> Prompt:
-    """Build the prompt: persona, matching skills, and the tools that the model may be offered."""
+    """Build the prompt: persona, matching skills, and the tools to offer to the model."""
     prompt_request = PromptRequest(
         request.text,
         memory.room,
@@ -106,7 +105,10 @@ async def create_context(
     prompt: Prompt,
     quoted: QuotedAnswer | None,
 ) -> Context:
-    """Create the context of the conversation, not yet loaded: for a small model the compact one."""
+    """Create the context of the conversation (a compact one for a small model), not yet loaded.
+
+    The log lines in `quoted` are included. Raises StorageError.
+    """
     conversation = Conversation(
         tendril.conversations, request.conversation, memory.room, memory.person
     )
@@ -138,10 +140,12 @@ async def create_context(
 def create_trace(
     tendril: TendrilResources, request: TurnRequest, options: RequestOptions, background: Beside
 ) -> Trace:
-    """Create the trace of a turn, stored in the tendril's runs; `background` finishes it.
+    """Create the trace of a turn, which is stored in the tendril's runs; `background` starts the
+    task that closes it.
 
-    It names nobody where the conversation is private, and holds only numbers where nobody has asked
-    and nothing is remembered. Of a question of which nothing is to be kept, nothing is stored.
+    The trace of a private conversation holds no words, and its readers do not see the name. If
+    memory does not keep the turn, the name is not stored either; for a person's question, nothing
+    is stored then.
     """
     log_window = request.log_window
     run = Run(
@@ -161,8 +165,9 @@ def create_trace(
 
 
 def _clock_section(tendril: TendrilResources, question: str) -> list[PromptSection]:
-    """Return the local time for a question about time. Other questions do not get it, because a
-    section that changes each minute would invalidate the engine's prefix cache."""
+    """Return a section with the local time if the question is about time, else none."""
+    # Not for every question: a section that changes each minute would invalidate the engine's
+    # prefix cache.
     if not is_about_time(question):
         return []
     local = tendril.clock.now().astimezone(tendril.agent.zone)
@@ -170,5 +175,6 @@ def _clock_section(tendril: TendrilResources, question: str) -> list[PromptSecti
 
 
 def _pseudonym(name: str) -> str:
-    """Return a name that tells nobody whose it is, the same until this process ends."""
+    """Return a pseudonym of a name: a keyed hash that is stable until this process ends."""
+    # Keyed, because the hash of a guessable name could be found by trying names.
     return blake2b(name.encode(), key=_PSEUDONYMS, digest_size=8).hexdigest()

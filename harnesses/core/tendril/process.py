@@ -1,4 +1,4 @@
-"""A tendril as a process: its configuration, its background tasks, its start and its end."""
+"""The process of a tendril: configuration, background tasks, startup and shutdown."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ _log = structlog.get_logger()
 
 
 class TendrilProcess(TendrilMedium, ABC):
-    """Runs `serve` beside the background tasks that every tendril has, until told to stop.
+    """Runs `serve` and the background tasks that every tendril has, until told to stop.
 
-    `status` is the file in which the process tells others how it is. While it runs, the parts that
-    every tendril has (`client`, `log`, ...) cannot be replaced by accident.
+    `status` is the status file of the process. While it runs, the attributes in `PARTS` (`client`,
+    `log`, ...) cannot be reassigned, so that a subclass does not overwrite one by accident.
     """
 
     _is_open = False
 
-    if not TYPE_CHECKING:  # a type checker would take it that any name may be assigned
+    if not TYPE_CHECKING:  # with a `__setattr__`, a type checker accepts any attribute name
 
         def __setattr__(self, name: str, value: object) -> None:
             if self._is_open and name in PARTS:
@@ -55,15 +55,16 @@ class TendrilProcess(TendrilMedium, ABC):
 
     @property
     def shares_work(self) -> bool:
-        """True if other processes of the same tendril may run beside this one."""
+        """True if several processes of this tendril may run on one data folder."""
         return False
 
     @abstractmethod
     async def serve(self) -> None:
-        """Do the tendril's work; call `self.status.ready()` when people can use it."""
+        """Do the work of the tendril; call `self.status.ready()` once it can be used."""
 
     async def run(self) -> None:
-        """Serve until told to stop, or until `serve` returns. Raises what `serve` raises."""
+        """Serve until told to stop (see `told_to_stop`), or until `serve` returns. Raises what
+        `serve` raises."""
         self.status.starting()
         try:
             async with self.open_resources(), asyncio.TaskGroup() as tasks:
@@ -89,7 +90,10 @@ class TendrilProcess(TendrilMedium, ABC):
                 ]
                 serving = tasks.create_task(self.serve())
                 stopping = tasks.create_task(told_to_stop())
+                # An error of any task makes the group cancel this wait and all other tasks.
                 await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
+                # The background tasks never end by themselves, so the group would not end either.
+                # All have ended before `open_resources` closes what they use.
                 for task in (*background, serving, stopping):
                     task.cancel()
         except ExceptionGroup as group:
@@ -99,30 +103,33 @@ class TendrilProcess(TendrilMedium, ABC):
             self.status.mark_stopped()
 
     def background(self) -> Iterable[Coroutine[Any, Any, None]]:
-        """Return what is to run beside `serve`, until cancelled."""
+        """Return more coroutines to run concurrently with `serve`; they are cancelled at its
+        end."""
         return ()
 
     def handlers(self) -> Mapping[str, Handler]:
-        """Return the handlers of background jobs, by kind of job."""
+        """Return the handlers of background jobs, by the kind of job."""
         return self.memory.handlers()
 
     def configure(self, config: Config) -> None:
-        """Use another configuration from now on, except for the address of the agent server.
-        Raises ConfigError, and then everything is as before."""
+        """Use another configuration from now on, except for the address and key of the agent
+        server. Raises ConfigError; the previous configuration then stays in use."""
         agent = config.section(AgentSettings)
         folders = (config.data / agent.personas_dir, config.data / agent.skills_dir)
+        # Whatever can raise comes first; the attributes are assigned last.
         self.prompts.read(self._persona_file(agent), *folders, config)
         self.prompts.mcp_servers.configure(self.name, config)
         self.config, self.agent = config, agent
 
     def apply_config(self, config: Config) -> None:
-        """Use another configuration while running. Raises ConfigError, with all as before."""
+        """Use another configuration while running. Raises ConfigError; the previous configuration
+        then stays in use."""
         self.configure(config)
         self.client.configure(self.agent)
 
     def reload(self) -> str:
-        """Read all files again; return a sentence for people. Raises ConfigError, with all as
-        before."""
+        """Read the configuration, the personas and the skills again; return the outcome as a
+        sentence. Raises ConfigError; the previous configuration then stays in use."""
         path = self.config.path
         self.apply_config(with_agent_address(load(path, self.config.data)) if path else self.config)
         return f"Read anew. {self.prompts.complaint()}".rstrip()
@@ -130,15 +137,16 @@ class TendrilProcess(TendrilMedium, ABC):
     @property
     @abstractmethod
     def pending(self) -> int:
-        """The number of questions that are being answered or wait for it."""
+        """The number of questions being answered or queued."""
 
     @property
     def disk_trouble(self) -> str:
-        """Why nothing can be written at the moment; "" when it can."""
+        """Why nothing can be written to disk at the moment, "" if it can."""
         return self.log.chat_log.trouble or self.status.disk_trouble
 
     async def _report(self) -> None:
-        """Report this tendril to the agent server from when it is ready, until cancelled."""
+        """Send heartbeats to the agent server, from the time this tendril is ready until
+        cancelled."""
         await self.status.became_ready.wait()
         tools = list(Toolbox.from_owners(self).names())
 
@@ -156,8 +164,8 @@ class TendrilProcess(TendrilMedium, ABC):
         await send_heartbeats(self.client, self.name, report)
 
     async def _follow_files(self) -> None:
-        """Reload when a file changes or SIGHUP arrives, until cancelled. After an error everything
-        stays as it was, and the log says why."""
+        """Reload when a file changes or SIGHUP arrives, until cancelled. If that fails, the
+        previous configuration stays in use and the reason is logged."""
         async with aclosing(changes(self._watched_files)) as changed:
             async for _ in changed:
                 try:
@@ -166,7 +174,7 @@ class TendrilProcess(TendrilMedium, ABC):
                     _log.warning("config.kept", reason=str(error))
 
     def _watched_files(self) -> Iterator[Path]:
-        """Yield the files that are read again when they change."""
+        """Yield the files whose changes cause a reload."""
         if self.config.path:
             yield self.config.path
         yield from self.prompts.files()

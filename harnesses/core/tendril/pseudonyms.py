@@ -1,7 +1,8 @@
-"""Pseudonyms of people and channels, by which the agent server keeps their budgets apart.
+"""Pseudonyms of people and channels, for which the agent server keeps separate budgets.
 
-They are the same for a UTC day, also after a restart, as budgets are of a day. Their key is in a
-file of its own in `DATA/run`, which no backup has, and is removed with the first use of the next.
+They are stable for one UTC day, the period of a budget, also across restarts. Each day has its own
+random key in a file in `DATA/run`, which backups leave out. The file is deleted when the next key
+is created; from then on nobody can compute the old pseudonyms.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ _log = structlog.get_logger()
 
 
 class Pseudonyms:
-    """The pseudonyms of the people and channels of the tendril `name`; `now` tells the time."""
+    """The pseudonyms of the people and channels of the tendril `name`; `now` returns the time in
+    UTC."""
 
     def __init__(self, data: Path, name: str, now: Callable[[], datetime]) -> None:
         self._folder, self._name, self._now = data / "run", name, now
@@ -31,7 +33,7 @@ class Pseudonyms:
         self._key = b""
 
     def of(self, name: str) -> str:
-        """Return the pseudonym of today of a person or channel."""
+        """Return today's pseudonym of a person or channel: 16 hexadecimal digits."""
         today = self._now().date()
         if today != self._day:
             self._day, self._key = today, self._key_of(today)
@@ -39,19 +41,21 @@ class Pseudonyms:
         return blake2b(text.encode(), key=self._key, digest_size=8).hexdigest()
 
     def _key_of(self, day: date) -> bytes:
-        """Return the key of a day from its file, which is made by whoever needs it first."""
+        """Return the key of a day, from its file, or else a new one. Never raises OSError."""
         path = self._folder / f"{self._name}-{day.isoformat()}.key"
         try:
             make_folder(self._folder)
             for old in set(self._folder.glob(f"{self._name}-????-??-??.key")) - {path}:
                 old.unlink(missing_ok=True)
+            # Several processes of a tendril, as IRC standbys, share the file: O_EXCL lets one of
+            # them create it, and the others read its key.
             try:
                 with open(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
                     file.write(secrets.token_bytes(_BYTES))
             except FileExistsError:
                 pass
             key = path.read_bytes()
-        except OSError as error:  # a full disk: then they hold until this process ends
+        except OSError as error:  # a full disk: the pseudonyms are stable only in this process
             _log.warning("pseudonyms.not_kept", error=str(error))
             key = b""
         return key if len(key) == _BYTES else secrets.token_bytes(_BYTES)

@@ -1,4 +1,4 @@
-"""The client, the database and the tables that a tendril has open while it runs."""
+"""The resources of a running tendril: client, database and tables."""
 
 from __future__ import annotations
 
@@ -25,13 +25,14 @@ from terrarium.config import Config
 
 
 class TendrilResources:
-    """The resources of one tendril, opened in the order in which they need one another.
+    """The resources of one tendril, opened in the order of their dependencies.
 
-    `name`, `config`, `agent` (its table `[agent]`), `prompts`, `clock` and `status` are there from
-    the start. `database` has the tendril's own tables; `conversations`, `memory`, `jobs`,
-    `runs` and `skills` are kept in it. `client` reaches the agent server, `access` tells the owner
-    when that refuses us, `catalog` knows its models, `token_counter` the length of prompts,
-    `accounting` the tokens spent, and `pseudonyms` what it calls people and channels.
+    `name`, `config`, `agent` (its table `[agent]`), `prompts`, `clock` and `status` exist from the
+    start; the others while `open_resources` is entered. `database` holds the tendril's own tables:
+    `conversations`, `memory`, `jobs`, `runs` and `skills`. `client` is the connection to the agent
+    server, and `access` reports it if the server refuses us. `catalog` lists the server's models,
+    `token_counter` measures prompts, `accounting` records the tokens spent, and `pseudonyms` are
+    the names under which the server knows people and channels.
     """
 
     name: ClassVar[str]
@@ -57,11 +58,11 @@ class TendrilResources:
 
     @abstractmethod
     def database_address(self) -> Address:
-        """Return where the tendril's own tables are."""
+        """Return the address of the tendril's own database."""
 
     @asynccontextmanager
     async def open_resources(self) -> AsyncIterator[None]:
-        """Open everything, and close it at the end. Raises StorageError and ConfigError."""
+        """Open all resources; they are closed on leaving. Raises StorageError and ConfigError."""
         async with (
             Database.open(self.database_address(), checked=True) as self.database,
             TokenAccounting.open(self.database) as self.accounting,
@@ -75,7 +76,7 @@ class TendrilResources:
             self.skills = SkillTable(self.database)
             self.jobs = Jobs(self.database, self.clock.now)
             self.runs = Runs(self.database)
-            await self.runs.interrupt()  # those that the last process left running
+            await self.runs.interrupt()  # close the runs that the last process did not finish
             parts = (self.database, self.jobs, self.client, self.catalog, self.clock)
             self.memory = TendrilMemory(MemoryServices.open(self.name, *parts, self.config))
             await self.memory.schedule_check()

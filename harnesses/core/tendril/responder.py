@@ -1,4 +1,4 @@
-"""Answers one request of a tendril: with the log, with skills, and with the model."""
+"""The answer to one turn request: from a skill, from quoted log lines, or from the model."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _log = structlog.get_logger()
 
 
 class Responder:
-    """Answers the requests of a tendril, from its resources and by its `@tool` methods."""
+    """Answers the requests of a tendril, with its resources and its `@tool` methods."""
 
     def __init__(self, tendril: TendrilMedium) -> None:
         self._tendril = tendril
@@ -43,18 +43,20 @@ class Responder:
     async def answer(
         self, request: TurnRequest, queue: ConversationQueue, memory: RoomMemory
     ) -> TurnResult:
-        """Answer a question that has its turn: without the model where that settles it. Raises
-        ModelError."""
+        """Answer a request whose turn has come, without the model if a skill or the log suffices.
+        Raises ModelError and StorageError."""
         tendril = self._tendril
         choice = await choose_model(tendril, request, memory)
         options, budget = choice.options, choice.budget
         if budget.is_small and request.profile in UNASKED:
-            return TurnResult("")  # it cannot judge whether there is something worth saying
+            return TurnResult("")  # a small model cannot judge whether to speak unasked
         if request.image and not options.sees:
             return TurnResult(BLIND, ok=False)
         asking = self._peer_tools(request)
         prompt = await build_prompt(tendril, request.with_tools(asking), memory, choice)
         trace = create_trace(tendril, request, options, queue.spawn)
+        # Only now: the lines before the question are being written to the log while the steps
+        # above, which do not read it, run.
         request = await request.with_logged_question()
         quoted = None
         if request.log_window and request.is_by_person and not request.image:
@@ -83,16 +85,20 @@ class Responder:
         return TurnResult.from_outcome(outcome, remember, on_delivered=count_skills)
 
     def _peer_tools(self, request: TurnRequest) -> PeerTools | None:
-        """Return the tool that asks other tendrils; None where nobody is known to be behind the
-        question, or nothing of it may be kept, as a question to others is stored on its way."""
+        """Return the tool that asks other tendrils, or None if the request must not use it."""
+        # A question to another tendril is stored in the outbox database on its way, so an
+        # unrecorded one must not be passed on. Without an origin the other tendril would not know
+        # what the person may read.
         if request.origin is None or request.is_unrecorded:
             return None
         return PeerTools(self._tendril.peers, request.origin)
 
 
 class ModelRun:
-    """Has the model answer a request within its loaded context, with tools, traced by `trace`;
-    `asking` is the tool that asks other tendrils, if it may."""
+    """A run of the agent loop for one request, in its loaded context, recorded in `trace`.
+
+    `asking` is the tool that asks other tendrils, None if the request must not use it.
+    """
 
     def __init__(
         self,
@@ -115,9 +121,9 @@ class ModelRun:
         queue: ConversationQueue,
         quoted: QuotedAnswer | None,
     ) -> Outcome:
-        """Run the agent loop, and review the answer where the request wants that.
+        """Run the agent loop, and review its answer if the request asks for that.
 
-        While the model is away, the quoted lines that answer the question are the answer. Raises
+        If the model cannot be reached, the `quoted` lines, if any, are the answer. Raises
         ModelError.
         """
         tendril, request = self._tendril, self._request
@@ -126,11 +132,11 @@ class ModelRun:
             prompt.toolbox,
             options,
             request.limits(tendril.agent),
-            # A text that may be rewritten is not shown before it is final.
+            # A text that the reviewer may rewrite is not streamed.
             callbacks=LoopCallbacks(
                 None if request.review else request.on_text, queue.take_followups
             ),
-            # The other model may not see.
+            # No escalation for an image: the other model may not accept images.
             smart="" if request.image else await tendril.catalog.smart(),
             trace=self._trace,
         )
@@ -149,7 +155,8 @@ class ModelRun:
         return await self._review(loop.options, outcome)
 
     async def _run(self, loop: AgentLoop) -> Outcome:
-        """Run the loop, each prompt fitted to the window of the model that it asks just then."""
+        """Run the loop, with each prompt fitted to the context window of the current model."""
+        # `loop.options` is read anew in each round, because an escalation changes the model.
         counter = self._tendril.token_counter
         image = self._request.image
         reserve = loop.options.max_tokens or self._tendril.agent.max_tokens
@@ -160,7 +167,9 @@ class ModelRun:
                 return counter.count(loop.options, messages, loop.schemas, room)
 
             prompt = await self._context.fit(steps, count, room)
-            if image:  # after the counting, which is of words
+            # Attached after counting, because `room` already includes the image's tokens. The
+            # question is the last message before the steps.
+            if image:
                 question = len(prompt) - len(steps) - 1
                 prompt[question] = prompt[question] | {"image": image}
             return prompt
@@ -168,7 +177,7 @@ class ModelRun:
         try:
             return await loop.run(fit)
         except ContextTooLong:
-            counter.forget(loop.options)
+            counter.forget(loop.options)  # the incremental count may be wrong: start over next time
             raise
 
     async def _review(self, options: RequestOptions, outcome: Outcome) -> Outcome:

@@ -1,4 +1,4 @@
-"""Status files: each process renews one small file in `DATA/run` while it runs.
+"""Status files: each process reports its state in one small file in `DATA/run`, and renews it.
 
 `terrarium up` waits for these files; `terrarium doctor` and the web pages read them.
 """
@@ -27,7 +27,7 @@ _ACCESS_CHECKED_EVERY = 5.0  # seconds
 _STALE = timedelta(seconds=3 * _EVERY)
 
 STANDBY = "-standby"
-"""The ending of the name under which a process stands by."""
+"""Suffix of the report name of a standby process."""
 
 _log = structlog.get_logger()
 
@@ -44,10 +44,10 @@ class ProcessState(StrEnum):
 class StatusReport(BaseModel):
     """The contents of a status file.
 
-    `purposes` are the tokens of today by what they were for; `trouble` is what only the owner can
-    mend, "" for none; `asked_about` what other tendrils may ask this one about, "" for nothing;
-    `mcp_troubles` says of MCP servers that are not connected why; `mcp_tools` are those of the
-    tendril that MCP clients may call.
+    `tokens_today` (since midnight UTC) are broken down in `purposes`. `trouble` is a problem that
+    only the owner can fix, "" for none. `asked_about` is what other tendrils may ask this one
+    about, "" for nothing. `mcp_troubles` holds the reasons why MCP servers are not connected, by
+    name, and `mcp_tools` the tools that MCP clients may call (`OfferedTool`, as JSON).
     """
 
     name: str
@@ -64,14 +64,17 @@ class StatusReport(BaseModel):
 
     @property
     def is_fresh(self) -> bool:
-        """True while the process renews it."""
+        """True if the report was renewed within the last 30 seconds, so the process is alive."""
         return datetime.now(UTC) - self.time < _STALE
 
 
 class StatusFile:
-    """The status file of this process. `became_ready` is set when it is ready for the first
-    time; `disk_trouble` says why the last report could not be written as a file of its own, "" when
-    it could: nothing else of this process can be written then."""
+    """The status file of this process.
+
+    `became_ready` is set when the process is ready for the first time. `disk_trouble` is the reason
+    why the last report could not be written to a new file, "" if it could; other writes of this
+    process will fail for the same reason.
+    """
 
     def __init__(self, data: Path, name: str, asked_about: str = "") -> None:
         self._path = data / "run" / f"{name}.json"
@@ -87,15 +90,16 @@ class StatusFile:
 
     @property
     def state(self) -> ProcessState:
-        """The state that was reported last."""
+        """The state last reported."""
         return self._state
 
     def count_tokens(self, tokens: Callable[[], dict[str, int]]) -> None:
-        """Report `tokens()` as well: those read and written today (UTC), by purpose."""
+        """Include `tokens()` in each report: the tokens used since midnight UTC, by purpose."""
         self._tokens = tokens
 
     def watch_mcp_servers(self, troubles: Callable[[], dict[str, str]]) -> None:
-        """Report `troubles()` as well: why MCP servers are not connected, by name."""
+        """Include `troubles()` in each report: the reasons why MCP servers are not connected, by
+        name."""
         self._mcp_troubles = troubles
 
     def offer_tools(self, tools: list[dict[str, Any]]) -> None:
@@ -105,20 +109,22 @@ class StatusFile:
             self._say(self._state, self._detail)
 
     def report_trouble(self, text: str, about: str = "") -> None:
-        """Report what only the owner can mend, and how; "" when that is over. Each thing that it is
-        `about` has a text of its own."""
+        """Report a problem that only the owner can fix, and how to fix it; "" clears it.
+
+        One problem is kept for each topic in `about`; a report shows them all.
+        """
         if text != self._troubles.get(about, ""):
             self._troubles[about] = text
             self._say(self._state, self._detail)
 
     def stand_by(self, detail: str) -> None:
-        """Report, in a file of its own (NAME-standby.json), that the process stands by for another
-        one, which may be of the same folder."""
+        """Report as a standby from now on, in the file NAME-standby.json."""
+        # The active process may run on the same data folder, where it writes NAME.json.
         self._path = self._path.with_name(f"{self._name}{STANDBY}.json")
         self._say(ProcessState.READY, detail)
 
     def take_over(self) -> None:
-        """Report as the process that people use from now on."""
+        """Report as the active process from now on, instead of as a standby."""
         self._path.unlink(missing_ok=True)
         self._path = self._path.with_name(f"{self._name}.json")
 
@@ -127,12 +133,12 @@ class StatusFile:
         self._say(ProcessState.STARTING, "")
 
     def ready(self, detail: str = "") -> None:
-        """Report that the process can be used."""
+        """Report that the process is ready; `detail` is shown to people, such as its address."""
         self._say(ProcessState.READY, detail)
         self.became_ready.set()
 
     def waiting(self, detail: str) -> None:
-        """Report what the process waits for before it can be used."""
+        """Report what the process waits for before it is ready."""
         self._say(ProcessState.WAITING, detail)
 
     def mark_stopped(self) -> None:
@@ -140,7 +146,7 @@ class StatusFile:
         self._say(ProcessState.STOPPED, "")
 
     async def renew(self) -> None:
-        """Write the file again every ten seconds, until cancelled."""
+        """Write the report again every ten seconds, until cancelled."""
         while True:
             await asyncio.sleep(_EVERY)
             self._say(self._state, self._detail)
@@ -163,11 +169,12 @@ class StatusFile:
         )
         try:
             self._write(report)
-        except OSError as error:  # a full disk must not end a process that can do its work
+        except OSError as error:  # without its report the process can still do its work
             _log.warning("status.not_written", file=str(self._path), error=str(error))
 
     def _write(self, report: StatusReport) -> None:
-        """Replace the file atomically, so that nobody reads half of it."""
+        """Replace the file atomically, so that no reader sees a part of it; on a full disk,
+        overwrite it. Raises OSError."""
         make_folder(self._path.parent)
         written = self._path.with_suffix(f".{os.getpid()}.tmp")
         try:
@@ -179,27 +186,30 @@ class StatusFile:
             trouble = report.trouble or self.disk_trouble
             text = report.model_copy(update={"trouble": trouble}).model_dump_json()
             written.unlink(missing_ok=True)
-            # On a full disk the blocks that the file has can still be written: what is wrong is
-            # told just when it matters.
+            # A new file needs free blocks, but the blocks of the old one can be overwritten even on
+            # a full disk, so that the problem can be reported. A reader may see a part of it, which
+            # `report` treats as a missing file.
             with self._path.open("r+", encoding="utf-8") as file:
                 file.write(text)
                 file.truncate()
 
 
 class AccessMonitor:
-    """Tells by the log and the status file why the agent server does not answer, when only the
-    owner can mend it."""
+    """Reports in the log and the status file why the agent server refuses us, if only the owner
+    can fix it, such as an invalid key."""
 
     def __init__(self, client: AgentClient, status: StatusFile) -> None:
         self._client, self._status = client, status
         self._told = ""
 
     async def watch(self, model: str) -> None:
-        """Look whether the server lets us in, until it does and whenever it did not; until
-        cancelled."""
+        """Check every five seconds if the server accepts us, until cancelled.
+
+        Requests are sent only until the first success and, later, while there is a problem.
+        """
         was_let_in = False
         while True:
-            with suppress(ModelError):  # one that is away is waited for
+            with suppress(ModelError):  # unreachable, or refused: `trouble` has the latter
                 if self._client.trouble or not was_let_in:
                     await self._client.model(model)
                     was_let_in = True
@@ -207,7 +217,7 @@ class AccessMonitor:
             await asyncio.sleep(_ACCESS_CHECKED_EVERY)
 
     def report(self) -> None:
-        """Tell what is known now; the log has it once."""
+        """Report the current problem, or that there is none; each problem is logged once."""
         trouble = self._client.trouble
         if trouble and trouble != self._told:
             _log.error("agent.not_usable", advice=trouble)
@@ -216,9 +226,11 @@ class AccessMonitor:
 
 
 def report(data: Path, name: str) -> StatusReport | None:
-    """Return the last report of the process `name`, None when there is none."""
+    """Return the last report of the process `name`, or None if there is none or it is
+    incomplete."""
     path = data / "run" / f"{name}.json"
     try:
+        # Inode, time and size identify a version: the file is replaced, or overwritten in place.
         stat = path.stat()
         return _read(path, (stat.st_ino, stat.st_mtime_ns, stat.st_size))
     except (OSError, ValidationError):
@@ -227,12 +239,12 @@ def report(data: Path, name: str) -> StatusReport | None:
 
 @lru_cache(100)
 def _read(path: Path, _version: tuple[int, int, int]) -> StatusReport:
-    """Read a status file, of which each version is parsed once: every question looks at them."""
+    """Read a status file; each version is parsed once, since every question reads all of them."""
     return StatusReport.model_validate_json(path.read_bytes())
 
 
 def askable(data: Path) -> dict[str, str]:
-    """Return the tendrils that are there and take questions of others: about what, by name."""
+    """Return the running tendrils that take questions from others: their subjects, by name."""
     return {
         each.name: each.asked_about
         for each in reports(data)
@@ -241,6 +253,7 @@ def askable(data: Path) -> dict[str, str]:
 
 
 def reports(data: Path) -> list[StatusReport]:
-    """Return the last report of every process that ever ran in this data folder, by name."""
+    """Return the last report of every process that ever ran on this data folder, sorted by
+    name."""
     names = sorted(path.stem for path in (data / "run").glob("*.json"))
     return [found for name in names if (found := report(data, name))]

@@ -1,8 +1,8 @@
-"""The turns of a conversation: a question and all that its turn needs, the answer, the queue.
+"""Turn requests, turn results, and the queue of each conversation.
 
-One question of a conversation is answered at a time, in order of arrival. One that goes on from the
-one being answered ("and in winter?") may join it: a run that has begun takes it in before its next
-call of the model. Any other has a turn of its own, in order.
+A conversation answers one question at a time, in order of arrival. A follow-up to the question
+being answered ("and in winter?") may join it: the running agent loop takes it in before its next
+call of the model. Any other question gets a turn of its own.
 """
 
 from __future__ import annotations
@@ -33,12 +33,15 @@ Action = Callable[[], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class TurnResult:
-    """The answer to a turn request. `ok` is False when the text is an apology and nothing was kept;
-    an empty text means that there is nothing to say: the question has joined another or was
-    stopped, or the model wants to stay silent. `usage` are the tokens, `iterations` and `calls`
-    how often the model and tools were called. `messages` is what memory keeps of it beside the
-    question, by `remember`; `status` how it is with the conversation, `deferral` when to look at it
-    again (see `llm.agent.trace`), `on_delivered` what is to be done when the person has it."""
+    """The answer to a turn request.
+
+    If `ok` is False, `text` is an apology and nothing is remembered. An empty text means that there
+    is nothing to say: the question joined another or was stopped, or the model stays silent.
+    `usage` are the tokens, `iterations` and `calls` the number of model and tool calls.
+    `remember` stores the question and the `messages` that answer it; `on_delivered` is called once
+    the person has the answer. `status` is the state of the conversation, `deferral` the model's
+    request to look at it again later (see `llm.agent.trace`).
+    """
 
     text: str
     ok: bool = True
@@ -53,7 +56,7 @@ class TurnResult:
 
     @classmethod
     def from_outcome(cls, outcome: Outcome, remember: Action, on_delivered: Action) -> TurnResult:
-        """Make the answer of a turn that ended in `outcome`."""
+        """Create the result of a turn from the outcome of its run."""
         return cls(
             outcome.text,
             usage=outcome.usage,
@@ -68,39 +71,38 @@ class TurnResult:
 
 
 NO_REPLY = TurnResult("", ok=False)
-"""The result for a question that has joined another or was stopped."""
+"""The result of a question that joined another or was stopped."""
 
 
 Deliver = Callable[[TurnResult], Coroutine[Any, Any, bool]]
-"""Delivers an answer to the person who asked; returns whether they have it."""
+"""Delivers an answer to the person who asked; returns True if they have received it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class TurnRequest:
-    """A question of `who` in `conversation`, with everything that its turn needs.
+    """A question by `who` in `conversation`, with everything that its turn needs.
 
-    - `person` is the name under which memory keeps the asker (default: `who`), `room` what the
-      conversation shares with others, such as its channel (default: the conversation alone).
-      `payer` is who has the budget of the asker, where a person is to be known better than by
-      `person`: the server gets a pseudonym of it, and it is kept nowhere.
-    - `log_window` is the part of the log that belongs to the question.
-    - `tools` are objects with `@tool` methods, added to those of the tendril; `rights` returns
-      what the person may have done by them.
-    - `persona` (a name or a text) replaces the tendril's, `values` fill its `$names`, `model`
-      replaces the configured one.
-    - `on_text` gets each piece of the answer; `deliver` gets the answer before the next question
-      has its turn. What the person does not have, memory does not keep.
-    - A question that `joins` may become part of the one that is being answered, if it goes on from
-      that. Unless memory `keeps` it, nothing of the turn is stored, and of a person's question
-      no trace either.
-    - `origin` is who is behind the question, for the tendrils that are asked on their behalf; None:
-      no other is asked.
-    - `profile` limits the run, `review` has its text reviewed. The trace of a `private` request
-      names nobody. `run` is the key of the trace, for a run repeated after a crash
-      (`llm.agent.trace`).
-    - An `image` is shown to a model that can see, with the question, and kept nowhere; of any other
-      model the answer says so.
-    - With `wants_status` the model is asked for the state of the conversation, for follow-ups.
+    - `person`: the name under which memory knows the asker (default: `who`).
+    - `room`: what the conversation shares with others, such as its channel (default: itself).
+    - `payer`: the name whose budget is charged, if `person` does not identify the asker well
+      enough. The server receives only a pseudonym of it, and it is not stored.
+    - `log_window`: the part of the log that belongs to the question.
+    - `tools`: objects with `@tool` methods, in addition to those of the tendril; `rights` returns
+      the rights of the person for tools that need one.
+    - `values` fill the `$names` of the persona; `persona` (a name or a text) and `model` replace
+      those of the tendril.
+    - `on_text` receives each piece of the answer; `deliver` receives the whole answer before the
+      next question has its turn. A turn that was not delivered is not remembered.
+    - `joins`: the question may join the one being answered, if it is a follow-up.
+    - `keeps`: memory keeps the turn. Otherwise nothing of it is stored and, for a person's
+      question, no trace either.
+    - `origin`: the person and scope for questions to other tendrils; None: none may be asked.
+    - `profile` sets the limits of the run; with `review` the answer is reviewed.
+    - `private`: the trace holds no words and does not show the conversation's name.
+    - `run`: the key of the trace, for a run that is repeated after a crash (`llm.agent.trace`).
+    - `image`: shown to the model with the question, but not stored. If the model cannot see, the
+      answer says so.
+    - `wants_status`: ask the model for the state of the conversation, for follow-ups.
     """
 
     conversation: str
@@ -129,29 +131,29 @@ class TurnRequest:
     image: Image | None = None
 
     def __repr__(self) -> str:
-        """Name the conversation, unless it is private or not kept, and never the words."""
+        """Show the label of the conversation, but never the text, as it may appear in logs."""
         return f"<TurnRequest {self.label} {self.profile}, {len(self.text)} characters>"
 
     @property
     def label(self) -> str:
-        """The conversation as the process log may name it: only the kind of one that is private,
-        or of which nothing is kept."""
+        """The name of the conversation for the process log; "private" or "not kept" instead, where
+        the log must not show it."""
         if self.private:
             return "private"
         return "not kept" if self.is_unrecorded else self.conversation
 
     @property
     def is_unrecorded(self) -> bool:
-        """True for a question of which nothing is to be stored, not even that it was asked."""
+        """True if nothing of the question may be stored, not even the fact that it was asked."""
         return self.is_by_person and not self.keeps
 
     @property
     def is_by_person(self) -> bool:
-        """True when a person has asked, and waits for the answer."""
+        """True if a person has asked and waits for the answer."""
         return self.profile in ("standard", "command")
 
     def question(self) -> Question:
-        """Return the question as the model is asked it."""
+        """Return the question for the model; with its pending event only if it may join."""
         return Question(
             self.who,
             self.text,
@@ -159,18 +161,19 @@ class TurnRequest:
         )
 
     def limits(self, settings: AgentSettings) -> RunLimits:
-        """Return the limits of the run: of another tendril's question, the budget that it has
-        left."""
+        """Return the limits of the run, which for a question from another tendril do not exceed
+        the budget that its run has left."""
         limits = RunLimits.from_settings(settings, self.profile)
         budget = self.origin.budget if self.origin else None
         return limits.within(budget) if budget else limits
 
     def with_tools(self, *owners: object | None) -> TurnRequest:
-        """Return the request with the tools of more owners; None has none."""
+        """Return the request with the tools of more owners; None is ignored."""
         return replace(self, tools=[*self.tools, *(each for each in owners if each is not None)])
 
     async def with_logged_question(self) -> TurnRequest:
-        """Return the request once all that was said before the question is in the log."""
+        """Wait until everything said before the question is in the log, and return the request with
+        the settled log window."""
         if self.log_window is None:
             return self
         return replace(self, log_window=await self.log_window.settled())
@@ -178,7 +181,8 @@ class TurnRequest:
 
 @dataclass(slots=True, eq=False)
 class _Waiting:
-    """A queued question; the future resolves True when it may run, False when it will not."""
+    """A queued question; the future resolves to True if it may run, False if it joined another or
+    was stopped."""
 
     question: Question
     joins: bool
@@ -188,8 +192,8 @@ class _Waiting:
 class ConversationQueue:
     """The queue of one conversation: `enter`, then `run`, then `leave`. Others may `stop` it.
 
-    Hold the lock `memory` while something of the conversation is written or deleted. What is
-    `ephemeral` is not remembered.
+    Hold the lock `memory` while writing to or deleting from the conversation, and do not write
+    while `ephemeral` is set: it marks the current turn as one not to remember.
     """
 
     def __init__(self) -> None:
@@ -207,7 +211,10 @@ class ConversationQueue:
         return self._busy + len(self._waiting)
 
     async def enter(self, question: Question, joins: bool) -> bool:
-        """Wait for the turn of `question`; return False when it joined another or was stopped."""
+        """Wait for the turn of `question`; return False if it joined another or was stopped.
+
+        After True the caller must call `leave`.
+        """
         if not self._busy:
             self._busy = True
             return True
@@ -218,6 +225,8 @@ class ConversationQueue:
         except asyncio.CancelledError:
             with suppress(ValueError):
                 self._waiting.remove(waiting)
+            # `leave` may have granted us the turn just before the cancellation reached us. The
+            # caller never learns of it, so pass it on, or the queue would stay busy forever.
             if waiting.turn.done() and not waiting.turn.cancelled() and waiting.turn.result():
                 self.leave()
             raise
@@ -225,35 +234,43 @@ class ConversationQueue:
     async def run(
         self, work: Coroutine[Any, Any, TurnResult], keeps: bool = True
     ) -> TurnResult | None:
-        """Run `work`; return its result, or None when it was stopped.
+        """Run `work`, which must not raise; return its result, or None if it was stopped.
 
-        It is ephemeral from the start unless memory `keeps` it.
+        It is ephemeral from the start if `keeps` is False.
         """
         self.ephemeral = not keeps
+        # A task of its own: `stop` then cancels the work, and not the caller with it. The group
+        # also waits for what `spawn` has started, so that the next turn begins after it.
         async with asyncio.TaskGroup() as self._tasks:
             self._running = running = self._tasks.create_task(work)
         return None if running.cancelled() else running.result()
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run something beside the current work. It goes on when that is stopped, and the next
-        question waits for it."""
+        """Run `work` concurrently with the current turn. `stop` does not cancel it, and the next
+        turn begins only after it."""
         self._tasks.create_task(work)
 
     def leave(self) -> None:
-        """Let the next question have its turn."""
+        """End the current turn, and grant the next waiting question its turn."""
         self._running = None
+        # The queue stays busy while it is handed over, so that a question which arrives before the
+        # granted one resumes cannot overtake it.
         while self._waiting:
             waiting = self._waiting.popleft()
-            if not waiting.turn.done():
+            if not waiting.turn.done():  # done: cancelled, but its task has not run since
                 waiting.turn.set_result(True)
                 return
         self._busy = False
 
     async def take_followups(self) -> list[Message]:
-        """Return the questions that join what runs now, in order, up to one that has to have a
-        turn of its own; they no longer wait."""
+        """Remove and return the follow-ups that join the running turn, in order of arrival.
+
+        They end before the first question that needs a turn of its own, so that none overtakes it.
+        """
         waiting = [each for each in self._waiting if not each.turn.done()]
         joining = list(takewhile(_is_follow_up, waiting))
+        # All are removed before the first await: during it, `stop` or a cancellation may change
+        # the queue.
         for each in joining:
             self._waiting.remove(each)
             each.turn.set_result(False)
@@ -262,7 +279,8 @@ class ConversationQueue:
         return [each.question.message() for each in joining]
 
     def stop(self) -> bool:
-        """Cancel what runs and drop what waits; return False when nothing ran."""
+        """Cancel the running turn and drop all waiting questions; return False if none was
+        running."""
         stopped = self._running is not None and self._running.cancel()
         for waiting in self._waiting:
             if not waiting.turn.done():
@@ -276,29 +294,32 @@ def _is_follow_up(waiting: _Waiting) -> bool:
 
 
 class ConversationQueues:
-    """The queues of all conversations by name, each dropped when unused. The length is the number
-    of questions that are being answered or wait."""
+    """The queues of all conversations by name. The length is the number of questions that are
+    being answered or queued."""
 
     def __init__(self) -> None:
+        # Weak: each turn, running or waiting, holds its queue, which goes with the last of them.
         self._queues: WeakValueDictionary[str, ConversationQueue] = WeakValueDictionary()
 
     def __len__(self) -> int:
         return sum(map(len, self._queues.values()))
 
     def for_conversation(self, conversation: str) -> ConversationQueue:
-        """Return the queue of a conversation."""
+        """Return the queue of a conversation; the caller must hold a reference while using it."""
         return self._queues.setdefault(conversation, ConversationQueue())
 
     def stop(self, conversation: str) -> bool:
-        """Cancel what runs there and drop what waits; return False when nothing ran."""
+        """Cancel the running turn of a conversation and drop its waiting questions; return False if
+        none was running."""
         queue = self._queues.get(conversation)
         return queue.stop() if queue else False
 
     async def drop(self, belongs: Callable[[str], bool]) -> None:
-        """Cancel everything in the conversations that `belongs` picks. After this, nothing more of
-        it is written to memory."""
+        """Cancel all turns and drop all waiting questions of the conversations whose names
+        `belongs` selects. On return, nothing of these turns is written to memory any more."""
         for queue in [queue for name, queue in self._queues.items() if belongs(name)]:
             queue.ephemeral = True
             queue.stop()
+            # Wait if the turn is being stored just now; if it has not begun, it will see the flag.
             async with queue.memory:
                 pass
