@@ -246,9 +246,16 @@ class AdmittedEngine:
         # Estimates, as nothing has been tokenized yet; the end of the request corrects them.
         prompt, length = context.size // BYTES_PER_TOKEN, min(self._length, _limit(body))
         spender = Spender.of_request(context, _model(self._name, body.get("model")))
-        reservation = await metering.accounts.reserve(
-            ExpectedUse(context.key, round(prompt + length), spender, again=context.attempts > 0)
+        # An earlier call without usage has failed. If this one is for another model, it counts
+        # against other budgets, which have not been checked yet.
+        expected = ExpectedUse(
+            context.key,
+            round(prompt + length),
+            spender,
+            is_admitted=context.attempts > 0,
+            is_continuation=context.usage is not None,
         )
+        reservation = await metering.accounts.reserve(expected)
         request = _queued(context, prompt + length)
         try:
             with self._measure_wait(context):

@@ -114,18 +114,20 @@ class Quotas:
         used = self._used.setdefault(key, _Used())
         used.day, used.today = int(now // DAY), tokens
 
-    def charge(self, key: Key, tokens: int, now: float, *, again: bool = False) -> Charge | None:
+    def charge(
+        self, key: Key, tokens: int, now: float, *, is_admitted: bool = False
+    ) -> Charge | None:
         """Charge a request with about `tokens`. Raises RateLimited while a quota is exhausted.
 
-        With `again` it is a further part of an admitted request, which is not refused and not
-        another request. Returns None for a key without quotas.
+        With `is_admitted` it is a further call for a request that was charged before: it is neither
+        refused nor counted as another request. Returns None for a key without quotas.
         """
         if not key.has_quotas:
             return None
         used = self._used.setdefault(key.name, _Used())
         if used.day != int(now // DAY):
             used.day, used.today = int(now // DAY), 0
-        if not again:
+        if not is_admitted:
             _require_room(key, used, now)
             used.requests.add(now, 1)
         # The estimate counts at once, so that requests in flight fill the window too.
@@ -274,14 +276,16 @@ class ExpectedUse:
     """The tokens that a request is expected to use, for quotas of `key` and budgets of `spender`.
 
     Without a `spender` the request only counts tokens: it has quotas of its own, with the same
-    limits, and is in no budget. With `again` it is a further part of an answer, which is not
-    refused.
+    limits, and is in no budget. `is_admitted` is set for every call after the first for a request,
+    be it another model's after a failure: the quotas of its key have admitted the request already.
+    `is_continuation` is set for a further part of an answer, which no budget refuses.
     """
 
     key: Key
     tokens: int
     spender: Spender | None = None
-    again: bool = False
+    is_admitted: bool = False
+    is_continuation: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,9 +332,9 @@ class ServerAccounts:
         now, quotas = self._clock.time(), self._answers if use.spender else self._counts
         spender = use.spender if self._budgets.are_set else None
         # Before the charge, which a refusal would have to undo.
-        if spender and not use.again:
+        if spender and not use.is_continuation:
             self._budgets.require_room(spender, now)
-        charge = quotas.charge(use.key, use.tokens, now, again=use.again)
+        charge = quotas.charge(use.key, use.tokens, now, is_admitted=use.is_admitted)
         if charge is None and spender is None:
             return None
         return Reservation(self._ledger, charge, use.spender)

@@ -67,10 +67,10 @@ class RequestContext:
     """The sender and the options of one request, and the counts that grow while it is answered.
 
     `created` is in seconds since 1970, `began` is a time of the monotonic clock; `size` is the
-    length of the body in bytes, 0 if it was not declared. `attempts` counts the calls of the
-    engine, two for an answer made in two parts; `queue_seconds` is their total wait. `person` and
-    `channel` are pseudonyms, "" where none was given. `usage` is None until the first call has
-    ended with some.
+    length of the body in bytes, 0 if it was not declared. `attempts` counts the calls of engines,
+    two for an answer made in two parts or by the second model of an alias; `queue_seconds` is their
+    total wait. `person` and `channel` are pseudonyms, "" where none was given. `usage` is None
+    until the first call has ended with some.
     """
 
     key: Key = ANYBODY

@@ -68,7 +68,7 @@ def test_what_ends_after_midnight_does_not_count_for_the_new_day() -> None:
 def test_a_second_part_of_an_answer_is_no_second_request() -> None:
     quotas, key = Quotas(), Key("irc", requests_per_minute=1)
     quotas.charge(key, 10, NOON)
-    assert quotas.charge(key, 10, NOON + 1, again=True)
+    assert quotas.charge(key, 10, NOON + 1, is_admitted=True)
 
 
 def test_two_keys_do_not_share_a_quota() -> None:

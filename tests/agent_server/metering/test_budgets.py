@@ -186,3 +186,22 @@ async def test_what_was_spent_of_a_model_is_known_after_a_restart_and_the_next_m
                     answer = await http.post(CHAT, json=asked)
                     assert (answer.status_code, answer.json()["model"]) == (200, name)
                 assert (await http.post(CHAT, json=HELLO | {"model": "big"})).status_code == 429
+
+
+async def test_a_model_that_answers_for_one_that_failed_has_its_own_budget_checked() -> None:
+    usage = {"budgets": {"terra": {"model": "terra", "tokens_per_day": 3}}}
+    async with ScriptedOpenAI() as small, ScriptedOpenAI() as big:
+        model = {
+            "upstream": small.url,
+            "models": {"big": {"upstream": big.url}},
+            "aliases": {"best": ["big", "terra"]},
+        }
+        async with (
+            agent_server(model, usage=usage) as url,
+            httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http,
+        ):
+            assert (await http.post(CHAT, json=HELLO)).status_code == 200
+            big.fail(503, "not now")
+            refused = await http.post(CHAT, json=HELLO | {"model": "best"})
+            assert (refused.status_code, len(big.requests)) == (429, 1)
+            assert refused.json()["error"]["code"] == "budget_exhausted"

@@ -54,7 +54,8 @@ async def test_a_budget_counts_what_was_settled_and_not_what_was_reserved(tmp_pa
     refused = await accounts.reserve(large)
     assert isinstance(refused, RateLimited)
     assert refused.code == "budget_exhausted"
-    assert await accounts.reserve(ExpectedUse(Key("irc"), 1000, SPENDER, again=True)) is not None
+    second_part = ExpectedUse(Key("irc"), 1000, SPENDER, is_continuation=True)
+    assert await accounts.reserve(second_part) is not None
 
 
 async def test_without_the_table_no_key_gets_more_than_its_quota(tmp_path: Path) -> None:
