@@ -36,7 +36,7 @@ class CallReader:
 
     def _beginning(self) -> dict[str, Any] | None:
         # The brace that closes the previous call may be first.
-        match = _BEGINNING.match(self._held.lstrip("}\n\t "))
+        match = _BEGINNING.match(self._held.lstrip("} \t\r\n"))
         if match is None or match.string[match.end()] != "{":
             return None
         self._held = match.string[match.end() :]

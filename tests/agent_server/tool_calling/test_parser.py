@@ -23,12 +23,14 @@ CALL = st.tuples(st.text(max_size=6), st.dictionaries(st.text(max_size=4), VALUE
     calls=st.lists(CALL, min_size=1, max_size=3),
     cuts=st.lists(st.integers(min_value=0), max_size=6),
     indent=st.sampled_from([None, 1]),
+    newline=st.sampled_from(["\n", "\r\n"]),
 )
 def test_calls_are_read_whole_wherever_the_text_is_cut(
-    calls: list[tuple[str, dict[str, Any]]], cuts: list[int], indent: int | None
+    calls: list[tuple[str, dict[str, Any]]], cuts: list[int], indent: int | None, newline: str
 ) -> None:
     written = [{"name": name, "arguments": arguments} for name, arguments in calls]
     text = json.dumps(written if len(written) > 1 else written[0], indent=indent)
+    text = text.replace("\n", newline)
     marks = sorted({cut % (len(text) + 1) for cut in cuts} | {0, len(text)})
     reader = CallReader()
     deltas = [d for a, b in itertools.pairwise(marks) for d in reader.feed(text[a:b])]
