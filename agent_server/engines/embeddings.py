@@ -119,8 +119,9 @@ class EmbeddingEngine:
                 assert process.stdout is not None
                 process.stdin.write(to_json({"texts": texts, "query": query}) + b"\n")
                 await process.stdin.drain()
-                line = await process.stdout.readline()
-            except OSError:
+                line = await process.stdout.readuntil(b"\n")
+            # The second is raised at the end of the output, even within a line.
+            except (OSError, asyncio.IncompleteReadError):
                 line = b""
             except asyncio.CancelledError:
                 # The pipe has no request ids: a late answer would be taken for the next request's.

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import fcntl
 import os
+import select
 import struct
+from contextlib import suppress
 from typing import Any
 
 import httpx2
@@ -165,6 +168,26 @@ async def test_a_process_that_dies_is_started_again() -> None:
         assert len(again["data"][0]["embedding"]) == 384
 
 
+async def test_a_process_that_dies_in_the_middle_of_its_answer_is_unavailable() -> None:
+    engine = EmbeddingEngine()
+    async with engine.lifespan():
+        await engine.embeddings({"input": "x", "encoding_format": "base64"})
+        (child,) = await children()
+        pipe = output_pipe(child)
+        fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, 4096)  # sixteen vectors do not fit
+        asked = asyncio.ensure_future(
+            engine.embeddings({"input": ["bread"] * 16, "encoding_format": "base64"})
+        )
+        while not engine.is_busy:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        # In this thread, so that nothing is read: the pipe has only a part of the line when the
+        # process dies.
+        wait_for_output(pipe)
+        child.kill()
+        with pytest.raises(EngineUnavailable):
+            await asked
+
+
 async def test_a_client_that_leaves_does_not_give_its_vectors_to_the_next() -> None:
     engine = EmbeddingEngine()
     async with engine.lifespan():
@@ -186,6 +209,22 @@ async def test_the_model_makes_no_words() -> None:
         await anext(engine.chat({"messages": []}, None))
     with pytest.raises(Unsupported):
         await engine.count({"prompt": "x"})
+
+
+def output_pipe(child: psutil.Process) -> int:
+    """Return the descriptor from which this process reads the standard output of `child`."""
+    wanted = os.readlink(f"/proc/{child.pid}/fd/1")
+    for each in map(int, os.listdir("/proc/self/fd")):
+        with suppress(FileNotFoundError):
+            if os.readlink(f"/proc/self/fd/{each}") == wanted:
+                return each
+    raise AssertionError("nobody reads its output")
+
+
+def wait_for_output(pipe: int) -> None:
+    """Block until there is something to read in `pipe`, without reading it."""
+    readable, _, _ = select.select([pipe], [], [], PATIENCE)
+    assert readable
 
 
 async def children() -> list[psutil.Process]:
