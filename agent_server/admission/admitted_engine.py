@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, aclosing, contextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -131,16 +131,18 @@ class AdmittedEngine:
         self._length = float(FIRST_GUESS)
         self._failed = False
         self._history = PromptHistory()
-        metering.metrics.watch_queue(name, queue.state)
 
     @property
     def is_busy(self) -> bool:
         """True while a request is running or waiting."""
         return self._queue.is_busy or self._engine.is_busy
 
-    def lifespan(self) -> AbstractAsyncContextManager[None]:
-        """Start and stop the engine."""
-        return self._engine.lifespan()
+    @asynccontextmanager
+    async def lifespan(self) -> AsyncIterator[None]:
+        """Start and stop the engine, and with it the gauges of its queue."""
+        with self._metering.metrics.watch_queue(self._name, self._queue.state):
+            async with self._engine.lifespan():
+                yield
 
     async def ready(self) -> bool:
         """Return whether the engine can answer now; once failed, it must first produce a token."""

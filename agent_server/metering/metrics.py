@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
@@ -9,7 +11,7 @@ from typing import Protocol
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.registry import Collector
 
-from agent_server.metering.request_context import RequestContext
+from agent_server.metering.request_context import PRIORITIES, RequestContext
 from terrarium.usage import TokenUsage
 
 
@@ -59,6 +61,7 @@ class Metrics:
         self._known: dict[tuple[str, str], _Series] = {}
         self._answered: dict[tuple[str, int], tuple[Counter, Histogram]] = {}
         self._waits: dict[tuple[str, str, bool], Histogram] = {}
+        self._watched: dict[str, AdmissionState] = {}
         whose = ["tendril", "model"]
         self._requests = Counter(
             "terrarium_requests", "Requests answered", ["route", "status"], registry=registry
@@ -94,13 +97,26 @@ class Metrics:
             "terrarium_waiting", "Requests that wait", ["model", "priority"], registry=registry
         )
 
-    def watch_queue(self, model: str, scheduler: AdmissionState) -> None:
-        """Register the gauges of the slots and the waiting requests of an engine."""
-        self._places.labels(model).set_function(lambda: scheduler.places)
-        self._running.labels(model).set_function(lambda: scheduler.running)
-        for background, priority in ((False, "interactive"), (True, "background")):
-            waiting = partial(scheduler.waiting_count, background=background)
+    @contextmanager
+    def watch_queue(self, model: str, state: AdmissionState) -> Iterator[None]:
+        """Have gauges of the slots and the waiting requests of an engine within the block."""
+        self._watched[model] = state
+        self._places.labels(model).set_function(lambda: state.places)
+        self._running.labels(model).set_function(lambda: state.running)
+        for priority in PRIORITIES:
+            waiting = partial(state.waiting_count, background=priority == "background")
             self._waiting.labels(model, priority).set_function(waiting)
+        try:
+            yield
+        finally:
+            # A model whose settings have changed ends its answers beside its successor, which has
+            # the same name and by now the gauges.
+            if self._watched.get(model) is state:
+                del self._watched[model]
+                self._places.remove(model)
+                self._running.remove(model)
+                for priority in PRIORITIES:
+                    self._waiting.remove(model, priority)
 
     def count_response(self, route: str, status: int, seconds: float) -> None:
         """Count a request, and observe how many seconds it took."""

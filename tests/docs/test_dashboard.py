@@ -24,7 +24,6 @@ KEYWORDS = re.compile(r"by \(([^)]*)\)")
 def exported() -> dict[str, set[str]]:
     """The samples of /metrics with their labels, after one answer."""
     metrics, context = Metrics(), RequestContext()
-    metrics.watch_queue("terra", Scheduler(2))
     metrics.count_response("/v1/chat/completions", 200, 1.0)
     metrics.observe_wait(context, "terra", 0.1)
     now = time.monotonic()
@@ -32,7 +31,9 @@ def exported() -> dict[str, set[str]]:
     registry = TendrilRegistry()
     registry.record("irc", "irc", TendrilReport("ready"))
     metrics.add(registry)
-    families = text_string_to_metric_families(metrics.exposition().decode())
+    with metrics.watch_queue("terra", Scheduler(2)):
+        exposition = metrics.exposition().decode()
+    families = text_string_to_metric_families(exposition)
     found: dict[str, set[str]] = {}
     for family in families:
         for sample in family.samples:

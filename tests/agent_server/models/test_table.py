@@ -152,6 +152,20 @@ async def test_the_table_follows_its_file_and_answers_under_way_end_well(
                 assert answer["choices"][0]["message"]["content"] == "a beginning"
 
 
+async def test_a_model_that_left_the_table_has_no_gauges(tmp_path: Path) -> None:
+    path, gauge = tmp_path / "terrarium.toml", 'terrarium_places{{model="{}"}}'
+    async with ScriptedOpenAI() as script:
+        toml(path, {"upstream": script.url, "name": "old"})
+        async with following(path) as http, asyncio.timeout(PATIENCE):
+            assert gauge.format("old") in (await http.get("/metrics")).text
+            toml(path, {"upstream": script.url, "name": "new"})
+            while gauge.format("old") in (  # noqa: ASYNC110
+                found := (await http.get("/metrics")).text
+            ):
+                await asyncio.sleep(0.02)
+            assert gauge.format("new") in found
+
+
 async def test_a_bad_table_keeps_the_old_one_and_the_log_says_why(tmp_path: Path) -> None:
     path = tmp_path / "terrarium.toml"
     async with ScriptedOpenAI() as script:
