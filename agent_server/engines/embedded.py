@@ -251,9 +251,15 @@ def _child_body(body: Mapping[str, Any]) -> dict[str, Any]:
     return add_salt(escape_control_tokens(body))
 
 
-def _identity(path: Path) -> str:
-    """Return a fingerprint of the model file: its name, size and modification time."""
-    status = path.stat()
+def _identity(path: Path) -> str | None:
+    """Return a fingerprint of the model file: its name, size and modification time.
+
+    None if the file has gone since the child loaded it; the model in memory still answers.
+    """
+    try:
+        status = path.stat()
+    except OSError:
+        return None
     return f"{path.name} {status.st_size} {status.st_mtime_ns}"
 
 

@@ -228,6 +228,20 @@ async def test_an_engine_that_no_longer_answers_is_not_ready_and_is_replaced(
         assert await answered(engine)
 
 
+async def test_a_model_whose_file_is_gone_since_it_was_loaded_is_described_all_the_same(
+    model_file: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "model.gguf"
+    path.symlink_to(model_file)
+    engine = EmbeddedEngine(EngineSpec(str(path), "terra", 512, 1, 1, ""), timeout=PATIENCE)
+    async with engine.lifespan():
+        await until(engine, ready=True)
+        assert (await engine.model_info()).identity
+        path.unlink()
+        info = await engine.model_info()
+        assert (info.weights, info.identity) == ("model", None)
+
+
 async def test_a_request_that_was_given_up_and_still_stops_the_engine_ends_it(
     model_file: Path,
 ) -> None:
