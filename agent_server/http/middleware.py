@@ -69,6 +69,10 @@ class ResponseState:
         return self.status
 
 
+POLICY_VIOLATION = 1008
+"""Close code of a refused websocket (RFC 6455, 7.4.1)."""
+
+
 class AgentServer(FastAPI):
     """The FastAPI application behind our own middleware, `front`.
 
@@ -79,11 +83,15 @@ class AgentServer(FastAPI):
     front: ASGIApp
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one ASGI connection."""
+        """Handle one ASGI connection. Websockets are refused."""
         if scope["type"] == "http":
             await self.front(scope, receive, send)
-        else:
+        elif scope["type"] == "lifespan":
             await self.framework(scope, receive, send)
+        else:
+            # No endpoint speaks websocket, and the keys are checked for HTTP requests only. Our own
+            # uvicorn accepts no websockets, but the proxy of Ray Serve passes them on.
+            await send({"type": "websocket.close", "code": POLICY_VIOLATION})
 
     async def framework(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle a connection that our middleware leaves to FastAPI."""
