@@ -247,10 +247,12 @@ class RoomMemory:
         last = snapshot.last
         if stored and snapshot.turns < _TURNS and last and self._services.now() - last < _PAUSE:
             return stored
+        # The version is read before the memories: if something is forgotten in between, the
+        # selection is not stored, as it may still contain it.
+        rooms = self._services.rooms
+        watermarks = await rooms.progress(self.room)
         chosen = await self._choose()
         if chosen != (stored or PromptMemory()):
-            rooms = self._services.rooms
-            watermarks = await rooms.progress(self.room)
             await rooms.save_prompt_view(watermarks, chosen.model_dump_json(), snapshot.newest)
         return chosen
 

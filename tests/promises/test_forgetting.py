@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from sqlite3 import connect
 
 import pytest
 
+from llm.client.client import AgentClient, ModelCatalog
+from llm.client.settings import AgentSettings
+from llm.memory.room import TendrilMemory
+from llm.memory.services import MemoryServices
 from storage.db.database import Database
 from storage.memory.conversations import Conversations
+from storage.memory.memories import Memories, Memory, MemoryKind
 from storage.privacy.pending_erasures import has_pending_erasures
+from storage.queues.jobs import Jobs
+from terrarium.config import Config
 from tests.harnesses.core.tendril.test_base import small
 from tests.harnesses.irc.commands.test_registry import NOBODY, alice_in
+from tests.kit.clock import ManualClock
 from tests.kit.command import terrarium
-from tests.kit.forgetting import TRACES, Fault, fill, forget_in_child, leftovers, turn
+from tests.kit.forgetting import NOON, TRACES, Fault, fill, forget_in_child, leftovers, turn
 from tests.kit.irc_client import IrcClient, irc_client
 from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril
 from tests.kit.ircd import embedded_ircd
@@ -155,3 +164,38 @@ async def test_who_keeps_the_files_forgets_a_person_in_all_of_them(tmp_path: Pat
     done = await terrarium(*command, cwd=tmp_path)
     assert done.status == 0, done.err
     assert leftovers(tmp_path) == []
+
+
+class ForgottenMeanwhile(Memories):
+    """Memories of which the person's are forgotten between the reading of facts and of the rest."""
+
+    async def newest(self, room: str, layer: MemoryKind, limit: int = -1) -> list[Memory]:
+        """Forget the person, then return the newest memories of a kind."""
+        await self.forget(room, NICK)
+        return await super().newest(room, layer, limit)
+
+
+async def test_what_is_forgotten_while_a_prompt_is_made_is_in_none_that_follows(
+    tmp_path: Path,
+) -> None:
+    async with (
+        Database.open(tmp_path / "irc.db") as database,
+        AgentClient.open(AgentSettings()) as client,
+    ):
+        services = MemoryServices.open(
+            "irc",
+            database,
+            Jobs(database),
+            client,
+            ModelCatalog(client),
+            ManualClock(NOON),
+            Config({}, None, tmp_path),
+        )
+        theirs = TendrilMemory(services).for_room(ROOM, f"{ROOM}/{NICK}", NICK)
+        await theirs.personal().remember(WORD, "word")
+        memories = ForgottenMeanwhile(database)
+        room = TendrilMemory(replace(services, memories=memories)).for_room(ROOM, "c", "bob")
+        await Conversations(database).add("c", turn(0, "hi", "Hello."), ROOM, "bob")
+        await room.sections("hello")
+        stable, beside = await room.sections("hello")
+        assert not [section for section in (*stable, *beside) if WORD in section.text]
