@@ -185,7 +185,7 @@ def _written_day(match: re.Match[str], today: date, past: bool) -> date | None:
     try:
         if found["year"]:
             return date(int(found["year"]), month, day)
-        return _nearest(lambda year: date(year, month, min(day, 31)), today, past)
+        return _nearest(lambda year: date(year, month, day), today, past)
     except ValueError:
         return None
 

@@ -6,7 +6,7 @@ The time may precede, follow or interrupt the text of a reminder. Examples:
     at 18:00     at 6pm     at noon     half past six     18 Uhr
     tomorrow     tomorrow at 9     tonight at 8     next friday at 5pm     on the 24th at 18:00
     2026-12-24 18:00     on 24 December     am 24.12. um 18 Uhr     übermorgen
-    every day at 9     every weekday at 8:30     every monday and thursday     every hour
+    every day at 9     every weekday at 8:30     every monday and thursday     every 2 hours
 
 A day without a time of day means 9:00, or the time that stands for its part of the day.
 """
@@ -130,14 +130,27 @@ _DAY = (
     rf"|(?:{WEEKDAY})\b(?!')(?:\s+{_PART}\b)?)"
 )
 _SURE_DAY = rf"(?P<day>(?:(?:on|am)\s+)?(?:{_DATED})|{_ON_NTH}|{_NEAR}|{_ON_DAY})"
+_REPEATED = r"(?:every|each|alle|jede[nrs]?)"
+_STEP = (
+    rf"(?:other|second|third|first|last|half(?:\s+an?)?|quarter(?:\s+of an)?|{_ORDINAL}|\d{{1,3}}"
+    rf"|{_NUMBER}|paar|halbe|erste[nrs]?|zweite[nrs]?|dritte[nrs]?|letzte[nrs]?)"
+)
+_STEP_UNIT = (
+    r"(?:seconds?|minutes?|hours?|days?|weekdays?|weekends?|weeks?|fortnights?|months?|quarters?"
+    rf"|years?|minuten?|stunden?|tage?n?|wochen?|monate?n?|jahre?n?|{WEEKDAY}|{_PART}s?)"
+)
+# Intervals that no cron expression repeats, such as "other day", are matched too, so that they are
+# refused: otherwise "every other day at 9" would be taken for "at 9", once.
 _EVERY = (
-    r"(?:(?:every|each|jede[nrs]?)\s+(?:single\s+)?)(?P<every>hour|stunde|day|tag|weekday|werktag"
-    rf"|weekend|wochenende|week|woche|month|monat|morgen|{_PART}|{_ORDINAL}(?:\s+of the month)?"
-    rf"|(?:{WEEKDAY})(?:(?:\s*,|\s+and|\s+und)+\s*(?:{WEEKDAY}))*)\b"
+    rf"(?:{_REPEATED}\s+(?:single\s+)?)(?P<every>{_STEP}\s+{_STEP_UNIT}|hour|stunde|day|tag|weekday"
+    r"|werktag|weekend|wochenende|week|woche|month|monat|morgen|minute|fortnight|quarter|quartal"
+    rf"|year|jahr|{_PART}|{_ORDINAL}(?:\s+of the month)?"
+    rf"|(?:{WEEKDAY})(?:(?:\s*,|\s+and|\s+und)+\s*(?:{WEEKDAY}))*)\b(?!\s+and a half)"
 )
 _ADVERB = (
-    r"(?P<every>daily|hourly|weekly|monthly|täglich|stündlich|wöchentlich|monatlich|werktags"
-    r"|(?:on\s+)?weekdays|(?:on\s+)?(?:mon|tues|wednes|thurs|fri|satur|sun)days)\b"
+    r"(?P<every>daily|hourly|weekly|monthly|yearly|annually|täglich|stündlich|wöchentlich|monatlich"
+    r"|jährlich|werktags"
+    r"|(?:on\s+)?week(?:day|end)s|(?:on\s+)?(?:mon|tues|wednes|thurs|fri|satur|sun)days)\b"
 )
 _ON = rf"(?:\s+(?:on|am)\s+(?P<on>(?:the\s+)?{_ORDINAL}|{WEEKDAY}))?"
 _THEN = rf"(?:[\sT,]+(?:{_CLOCK}))?"
@@ -151,6 +164,8 @@ _FORMS = (
     _IN,
     _FROM_NOW,
     rf"{_SURE_CLOCK}(?:,?\s+{_SURE_DAY})?",
+    rf"{_SURE_CLOCK},?\s+(?:{_EVERY}){_ON}",
+    rf"{_SURE_CLOCK},?\s+(?:{_ADVERB}){_ON}",
 )
 
 
@@ -209,6 +224,12 @@ FORMS = (
 )
 """Examples of the supported forms, for messages to people."""
 
+RECURRENCES = (
+    "every day at 9, every weekday at 8:30, every weekend, every monday and thursday,"
+    " every month on the 5th, every 3 months, every hour, every 2 hours"
+)
+"""Examples of the recurrences that cron can express, for messages to people."""
+
 FURTHEST = timedelta(days=366)
 """The furthest a time may lie in the future."""
 
@@ -231,6 +252,14 @@ _FILLING = re.compile(
     re.IGNORECASE,
 )
 _TAIL = re.compile(r"(?:[\s,;:-]+(?:please|pls|bitte|thanks|thank you|danke))?[\s,;:?!-]*$", re.I)
+_RECURRENT = re.compile(rf"{_REPEATED}\s", re.IGNORECASE)
+_INTERVAL = re.compile(rf"(?P<step>{_STEP})\s+(?P<unit>{_STEP_UNIT})")
+_STEPS = {"other": 2, "second": 2, "third": 3, "zweite": 2, "dritte": 3}
+_NO_RECURRENCE = f"I cannot repeat that. What I can repeat is: {RECURRENCES}."
+_UNSUPPORTED = (
+    *("minute", "fortnight", "quarter", "quartal", "year", "jahr"),
+    *("yearly", "annually", "jährlich"),
+)
 _DROPPED = re.compile(r"(?:[\s,;:-]+(?:please|pls|bitte|thanks|thank you|danke))[\s.?!]*$", re.I)
 
 
@@ -256,6 +285,8 @@ def parse_time(text: str, now: datetime, zone: tzinfo) -> tuple[ResolvedTime, st
         raise NotUnderstood(f"That is too long: write at most {LONGEST_TEXT} characters.")
     if not parts:
         raise NotUnderstood(f"I understand times like these: {FORMS}.")
+    if "every" not in parts and _RECURRENT.match(text.strip()):
+        raise NotUnderstood(_NO_RECURRENCE)
     found = _resolve(parts, now, zone)
     if not now < found.due <= now + FURTHEST:
         raise NotUnderstood("That time has passed, or is more than a year away.")
@@ -434,32 +465,64 @@ def _part_of(name: str) -> str:
 
 
 def _again(parts: dict[str, str], now: datetime, zone: tzinfo) -> ResolvedTime:
-    every, local = parts["every"], now.astimezone(zone)
+    local = now.astimezone(zone)
+    every, step = _interval(parts["every"].removeprefix("on "))
     if every in ("hour", "stunde", "hourly", "stündlich"):
-        rule = f"{local.minute} * * * *"
+        start = _clock_of(parts, "")[0] if _has_clock(parts) else local.time()
+        rule = f"{start.minute} {_cron_field(start.hour, 0, 23, step)} * * *"
     else:
         part = every if every in PARTS_OF_DAY else ""
         clock, _ = _clock_of(parts, part)
-        rule = f"{clock.minute} {clock.hour} {_days_of(every, parts.get('on', ''), local)}"
+        rule = f"{clock.minute} {clock.hour} {_days_of(every, step, parts.get('on', ''), local)}"
     return ResolvedTime(Timetable(rule, zone).after(now), rule)
 
 
-def _days_of(every: str, on: str, local: datetime) -> str:
+def _interval(every: str) -> tuple[str, int]:
+    """Return the unit of a recurrence and the number of units between two times: "other hour" is
+    ("hour", 2). Raises NotUnderstood for an interval that cron cannot express."""
+    match = _INTERVAL.fullmatch(every)
+    if match is None:
+        if every in _UNSUPPORTED:
+            raise NotUnderstood(_NO_RECURRENCE)
+        return every, 1
+    word = match["step"]
+    digits = re.match(r"\d+", word)
+    word = re.sub(r"(?<=te)[nrs]$", "", word)
+    step = int(digits[0]) if digits else _STEPS.get(word) or HOUR_WORDS.get(word, 0)
+    # The fields of a cron expression start anew with each day, month and year, so that an interval
+    # must divide them: 24 hours and 12 months. Days and weeks divide neither months nor years.
+    for unit, names, whole in (("hour", ("hour", "stunde"), 24), ("month", ("month", "monat"), 12)):
+        if match["unit"].startswith(names) and step and whole % step == 0:
+            return unit, step
+    raise NotUnderstood(_NO_RECURRENCE)
+
+
+def _cron_field(value: int, first: int, last: int, step: int) -> str:
+    """Return the cron field from `first` to `last` with every `step`th value, `value` among them;
+    "*" for all."""
+    return "*" if step == 1 else f"{first + (value - first) % step}-{last}/{step}"
+
+
+def _days_of(every: str, step: int, on: str, local: datetime) -> str:
     """Return the last three fields of a cron expression: day of month, month, day of week."""
     named = [weekday_of(_full(day)) for day in re.findall(rf"\b({WEEKDAY})\b", f"{every} {on}")]
     numbers = [str(1 + day) for day in named if day is not None]
+    monthly = every in ("month", "monat", "monthly", "monatlich")
+    if numbers and monthly:  # "every month on monday" does not say on which one
+        raise NotUnderstood(_NO_RECURRENCE)
     if numbers:
         return f"* * {','.join(numbers)}"
     if every in ("weekday", "werktag", "werktags", "weekdays"):
         return "* * 1-5"
-    if every in ("weekend", "wochenende"):
-        return "* * 6"
+    if every in ("weekend", "weekends", "wochenende"):
+        return "* * 6,7"
     if every in ("week", "woche", "weekly", "wöchentlich"):
         return f"* * {local.isoweekday()}"
-    if every in ("month", "monat", "monthly", "monatlich"):
+    if monthly:
         # At most the 28th, which every month has: cron skips months without the day.
         nth = re.search(r"\d{1,2}", on)
-        return f"{_month_day(nth[0]) if nth else min(local.day, 28)} * *"
+        day = _month_day(nth[0]) if nth else min(local.day, 28)
+        return f"{day} {_cron_field(local.month, 1, 12, step)} *"
     if nth := re.match(r"\d{1,2}", every):
         return f"{_month_day(nth[0])} * *"
     return "* * *"

@@ -10,7 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llm.scheduling.cron_schedule import Timetable
-from llm.scheduling.time_phrases import FORMS, FURTHEST, NotUnderstood, ResolvedTime, parse_time
+from llm.scheduling.time_phrases import (
+    FORMS,
+    FURTHEST,
+    RECURRENCES,
+    NotUnderstood,
+    ResolvedTime,
+    parse_time,
+)
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)  # a Friday
 VIENNA = ZoneInfo("Europe/Vienna")  # two hours ahead
@@ -100,6 +107,16 @@ def test_a_time_is_understood_in_the_zone_in_which_it_is_meant(
         ("stand up every weekday at 9", "2026-05-04T07:00", "0 9 * * 1-5"),
         ("jeden Montag um 9 stand up", "2026-05-04T07:00", "0 9 * * 1"),
         ("every hour stand up", "2026-05-01T13:00", "0 * * * *"),
+        ("every weekend stand up", "2026-05-02T07:00", "0 9 * * 6,7"),
+        ("on weekends at 8 stand up", "2026-05-02T06:00", "0 8 * * 6,7"),
+        ("on weekdays at 9 stand up", "2026-05-04T07:00", "0 9 * * 1-5"),
+        ("at 7 every monday stand up", "2026-05-04T05:00", "0 7 * * 1"),
+        ("stand up at 7 every monday", "2026-05-04T05:00", "0 7 * * 1"),
+        ("every other hour stand up", "2026-05-01T14:00", "0 0-23/2 * * *"),
+        ("alle drei Stunden stand up", "2026-05-01T15:00", "0 2-23/3 * * *"),
+        ("every 3 months on the 5th stand up", "2026-05-05T07:00", "0 9 5 2-12/3 *"),
+        ("every 3 hours at 9:30 stand up", "2026-05-01T13:30", "30 0-23/3 * * *"),
+        ("every one hour stand up", "2026-05-01T13:00", "0 * * * *"),
     ],
 )
 def test_what_comes_again_is_a_cron_expression(text: str, due: str, rule: str) -> None:
@@ -126,6 +143,9 @@ def test_what_comes_again_is_a_cron_expression(text: str, due: str, rule: str) -
         "in 5 years go",
         "in 999999 weeks go",
         "2026-02-30 at 9 go",
+        "march 45 go",
+        "on the 31st of april go",
+        "45.3. go",
         "2025-12-24 at 9 go",
         "0001-01-01 at 0:00 go",
         "9999-12-31 at 23:59 go",
@@ -135,6 +155,39 @@ def test_what_comes_again_is_a_cron_expression(text: str, due: str, rule: str) -
 def test_what_is_no_time_to_come_is_refused_in_words(text: str) -> None:
     with pytest.raises(NotUnderstood, match=r"\w{3}.*\."):
         parse_time(text, NOW, VIENNA)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "every other day at 9 stand up",
+        "stand up every other day at 9",
+        "at 9 every other day stand up",
+        "every second day at 9 stand up",
+        "every 2nd day at 9 stand up",
+        "every 2 days at 9 stand up",
+        "every 5 hours stand up",
+        "every two weeks on monday stand up",
+        "every other monday at 9 stand up",
+        "every first monday at 9 stand up",
+        "every few days at 9 stand up",
+        "every hour and a half stand up",
+        "every month on monday stand up",
+        "every year on 24 december stand up",
+        "every january at 9 stand up",
+        "jeden zweiten Tag um 9 stand up",
+        "alle 2 Tage um 9 stand up",
+    ],
+)
+def test_what_cannot_be_repeated_is_refused_with_what_can(text: str) -> None:
+    with pytest.raises(NotUnderstood, match="every day at 9"):
+        parse_time(text, NOW, VIENNA)
+
+
+def test_every_recurrence_that_we_name_is_understood() -> None:
+    for form in RECURRENCES.split(", "):
+        found, rest = parse_time(f"{form} stand up", NOW, VIENNA)
+        assert (bool(found.rule), rest) == (True, "stand up"), form
 
 
 def test_every_form_that_we_name_is_understood() -> None:
