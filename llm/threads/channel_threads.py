@@ -32,13 +32,25 @@ _SHORTEST = 3  # letters of a nick that is recognised in the middle of a line
 _AROUND = ",:;!?()<>\"'."
 
 
+BACK = 300
+"""Number of latest lines in which conversations are tracked."""
+
+MAX_PEOPLE = 4_000
+"""Number of nicks that are known at most, those that were used last. Far more than speak in `BACK`
+lines; it bounds what guests with generated nicks leave behind."""
+
+Key = TypeVar("Key", str, int)
+
+
 class People:
     """Register of the people seen on a channel, who keep their number when they change nick."""
 
     def __init__(self, is_common: Callable[[str], bool]) -> None:
         """Create an empty register; `is_common` recognises words that are rarely meant as nicks."""
         self._is_common = is_common
+        # The dictionaries are in order of last use.
         self._by_nick: dict[str, int] = {}
+        self._by_former_nick: dict[str, int] = {}
         self._by_stem: dict[str, int] = {}
         self._count = 0
 
@@ -46,15 +58,22 @@ class People:
         """Return the number of the person with `nick`, case-insensitively; a new nick gets a new
         one."""
         key = nick.lower()
-        if key not in self._by_nick:
-            self._know(key, self._count)
+        person = self._by_nick.get(key)
+        if person is None:
+            person = self._count
             self._count += 1
-        return self._by_nick[key]
+        self._know(key, person)
+        return person
 
     def on_rename(self, old: str, new: str) -> None:
         """Record a nick change."""
-        # The old nick stays known: lines may still address the person by it.
-        self._know(new.lower(), self.person(old))
+        person, before, after = self.person(old), old.lower(), new.lower()
+        # A variant such as "alice_afk" stays the same person's, who may come back with either.
+        # Otherwise lines may still address them by the old nick until somebody else takes it.
+        if not _are_variants(before, after):
+            del self._by_nick[before]
+            _keep_latest(self._by_former_nick, before, person)
+        self._know(after, person)
 
     def find_addressee(self, speaker: int, text: str) -> tuple[int | None, frozenset[int]]:
         """Return the addressee of a line, None if unclear, and all people it names but the speaker.
@@ -76,10 +95,10 @@ class People:
         return (next(iter(found)) if len(found) == 1 else None), frozenset(found)
 
     def _know(self, key: str, person: int) -> None:
-        self._by_nick[key] = person
+        _keep_latest(self._by_nick, key, person)
         stem = key.rstrip(_TAIL)
         if len(stem) >= _SHORTEST:
-            self._by_stem[stem] = person
+            _keep_latest(self._by_stem, stem, person)
 
     def _leading(self, token: str) -> int | None:
         person = self._find(token.strip(_AROUND).lower())
@@ -92,16 +111,27 @@ class People:
         return self._find(word)
 
     def _find(self, key: str) -> int | None:
-        if key in self._by_nick:
-            return self._by_nick[key]
+        for nicks in (self._by_nick, self._by_former_nick):
+            if key in nicks:
+                return nicks[key]
         stem = key.rstrip(_TAIL)
         return self._by_stem.get(stem) if len(stem) >= _SHORTEST else None
 
 
-BACK = 300
-"""Number of latest lines in which conversations are tracked."""
+def _are_variants(one: str, other: str) -> bool:
+    """Return whether one nick is the beginning of the other one, except for characters at its end
+    that people append to a nick that is taken."""
+    stem = min(one.rstrip(_TAIL), other.rstrip(_TAIL), key=len)
+    return len(stem) >= _SHORTEST and one.startswith(stem) and other.startswith(stem)
 
-Key = TypeVar("Key", str, int)
+
+def _keep_latest(index: dict[Key, int], key: Key, value: int) -> None:
+    """Set the value of a key as the last one used, and drop the first beyond MAX_PEOPLE."""
+    index.pop(key, None)
+    index[key] = value
+    if len(index) > MAX_PEOPLE:
+        del index[next(iter(index))]
+
 
 _LEAST_CHANCE = 0.004  # probabilities of one conversation below this are dropped
 _LEAST_SQUARED = 4.0  # squared weight below which a word is too frequent to be evidence
@@ -218,7 +248,7 @@ class Threads:
     def _remember(self, line: Utterance) -> None:
         self._lines.appendleft(line)
         self.count += 1
-        self._last[line.speaker] = line.n
+        _keep_latest(self._last, line.speaker, line.n)
         self._idf.learn(line.words)
         for word in line.words:
             self._postings[word].append(line.n)

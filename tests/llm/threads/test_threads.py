@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llm.threads.channel_threads import BACK, People, Threads
+from llm.threads.channel_threads import BACK, MAX_PEOPLE, People, Threads
 from llm.threads.model import InverseDocumentFrequency, words
 
 KERNEL = (
@@ -54,6 +54,19 @@ def test_a_new_nick_is_the_same_person() -> None:
     assert sorted(threads.find_related("alice_afk", "so, the old one?", 9, 4)) == kernel
 
 
+def test_whoever_takes_a_nick_that_was_given_up_is_somebody_else() -> None:
+    people = People(lambda word: False)
+    alice, bob = people.person("guest42"), people.person("bob")
+    people.on_rename("guest42", "alice")
+    assert people.find_addressee(bob, "guest42: hello") == (alice, frozenset({alice}))
+    other = people.person("guest42")
+    assert other not in (alice, bob)
+    assert people.find_addressee(bob, "guest42: hello") == (other, frozenset({other}))
+    assert people.person("alice") == alice
+    people.on_rename("alice", "alice_afk")  # still hers, whichever of the two she comes back with
+    assert people.person("alice") == people.person("alice_afk") == alice
+
+
 def test_to_ask_changes_nothing() -> None:
     threads, _, _ = crossed()
     first = threads.find_related("alice", "and now?", 9, 8)
@@ -81,6 +94,19 @@ def test_what_is_kept_of_a_long_day_is_bounded() -> None:
     for name, value in vars(threads).items():
         if hasattr(value, "__len__"):
             assert len(value) <= held[name] + 2, name
+
+
+def test_of_people_who_come_and_go_the_latest_are_known() -> None:
+    threads = Threads()
+    first = threads.people.person("alice")
+    for number in range(MAX_PEOPLE):
+        threads.on_join(f"guest{number}x")
+        threads.on_rename(f"guest{number}x", f"visitor{number}y")
+    held = [len(value) for value in vars(threads.people).values() if hasattr(value, "__len__")]
+    assert max(held) == MAX_PEOPLE
+    last = threads.people.person(f"visitor{MAX_PEOPLE - 1}y")
+    assert threads.people.find_addressee(first, f"visitor{MAX_PEOPLE - 1}y: hi")[0] == last
+    assert threads.people.person("alice") != first
 
 
 @given(
