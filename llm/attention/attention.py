@@ -87,7 +87,7 @@ class WatchedChannel:
     busy: bool = False
 
     def on_message(self, line: MessageFeatures, nick: str) -> None:
-        """Update the state with a line; `nick` is the bot's nick in lower case."""
+        """Update the state with a line; `nick` is the bot's folded nick."""
         self.lines.append(line.time)
         while self.lines[0] < line.time - CROWD_WITHIN:
             self.lines.popleft()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -19,7 +20,7 @@ class MessageFeatures:
     """The features of a line, without its text; `person` is a folded nick.
 
     `asks`: it is a question to everybody present. `addressed`: it begins with somebody's name.
-    `settled`: the speaker has what they wanted. `words` are in lower case, to find nicks in them.
+    `settled`: the speaker has what they wanted. `words` are folded too, to find nicks in them.
     """
 
     time: datetime
@@ -30,14 +31,17 @@ class MessageFeatures:
     words: frozenset[str]
 
     @classmethod
-    def extract(cls, text: str, person: str, time: datetime) -> MessageFeatures:
-        """Return the features of a line that `person` said at `time`."""
+    def extract(
+        cls, text: str, person: str, time: datetime, fold: Callable[[str], str] = str.lower
+    ) -> MessageFeatures:
+        """Return the features of a line that `person` said at `time`; nicks with the same `fold`
+        are equal."""
         addressed = _ADDRESSED.match(text) is not None
         return cls(
             time,
-            person.lower(),
+            fold(person),
             asks=not addressed and _ASKS.search(text) is not None,
             settled=_SETTLED.search(text) is not None,
             addressed=addressed,
-            words=frozenset(_WORD.findall(text.lower())),
+            words=frozenset(map(fold, _WORD.findall(text))),
         )

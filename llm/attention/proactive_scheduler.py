@@ -99,7 +99,7 @@ class ProactiveScheduler:
                 await self._clock.sleep(BEAT)
 
     def on_message(self, place: Place, line: MessageFeatures, nick: str) -> None:
-        """Feed in a line of a channel; `nick` is the bot's nick there, in lower case."""
+        """Feed in a line of a channel; `nick` is the bot's folded nick there."""
         self._attention.channel(place).on_message(line, nick)
         self._news.set()
 

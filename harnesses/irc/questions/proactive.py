@@ -67,8 +67,8 @@ class ProactiveSpeech:
         """
         network, who = request.network, request.who
         place = Place(network.name, network.fold(request.place.channel))
-        now, nick = self._tendril.clock.now(), network.nick.lower()
-        line = MessageFeatures.extract(request.words, network.fold(who.nick), now)
+        now, nick = self._tendril.clock.now(), network.fold(network.nick)
+        line = MessageFeatures.extract(request.words, who.nick, now, network.fold)
         # A question to us is answered anyway, so it does not count as one to the channel.
         self.scheduler.on_message(place, replace(line, asks=line.asks and not asked), nick)
         # Whatever the line says, it is the one that was awaited.

@@ -234,6 +234,19 @@ def test_a_question_is_not_answered_by(who: str, text: str) -> None:
     assert is_open(("ada", "how do I mount a cd?"), (who, text))
 
 
+def test_nicks_are_compared_as_the_network_does() -> None:
+    folded = str.maketrans("[]\\~", "{}|^")
+    channel = Attention().channel(FROGS)
+    for who, text in (("foo[a]", "how do I mount a cd?"), ("bob", "Foo{A}: mount /cdrom")):
+        line = MessageFeatures.extract(
+            text, who, NOON, fold=lambda nick: nick.lower().translate(folded)
+        )
+        channel.on_message(line, "terra|")
+        if who == "foo[a]":
+            assert list(channel.questions) == ["foo{a}"]
+    assert not channel.questions
+
+
 @pytest.mark.parametrize(
     "text", ["bob: are you there?", "see http://x.example/?page", "terra, how are you?", "so what"]
 )
