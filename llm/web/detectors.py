@@ -44,11 +44,16 @@ class Detector:
         match = self.pattern.fullmatch(_SCHEME.sub("", url.partition("#")[0]).rstrip("/"))
         if match is None:
             return None
+        # A dot segment would turn the URL of a documented API, which is fetched without regard to
+        # robots.txt, into any other URL of its host.
+        if _DOT_SEGMENTS & {segment for _, part in _named(match) for segment in part.split("/")}:
+            return None
         # Slashes are quoted too: the name of a scoped npm package, "@types/node", is one segment.
         return self.source.format(**{key: quote(part, safe="") for key, part in _named(match)})
 
 
 _SCHEME = re.compile(r"^https?://(?:www\.)?", re.IGNORECASE)
+_DOT_SEGMENTS = {".", ".."}
 _NAME = r"[\w.-]+"
 _REPO = rf"(?P<owner>{_NAME})/(?P<name>{_NAME}?)(?:\.git)?"
 

@@ -21,7 +21,7 @@ import httpx2
 
 from llm.web.addresses import AddressPolicy, Endpoint, Resolve, is_host_name, resolve
 from llm.web.errors import PageRefused, PageUnreadable
-from llm.web.robots import MOST, RobotsRules
+from llm.web.robots import MAX_ROBOTS_SIZE, RobotsRules
 
 AGENT = "Terrarium"
 """Product token of this crawler, which robots.txt files match (RFC 9309)."""
@@ -171,7 +171,7 @@ class Fetcher:
                 if response.status_code >= 500:
                     raise PageUnreadable(f"the robots.txt of {target.host} cannot be read")
                 if response.is_success:
-                    text = await _decoded(response, MOST, cuts=True)
+                    text = await _decoded(response, MAX_ROBOTS_SIZE, cuts=True)
                     rules = RobotsRules.parse(text.decode("utf-8", errors="replace"), AGENT)
                 break
         # After too many redirects, a robots.txt counts as missing (RFC 9309, section 2.3.1.2).

@@ -7,8 +7,9 @@ from typing import Any
 
 from llm.web.errors import ExtraMissing
 
-MOST = 500_000
-"""Maximum bytes of a robots.txt that are read; the rest is ignored."""
+MAX_ROBOTS_SIZE = 500 * 1024
+"""Maximum bytes of a robots.txt that are read; the rest is ignored. RFC 9309, section 2.5, demands
+at least 500 KiB."""
 
 
 @dataclass(frozen=True, slots=True)

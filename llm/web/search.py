@@ -66,7 +66,6 @@ class DdgsSearch:
         """Return at most `limit` pages, best first. Raises ExtraMissing and PageUnreadable."""
         try:
             import ddgs
-            from ddgs.exceptions import DDGSException
         except ImportError as error:
             raise ExtraMissing from error
         try:
@@ -74,7 +73,9 @@ class DdgsSearch:
             found = await asyncio.to_thread(
                 lambda: ddgs.DDGS(timeout=int(_TIMEOUT)).text(query, max_results=limit)
             )
-        except DDGSException as error:
+        except Exception as error:
+            # ddgs passes on errors of its HTTP client and of pages that have changed; to whoever
+            # asks they all mean the same.
             raise PageUnreadable(_AWAY) from error
         return _results(found, "href", "body", limit)
 

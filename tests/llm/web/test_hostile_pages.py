@@ -12,7 +12,7 @@ import pytest
 from llm.web.addresses import AddressPolicy
 from llm.web.errors import PageError, PageRefused, PageUnreadable
 from llm.web.fetcher import Fetcher
-from tests.kit.page_server import LIMITS, page, page_server, redirect
+from tests.kit.page_server import LIMITS, NO_LIMITS, page, page_server, redirect
 from tests.kit.patience import PATIENCE
 
 NOT_PUBLIC = "not one of the public internet"
@@ -200,6 +200,20 @@ async def test_a_server_that_misbehaves_is_left(answer: object, reason: str) -> 
         site.answers["a.example/"] = answer  # type: ignore[assignment]
         limits = LIMITS if reason == TOO_LATE else replace(LIMITS, time=PATIENCE)
         assert reason in await refusal(site.fetcher(limits), "http://a.example/")
+
+
+async def test_of_a_long_robots_txt_500_kib_are_obeyed() -> None:
+    async with page_server() as site:
+        rule = "Disallow: /private/\n"
+        filling = "User-agent: *\n".ljust(500 * 1024 - len(rule) - 1, "#") + "\n"
+        site.answers = {
+            "a.example/robots.txt": page(f"{filling}{rule}Disallow: /open\n", "text/plain"),
+            "a.example/private/x": page("<p>secret"),
+            "a.example/open": page("<p>open"),
+        }
+        fetcher = site.fetcher(NO_LIMITS)
+        assert "robots.txt" in await refusal(fetcher, "http://a.example/private/x")
+        assert (await fetcher.fetch("http://a.example/open")).text == "<p>open"
 
 
 async def test_robots_txt_is_obeyed_and_read_once() -> None:

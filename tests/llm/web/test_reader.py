@@ -14,7 +14,7 @@ from llm.tools.toolbox import Toolbox
 from llm.web.detectors import detect
 from llm.web.errors import PageUnreadable
 from llm.web.reader import PageReader
-from llm.web.search import SearxngSearch, create_search
+from llm.web.search import DdgsSearch, SearxngSearch, create_search
 from terrarium.config import Config, ConfigError
 from tests.kit.certificates import certificate
 from tests.kit.page_server import page, page_server, redirect
@@ -73,6 +73,12 @@ def test_the_kind_of_a_page_is_known_by_its_address(url: str, kind: str, source:
         "https://github.com.evil.example/ada/pump",
         "https://evil.example/github.com/ada/pump",
         "https://github.com/ada/pump/issues/7/../../x",
+        "https://github.com/../pump",
+        "https://github.com/ada/..",
+        "https://github.com/./pump.git",
+        "https://gitlab.com/ada/../-/issues/7",
+        "https://pypi.org/project/..",
+        "https://www.npmjs.com/package/@ada/..",
     ],
 )
 def test_any_other_page_is_an_article(url: str) -> None:
@@ -206,6 +212,14 @@ async def test_an_image_is_handed_on_as_it_is() -> None:
         refused = await box.call("read_page", '{"url": "http://a.example/frogs"}', 30)
         assert (refused.ok, refused.image) == (False, None)
         assert "an image is a PNG, JPEG, GIF or WebP file" in refused.text
+
+
+async def test_a_public_search_that_fails_in_any_way_may_be_tried_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("DDGS_PROXY", "not a URL")
+    with pytest.raises(PageUnreadable, match="try again later"):
+        await DdgsSearch().search("pumps", 3)
 
 
 async def test_the_web_is_searched_by_a_searxng_server() -> None:
