@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from harnesses.core.errors import PortTaken, TendrilError
-from harnesses.core.launcher.lock import AlreadyRunning, hold_lock
 from harnesses.core.launcher.supervisor import EX_CONFIG, ChildConfigError
+from harnesses.core.lock import AlreadyRunning, hold_lock
 from harnesses.core.options import ConfigFile, DataFolder
 from storage.db.errors import StorageError, UnusableFile
 from storage.db.private_files import keep_private, tighten_data
@@ -122,7 +122,7 @@ def run(
 
     kind = tendril(name)
     configure(name, *_log_options())
-    loaded = with_agent_address(load(config, data))
+    loaded = with_agent_address(load(config, data), tendril=name)
     process = kind(loaded)
     # The lock is shared only where several processes may serve one tendril, as IRC standbys do.
     with hold_lock(data, name, f"terrarium run {name}", shared=process.shares_work):

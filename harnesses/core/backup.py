@@ -12,7 +12,7 @@ import os
 import shutil
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -22,9 +22,9 @@ import typer
 from pydantic import BaseModel, ValidationError
 
 from harnesses.core.errors import TendrilError
-from harnesses.core.launcher.lock import hold_lock
+from harnesses.core.launcher.stopped import hold_stopped
+from harnesses.core.lock import AlreadyRunning
 from harnesses.core.options import ConfigFile, DataFolder
-from harnesses.core.tendril.status import ProcessState, reports
 from storage.db.backup import back_up
 from storage.settings import log_file, log_path
 from terrarium.config import Config, load
@@ -95,10 +95,12 @@ def back_up_all(config: Config, folder: Path) -> Manifest:
             shutil.copyfile(source, folder / path)
         for path in sorted(path for path in folder.rglob("*") if path.is_file()):
             files[path.relative_to(folder).as_posix()] = _sha256(path)
+            _fsync(path)
         # The manifest is written last: without it an interrupted backup cannot be restored.
         manifest = Manifest(terrarium=version("terrarium"), time=datetime.now(UTC), files=files)
         _make_private(folder / MANIFEST)
         (folder / MANIFEST).write_text(manifest.model_dump_json(indent=2), encoding="utf-8")
+        _fsync(folder / MANIFEST)
     except OSError as error:
         raise TendrilError(
             f"{folder} is not complete, remove it: {error.strerror or error}"
@@ -113,28 +115,37 @@ def restore_all(config: Config, folder: Path, *, force: bool) -> Manifest:
     missing, if a process runs on the data folder, or if a target exists and `force` is False.
     """
     manifest = _checked_manifest(folder)
-    _require_stopped(config.data)
-    with hold_lock(config.data, "up", "terrarium up"):
-        targets = {name: _target(config, name) for name in manifest.files}
-        there = [target for target in targets.values() if target.exists()]
-        if there and not force:
-            raise TendrilError(f"{there[0]} is there already; --force replaces what is there")
-        try:
+    targets = {name: _target(config, name) for name in manifest.files}
+    try:
+        with hold_stopped(config.data):
+            there = [target for target in targets.values() if target.exists()]
+            if there and not force:
+                raise TendrilError(f"{there[0]} is there already; --force replaces what is there")
             for name, target in targets.items():
                 _put(folder / name, target)
-        except OSError as error:
-            raise TendrilError(
-                f"not all is restored, run it again: {error.strerror or error}"
-            ) from error
+    except AlreadyRunning as error:
+        raise TendrilError(
+            f"`{error.command}` (process {error.pid}) runs on {config.data}; stop it first"
+        ) from error
+    except OSError as error:
+        raise TendrilError(
+            f"not all files are restored, run the command again: {error.strerror or error}"
+        ) from error
     return manifest
 
 
 def _databases(config: Config) -> dict[str, Path]:
-    """Return the SQLite files to copy, by their names in a backup. Raises Unavailable if the data
-    is in PostgreSQL."""
+    """Return the SQLite files to copy, by their names in a backup.
+
+    Raises TendrilError if another file has the name of the log, and Unavailable if the data is in
+    PostgreSQL.
+    """
     log = log_file(config)
-    found = {path.name: path for path in sorted(config.data.glob("*.db")) if path != log}
-    return ({LOG: log} if log.exists() else {}) | found
+    files = sorted(config.data.glob("*.db"))
+    found = {path.name: path for path in files if path.resolve() != log.resolve()}
+    if LOG in found:
+        raise TendrilError(f"{found[LOG]} is not the log, which is {log}; move it away first")
+    return found | ({LOG: log} if log.exists() else {})
 
 
 def _other_files(config: Config) -> Iterator[tuple[Path, Path]]:
@@ -143,7 +154,8 @@ def _other_files(config: Config) -> Iterator[tuple[Path, Path]]:
     for path in sorted(config.data.rglob("*")):
         name = path.relative_to(config.data)
         is_copied = path.suffix == ".db" and len(name.parts) == 1
-        if is_copied or path == log or name.parts[0] in _LEFT_OUT or ".db.before-" in path.name:
+        is_log = path.resolve() == log.resolve()
+        if is_copied or is_log or name.parts[0] in _LEFT_OUT or ".db.before-" in path.name:
             continue
         if path.is_file() and not path.is_symlink() and not path.name.endswith(_TEMPORARY):
             yield name, path
@@ -180,33 +192,43 @@ def _require_sound(path: Path) -> None:
         raise TendrilError(f"{path} is damaged; nothing was restored")
 
 
-def _require_stopped(data: Path) -> None:
-    for each in reports(data):
-        if each.state is not ProcessState.STOPPED and each.is_fresh:
-            raise TendrilError(f"{each.name} (process {each.pid}) runs on {data}; stop it first")
-
-
 def _target(config: Config, name: str) -> Path:
     return log_path(config) if name == LOG else config.data / name
 
 
 def _put(source: Path, target: Path) -> None:
-    """Replace `target` atomically by a copy of `source`. Raises OSError."""
+    """Replace `target` by a copy of `source`, atomically and durably. Raises OSError."""
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     part = target.with_name(f"{target.name}.part")
     part.unlink(missing_ok=True)
     _make_private(part)
     shutil.copyfile(source, part)
+    _fsync(part)  # or a crash after the rename could leave an empty file
+    wal = target.with_name(f"{target.name}-wal")
     # SQLite could replay the WAL of the old database into the new one and corrupt it
-    # (https://www.sqlite.org/howtocorrupt.html).
-    for suffix in ("-wal", "-shm"):
-        target.with_name(target.name + suffix).unlink(missing_ok=True)
+    # (https://www.sqlite.org/howtocorrupt.html). A checkpoint first, so that the old database is
+    # complete without its WAL, should a crash prevent the rename.
+    if wal.exists():
+        with suppress(sqlite3.Error), closing(sqlite3.connect(target)) as old:
+            old.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    for path in (wal, target.with_name(f"{target.name}-shm")):
+        path.unlink(missing_ok=True)
     part.replace(target)
+    _fsync(target.parent)
 
 
 def _make_private(path: Path) -> None:
     """Create an empty file that only the owner can read. Raises FileExistsError."""
     os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+
+
+def _fsync(path: Path) -> None:
+    """Wait until a file, or the entries of a folder, are on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _sha256(path: Path) -> str:

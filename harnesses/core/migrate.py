@@ -15,9 +15,9 @@ from typing import Annotated
 import typer
 
 from harnesses.core.errors import TendrilError
-from harnesses.core.launcher.lock import AlreadyRunning, hold_lock
+from harnesses.core.launcher.stopped import hold_stopped
+from harnesses.core.lock import AlreadyRunning
 from harnesses.core.options import ConfigFile, DataFolder
-from harnesses.core.tendril.status import ProcessState, reports
 from storage.db.address import Address, PostgresSchema
 from storage.db.database import NEEDS_EXTRA, Database
 from storage.db.errors import Unavailable
@@ -76,9 +76,8 @@ async def move_all(config: Config, to: str, tell: Tell) -> Sequence[str]:
                 transfer = await Transfer.begin(here, there)
                 has_begun = True
                 await _copy(name, transfer, tell)
-        # The lock comes before the check, so that `terrarium up` cannot start between the two.
         with _nobody_starts(config):
-            await _require_stopped(config, pairs)
+            await _require_unused(pairs)
             for name, (source, target) in pairs.items():
                 async with Database.open(source) as here, Database.open(target) as there:
                     transfer = await Transfer.begin(here, there)
@@ -97,13 +96,14 @@ async def move_all(config: Config, to: str, tell: Tell) -> Sequence[str]:
 
 @contextmanager
 def _nobody_starts(config: Config) -> Iterator[None]:
-    """Keep `terrarium up` from starting on the data folder. Raises TendrilError if it runs."""
+    """Keep `terrarium up` and all tendrils from starting on the data folder. Raises TendrilError
+    if one runs."""
     try:
-        with hold_lock(config.data, "up", "terrarium up"):
+        with hold_stopped(config.data):
             yield
     except AlreadyRunning as error:
         raise TendrilError(
-            f"all is copied, but `terrarium up` (process {error.pid}) runs on {config.data};"
+            f"all is copied, but `{error.command}` (process {error.pid}) runs on {config.data};"
             f" {_AGAIN}"
         ) from error
 
@@ -160,14 +160,9 @@ async def _schemas(url: str) -> Sequence[PostgresSchema]:
     return await asyncio.to_thread(schemas, url)
 
 
-async def _require_stopped(config: Config, pairs: Mapping[str, tuple[Address, Address]]) -> None:
-    """Raise TendrilError if a process may still write to the stores."""
-    # Status files cover this data folder only; PostgreSQL also lists sessions of other machines.
-    for each in reports(config.data):
-        if each.state is not ProcessState.STOPPED and each.is_fresh:
-            raise TendrilError(
-                f"all is copied, but {each.name} (process {each.pid}) runs; {_AGAIN}"
-            )
+async def _require_unused(pairs: Mapping[str, tuple[Address, Address]]) -> None:
+    """Raise TendrilError if a process on any machine uses the schemas to move."""
+    # Locks and status files cover this data folder only; PostgreSQL lists all sessions.
     for source, _ in pairs.values():
         if isinstance(source, PostgresSchema):
             from storage.db.postgres.reading import is_in_use

@@ -13,6 +13,8 @@ from pathlib import Path
 
 from pydantic import BaseModel, ValidationError
 
+from harnesses.core.lock import is_held
+
 
 class RunningUp(BaseModel):
     """The process id of `terrarium up`, the URLs of its servers, and the key for local commands.
@@ -34,7 +36,10 @@ def read_up_file(data: Path) -> RunningUp | None:
         running = RunningUp.model_validate_json(_path(data).read_bytes())
     except (OSError, ValidationError):
         return None
-    return running if _is_alive(running.pid) else None
+    # A process id alone proves nothing: it may have been reused since `up` was killed, which is
+    # common in containers. It is checked first because a probe of a free lock takes it for a
+    # moment, in which an `up` could not start.
+    return running if _is_alive(running.pid) and is_held(data, "up") else None
 
 
 @contextmanager

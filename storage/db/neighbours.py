@@ -16,7 +16,8 @@ SELECT nspname FROM pg_namespace WHERE starts_with(nspname, '{PREFIX}')
 
 def other_files(data: Path, log: Path) -> list[Path]:
     """Return the files in the folder `data` that are stores of Terrarium, without `log`."""
-    return [path for path in sorted(data.glob("*.db")) if path != log and _is_ours(path)]
+    found = (path for path in sorted(data.glob("*.db")) if path.resolve() != log.resolve())
+    return [path for path in found if _is_ours(path)]
 
 
 def _is_ours(path: Path) -> bool:

@@ -18,7 +18,6 @@ from harnesses.core.launcher.keys import (
     has_own_key,
     make_launch_keys,
 )
-from harnesses.core.launcher.lock import hold_lock
 from harnesses.core.launcher.model_line import model_line
 from harnesses.core.launcher.plan import IrcEndpoint, LaunchPlan
 from harnesses.core.launcher.ports import require_free
@@ -43,6 +42,7 @@ from harnesses.core.launcher.supervisor import (
     Supervisor,
     running,
 )
+from harnesses.core.lock import hold_lock
 from harnesses.core.up_file import RunningUp, published_up_file
 from llm.client.settings import AgentSettings
 from storage.db.errors import StorageError

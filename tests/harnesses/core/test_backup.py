@@ -12,6 +12,7 @@ from sqlite3 import connect
 
 import pytest
 
+from harnesses.core.lock import hold_lock
 from tests.harnesses.core.launcher.test_up import answered, up
 from tests.harnesses.irc.commands.test_registry import NOBODY, alice_in
 from tests.kit.command import terrarium
@@ -74,6 +75,63 @@ async def test_a_damaged_backup_restores_nothing(tmp_path: Path) -> None:
     done = await terrarium("restore", str(copy), "--data", str(again), cwd=tmp_path)
     assert (done.status, "outside" in done.err) == (1, True)
     assert not list(again.rglob("*.db"))
+
+
+def kept(path: Path, text: str) -> None:
+    """Have a database with one row, in WAL mode, whose rows are in the WAL as after a kill."""
+    path.parent.mkdir(exist_ok=True)
+    with closing(connect(path)) as live:
+        live.execute("PRAGMA journal_mode = WAL")
+        live.execute("CREATE TABLE kept (text)")
+        live.execute("INSERT INTO kept VALUES (?)", [text])
+        live.commit()
+        killed = {each: each.read_bytes() for each in path.parent.glob(f"{path.name}*")}
+    for each, content in killed.items():
+        each.write_bytes(content)
+
+
+def row(path: Path) -> str:
+    with closing(connect(path)) as file:
+        return str(file.execute("SELECT text FROM kept").fetchone()[0])
+
+
+async def test_the_log_outside_the_data_folder_is_the_one_that_is_backed_up(
+    tmp_path: Path,
+) -> None:
+    kept(tmp_path / "elsewhere" / "log.db", "the log")
+    kept(tmp_path / "data" / "irc.db", "an older one")
+    path = {"DB_PATH": str(tmp_path / "elsewhere" / "log.db")}
+    refused = await terrarium("backup", "copy", cwd=tmp_path, **path)
+    assert (refused.status, "data/irc.db is not the log" in refused.err) == (1, True)
+    (tmp_path / "data" / "irc.db").unlink()
+    made = await terrarium("backup", "copy", cwd=tmp_path, **path)
+    assert (made.status, row(tmp_path / "copy" / "irc.db")) == (0, "the log")
+    kept(tmp_path / "data" / "irc.db", "the log")
+    path = {"DB_PATH": str(tmp_path / "data" / "irc.db")}  # `--data data` names it otherwise
+    same = await terrarium("backup", "again", cwd=tmp_path, **path)
+    assert (same.status, row(tmp_path / "again" / "irc.db")) == (0, "the log")
+
+
+async def test_nothing_is_restored_beside_a_tendril(tmp_path: Path) -> None:
+    kept(tmp_path / "data" / "web.db", "new")
+    await terrarium("backup", "copy", cwd=tmp_path)
+    with hold_lock(tmp_path / "data", "web", "terrarium run web"):
+        beside = await terrarium("restore", "copy", "--force", cwd=tmp_path)
+    assert (beside.status, "`terrarium run web` (process" in beside.err) == (1, True)
+
+
+async def test_a_restore_leaves_the_old_database_whole_until_the_new_one_is_there(
+    tmp_path: Path,
+) -> None:
+    kept(tmp_path / "data" / "web.db", "new")
+    await terrarium("backup", "copy", cwd=tmp_path)
+    for path in (tmp_path / "data").glob("web.db*"):
+        path.unlink()
+    kept(tmp_path / "data" / "web.db", "old")
+    (tmp_path / "old.db").hardlink_to(tmp_path / "data" / "web.db")
+    done = await terrarium("restore", "copy", "--force", cwd=tmp_path)
+    assert done.status == 0, done.err
+    assert (row(tmp_path / "data" / "web.db"), row(tmp_path / "old.db")) == ("new", "old")
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from harnesses.core.launcher.lock import hold_lock
+from harnesses.core.lock import hold_lock
 from harnesses.core.tendril.status import StatusFile
 from storage.chat_log.event import EVERYTHING, Event, EventType
 from storage.db.address import Address, PostgresSchema
@@ -95,13 +95,16 @@ async def test_while_something_runs_all_is_copied_and_the_last_delta_is_left(
     running.ready()
     copied = await terrarium("storage", "migrate", "--to", url, cwd=tmp_path)
     assert copied.status == 1
-    assert "all is copied, but irc (process" in copied.err
+    assert "all is copied, but `terrarium run irc` (process" in copied.err
     assert "jobs, step" not in copied.err  # an empty table is not worth a line
     with hold_lock(data, "up", "terrarium up"):
         beside = await terrarium("storage", "migrate", "--to", url, cwd=tmp_path)
     assert beside.status == 1
     assert "all is copied, but `terrarium up` (process" in beside.err
     assert "stop it and run the same command again" in beside.err
+    with hold_lock(data, "web", "terrarium run web"):
+        beside = await terrarium("storage", "migrate", "--to", url, cwd=tmp_path)
+    assert "all is copied, but `terrarium run web` (process" in beside.err
     async with Database.open(data / "irc.db") as database:
         await ChatLog(database).add([said(LINES)])
     running.mark_stopped()

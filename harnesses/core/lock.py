@@ -13,10 +13,10 @@ from storage.db.private_files import make_folder
 
 
 class AlreadyRunning(TendrilError):
-    """Another process holds the lock; `pid` is its process id, or "unknown"."""
+    """Another process holds the lock: `command` names it, `pid` is its id, or "unknown"."""
 
     def __init__(self, command: str, data: Path, pid: str) -> None:
-        self.pid = pid or "unknown"
+        self.command, self.pid = command, pid or "unknown"
         super().__init__(
             f"`{command}` already runs on {data} (process {self.pid}); stop that one, "
             "or choose another folder with --data DIR"
@@ -30,7 +30,7 @@ def hold_lock(data: Path, name: str, command: str, *, shared: bool = False) -> I
     `command` names the process in messages. The kernel releases the lock however the process ends.
     Raises AlreadyRunning, and TendrilError if the folder cannot be written.
     """
-    path = data / "run" / f"{name}.process.lock"
+    path = _lock_path(data, name)
     try:
         make_folder(path.parent)
         # "a+" does not truncate: until we have the lock, the file holds the id of its holder.
@@ -50,3 +50,19 @@ def hold_lock(data: Path, name: str, command: str, *, shared: bool = False) -> I
         file.write(f"{os.getpid()}\n")
         file.flush()
         yield
+
+
+def is_held(data: Path, name: str) -> bool:
+    """Return True if a process holds the exclusive lock NAME of a data folder."""
+    try:
+        with _lock_path(data, name).open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # nobody has ever held it
+        return False
+    return False
+
+
+def _lock_path(data: Path, name: str) -> Path:
+    return data / "run" / f"{name}.process.lock"
