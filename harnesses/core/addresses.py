@@ -14,13 +14,15 @@ from llm.client.settings import AgentSettings
 from terrarium.config import Config, sections
 
 
-def with_agent_address(config: Config) -> Config:
+def with_agent_address(config: Config, tendril: str | None = None) -> Config:
     """Return `config` with the address and key of the local agent server, if `[agent]` names none.
 
     The local server is that of a `terrarium up` that runs on this data folder, with its launch key
-    for local commands. Without one it is the server of `[server]`: its `port` and `admin_key` need
-    not be repeated as `api_url` and `api_key`. A configured `api_key` takes precedence. If
-    `[agent]` names the server of that `terrarium up` without a key, the launch key is added.
+    for local commands. Without one it is the server of `[server]`: its `port` need not be repeated
+    as `api_url`, nor its key as `api_key`. That is the key of `tendril` in `[server.keys]`, or for
+    a command of the owner, which has no `tendril`, the `admin_key`. A configured `api_key` takes
+    precedence. If `[agent]` names the server of that `terrarium up` without a key, the launch key
+    is added.
     """
     agent, server = config.section(AgentSettings), table_settings(config, "server")
     running = read_up_file(config.data)
@@ -29,7 +31,8 @@ def with_agent_address(config: Config) -> Config:
     if running:
         address, key = running.server, running.key
     elif server["port"]:
-        secret: SecretStr | None = server["admin_key"]
+        # A process that reads messages from strangers must not have the admin key.
+        secret: SecretStr | None = server["keys"].get(tendril) if tendril else server["admin_key"]
         address = url(server["host"], server["port"])
         key = secret.get_secret_value() if secret else ""
     else:

@@ -1,16 +1,23 @@
-"""Keys and tokens that people choose cannot be guessed: SECURITY.md."""
+"""Keys and tokens that people choose cannot be guessed, and go to nobody else: SECURITY.md."""
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Route
 
 from agent_server.settings.server import ServerSettings
 from harnesses.web.settings import WebSettings
 from terrarium.config import Config, ConfigError
-from tests.kit.command import terrarium
+from tests.kit.command import begun, terrarium
+from tests.kit.patience import PATIENCE
+from tests.kit.serving import serving
 
 SHORT, LONG = "seven77", "eight888"
 
@@ -62,3 +69,25 @@ async def test_doctor_names_the_keys_and_tokens_that_are_short(tmp_path: Path) -
     told = (await terrarium("doctor", cwd=tmp_path)).out
     (line,) = [line for line in told.splitlines() if line.split()[1] == "secrets"]
     assert line.startswith("ok")
+
+
+@pytest.mark.parametrize(("keys", "sent"), [("{}", None), ('{"web": "key of the web"}', "web")])
+async def test_a_tendril_that_runs_without_up_never_sends_the_key_of_the_admin(
+    tmp_path: Path, keys: str, sent: str | None
+) -> None:
+    asked: asyncio.Queue[str | None] = asyncio.Queue()
+
+    async def refuse(request: Request) -> JSONResponse:
+        asked.put_nowait(request.headers.get("authorization"))
+        return JSONResponse({"error": {"message": "who are you?"}}, 401)
+
+    async with serving(Starlette(routes=[Route("/{path:path}", refuse)])) as url:
+        settings = {
+            "SERVER_PORT": url.rpartition(":")[2],
+            "SERVER_ADMIN_KEY": "a-secret-of-the-owner",
+            "SERVER_KEYS": keys,
+            "WEB_PORT": "0",
+        }
+        async with begun("run", "web", cwd=tmp_path, **settings):
+            async with asyncio.timeout(PATIENCE):
+                assert await asked.get() == (sent and f"Bearer key of the {sent}")

@@ -131,8 +131,11 @@ class TendrilProcess(TendrilMedium, ABC):
         """Read the configuration, the personas and the skills again; return the outcome as a
         sentence. Raises ConfigError; the previous configuration then stays in use."""
         path = self.config.path
-        self.apply_config(with_agent_address(load(path, self.config.data)) if path else self.config)
-        return f"Read anew. {self.prompts.complaint()}".rstrip()
+        if path:
+            self.apply_config(with_agent_address(load(path, self.config.data), self.name))
+        else:
+            self.apply_config(self.config)
+        return f"Reloaded. {self.prompts.complaint()}".rstrip()
 
     @property
     @abstractmethod

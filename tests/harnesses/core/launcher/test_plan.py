@@ -114,7 +114,7 @@ def test_the_welcome_names_an_unusual_irc_port() -> None:
     )
 
 
-def test_tendrils_ask_the_server_of_the_same_file_with_its_key() -> None:
+def test_commands_of_the_owner_ask_the_server_of_the_same_file_with_its_key() -> None:
     found = agent(server={"host": "0.0.0.0", "port": 9000, "admin_key": "k"})
     assert found.api_url == "http://127.0.0.1:9000"
     assert found.api_key is not None

@@ -189,7 +189,7 @@ async def test_the_file_is_read_anew_by_command_and_when_it_changes(tmp_path: Pa
         write(ircd.port, "")
         async with irc_tendril(load(file, tmp_path)) as tendril:
             write(ircd.port, 'channels = ["#terrarium", "#other"]\n')
-            assert (await told(root, ".reload")).startswith("Read anew")
+            assert (await told(root, ".reload")).startswith("Reloaded.")
             async with asyncio.timeout(PATIENCE):
                 await tendril.networks["irc"].until_joined()
             assert set(tendril.networks["irc"].channels) == {ROOM, OTHER}
