@@ -10,7 +10,7 @@ import sys
 from typing import ClassVar
 
 from harnesses.chat.line_input import LineInput
-from harnesses.core.terminal import strip_control_chars
+from harnesses.core.text import strip_control_chars
 from llm.skills.registry import TEACH, TeachingTools, is_lesson
 from llm.tools.toolbox import Toolbox
 from terrarium import Config, Identity, Origin, Tendril, TurnRequest

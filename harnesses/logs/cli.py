@@ -15,9 +15,8 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from harnesses.core.counted import counted
 from harnesses.core.options import ConfigFile, DataFolder
-from harnesses.core.terminal import strip_control_chars
+from harnesses.core.text import counted, strip_control_chars
 from harnesses.logs import log_reading, maintenance
 from harnesses.logs.exporting import ExportFormat, export_to
 from harnesses.logs.formats import FORMATS

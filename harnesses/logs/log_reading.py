@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from harnesses.core.counted import counted
-from harnesses.core.terminal import strip_control_chars
+from harnesses.core.text import counted, strip_control_chars
 from harnesses.logs.maintenance import open_log
 from llm.messages.message import render_line, stamp
 from storage.chat_log.channel_name import ChannelName

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from harnesses.core.counted import counted
+from harnesses.core.text import counted
 from harnesses.irc.policy.requests import Command, CommandRequest, parse_command
 from harnesses.irc.replies.sender import without_highlight
 from harnesses.irc.services import BotServices

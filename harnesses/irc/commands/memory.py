@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from harnesses.core.counted import counted
 from harnesses.core.services.reminders import TIMEZONE_FACT
+from harnesses.core.text import counted
 from harnesses.irc.policy.log_records import channel_key
 from harnesses.irc.policy.requests import (
     Command,

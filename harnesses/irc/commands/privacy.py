@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import structlog
 
-from harnesses.core.counted import counted
+from harnesses.core.text import counted
 from harnesses.irc.commands.memory import BRIDGED, memory_of
 from harnesses.irc.policy.log_records import belongs_to
 from harnesses.irc.policy.requests import Command, CommandRequest, PrivateReply

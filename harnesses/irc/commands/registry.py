@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from importlib.metadata import version
 
-from harnesses.core.counted import counted
+from harnesses.core.text import counted
 from harnesses.irc.commands.admin import AdminCommands
 from harnesses.irc.commands.log import LogCommands
 from harnesses.irc.commands.memory import MemoryCommands, memory_of

@@ -1,4 +1,4 @@
-"""Sanitisation of untrusted text for a terminal."""
+"""Text for people: counts with their noun, and untrusted text for a terminal."""
 
 from __future__ import annotations
 
@@ -12,3 +12,8 @@ _UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 def strip_control_chars(text: str) -> str:
     """Replace control characters, which a terminal would interpret, and surrogates by U+FFFD."""
     return _UNPRINTABLE.sub("\ufffd", text)
+
+
+def counted(count: int, noun: str, plural: str = "") -> str:
+    """Return a text such as "1 turn" or "1,200 turns"; pass an irregular `plural`."""
+    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
