@@ -30,7 +30,7 @@ OWN_SKEW = timedelta(seconds=30)
 """Tolerance for our own lines, which were logged with the time of our clock."""
 
 MOST = 10_000
-"""The most lines in the queue; further ones are dropped."""
+"""The most messages in the queue; further ones are dropped."""
 
 CLOSING = 2.0
 """Seconds for writing the rest of the queue when we stop."""
@@ -64,15 +64,14 @@ class PlaybackLog:
                 self._newest[name] = found[0].time
 
     def add(self, event: Event) -> None:
-        """Queue a replayed line, unless it is older than the gap or its author has opted out."""
+        """Queue a replayed message, unless it is older than the gap or its author has opted out."""
         left = self._networks[event.network].left or self._newest.get(event.network)
         if left is None or event.time < left - SKEW:
             return
         if not self._opt_outs.opt_out_rules.keeps(event):
             return
         try:
-            for line in split_lines(event):
-                self._queue.put_nowait(line)
+            self._queue.put_nowait(event)
         except asyncio.QueueFull:
             _log.warning("irc.playback_dropped", network=event.network)
 
@@ -110,13 +109,16 @@ class PlaybackLog:
                 continue
             written.add(key)
             missing += 1
-            self._log.write(event)
+            # Only here split into lines: those of a multiline message share its `msgid`, and would
+            # be taken for repetitions of the first.
+            for line in split_lines(event):
+                self._log.write(line)
         _log.info("irc.played_back", lines=len(events), missing=missing)
 
     async def _has(self, event: Event) -> bool:
-        """Return whether the log has this line.
+        """Return whether the log has this message, or the first line of a multiline one.
 
-        Lines match by `msgid` if both have one, else by type and text and either the same nick
+        They match by `msgid` if both have one, else by type and text and either the same nick
         and second, or being one of our own lines within `OWN_SKEW`.
         """
         query = Query(
@@ -131,7 +133,7 @@ class PlaybackLog:
 def _is_same(event: Event, known: Event) -> bool:
     if event.msgid and known.msgid:
         return event.msgid == known.msgid
-    if (event.type, event.text) != (known.type, known.text):
+    if (event.type, split_lines(event)[0].text) != (known.type, known.text):
         return False
     second = event.time.replace(microsecond=0) == known.time.replace(microsecond=0)
     # Our own line may have been logged with another second, or with a nick we had before.
