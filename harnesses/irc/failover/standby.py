@@ -107,9 +107,12 @@ class Standby:
 
         Raises Unavailable, and TendrilError if the holder is on other networks than we are.
         """
+        # Ages of watermarks are counted back from before the request: however long it takes, none
+        # covers an event that the holder may not have logged.
+        looked = self._time()
         found = await self._leases.find(PREFIX)
         require_same_networks(found, self._names)
-        self._holders, self._looked = {lease.name: lease for lease in found}, self._time()
+        self._holders, self._looked = {lease.name: lease for lease in found}, looked
         if any(lease.is_held for lease in found):
             return False
         # Our validity is counted from before the request, the lease from when the database handles
