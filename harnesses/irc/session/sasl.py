@@ -159,12 +159,12 @@ class Sasl:
         match message.command:
             case "AUTHENTICATE" if self._mechanism:
                 return self._answer_challenge(self._mechanism, message.param(0))
-            case "900":
+            case "900" if self._may_succeed():
                 self.account = message.param(2) or None
             case "901":
                 self.account = None
-            case "903" | "907":
-                self._on_success()
+            case "903" | "907" if self._may_succeed():
+                self._mechanism, self._left = None, []
             case "908":  # RPL_SASLMECHS: the supported mechanisms; the refusal (904) follows
                 offered = message.param(1).upper().split(",")
                 self._left = [name for name in self._left if name in offered]
@@ -204,12 +204,16 @@ class Sasl:
         self.betrayed = True
         return [Message("AUTHENTICATE", ("*",))]
 
-    def _on_success(self) -> None:
-        # An impostor cannot produce the server signature of SCRAM (RFC 5802), but it can send 903.
+    def _may_succeed(self) -> bool:
+        """Return whether the server may report success now; if it may not, SASL has ended."""
+        # An impostor cannot produce the server signature of SCRAM (RFC 5802), but it can send 900
+        # and 903.
         if self._mechanism and not self._mechanism.complete:
             self._warn("the server calls it a success before it has proved who it is")
-            self.betrayed, self.account = True, None
-        self._mechanism, self._left = None, []
+            self.betrayed = True
+        if self.betrayed:
+            self.account, self._mechanism, self._left = None, None, []
+        return not self.betrayed
 
     def _warn(self, why: str, **details: str) -> None:
         self.failure = why

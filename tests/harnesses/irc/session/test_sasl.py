@@ -205,6 +205,15 @@ def test_success_before_the_servers_proof_is_no_success() -> None:
     assert story.sent() == ["CAP END", "JOIN #c"]
 
 
+def test_an_account_before_the_servers_proof_is_none() -> None:
+    story = Story(sasl=["SCRAM-SHA-256"], sasl_required=True, **JILLES)
+    exchange(story, ScramServer("sesame"))
+    story.feed(LOGGED_IN[0], LOGGED_IN[0])
+    assert story.session.account is None
+    assert "sasl_required" in (story.session.error or "")
+    assert story.sent() == []
+
+
 @pytest.mark.parametrize(
     "first",
     [
