@@ -144,7 +144,7 @@ def _require_login(state: ConnectionState) -> None:
 
 def _isupport(state: ConnectionState, message: Message) -> list[IrcEvent]:
     # The tokens are between our nick and "are supported by this server"; 005 may be repeated.
-    state.roster.isupport = state.isupport.with_tokens(message.params[1:-1])
+    state.roster.update_isupport(state.isupport.with_tokens(message.params[1:-1]))
     return []
 
 

@@ -86,9 +86,15 @@ def _whois_operator(state: ConnectionState, message: Message) -> list[IrcEvent]:
 
 
 def _whois_end(state: ConnectionState, message: Message) -> list[IrcEvent]:
-    whois = state.whois.pop(state.isupport.fold(message.param(1)), None)
-    for found in whois.found if whois else ():
-        found(whois.member if whois else None)
+    state.end_whois(state.isupport.fold(message.param(1)))
+    return []
+
+
+def _try_again(state: ConnectionState, message: Message) -> list[IrcEvent]:
+    """Handle 263, RPL_TRYAGAIN: `command :reason`; the server has dropped the command."""
+    # It does not say whose WHOIS it was. A server answers in order, so it was the oldest.
+    if message.param(1).upper() == "WHOIS" and state.whois:
+        state.end_whois(min(state.whois, key=lambda nick: state.whois[nick].asked))
     return []
 
 
@@ -215,6 +221,7 @@ HANDLERS: Mapping[str, Handler] = {
     "313": _whois_operator,
     "330": _whois_account,
     "318": _whois_end,
+    "263": _try_again,
     "353": _names,
     "366": _names_end,
 }

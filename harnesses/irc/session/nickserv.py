@@ -12,7 +12,7 @@ import fnmatch
 
 import structlog
 
-from harnesses.irc.session.state import ConnectionState, Member, Whois
+from harnesses.irc.session.state import ConnectionState, Member
 from terrarium.loopback import is_loopback
 
 NICK = "NickServ"
@@ -44,9 +44,7 @@ def tell(state: ConnectionState, command: str, account: str = "") -> None:
                 "irc.nickserv_not_told", network=state.network, reason="it is not known as services"
             )
 
-    whois = state.whois.setdefault(state.isupport.fold(NICK), Whois())
-    whois.found.append(found)
-    if len(whois.found) == 1:
+    if state.add_whois(NICK, found):
         state.send("WHOIS", NICK, urgent=True)
 
 

@@ -32,7 +32,6 @@ from harnesses.irc.session.state import (
     JoinRefusal,
     Member,
     Roster,
-    Whois,
     tagged_time,
     utc_now,
 )
@@ -140,8 +139,7 @@ class Session:
     @property
     def upgrade(self) -> int | None:
         """The TLS port to reconnect to at once, as STS demands on an unencrypted connection."""
-        capabilities = self._state.capabilities
-        return capabilities.upgrade if capabilities.sts else None
+        return self._state.capabilities.upgrade
 
     def start(self) -> None:
         """Begin the registration. Call this once, when the connection is established.
@@ -196,9 +194,7 @@ class Session:
 
         Return the WHOIS to send, or None if one for this nick is already pending.
         """
-        whois = self._state.whois.setdefault(self.isupport.fold(nick), Whois())
-        whois.found.append(found)
-        return Message("WHOIS", (nick,)) if len(whois.found) == 1 else None
+        return Message("WHOIS", (nick,)) if self._state.add_whois(nick, found) else None
 
     def has_replayed(self, target: str, text: str, since: datetime) -> bool:
         """Return whether the server has replayed this text to `target`, dated `since` or later."""

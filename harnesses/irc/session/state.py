@@ -44,6 +44,9 @@ REMEMBERED = 1000
 REPLAYED = 200
 """Number of replayed lines that are kept, to find lines of our own among them."""
 
+WHOIS_TIMEOUT = 10.0
+"""Seconds after which a WHOIS without an answer may be sent again."""
+
 JOINS_AT_ONCE = 10
 """Maximum number of channels in one JOIN, which keeps the line within the length limit."""
 
@@ -76,8 +79,12 @@ class Member:
 
 @dataclass(slots=True)
 class Whois:
-    """A pending WHOIS; the callbacks `found` get its result, None if nobody has the nick."""
+    """A WHOIS that was sent at the time `asked` and is not answered yet.
 
+    The callbacks `found` get its result, None if nobody has the nick.
+    """
+
+    asked: datetime
     member: Member | None = None
     found: list[Callable[[Member | None], None]] = field(default_factory=list)
 
@@ -116,13 +123,22 @@ class JoinRefusal:
 class Roster:
     """The channels that we are in and their members, keyed by names folded per CASEMAPPING.
 
-    `isupport` may be replaced only until the first channel is joined, as the keys depend on it.
+    `isupport` are the server's tokens, replaced by `update_isupport`.
     """
 
     def __init__(self) -> None:
         self.isupport = ISupport()
         self._visited: set[str] = set()
         self._channels: dict[str, JoinedChannel] = {}
+
+    def update_isupport(self, isupport: ISupport) -> None:
+        """Use other tokens; all keys are folded again, as CASEMAPPING may have changed."""
+        self.isupport = isupport
+        self._channels = {self._fold(each.name): each for each in self._channels.values()}
+        self._visited.update(self._channels)
+        for channel in self._channels.values():
+            channel.members = {self._fold(m.nick): m for m in channel.members.values()}
+            channel.names = {self._fold(m.nick): m for m in channel.names.values()}
 
     @property
     def channels(self) -> list[str]:
@@ -162,11 +178,14 @@ class Roster:
         """Add a member who has joined `name`."""
         if channel := self.channel(name):
             channel.members[self._fold(member.nick)] = member
+            if channel.names:  # a NAMES reply is under way, whose end replaces the members
+                channel.names[self._fold(member.nick)] = member
 
     def remove(self, name: str, nick: str) -> None:
         """Remove a member who has left `name`."""
         if channel := self.channel(name):
             channel.members.pop(self._fold(nick), None)
+            channel.names.pop(self._fold(nick), None)
 
     def rename(self, old: str, new: str) -> None:
         """Rename a member in all shared channels."""
@@ -174,6 +193,8 @@ class Roster:
             member = channel.members.pop(self._fold(old))
             member.nick = new
             channel.members[self._fold(new)] = member
+            if channel.names.pop(self._fold(old), None):
+                channel.names[self._fold(new)] = member
 
     def change_mode(self, name: str, nick: str, mode: str, *, on: bool) -> None:
         """Set or remove the member mode `mode` of `nick` in `name`."""
@@ -197,10 +218,12 @@ class Roster:
             for word in names.split():
                 source = Source.parse(self.isupport.without_prefix(word))
                 # Reuse the known entry: a NAMES reply has no account, and may lack user and host.
-                known = channel.members.get(self._fold(source.nick)) or Member(source.nick)
+                # A new one is a member at once, so that a MODE or NICK before 366 finds it.
+                key = self._fold(source.nick)
+                known = channel.members.setdefault(key, Member(source.nick))
                 known.user, known.host = source.user or known.user, source.host or known.host
                 known.modes = self.isupport.modes_of(word)
-                channel.names[self._fold(source.nick)] = known
+                channel.names[key] = known
 
     def end_names(self, name: str) -> None:
         """Process 366 (RPL_ENDOFNAMES): the collected names replace the member list."""
@@ -329,6 +352,26 @@ class ConnectionState:
             some = wanted[start : start + at_once]
             names, keys = ",".join(n for n, _ in some), ",".join(k for _, k in some if k)
             self.send("JOIN", *((names, keys) if keys else (names,)))
+
+    def add_whois(self, nick: str, found: Callable[[Member | None], None]) -> bool:
+        """Register `found` to be called with the result of a WHOIS; return whether to send it.
+
+        It is not to be sent while one for this nick waits for its answer. One without an answer
+        counts as lost after `WHOIS_TIMEOUT`; its callbacks get the result of the next one.
+        """
+        now = self.now()
+        whois = self.whois.setdefault(self.isupport.fold(nick), Whois(now))
+        is_lost = now - whois.asked >= timedelta(seconds=WHOIS_TIMEOUT)
+        if is_lost:
+            whois.asked = now
+        whois.found.append(found)
+        return is_lost or len(whois.found) == 1
+
+    def end_whois(self, key: str) -> None:
+        """Call back everybody who waits for the result of the WHOIS of a folded nick."""
+        if whois := self.whois.pop(key, None):
+            for found in whois.found:
+                found(whois.member)
 
     @property
     def echoing(self) -> bool:

@@ -19,7 +19,7 @@ from harnesses.irc.protocol.events import IrcEvent
 from harnesses.irc.protocol.message import Message, Source
 from harnesses.irc.protocol.sent_lines import ACCEPTED, LOST, Receipt, ReceiptStatus, budget, split
 from harnesses.irc.session.session import Session
-from harnesses.irc.session.state import JoinRefusal, Member, utc_now
+from harnesses.irc.session.state import WHOIS_TIMEOUT, JoinRefusal, Member, utc_now
 from harnesses.irc.session.sts import Sts, StsPolicies
 from harnesses.irc.settings import NetworkSettings
 from harnesses.irc.transport.connection import IrcClient, PluginHost, Sent
@@ -39,9 +39,6 @@ QUIT_WITHIN = 2.0
 
 LAG_WITHIN = 5.0
 """Timeout in seconds of a lag measurement."""
-
-WHOIS_WITHIN = 10.0
-"""Timeout in seconds of a WHOIS."""
 
 ECHO_WITHIN = 10.0
 """Seconds to wait for the receipt of a line before the server is asked by a PING."""
@@ -152,7 +149,7 @@ class Network:
         if question := self._session.whois(nick, found):
             self.send_line(question.render())
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(WHOIS_WITHIN):
+            async with asyncio.timeout(WHOIS_TIMEOUT):
                 return await answer
         return None
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
+from harnesses.irc.session.state import WHOIS_TIMEOUT
+from harnesses.irc.settings import NetworkSettings
 from tests.kit.irc_session import WELCOME, Story
 
 SERVICES = ":s 311 Terra NickServ N services.example * :Nickname services"
@@ -56,3 +59,18 @@ def test_a_mask_of_the_settings_decides_where_it_is_given() -> None:
     with capture_logs():
         story.feed(STRANGER, IS_SERVICE, END)
     assert story.sent() == ["WHOIS NickServ"]
+
+
+def test_a_whois_that_stays_unanswered_does_not_keep_the_password_back_for_ever() -> None:
+    story = welcomed()
+    assert story.sent() == ["WHOIS NickServ"]
+    settings = NetworkSettings(nick="Gaia", nickserv_password="secret", server="irc.example")
+    story.now += timedelta(seconds=WHOIS_TIMEOUT)
+    story.session.claim_nick(settings)
+    assert story.sent().count("WHOIS NickServ") == 1
+    story.feed(SERVICES, IS_SERVICE, END)
+    assert story.sent() == [
+        "PRIVMSG NickServ :IDENTIFY secret",
+        "PRIVMSG NickServ :IDENTIFY Gaia secret",
+        "PRIVMSG NickServ :GHOST Gaia secret",
+    ]

@@ -9,6 +9,7 @@ from structlog.testing import capture_logs
 
 from harnesses.irc.protocol.events import IrcEvent
 from harnesses.irc.protocol.sent_lines import ACCEPTED, Receipt, ReceiptStatus
+from harnesses.irc.session.state import WHOIS_TIMEOUT, Member
 from tests.kit.irc_session import IN_CHANNEL, NOON, WELCOME, Story, echoing, inside
 
 
@@ -36,6 +37,28 @@ def test_an_unknown_casemapping_is_taken_for_rfc1459_and_the_log_says_so_once() 
         assert story.members() == {"Terra", "rob"}
         said = [entry for entry in log if entry["event"] == "irc.unknown_casemapping"]
         assert [entry["casemapping"] for entry in said] == told
+
+
+def test_members_are_found_after_the_casemapping_has_changed() -> None:
+    story = inside(":Bob[x]!b@h JOIN #c", ":s 353 Terra = #c :Terra ~@Owner[y] Bob[x]")
+    story.feed(":s 005 Terra CASEMAPPING=ascii :are supported", ":s 366 Terra #c :End")
+    network = story.session
+    assert network.roster.member("BOB[X]")
+    assert not network.roster.member("bob{x}")
+    story.feed(":s 005 Terra CASEMAPPING=rfc1459 :are supported", ":bob{X}!b@h PART #C")
+    assert story.members() == {"Terra", "Owner[y]"}
+    assert network.is_joined
+
+
+def test_who_joins_during_a_names_reply_stays_and_who_leaves_is_gone() -> None:
+    story = inside(
+        ":s 353 Terra = #c :Terra ~@owner alice dave",
+        ":carol!c@h JOIN #c",
+        ":alice!a@h PART #c",
+        ":dave!d@h NICK david",
+        ":s 366 Terra #c :End",
+    )
+    assert story.members() == {"Terra", "owner", "carol", "david"}
 
 
 def test_all_symbols_and_hosts_come_off_the_names() -> None:
@@ -288,6 +311,28 @@ def test_echoes_are_asked_for_only_where_they_can_be_told_apart() -> None:
     story.feed("CAP * LS :echo-message message-tags")
     assert story.sent() == ["CAP REQ message-tags"]
     assert story.session.track("#c")[1] == {}
+
+
+def test_a_whois_without_an_answer_is_asked_again() -> None:
+    story, answers = inside(), list[Member | None]()
+    for refusal in ([":s 263 Terra WHOIS :Please wait a while and try again"], []):
+        asked = story.session.whois("Bob", answers.append)
+        assert asked and asked.render() == "WHOIS Bob"
+        assert story.session.whois("bob", answers.append) is None, "one at a time"
+        story.feed(*refusal)
+        if refusal:
+            assert answers == [None, None]
+    story.now += timedelta(seconds=WHOIS_TIMEOUT)
+    assert story.session.whois("bob", answers.append)
+    story.feed(":s 311 Terra bob b host * :Bob", ":s 318 Terra bob :End of WHOIS")
+    assert [answer and answer.host for answer in answers[2:]] == ["host"] * 3
+
+
+def test_a_refusal_of_another_command_ends_no_whois() -> None:
+    story, answers = inside(), list[Member | None]()
+    story.session.whois("bob", answers.append)
+    story.feed(":s 263 Terra LIST :Please wait a while and try again")
+    assert answers == []
 
 
 def test_what_we_tell_nickserv_is_no_event() -> None:
