@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from weakref import WeakValueDictionary
 
 import structlog
 
@@ -25,7 +26,7 @@ from harnesses.irc.settings import IrcSettings
 from harnesses.irc.transport.network import Network, SentLine, Talk
 from storage.chat_log.event import EventType, PendingEvent, Place
 from storage.log import ChatLog
-from storage.queues.pastes import Pastes
+from storage.queues.pastes import Paste, Pastes
 
 _log = structlog.get_logger()
 
@@ -122,6 +123,8 @@ class MessageSender:
         self._log, self._pastes, self._behaviours = log, pastes, behaviours
         self._web_address, self._lifetime = web_address, lifetime
         self._waiting = 0
+        # Weak, so that the lock of a place lasts only while somebody holds it or waits for it.
+        self._more_locks: WeakValueDictionary[Place, asyncio.Lock] = WeakValueDictionary()
 
     def target(self, network: Network, place: Place, *, private: bool = False) -> Target:
         """Return the target of an unasked message to a place. A `private` one still needs its
@@ -292,23 +295,31 @@ class MessageSender:
     async def send_more(self, target: Target) -> bool:
         """Send the next lines of the newest paste of the place that has any left.
 
-        Return False if there is none, or the server has not accepted all of the lines.
+        Return False if there is none. Lines that the server has not accepted stay in the paste.
         """
-        paste = await self._pastes.latest(target.place)
-        if paste is None:
-            return False
+        # One at a time in a place: the next goes on behind the lines that are accepted by then.
+        async with self._more_locks.setdefault(target.place, asyncio.Lock()):
+            paste = await self._pastes.latest(target.place)
+            if paste is None:
+                return False
+            await self._send_rest(target, paste)
+            return True
+
+    async def _send_rest(self, target: Target, paste: Paste) -> None:
         rest = list(paste.rest)
         rest[0] = target.address + rest[0]
         lines = [piece for line in rest for piece in target.network.split(target.recipient, line)]
-        shown = target.budget if len(lines) <= target.budget else max(target.budget - 1, 1)
-        await self._pastes.save_rest(paste.id, tuple(lines[shown:]))
+        shown = len(lines) if len(lines) <= target.budget else max(target.budget - 1, 1)
         tail = (
             [OutgoingLine(_more_hint(len(lines) - shown, target.prefix, None))]
             if lines[shown:]
             else []
         )
         sent = await self._send(target, [*map(OutgoingLine, lines[:shown]), *tail])
-        return len(sent.left) <= len(tail)
+        if accepted := min(shown + len(tail) - len(sent.left), shown):
+            await self._pastes.save_rest(paste.id, tuple(lines[accepted:]))
+        if sent.is_refused:
+            await self._tell_refused(target, sent.reason)
 
     async def send_line(self, target: Target, line: OutgoingLine) -> bool:
         """Send one line; return True if the server accepted it."""

@@ -136,6 +136,27 @@ async def test_more_goes_on_after_a_restart(tmp_path: Path) -> None:
         assert said(alice)[:4] == ["alice: line 3", "line 4", "line 5", "(2 more lines: .more)"]
 
 
+async def test_more_keeps_the_lines_that_the_server_refuses(tmp_path: Path) -> None:
+    async with (
+        inspircd() as ircd,
+        ScriptedOpenAI() as script,
+        irc_client(ircd.port, "alice") as alice,
+    ):
+        await alice.join(ROOM)
+        async with irc_tendril(irc_config(tmp_path, ircd.port, script.url)):
+            script.say("\n".join(f"line {number}" for number in range(6)))
+            await alice.say(ROOM, ".terrarium count")
+            await alice.expect(r"\(3 more lines: \.more\)$")
+            await alice.send(f"MODE {ROOM} +m")
+            await alice.expect(rf"MODE {ROOM} :?\+m")
+            await alice.say(ROOM, ".more")
+            await alice.expect(r"NOTICE alice :.*I cannot answer there, as the server says")
+            await alice.send(f"MODE {ROOM} -m")
+            await alice.say(ROOM, ".more")
+            await alice.expect(r"line 5$")
+    assert said(alice)[4:] == ["alice: line 3", "line 4", "line 5"]
+
+
 async def test_an_answer_that_has_expired_is_gone(tmp_path: Path) -> None:
     async with (
         inspircd() as ircd,

@@ -317,7 +317,8 @@ def test_a_whois_without_an_answer_is_asked_again() -> None:
     story, answers = inside(), list[Member | None]()
     for refusal in ([":s 263 Terra WHOIS :Please wait a while and try again"], []):
         asked = story.session.whois("Bob", answers.append)
-        assert asked and asked.render() == "WHOIS Bob"
+        assert asked
+        assert asked.render() == "WHOIS Bob"
         assert story.session.whois("bob", answers.append) is None, "one at a time"
         story.feed(*refusal)
         if refusal:
