@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 import structlog
 
+from harnesses.core.links import without_punctuation
 from harnesses.core.rate_limit import TokenBuckets
 from harnesses.irc.policy.requests import CommandRequest
 from harnesses.irc.services import BotServices
@@ -16,7 +17,6 @@ from llm.web.titles import read_title
 from storage.chat_log.event import Place
 
 _URL = re.compile(r"(?<!\S)[<(\"']?(https?://[^\s<>\"\x00-\x1f]{3,500})", re.IGNORECASE)
-_END = ".,;:!?)]}'\""  # after an address, punctuation of the sentence around it
 _PER_SECOND = 0.1  # titles on one channel
 _AGAIN = 3600.0  # seconds until the title of a page is told again on a channel
 _KEPT = 500  # announced pages that are remembered
@@ -40,7 +40,7 @@ class PageTitles:
         match = _URL.search(request.words)
         if match is None:
             return
-        url, place, now = match[1].rstrip(_END), request.place, self._clock()
+        url, place, now = without_punctuation(match[1]), request.place, self._clock()
         known = self._told.get((place, url))
         if known is not None and now - known < _AGAIN:
             return

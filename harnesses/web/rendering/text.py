@@ -11,6 +11,7 @@ import nh3
 from markdown_it import MarkdownIt
 from markupsafe import Markup, escape
 
+from harnesses.core.links import without_punctuation
 from storage.chat_log.event import Event, describe_event, event_line
 
 NICK_COLOURS = 12
@@ -21,7 +22,6 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 # Direction overrides could make an address or a command look like another.
 _BIDI = re.compile(r"[\u202a-\u202e\u2066-\u2069]")
 _ADDRESS = re.compile(r"https?://[^\s<>\"'`]+", re.IGNORECASE)
-_TRAILING = ".,;:!?)]}"
 _TAGS = {
     *("p", "br", "hr", "em", "strong", "s", "code", "pre", "blockquote", "ul", "ol", "li", "a"),
     *("h1", "h2", "h3", "h4", "h5", "h6", "table", "thead", "tbody", "tr", "th", "td"),
@@ -61,7 +61,7 @@ def render_line(text: str, marks: Sequence[tuple[int, int]] = ()) -> Markup:
     shown, marked = _without_codes(text, marks)
     parts, position = [], 0
     for match in _ADDRESS.finditer(shown):
-        address = _without_trailing(match.group())
+        address = without_punctuation(match.group())
         end = match.start() + len(address)
         parts.append(_highlight(shown, position, match.start(), marked))
         parts.append(_link(address, _highlight(shown, match.start(), end, marked)))
@@ -124,15 +124,6 @@ def _highlight(text: str, begin: int, end: int, marks: Sequence[tuple[int, int]]
             parts.append(Markup("<mark>{}</mark>").format(text[start:stop]))
             position = stop
     return Markup().join([*parts, escape(text[position:end])])
-
-
-def _without_trailing(address: str) -> str:
-    """Remove trailing punctuation from a URL, but not a parenthesis that closes one in it."""
-    while address[-1] in _TRAILING:
-        if address[-1] == ")" and address.count("(") >= address.count(")"):
-            break
-        address = address[:-1]
-    return address
 
 
 def _link(address: str, shown: Markup) -> Markup:
