@@ -11,7 +11,8 @@ from llm.client.client import AgentClient
 from llm.client.response import Heartbeat
 from llm.messages.errors import ModelError, RequestRejected
 
-_EVERY = 10.0  # seconds; the server forgets a tendril after three that were missed
+_INTERVAL = 10.0  # seconds; the server forgets a tendril after three that were missed
+_NO_ENDPOINT = frozenset({404, 405})  # the answers of other servers with an OpenAI API
 
 _log = structlog.get_logger()
 
@@ -19,14 +20,20 @@ _log = structlog.get_logger()
 async def send_heartbeats(client: AgentClient, name: str, report: Callable[[], Heartbeat]) -> None:
     """Send the report of the tendril `name` every ten seconds, until cancelled.
 
-    Returns when the server rejects it: another server with an OpenAI API has no such endpoint.
+    Returns when the server has no such endpoint. Any other rejection may end by itself, as when the
+    key has reported too many tendrils, so the next report is sent all the same.
     """
+    logged = 0  # the status of the last rejection, so that a lasting one is logged once
     while True:
         try:
             await client.report(name, report())
         except RequestRejected as error:
-            _log.debug("heartbeat.refused", status=error.status)
-            return
+            if error.status in _NO_ENDPOINT:
+                _log.debug("heartbeat.refused", status=error.status)
+                return
+            if error.status != logged:
+                logged = error.status
+                _log.warning("heartbeat.refused", status=error.status, reason=str(error))
         except ModelError:  # the server is away: report again once it is back
             pass
-        await asyncio.sleep(_EVERY)
+        await asyncio.sleep(_INTERVAL)

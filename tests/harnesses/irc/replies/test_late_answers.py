@@ -15,21 +15,12 @@ from terrarium.backoff import Backoff
 from tests.kit.irc_client import irc_client
 from tests.kit.irc_tendril import ROOM, irc_config, kept_turns, logged
 from tests.kit.ircd import embedded_ircd
+from tests.kit.jumping_loop import JumpingLoop
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.patience import PATIENCE
 from tests.kit.ports import free_port
 
 MINUTE = 60.0
-
-
-class JumpingLoop(asyncio.SelectorEventLoop):
-    """An event loop whose clock is `ahead` by so many seconds."""
-
-    ahead = 0.0
-
-    def time(self) -> float:
-        """Return the seconds of the clock."""
-        return super().time() + self.ahead
 
 
 async def until(true: Callable[[], object]) -> None:
