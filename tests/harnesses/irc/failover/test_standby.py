@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 
@@ -20,7 +19,7 @@ from tests.kit.irc_session import inside
 class DistantDatabase(Database):
     """A database whose answers are long on the way."""
 
-    async def fetch_all(self, sql: str, values: Values = ()) -> Sequence[Row]:
+    async def fetch_all(self, sql: str, values: Values = ()) -> list[Row]:
         rows = await super().fetch_all(sql, values)
         await asyncio.sleep(LATE + 0.2)
         return rows
