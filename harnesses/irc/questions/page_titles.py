@@ -8,11 +8,11 @@ from urllib.parse import urlsplit
 
 import structlog
 
-from harnesses.core.links import without_punctuation
 from harnesses.core.rate_limit import TokenBuckets
 from harnesses.irc.policy.requests import CommandRequest
 from harnesses.irc.services import BotServices
 from llm.web.errors import ExtraMissing, PageError
+from llm.web.links import without_punctuation
 from llm.web.titles import read_title
 from storage.chat_log.event import Place
 

@@ -11,7 +11,7 @@ import nh3
 from markdown_it import MarkdownIt
 from markupsafe import Markup, escape
 
-from harnesses.core.links import without_punctuation
+from llm.web.links import without_punctuation
 from storage.chat_log.event import Event, describe_event, event_line
 
 NICK_COLOURS = 12

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harnesses.core.links import without_punctuation
+from llm.web.links import without_punctuation
 
 GAME = "https://en.wikipedia.org/wiki/Rust_(game)"
 
