@@ -151,11 +151,11 @@ class Database:
         return self._backend.changes()
 
     async def neighbours(self, folder: Path) -> dict[str, Address]:
-        """Return the addresses of the other tendrils' stores: the files in `folder` by file name
-        ("web.db"), or the other schemas of the database by name ("web"). Raises Unavailable."""
+        """Return the addresses of the other tendrils' stores, by the tendril's name: the files in
+        `folder`, or the other schemas of the database. Raises Unavailable."""
         address = self._address
         if isinstance(address, Path):
-            return {path.name: path for path in other_files(folder, address)}
+            return {path.stem: path for path in other_files(folder, address)}
         names = [str(row[0]).removeprefix(PREFIX) for row in await self.fetch_all(SCHEMAS)]
         return {name: PostgresSchema(address.url, name) for name in names if name != address.name}
 

@@ -52,6 +52,9 @@ from storage.usage.token_spending import Spending
 _PIECE = 5_000  # events held in memory at once
 _COPIES, _RECORDS, _EVENTS = "copies", "records", "events"
 """The steps that are not named after another tendril's store."""
+_STORE_SUFFIX = ".db"
+"""The end of the steps that are: "web.db", in PostgreSQL too, because the table of pending erasures
+moves between the two kinds of database. It keeps a tendril called "events" apart from the step."""
 _PATIENCE = 60.0  # seconds to wait for another process that carries out erasures
 _LOOK = 0.1  # seconds between two attempts to take the lock
 
@@ -221,7 +224,7 @@ async def _plan(
         events=ids,
         replies=frozenset(replies),
         detector=detector,
-        steps=(*others, _COPIES, _RECORDS, _EVENTS),
+        steps=(*(f"{name}{_STORE_SUFFIX}" for name in others), _COPIES, _RECORDS, _EVENTS),
         removed_events=len(ids),
         removed_replies=len(replies),
     )
@@ -294,11 +297,14 @@ async def _forget_elsewhere(
     for step in erasure.steps:
         try:
             turns = 0
-            # A step for a store that does not exist any more has nothing to do.
+            # Older versions recorded steps on PostgreSQL without the suffix.
+            store = others.get(step.removesuffix(_STORE_SUFFIX))
             if step == _COPIES:
                 await asyncio.to_thread(remove_copies, database.address, data)
-            elif step in others:
-                turns = await _forget_in(others[step], erasure)
+            elif store is not None:
+                turns = await _forget_in(store, erasure)
+            else:  # kept, the step of a store that was removed would never let the erasure end
+                _log.warning("erasure.store_missing", step=step)
             erasure = await _tick_off(pending, erasure, step, turns)
         except StorageError as error:
             _log.error("erasure.step_failed", step=step, error=str(error))

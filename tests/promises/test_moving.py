@@ -8,10 +8,13 @@ from pathlib import Path
 import pytest
 
 from storage.chat_log.event import Event, EventType
+from storage.db.address import Address
 from storage.db.database import Database
 from storage.log import ChatLog
-from storage.privacy.erasure import NamedPerson, forget
+from storage.memory.conversations import Conversations
+from storage.privacy.erasure import NamedPerson, forget, resume_erasures
 from storage.transfer.transfer import Transfer
+from tests.kit.forgetting import turn
 from tests.kit.postgres import PostgresStores
 from tests.kit.stores import SqliteStores, Stores
 
@@ -48,4 +51,35 @@ async def test_who_is_forgotten_while_a_store_is_moved_is_in_neither_place(
         assert SECRET.encode() not in target.raw()
         await transfer.finish()
     assert SECRET.encode() not in source.raw()
+    assert SECRET.encode() not in target.raw()
+
+
+async def move(source: Address, target: Address) -> None:
+    async with Database.open(source) as here, Database.open(target) as there:
+        transfer = await Transfer.begin(here, there)
+        while await transfer.step() is not None:
+            pass
+        await transfer.verify()
+        await transfer.finish()
+
+
+@pytest.mark.parametrize("into_postgres", [True, False], ids=["into postgres", "into files"])
+async def test_a_forgetting_that_is_moved_before_it_is_finished_is_finished_in_the_new_place(
+    tmp_path: Path, into_postgres: bool
+) -> None:
+    files: Stores = SqliteStores(tmp_path)
+    schemas: Stores = PostgresStores(tmp_path)
+    source, target = (files, schemas) if into_postgres else (schemas, files)
+    quoted = f"[2026-05-01 12:03:00] <ada> {SECRET} frobnicate number 3"
+    async with Database.open(source("irc")) as here, Database.open(source("web")) as web:
+        log = ChatLog(here)
+        await log.add([said(f"{SECRET} frobnicate number {number}", "ada") for number in range(9)])
+        await Conversations(web).add("browser/1", turn(0, "who was it?", quoted, "Ada."))
+        async with web.transaction():  # so that nobody else can write there
+            gone = await forget(here, log, NamedPerson("irc", "ada"), tmp_path, "test")
+            assert not gone.is_finished
+    for name in ("irc", "web"):
+        await move(source(name), target(name))
+    assert SECRET.encode() in target.raw()
+    assert await resume_erasures(target("irc"), tmp_path)
     assert SECRET.encode() not in target.raw()
