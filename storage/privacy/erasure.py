@@ -20,10 +20,8 @@ point a rewrite of the file is still pending.
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import json
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
-from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -32,12 +30,13 @@ import structlog
 from storage.chat_log.event import EVERYTHING, Event, Scope
 from storage.chat_log.opt_outs import name_of
 from storage.db.database import Address, Connection, Database
-from storage.db.errors import StorageError, Unavailable
+from storage.db.errors import StorageError
 from storage.db.secure_delete import remove_copies, secure_delete
 from storage.log import ChatLog, Query
 from storage.memory.deletion import DeletedTurn, forget_people, scrub
 from storage.memory.taught_skills import SkillTable
 from storage.privacy.audit_log import AuditLog
+from storage.privacy.erasure_lock import erasure_lock
 from storage.privacy.pending_erasures import (
     PendingErasure,
     PendingErasures,
@@ -55,8 +54,6 @@ _COPIES, _RECORDS, _EVENTS = "copies", "records", "events"
 _STORE_SUFFIX = ".db"
 """The end of the steps that are: "web.db", in PostgreSQL too, because the table of pending erasures
 moves between the two kinds of database. It keeps a tendril called "events" apart from the step."""
-_PATIENCE = 60.0  # seconds to wait for another process that carries out erasures
-_LOOK = 0.1  # seconds between two attempts to take the lock
 
 _log = structlog.get_logger()
 
@@ -146,20 +143,19 @@ async def forget(
     database: Database,
     log: ChatLog,
     person: Person | NamedPerson,
-    data: Path | None = None,
+    data: Path,
     actor: str = "",
 ) -> Forgotten:
-    """Erase a person from the log in `database` and from the stores of all tendrils in the folder
-    `data` (by default that of the log); also finish earlier erasures that are pending.
+    """Erase a person from the log in `database` and from the stores of all tendrils, which with
+    SQLite are in the folder `data`; also finish earlier erasures that are pending.
 
     `actor` is named in the audit log. Raises StorageError if the erasure could not be recorded, in
     which case nothing is removed. After any later error the result is not finished.
     """
-    folder = data or _folder_of(database)
-    erasure = await _plan(database, log, person, folder, actor)
+    erasure = await _plan(database, log, person, data, actor)
     number = await PendingErasures(database).add(erasure) if erasure else 0
     try:
-        finished = await finish_erasures(database, log, folder)
+        finished = await finish_erasures(database, log, data)
     except StorageError as error:
         _log.error("erasure.not_begun", error=str(error))
         finished = {number: Forgotten(is_finished=False)}
@@ -173,11 +169,11 @@ async def forget(
 async def finish_erasures(database: Database, log: ChatLog, data: Path) -> dict[int, Forgotten]:
     """Go on with every pending erasure; return the result of each by its id.
 
-    A lock file lets one process at a time do so in the folder `data`. Raises StorageError; an error
-    of a single erasure makes only its result unfinished.
+    A lock lets one process at a time do so. Raises StorageError; an error of a single erasure makes
+    only its result unfinished.
     """
     finished: dict[int, Forgotten] = {}
-    async with _exclusive(data):
+    async with erasure_lock(database, data):
         for erasure in await PendingErasures(database).list_all():
             try:
                 finished[erasure.id] = await _carry_out(database, log, data, erasure)
@@ -195,11 +191,6 @@ async def resume_erasures(log: Address, data: Path) -> bool:
     async with Database.open(log) as database:
         finished = await finish_erasures(database, ChatLog(database), data)
     return all(each.is_finished for each in finished.values())
-
-
-def _folder_of(database: Database) -> Path:
-    address = database.address
-    return address.parent if isinstance(address, Path) else Path("data")
 
 
 async def _plan(
@@ -517,36 +508,3 @@ async def _forget_in(address: Address, erasure: PendingErasure) -> int:
     """Erase the person from another tendril's store; return the number of turns removed."""
     async with Database.open(address) as database, secure_delete(database):
         return await _forget_records(database, erasure)
-
-
-@asynccontextmanager
-async def _exclusive(data: Path) -> AsyncIterator[None]:
-    """Hold the lock on erasures in the folder `data`, an flock, which the kernel releases however a
-    process ends.
-
-    Raises Unavailable when another process still holds it after `_PATIENCE` seconds.
-    """
-    path = data / "run" / "erasure.lock"
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        file = path.open("a")
-    except OSError as error:
-        raise Unavailable(f"{path}: cannot be opened: {error.strerror}") from error
-    with file:  # closing it releases the lock
-        try:
-            async with asyncio.timeout(_PATIENCE):
-                while True:
-                    if _try_lock(file.fileno()):
-                        break
-                    await asyncio.sleep(_LOOK)
-        except TimeoutError as error:
-            raise Unavailable(f"{path}: another process is still at it") from error
-        yield
-
-
-def _try_lock(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

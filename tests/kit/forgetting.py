@@ -145,7 +145,7 @@ def leftovers(data: Path) -> list[str]:
 async def ask(data: Path) -> Forgotten:
     """Have the person forgotten, as a command does."""
     async with Database.open(data / "irc.db") as database:
-        return await forget(database, ChatLog(database), PERSON)
+        return await forget(database, ChatLog(database), PERSON, data)
 
 
 async def restart(data: Path) -> bool:

@@ -138,6 +138,6 @@ async def test_no_copy_outlives_a_forgetting_also_one_made_while_it_goes_on(
     (tmp_path / "web.db.before-9").touch()
     async with Database.open(path) as database:
         log = ChatLog(database)
-        gone = await forget(database, log, NamedPerson("irc", nick="ada"))
+        gone = await forget(database, log, NamedPerson("irc", nick="ada"), tmp_path)
     assert gone.events == 3
     assert copies_in(tmp_path) == []

@@ -102,7 +102,7 @@ async def test_not_a_byte_of_a_forgotten_person_is_left_in_any_file(tmp_path: Pa
         assert SECRET.encode() in raw(tmp_path)
 
         others = other_files(tmp_path, tmp_path / "irc.db")
-        gone = await forget(database, log, ADA)
+        gone = await forget(database, log, ADA, tmp_path)
 
         assert gone == Forgotten(events=301, replies=1, turns=3)
         assert [path.name for path in others] == ["outbox.db", "web.db"]
@@ -114,12 +114,14 @@ async def test_not_a_byte_of_a_forgotten_person_is_left_in_any_file(tmp_path: Pa
         assert file.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
 
-async def test_whose_tokens_they_were_is_forgotten_and_how_many_stays(stores: Stores) -> None:
+async def test_whose_tokens_they_were_is_forgotten_and_how_many_stays(
+    tmp_path: Path, stores: Stores
+) -> None:
     expense = TokenSpend(NOON.date(), f"irc/{SECRET}", f"irc/irc/{SECRET}", "answer")
     async with opened(stores("irc")) as (database, log):
         await stored(log, said("hello"))
         await Spending(database).add({expense: UsageAmount(1, 20, 0, 3)})
-        await forget(database, log, ADA)
+        await forget(database, log, ADA, tmp_path)
         spent = await Spending(database).by_purpose(NOON.date(), NOON.date())
         assert spent == {"answer": UsageAmount(1, 20, 0, 3)}
         assert SECRET.encode() not in stores.raw()
@@ -140,12 +142,12 @@ async def test_what_somebody_has_taught_or_is_quoted_in_what_others_taught_goes(
             await table.teach(
                 "irc/#frogs", TaughtSkill(name, "when it squeaks", how, teacher), NOON
             )
-        await forget(database, log, ADA)
+        await forget(database, log, ADA, tmp_path)
         assert [skill.name for skill in await table.list_taught("irc/#frogs")] == ["other"]
         assert SECRET.encode() not in stores.raw()
 
 
-async def test_a_borrowed_nick_erases_nothing(stores: Stores) -> None:
+async def test_a_borrowed_nick_erases_nothing(tmp_path: Path, stores: Stores) -> None:
     async with opened(stores("irc")) as (database, log):
         await stored(log, said("mine, ada's"), said("mine too", account="ada"))
         for thief in (
@@ -155,13 +157,15 @@ async def test_a_borrowed_nick_erases_nothing(stores: Stores) -> None:
             replace(ADA, user="", host=""),
             replace(ADA, host="cafe.example", account="mallory"),
         ):
-            assert await forget(database, log, thief) == Forgotten()
+            assert await forget(database, log, thief, tmp_path) == Forgotten()
         # At the same place, but not logged in: what the account has said is not theirs.
         assert await count(log, ADA) == 1
         assert len(await texts(log)) == 2
 
 
-async def test_an_account_takes_along_what_it_said_under_any_nick(stores: Stores) -> None:
+async def test_an_account_takes_along_what_it_said_under_any_nick(
+    tmp_path: Path, stores: Stores
+) -> None:
     async with opened(stores("irc")) as (database, log):
         await stored(
             log,
@@ -171,12 +175,14 @@ async def test_an_account_takes_along_what_it_said_under_any_nick(stores: Stores
             said("four", account=None, nick="ada_"),
             said("five", account="ada", network="oftc"),
         )
-        gone = await forget(database, log, replace(ADA, account="ada"))
+        gone = await forget(database, log, replace(ADA, account="ada"), tmp_path)
         assert gone.events == 2
         assert await texts(log) == ["three", "four", "five"]
 
 
-async def test_who_keeps_the_file_forgets_a_nick_or_an_account_anywhere(stores: Stores) -> None:
+async def test_who_keeps_the_file_forgets_a_nick_or_an_account_anywhere(
+    tmp_path: Path, stores: Stores
+) -> None:
     async with opened(stores("irc")) as (database, log):
         await stored(
             log,
@@ -184,12 +190,16 @@ async def test_who_keeps_the_file_forgets_a_nick_or_an_account_anywhere(stores: 
             said("two", network="oftc"),
             said("three", nick="bob", account="bobby"),
         )
-        assert (await forget(database, log, NamedPerson("irc", nick="ada"))).events == 1
-        assert (await forget(database, log, NamedPerson(None, account="bobby"))).events == 1
+        assert (await forget(database, log, NamedPerson("irc", nick="ada"), tmp_path)).events == 1
+        assert (
+            await forget(database, log, NamedPerson(None, account="bobby"), tmp_path)
+        ).events == 1
         assert await texts(log) == ["two"]
 
 
-async def test_what_the_bot_said_in_private_goes_with_whom_it_said_it_to(stores: Stores) -> None:
+async def test_what_the_bot_said_in_private_goes_with_whom_it_said_it_to(
+    tmp_path: Path, stores: Stores
+) -> None:
     async with opened(stores("irc")) as (database, log):
         await stored(
             log,
@@ -198,7 +208,7 @@ async def test_what_the_bot_said_in_private_goes_with_whom_it_said_it_to(stores:
             said("hi", 2, channel="ada"),
             said("for ada", 3, nick="Terra", own=True, channel="ada"),
         )
-        gone = await forget(database, log, ADA)
+        gone = await forget(database, log, ADA, tmp_path)
         assert gone == Forgotten(events=1, replies=1)
         assert await texts(log) == ["hello, who is there", "for the other one"]
 
@@ -207,7 +217,7 @@ async def test_what_the_bot_said_in_private_goes_with_whom_it_said_it_to(stores:
     "room", ["ada", "ada!~ada@home.example", "~adalove", "ada!~ada@gateway/web/home"]
 )
 async def test_a_room_of_theirs_in_which_only_the_bot_spoke_goes_with_its_traces_and_pastes(
-    room: str, stores: Stores
+    room: str, tmp_path: Path, stores: Stores
 ) -> None:
     host = "gateway/web/home" if "/" in room else "home.example"
     person = replace(ADA, host=host, account="AdaLove" if room.startswith("~") else None)
@@ -219,7 +229,7 @@ async def test_a_room_of_theirs_in_which_only_the_bot_spoke_goes_with_its_traces
         await Runs(database).begin(Run("k", conversation, "standard", "m", NOON, private=True))
         hour = timedelta(hours=1)
         await Pastes(database).add(Place("irc", room), "", "A long one.", (), hour)
-        gone = await forget(database, log, person)
+        gone = await forget(database, log, person, tmp_path)
         assert (gone.events, gone.replies) == (1, 1)
         channels = {each.place.channel for each in await log.channels(EVERYTHING)}
         assert channels == {"#frogs", "bob!~bob@home.example"}
@@ -227,7 +237,7 @@ async def test_a_room_of_theirs_in_which_only_the_bot_spoke_goes_with_its_traces
             assert await database.fetch_all(f"SELECT * FROM {table}") == []
 
 
-async def test_others_words_stay_also_when_they_sound_alike(stores: Stores) -> None:
+async def test_others_words_stay_also_when_they_sound_alike(tmp_path: Path, stores: Stores) -> None:
     async with opened(stores("irc")) as (database, log):
         await stored(
             log,
@@ -235,7 +245,7 @@ async def test_others_words_stay_also_when_they_sound_alike(stores: Stores) -> N
             said("good morning ada", nick="bob"),
             said("good morning", nick="Terra", own=True),
         )
-        await forget(database, log, ADA)
+        await forget(database, log, ADA, tmp_path)
         assert await texts(log) == ["good morning ada", "good morning"]
 
 
@@ -290,9 +300,9 @@ async def test_erasing_leaves_nothing_of_what_was_deleted_before(stores: Stores)
         assert SECRET.encode() not in stores.raw()
 
 
-async def test_nobody_is_forgotten_when_there_is_nobody(stores: Stores) -> None:
+async def test_nobody_is_forgotten_when_there_is_nobody(tmp_path: Path, stores: Stores) -> None:
     async with opened(stores("irc")) as (database, log):
-        assert await forget(database, log, ADA) == Forgotten()
+        assert await forget(database, log, ADA, tmp_path) == Forgotten()
 
 
 async def test_reminders_and_signals_of_a_forgotten_person_go_with_all_that_was_said_of_them(
@@ -314,7 +324,7 @@ async def test_reminders_and_signals_of_a_forgotten_person_go_with_all_that_was_
             Signal("direct_message", place, NOON, person="_", event_id=asked)
         )
         await reminders.add(Reminder(eve.owner, place, False, "tea xyzzy", NOON))
-        await forget(database, log, eve)
+        await forget(database, log, eve, tmp_path)
         assert (await attention.load()).signals == (kept,)
         assert await reminders.all() == []
         assert await texts(log) == []
@@ -322,13 +332,15 @@ async def test_reminders_and_signals_of_a_forgotten_person_go_with_all_that_was_
         assert b"plugheve" not in stores.raw().lower()
 
 
-async def test_one_who_has_only_reminders_can_be_forgotten_too(stores: Stores) -> None:
+async def test_one_who_has_only_reminders_can_be_forgotten_too(
+    tmp_path: Path, stores: Stores
+) -> None:
     async with opened(stores("irc")) as (database, log):
         reminders = Reminders(database)
         place = Place("irc", "#frogs")
         await reminders.add(Reminder(ADA.owner, place, False, SECRET, NOON))
-        assert await forget(database, log, ADA) == Forgotten()
+        assert await forget(database, log, ADA, tmp_path) == Forgotten()
         assert SECRET.encode() not in stores.raw()
         await reminders.add(Reminder(ADA.owner, place, False, SECRET, NOON))
-        assert await forget(database, log, NamedPerson(None, "ADA")) == Forgotten()
+        assert await forget(database, log, NamedPerson(None, "ADA"), tmp_path) == Forgotten()
         assert SECRET.encode() not in stores.raw()
