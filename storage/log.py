@@ -22,7 +22,7 @@ from storage.chat_log.opt_outs import rules
 from storage.chat_log.query import Query
 from storage.chat_log.statistics import ChannelStats, DayStats, HeatMap, PersonStats, Stats
 from storage.db.database import Connection, Database
-from storage.db.errors import Unavailable
+from storage.db.errors import Rejected, Unavailable
 from storage.passages.nearest import find_nearest
 from storage.passages.passages import PEOPLE, LineFilter, Passages, find_passages
 from storage.search.models import SearchPage, SearchQuery
@@ -276,32 +276,39 @@ class LogWriter:
         self._ahead: PendingEvent | None = None
         self._last: PendingEvent | None = None
         self._newest = 0
-        self._error = ""
+        self._waiting = 0
+        # By step: commits may succeed while every fsync fails, and must not clear its error.
+        self._errors: dict[str, str] = {}
         self._dropped = 0
         self.check: Callable[[Connection], None] | None = None
 
     @property
     def trouble(self) -> str:
         """Why nothing can be written, and how many lines wait; "" when all is well."""
-        if not self._error:
+        if not self._errors:
             return ""
         lost = f", {self._dropped} more are lost" if self._dropped else ""
         return f"{self._error}; {self.queued} lines wait in memory{lost}"
 
     @property
     def queued(self) -> int:
-        """The number of events in the queue, without the batch that is being written."""
-        return self._queue.qsize()
+        """The number of events that are not durable yet, those being written included."""
+        return self._waiting
+
+    @property
+    def _error(self) -> str:
+        return next(iter(self._errors.values()), "")
 
     def enqueue(self, pending_event: PendingEvent) -> None:
         """Queue an event and return at once. While writing fails, at most `MOST_QUEUED` events
         wait; later ones are dropped, because the older ones show what led to the failure."""
-        if self._error and self.queued >= MOST_QUEUED:
+        if self._errors and self.queued >= MOST_QUEUED:
             if not self._dropped:
                 _log.error("log.dropping", waiting=self.queued)
             self._dropped += 1
             pending_event.drop()
             return
+        self._waiting += pending_event.event is not None
         pending_event.after(self._last)
         self._last = pending_event
         self._queue.put_nowait(pending_event)
@@ -321,7 +328,7 @@ class LogWriter:
         try:
             while not stored.done():
                 await asyncio.wait({stored}, timeout=PATIENCE)
-                if not stored.done() and self._error:
+                if not stored.done() and self._errors:
                     raise Unavailable(self._error)
         finally:
             stored.cancel()
@@ -333,18 +340,20 @@ class LogWriter:
         await asyncio.wait({drained, running}, timeout=_CLOSING, return_when="FIRST_COMPLETED")
         if not drained.done():
             drained.cancel()
-            _log.error("log.lines_lost", lines=self._queue.qsize())
+            _log.error("log.lines_lost", lines=self.queued)
 
     async def _write_all(self) -> None:
         while True:
             batch = await self._batch()
-            if events := [_event(pending_event) for pending_event in batch if pending_event.event]:
-                ids = iter(await self._retry(self._write, events))
+            events = [_event(pending_event) for pending_event in batch if pending_event.event]
+            ids = iter(await self._write_valid(events))
             for pending_event in batch:
                 # A position without an event takes the id of the last one stored as its bound.
                 event_id = next(ids) if pending_event.event else 0
                 self._newest = event_id or self._newest
                 pending_event.mark_visible(event_id, self._newest)
+                if pending_event.event and not event_id:
+                    pending_event.durable.cancel()
             self._written.put_nowait(batch)
 
     async def _batch(self) -> list[PendingEvent]:
@@ -367,6 +376,24 @@ class LogWriter:
             batch.append(pending_event)
         return batch
 
+    async def _write_valid(self, events: Sequence[Event]) -> Sequence[int]:
+        """Write events and return their ids, 0 for one that the database rejects.
+
+        Retrying could never store such an event, and would hold up all later ones. The batch is
+        halved until it is alone.
+        """
+        if not events:
+            return []
+        try:
+            return await self._retry("write", self._write, events)
+        except Rejected as error:
+            if len(events) == 1:
+                _log.error("log.line_rejected", type=events[0].type.value, error=str(error))
+                return [0]
+        half = len(events) // 2
+        older = await self._write_valid(events[:half])
+        return [*older, *await self._write_valid(events[half:])]
+
     async def _write(self, events: Sequence[Event]) -> Sequence[int]:
         def work(db: Connection) -> Sequence[int]:
             if self.check:
@@ -384,32 +411,38 @@ class LogWriter:
             await asyncio.sleep(_GATHER)  # one fsync takes longer than many commits
             while not self._written.empty():
                 entries += self._written.get_nowait()
-            await self._retry(self._database.sync)
+            await self._retry("sync", self._database.sync)
             # `task_done` only after the fsync: `flush` and `close` join the queue, and promise it.
             for pending_event in entries:
+                self._waiting -= pending_event.event is not None
                 pending_event.mark_durable()
                 self._queue.task_done()
 
-    async def _retry(self, work: Callable[..., Awaitable[T]], *values: object) -> T:
-        """Return the result of `work`, retried until it succeeds: a full disk must not lose a
-        line."""
+    async def _retry(self, step: str, work: Callable[..., Awaitable[T]], *values: object) -> T:
+        """Return the result of `work`, retried until it succeeds: a full disk must not lose a line.
+
+        Raises Rejected, which retrying cannot mend.
+        """
         while True:
             try:
                 result = await work(*values)
+            except Rejected:
+                self._recover(step)  # the database can be reached
+                raise
             except Unavailable as error:
-                if not self._error:  # only the first failure: a disk may be full for days
-                    _log.error("log.write_failed", error=str(error), waiting=self._queue.qsize())
-                self._error = str(error)
+                if not self._errors:  # only the first failure: a disk may be full for days
+                    _log.error("log.write_failed", error=str(error), waiting=self.queued)
+                self._errors[step] = str(error)
                 await asyncio.sleep(_RETRY_PAUSE)
             else:
-                self._recover()
+                self._recover(step)
                 return result
 
-    def _recover(self) -> None:
-        """Clear the error, and log once that writing works again."""
-        if self._error:
-            _log.info("log.written_again", waited=self._queue.qsize(), lost=self._dropped)
-        self._error, self._dropped = "", 0
+    def _recover(self, step: str) -> None:
+        """Clear the error of a step, and log once that both steps work again."""
+        if self._errors.pop(step, None) and not self._errors:
+            _log.info("log.written_again", waited=self.queued, lost=self._dropped)
+            self._dropped = 0
 
 
 def _event(pending_event: PendingEvent) -> Event:

@@ -2,7 +2,8 @@
 
 StorageError
 ├── Unavailable       the database cannot be opened, read or written
-│   └── Conflict      a concurrent transaction has violated a unique constraint
+│   ├── Conflict      a concurrent transaction has violated a unique constraint
+│   └── Rejected      the database rejects the values that were to be written
 ├── UnusableFile      retrying does not help; a person has to intervene
 │   ├── NewerSchema   the database was written by a newer version of Terrarium
 │   └── DamagedFile   the file is damaged, or not a database
@@ -25,6 +26,10 @@ class Unavailable(StorageError):
 
 class Conflict(Unavailable):
     """A unique constraint was violated, usually by a concurrent transaction that was quicker."""
+
+
+class Rejected(Unavailable):
+    """The database rejects the values that were to be written, and would do so again."""
 
 
 class UnusableFile(StorageError):

@@ -19,7 +19,7 @@ import aiosqlite
 import stamina
 
 from storage.connection import AsyncConnection, Connection, Dialect, Row, Values
-from storage.db.errors import Unavailable
+from storage.db.errors import Rejected, Unavailable
 from storage.db.integrity import reading_address, require_sound, unusable
 from storage.db.migration import migrate, require_newest
 from storage.db.private_files import make_file, make_folder, tighten
@@ -107,6 +107,7 @@ class SqliteBackend:
         self._threads = threads
         self._lock = asyncio.Lock()
         self._syncs = 0  # fsyncs in progress
+        self._has_lost_writes = False  # an fsync has failed since the last one that succeeded
         self._inline_writes = 0  # since the last checkpoint
 
     @classmethod
@@ -218,16 +219,34 @@ class SqliteBackend:
         loop = asyncio.get_running_loop()
         self._syncs += 1
         try:
+            if self._has_lost_writes:
+                await self._rewrite_wal()
             await loop.run_in_executor(self._threads, _fsync_wal, f"{self._path}-wal")
         except OSError as error:
+            self._has_lost_writes = True
             raise Unavailable(f"the database cannot be brought to the disk: {error}") from error
         finally:
             self._syncs -= 1
+        self._has_lost_writes = False
         # The inline connection never checkpoints, so the log would grow without limit. A PASSIVE
         # checkpoint waits for neither readers nor writers.
         if self._inline_writes > _CHECKPOINT:
             self._inline_writes = 0
             await self.execute_outside_transaction("PRAGMA wal_checkpoint(PASSIVE)")
+
+    async def _rewrite_wal(self) -> None:
+        """Write all that is in the write-ahead log into the file, and empty the log.
+
+        After an fsync has failed, Linux counts its pages as clean although they may never have
+        reached the disk, so that the next fsync succeeds and proves nothing. Nor would new frames
+        help in the same log: after a power cut SQLite reads it only up to the first frame with a
+        wrong checksum. The checkpoint copies the pages into the file from the page cache, where
+        ext4 and XFS keep them, and fsyncs it. Raises Unavailable, also while a reader still needs
+        the log.
+        """
+        rows = await self.execute_outside_transaction("PRAGMA wal_checkpoint(TRUNCATE)")
+        if rows and rows[0][0]:
+            raise Unavailable("the database cannot be brought to the disk: it is being read")
 
     async def execute_outside_transaction(self, statement: str) -> list[Row]:
         """Run a statement that is not allowed inside a transaction, such as VACUUM or some PRAGMAs,
@@ -252,8 +271,9 @@ class SqliteBackend:
 
     async def _roll_back(self) -> None:
         # Also after a cancelled BEGIN: aiosqlite's thread executes it all the same, and then this.
+        # To its end, as the lock that the caller holds keeps other threads off the connection.
         with contextlib.suppress(sqlite3.Error):
-            await asyncio.shield(self._writer.rollback())
+            await await_shielded(asyncio.ensure_future(self._writer.rollback()))
 
 
 class _ReaderPool:
@@ -410,7 +430,10 @@ def _open_connection(
 
 
 def _unwritable(error: sqlite3.Error) -> Unavailable:
-    return Unavailable(f"the database cannot be written: {error}")
+    # sqlite3.ProgrammingError and the like are not about values: other writes fail too.
+    is_rejected = isinstance(error, sqlite3.IntegrityError | sqlite3.DataError)
+    kind = Rejected if is_rejected else Unavailable
+    return kind(f"the database cannot be written: {error}")
 
 
 def _unreadable(error: sqlite3.Error) -> Unavailable:

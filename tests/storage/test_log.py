@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import sqlite3
-from collections.abc import AsyncIterator
-from contextlib import closing
+from collections.abc import AsyncIterator, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from storage.chat_log.event import PUBLIC, SPOKEN, Event, EventType, Place, Scope
+from storage.connection import Connection, Dialect
 from storage.db.database import Database
 from storage.db.errors import Unavailable
 from storage.log import MOST_QUEUED, ChatLog, Query
@@ -327,3 +330,94 @@ async def test_while_nothing_can_be_written_nobody_waits_and_only_so_many_lines_
         found = await log.find(Query(scope=HERE, limit=2 * MOST_QUEUED), newest=False)
     stored = [event.text for event in found if event.text != "too many"]
     assert stored == list(map(str, range(MOST_QUEUED)))
+
+
+@contextmanager
+def failing_fsync(path: Path) -> Iterator[None]:
+    """Make every fsync of a store's write-ahead log fail, while those who have it open write on."""
+    wal, aside = Path(f"{path}-wal"), Path(f"{path}-aside")
+    wal.rename(aside)
+    wal.symlink_to("/dev/null")  # which cannot be fsynced
+    try:
+        yield
+    finally:
+        aside.replace(wal)
+
+
+async def test_what_an_fsync_failed_for_is_written_again_before_it_counts_as_durable(
+    tmp_path: Path,
+) -> None:
+    path, copy = tmp_path / "irc.db", tmp_path / "copy.db"
+    async with Database.open(path) as database, ChatLog.open(database) as log:
+        await store(log, said("before"))
+        with failing_fsync(path):
+            pending_event = log.write(said("hello"))
+            assert await pending_event.wait_visible()
+            with pytest.raises(Unavailable):
+                await log.flush()
+        async with asyncio.timeout(PATIENCE):
+            await pending_event.durable
+        shutil.copy(path, copy)  # without the log, which the failed fsync was for
+    with closing(sqlite3.connect(copy)) as file:
+        assert file.execute("SELECT text FROM events").fetchall() == [("before",), ("hello",)]
+
+
+async def test_while_only_fsyncs_fail_the_trouble_stays_and_all_lines_count_as_waiting(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "irc.db"
+    with capture_logs() as logs:
+        async with Database.open(path) as database, ChatLog.open(database) as log:
+            await store(log, said("before"))
+            with failing_fsync(path):
+                assert await log.write(said("first")).wait_visible()
+                with pytest.raises(Unavailable):
+                    await log.flush()
+                last = log.write(said("second"))
+                assert await last.wait_visible()
+                assert "2 lines wait in memory" in log.trouble
+            async with asyncio.timeout(PATIENCE):
+                await last.durable
+            assert log.trouble == ""
+    assert [each["event"] for each in logs] == ["log.write_failed", "log.written_again"]
+
+
+async def test_lines_that_are_lost_at_the_end_are_all_counted(tmp_path: Path) -> None:
+    path = tmp_path / "irc.db"
+    with capture_logs() as logs:
+        async with Database.open(path, patience=0.05) as database:
+            with closing(sqlite3.connect(path, isolation_level=None)) as busy:
+                async with ChatLog.open(database) as log:
+                    busy.execute("BEGIN IMMEDIATE")
+                    for number in range(3):
+                        log.append(said(str(number)))
+    assert [each["lines"] for each in logs if each["event"] == "log.lines_lost"] == [3]
+
+
+async def test_a_line_that_the_database_rejects_keeps_no_other_from_the_log(
+    stores: Stores,
+) -> None:
+    async with Database.open(stores("irc")) as database:
+        await database.write(reject_odd_lines)
+        with capture_logs() as logs:
+            async with asyncio.timeout(PATIENCE), ChatLog.open(database) as log:
+                waiting = [log.append(said(text)) for text in ("one", "odd", "two", "three")]
+                await asyncio.wait(waiting)
+                answer = log.write(replace(said("so"), own=True))
+                assert await answer.durable
+                assert [future.cancelled() for future in waiting] == [False, True, False, False]
+                assert texts(await log.find(Query(scope=HERE))) == ["one", "two", "three", "so"]
+                assert log.trouble == ""
+    (rejected,) = logs
+    assert rejected["event"] == "log.line_rejected"
+    assert "odd" not in rejected["error"]
+
+
+def reject_odd_lines(connection: Connection) -> None:
+    if connection.dialect is Dialect.POSTGRES:
+        connection.execute("ALTER TABLE events ADD CHECK (text <> 'odd')")
+    else:
+        connection.execute(
+            "CREATE TRIGGER reject BEFORE INSERT ON events WHEN new.text = 'odd'"
+            " BEGIN SELECT RAISE(ABORT, 'not this one'); END"
+        )

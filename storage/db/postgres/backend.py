@@ -17,7 +17,7 @@ from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 from storage.connection import AsyncConnection, Connection, Row, Values
 from storage.db.address import PostgresSchema
-from storage.db.errors import Conflict, Unavailable
+from storage.db.errors import Conflict, Rejected, Unavailable
 from storage.db.postgres.connection import (
     AsyncPostgresConnection,
     PostgresConnection,
@@ -317,8 +317,13 @@ def _conninfo(address: PostgresSchema, patience: float | None = None) -> str:
     return make_conninfo(address.url, options=options, application_name=address.schema)
 
 
+_REJECTED = (psycopg.IntegrityError, psycopg.DataError, psycopg.errors.ProgramLimitExceeded)
+"""Errors about the values of a write: of constraints, of types, of the size of an index entry."""
+
+
 def _unwritable(error: psycopg.Error) -> Unavailable:
-    return Unavailable(f"the database cannot be written: {in_one_line(error)}")
+    kind = Rejected if isinstance(error, _REJECTED) else Unavailable
+    return kind(f"the database cannot be written: {in_one_line(error)}")
 
 
 def _unreadable(error: psycopg.Error) -> Unavailable:

@@ -298,3 +298,28 @@ async def test_a_file_that_cannot_be_written_is_unavailable(tmp_path: Path) -> N
             async with database.transaction() as db:
                 await db.execute("DELETE FROM schedule")
         other.close()
+
+
+async def test_a_transaction_that_is_cancelled_twice_is_over_before_the_next_write(
+    tmp_path: Path,
+) -> None:
+    slow = "WITH RECURSIVE c (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < 3000000)"
+    async with Database.open(tmp_path / "x.db") as database:
+        begun = asyncio.Event()
+
+        async def work() -> None:
+            async with database.transaction() as db:
+                await db.execute(PUT)
+                begun.set()
+                await db.execute(f"{slow} SELECT count(*) FROM c")
+
+        working = asyncio.create_task(work())
+        await begun.wait()
+        await asyncio.sleep(0)
+        for _ in range(2):  # the second one while the rollback waits for the statement's end
+            working.cancel()
+            await asyncio.sleep(0)
+        await database.write(lambda db: db.execute(PUT))
+        assert working.done()
+        rows = await database.fetch_all("SELECT * FROM outbox")
+        assert len(rows) == 1
