@@ -120,10 +120,12 @@ async def frogs(path: Address) -> AsyncIterator[Frogs]:
         yield place
 
 
-async def test_not_a_byte_of_a_forgotten_person_is_left_in_any_layer(stores: Stores) -> None:
+async def test_not_a_byte_of_a_forgotten_person_is_left_in_any_layer(
+    tmp_path: Path, stores: Stores
+) -> None:
     async with frogs(stores("irc")) as place:
         assert SECRET.encode() in stores.raw()
-        gone = await forget(place.database, place.log, ADA)
+        gone = await forget(place.database, place.log, ADA, tmp_path)
         assert gone.turns == 2
         assert SECRET.encode() not in stores.raw()
         facts = await place.memories.facts(ROOM)
@@ -137,10 +139,11 @@ async def test_not_a_byte_of_a_forgotten_person_is_left_in_any_layer(stores: Sto
 
 
 async def test_what_is_lost_with_a_person_is_wanted_again_of_what_the_others_said(
+    tmp_path: Path,
     stores: Stores,
 ) -> None:
     async with frogs(stores("irc")) as place:
-        await forget(place.database, place.log, ADA)
+        await forget(place.database, place.log, ADA, tmp_path)
         watermarks = await place.rooms.progress(ROOM)
         assert (watermarks.folded, watermarks.wanted, watermarks.told) == (0, 6, 6)
         assert await place.rooms.gaps(ROOM) == [Gap(1, 3)]
@@ -160,7 +163,7 @@ async def test_what_was_read_before_somebody_was_forgotten_is_not_stored_after(
     async with frogs(stores("irc")) as place:
         watermarks = await place.rooms.progress(ROOM)
         turns = await place.rooms.turns(ROOM, 6, 8, 100)
-        await forget(place.database, place.log, ADA)
+        await forget(place.database, place.log, ADA, tmp_path)
         late = made(MemoryKind.EPISODE, turns, f"{SECRET} again")
         assert not await place.rooms.advance_episodes(watermarks, 8, late, turns)
         assert not await place.rooms.advance_facts(
@@ -178,12 +181,14 @@ async def test_whoever_keeps_the_file_forgets_somebody_of_whom_only_memories_are
         ids = [event.id for event in await place.log.find(_everything())]
         await place.log.remove(ids)
         await place.database.execute_outside_transaction("DELETE FROM turns")
-        await forget(place.database, place.log, NamedPerson("irc", nick=SECRET.upper()))
+        await forget(place.database, place.log, NamedPerson("irc", nick=SECRET.upper()), tmp_path)
         assert SECRET.encode() not in stores.raw()
         assert [each.subject for each in await place.memories.facts(ROOM)] == ["bob"]
 
 
-async def test_in_another_tendrils_file_goes_what_quotes_them(stores: Stores) -> None:
+async def test_in_another_tendrils_file_goes_what_quotes_them(
+    tmp_path: Path, stores: Stores
+) -> None:
     async with (
         frogs(stores("irc")) as place,
         Database.open(stores("web")) as web,
@@ -192,13 +197,15 @@ async def test_in_another_tendrils_file_goes_what_quotes_them(stores: Stores) ->
             note = Memory(layer=MemoryKind.NOTE, room="browser/1", text=text, time=NOON)
             await Memories(web).add(note)
         await place.log.add([said(f"my word is {SECRET}", SECRET, 30)])
-        await forget(place.database, place.log, ADA)
+        await forget(place.database, place.log, ADA, tmp_path)
         left = await Memories(web).newest("browser/1", MemoryKind.NOTE)
         assert [memory.text for memory in left] == ["a frog"]
         assert SECRET.encode() not in stores.raw()
 
 
-async def test_a_namesake_keeps_what_they_have_said_of_themselves(stores: Stores) -> None:
+async def test_a_namesake_keeps_what_they_have_said_of_themselves(
+    tmp_path: Path, stores: Stores
+) -> None:
     async with frogs(stores("irc")) as place:
         other = replace(said("another one asks", SECRET, 20), host="cafe.example", user="~x")
         (anchor,) = await place.log.add([other])
@@ -207,7 +214,7 @@ async def test_a_namesake_keeps_what_they_have_said_of_themselves(stores: Stores
             f"{ROOM}/{SECRET}", Turn(anchor, NOON, (message,)), ROOM
         )
         await place.memories.add(fact(SECRET, SECRET, "tea", turn))
-        await forget(place.database, place.log, ADA)
+        await forget(place.database, place.log, ADA, tmp_path)
         facts = await place.memories.facts(ROOM)
         assert {(each.subject, each.key) for each in facts} == {("bob", "pet"), (SECRET, "tea")}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
@@ -93,7 +94,9 @@ async def test_old_runs_are_removed_and_those_that_go_on_are_not(stores: Stores)
         assert len(await newest_runs(stores.place, 5)) == 2
 
 
-async def test_forgetting_somebody_leaves_no_byte_of_their_runs(stores: Stores) -> None:
+async def test_forgetting_somebody_leaves_no_byte_of_their_runs(
+    tmp_path: Path, stores: Stores
+) -> None:
     said = Event(
         network="irc",
         channel="#frogs",
@@ -126,18 +129,20 @@ async def test_forgetting_somebody_leaves_no_byte_of_their_runs(stores: Stores) 
         await elsewhere.end_effect("cron", Effect("e", "say", f"posted: {SECRET}"))
         assert SECRET.encode() in stores.raw()
         person = Person("irc", "ada", "~ada", "home.example", None)
-        await forget(database, log, person)
+        await forget(database, log, person, tmp_path)
         kept = await database.fetch_all("SELECT key FROM runs")
         assert [row[0] for row in kept] == ["bob"]
         assert await other.fetch_all("SELECT * FROM effects") == []
         assert SECRET.encode() not in stores.raw()
 
 
-async def test_who_keeps_the_file_forgets_the_runs_of_a_nick_on_any_network(stores: Stores) -> None:
+async def test_who_keeps_the_file_forgets_the_runs_of_a_nick_on_any_network(
+    tmp_path: Path, stores: Stores
+) -> None:
     async with Database.open(stores("irc")) as database, ChatLog.open(database) as log:
         runs = Runs(database)
         for key, name in (("a", "irc/ada"), ("b", "oftc/#x/ADA"), ("c", "irc/#ada/bob")):
             await runs.begin(replace(RUN, key=key, conversation=name))
-        await forget(database, log, NamedPerson(None, nick="ada"))
+        await forget(database, log, NamedPerson(None, nick="ada"), tmp_path)
         assert [row[0] for row in await database.fetch_all("SELECT key FROM runs")] == ["c"]
         assert await runs.forget((), "oftc", {"bob"}, QuoteDetector().within) == 0
