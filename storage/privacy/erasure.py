@@ -36,10 +36,10 @@ from storage.log import ChatLog, Query
 from storage.memory.deletion import DeletedTurn, forget_people, scrub
 from storage.memory.taught_skills import SkillTable
 from storage.privacy.audit_log import AuditLog
-from storage.privacy.erasure_lock import erasure_lock
 from storage.privacy.pending_erasures import (
     PendingErasure,
     PendingErasures,
+    erasure_lock,
     has_pending_erasures,
 )
 from storage.privacy.quote_detector import QuoteDetector

@@ -8,7 +8,7 @@ import pytest
 
 from storage.db.database import Database
 from storage.db.errors import Unavailable
-from storage.privacy.erasure_lock import erasure_lock
+from storage.privacy.pending_erasures import erasure_lock
 from tests.kit.stores import Stores
 
 
