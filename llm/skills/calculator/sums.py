@@ -24,6 +24,7 @@ Number = Fraction | float
 
 _DIGITS = 300.0  # of an integer: bounds the time of any operation on it
 _BITS = int(_DIGITS * math.log2(10))
+_LARGEST = 10 ** int(_DIGITS)
 _MOST_FACTORIAL = 150
 _SHOWN_EXACTLY = 15  # digits of a decimal fraction
 _SHOWN = 12  # significant digits of an inexact number
@@ -72,30 +73,40 @@ def factorial(number: Number) -> Number:
 
 
 def power(base: Number, exponent: Number) -> Number:
-    """Return the power, exactly if it is rational. Raises NoSum."""
-    # Estimate the digits of the result before computing it: a power such as 9^9^9 would never end.
-    size = abs(float(base))
-    if base and size < 0.5:
-        size = 1 / size
-    if abs(float(exponent)) * math.log10(max(size, 2)) > _DIGITS:
-        raise NoSum("the result is too large")
+    """Return the power, exactly if it is rational and not too long. Raises NoSum."""
     if isinstance(base, Fraction) and exponent == Fraction(1, 2):
         return root(base, 2)
-    result = base**exponent
+    if isinstance(base, Fraction) and isinstance(exponent, Fraction) and exponent.denominator == 1:
+        # Estimate the bits of the result before computing it: a power such as 9^9^9 would never
+        # end. They are at least half of the estimate.
+        bits = max(base.numerator.bit_length(), base.denominator.bit_length())
+        if base in (-1, 0, 1) or bits * abs(exponent) <= 4 * _BITS:
+            return check_bounds(base**exponent)
+    try:
+        result = float(base) ** float(exponent)
+    except OverflowError:
+        raise NoSum("the result is too large") from None
     if isinstance(result, complex):
         raise NoSum("it has no real result")
+    if not result:
+        raise NoSum("the result is too close to zero")
     return check_bounds(result)
 
 
 def check_bounds(value: Number | int) -> Number:
-    """Return a value as a `Number`. Raises NoSum if it is too long or not finite."""
+    """Return a value as a `Number`; a fraction is rounded if it is too long to be exact. Raises
+    NoSum if the value is too large, too close to zero or not finite."""
     if isinstance(value, int):
         value = Fraction(value)
     if isinstance(value, float):
         if not math.isfinite(value):
             raise NoSum("it has no real result")
     elif max(value.numerator.bit_length(), value.denominator.bit_length()) > _BITS:
-        raise NoSum("the result is too large")
+        if value.denominator == 1 or abs(value) >= _LARGEST:
+            raise NoSum("the result is too large")
+        value = float(value)
+        if not value:
+            raise NoSum("the result is too close to zero")
     return value
 
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from llm.intents.question_text import without_courtesies
 from llm.scheduling.days import easter
+from llm.skills.calculator.sums import NoSum, evaluate
 from llm.skills.hint import HintContext
 from llm.skills.registry import SkillRegistry
 from llm.skills.text_tools import from_roman, roman
@@ -35,6 +36,9 @@ async def said(question: str) -> str | None:
 
 
 SUMS = {
+    "0.7^996": "0.7^996 ≈ 5.21972777995e-155",
+    "what is (1/3)^600?": "(1 ÷ 3)^600 ≈ 5.33638516538e-287",
+    "1^5000": "1^5000 = 1",
     "what is 17 times 23?": "17 × 23 = 391",
     "What's 17 multiplied by 23": "17 × 23 = 391",
     "hey, can you tell me what 6 * 7 is?": "6 × 7 = 42",
@@ -294,6 +298,22 @@ async def test_no_question_makes_a_hint_fail(question: str) -> None:
     for skill in shelf().skills.values():
         hint = await skill.hint(question, HintContext(NOW, VIENNA)) if skill.hint else None
         assert hint is None or hint.text.strip()
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("9^999", "too large"),
+        ("10.5^400", "too large"),
+        ("0.01^-300", "too large"),
+        ("0.01^300", "too close to zero"),
+        ("9^-999", "too close to zero"),
+        ("0.5^600 * 0.5^600", "too close to zero"),
+    ],
+)
+def test_a_result_beyond_all_bounds_is_refused_with_the_reason(text: str, reason: str) -> None:
+    with pytest.raises(NoSum, match=reason):
+        evaluate(text)
 
 
 def test_courtesies_are_not_part_of_a_question() -> None:
