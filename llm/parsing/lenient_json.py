@@ -8,6 +8,7 @@ never turns prose into a value, since the result may become a tool call (docs/de
 from __future__ import annotations
 
 import json
+import math
 import re
 from dataclasses import dataclass
 from typing import Any
@@ -216,7 +217,10 @@ class _Reader:
 def _number(text: str) -> int | float:
     if len(text) > 40:
         raise ParseError
-    return int(text) if text.lstrip("-").isdigit() else float(text)
+    number = int(text) if text.lstrip("-").isdigit() else float(text)
+    if math.isinf(number):  # such as 1e999: JSON cannot express infinity
+        raise ParseError
+    return number
 
 
 def _unescape(inner: str, quote: str) -> str:

@@ -39,6 +39,7 @@ def test_what_is_plain_is_repaired(text: str, value: Any) -> None:
         '{"name": kick them, "arguments": {}}',
         '{"name" "kick"}',
         '<b> "a" [1',
+        '{"size": 1e999}',
     ],
 )
 def test_prose_is_no_value(text: str) -> None:
