@@ -8,6 +8,7 @@ earlier turns only the last, if the question follows up on it.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
@@ -51,7 +52,9 @@ class CompactPromptContext:
         self._lines = list(given.found)
         self._notes = notes
         self._is_unsure = is_unsure
-        self._budget = budget.tokens or 0
+        self._budget = math.inf if budget.tokens is None else budget.tokens
+        # Lines of the current talk are in order of time, others the best first.
+        self._are_recent = is_about_talk(given.question.text)
         self._now = now
         self._past: list[Message] = []
 
@@ -64,26 +67,36 @@ class CompactPromptContext:
             if turns and self._now() - turns[-1].time < _LATELY:
                 self._past = _retold(turns[-1].messages)
         if self._log_window and not self._lines and (self._is_unsure or is_about_talk(text)):
-            self._lines = await self._log_window.recent(_RECENT)
+            self._lines, self._are_recent = await self._log_window.recent(_RECENT), True
         if self._is_unsure and not is_about_talk(text):
             self._notes = "\n".join(filter(None, [self._notes, _UNSAID]))
 
     async def fit(self, steps: Sequence[Message], count: Counter, reserve: int) -> list[Message]:
-        """Return the messages; beyond the budget, lines are dropped from the first on.
+        """Return the messages. Lines beyond the budget or the window are dropped: of recent ones
+        the oldest, else the worst.
 
-        The size is estimated: tokens are counted only if the prompt exceeds the budget even without
-        lines. Raises ContextTooLong if it does not fit the window then.
+        The size is estimated: tokens are counted only if the whole prompt exceeds the budget, or if
+        there is none. Raises ContextTooLong if it does not fit the window even without lines.
         """
-        while self._lines and sum(map(len, map(_line, self._lines))) > self._budget * _CHARACTERS:
-            self._lines.pop(0)
-        messages = [*self._messages(), *steps]
-        # A prompt within the budget is far below any window, so the server need not count it.
-        characters = sum(len(message["content"] or "") for message in messages)
-        if characters > self._budget * _CHARACTERS:
+        limit = self._budget * _CHARACTERS
+        while self._lines and sum(map(len, map(_line, self._lines))) > limit:
+            self._drop_line()
+        while True:
+            messages = [*self._messages(), *steps]
+            # A prompt within the budget is far below any window, so the server need not count it.
+            characters = sum(len(message["content"] or "") for message in messages)
+            if characters <= limit < math.inf:
+                return messages
             counted = await count(messages)
-            if counted.tokens > counted.window - reserve:
-                raise ContextTooLong(f"{counted.tokens} tokens, room for {counted.window}")
-        return messages
+            room = counted.window - reserve
+            if counted.tokens <= room:
+                return messages
+            if not self._lines:
+                raise ContextTooLong(f"{counted.tokens} tokens, room for {room}")
+            self._drop_line()
+
+    def _drop_line(self) -> None:
+        self._lines.pop(0 if self._are_recent else -1)
 
     async def remember(self, messages: Sequence[Message]) -> None:
         """Store the question and the messages that answer it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -37,6 +38,7 @@ async def ask(
     answer: str = "So.",
     notes: str = "",
     minutes: int = 0,
+    budget: PromptBudget = SMALL,
 ) -> list[Message]:
     """What a small model is sent when bob asks `minutes` after noon; he gets the answer."""
     anchor = await room.says(f".terrarium {text}", "bob")
@@ -49,7 +51,7 @@ async def ask(
             found,
         ),
         notes=notes,
-        budget=SMALL,
+        budget=budget,
         now=lambda: NOON + timedelta(minutes=minutes),
     )
     await context.load()
@@ -107,6 +109,30 @@ async def test_lines_keep_to_the_budget_the_oldest_leave_first(room: Room) -> No
     ]
 
 
+async def test_of_lines_that_were_found_the_best_stay(room: Room) -> None:
+    for number in range(6):
+        await room.says(f"line {number} " + "x" * 250)
+    found = (await room.view(1 << 62).recent(6))[::-1]  # say that the newest is the best
+    [_, asked] = await ask(room, "when does the pump start?", found)
+    assert [line[6:12] for line in asked["content"].split("\n\n")[0].split("\n")] == [
+        *("line 5", "line 4", "line 3")
+    ]
+
+
+async def test_without_a_budget_lines_fill_the_window(room: Room) -> None:
+    for number in range(6):
+        await room.says(f"line {number} " + "x" * 250)
+    found = await room.view(1 << 62).recent(6)
+    unlimited = replace(SMALL, tokens=None)
+    [_, asked] = await ask(room, "when does the pump start?", found, budget=unlimited)
+    assert asked["content"].count("<ada>") == 6
+    room.window = 300
+    [_, asked] = await ask(room, "when does the pump start?", found, budget=unlimited)
+    assert [line[6:12] for line in asked["content"].split("\n\n")[0].split("\n")] == [
+        *("line 0", "line 1", "line 2")
+    ]
+
+
 async def test_what_a_skill_says_and_the_time_stand_above_a_question_that_needs_them(
     room: Room,
 ) -> None:
@@ -119,7 +145,7 @@ async def test_what_a_skill_says_and_the_time_stand_above_a_question_that_needs_
 
 async def test_a_question_that_cannot_fit_is_refused(room: Room) -> None:
     room.window = 500
-    with pytest.raises(ContextTooLong):
+    with pytest.raises(ContextTooLong, match="room for 450"):
         await ask(room, "word " * 1_000)
 
 
