@@ -95,9 +95,9 @@ _NO_FACT = re.compile(  # "remember the time when ...", "remember that song?"
     r"|place|summer|winter|year|week|episode|scene|you|your|du|dein\w*)\b",
     re.IGNORECASE,
 )
-_STATES = re.compile(  # a statement has a verb, or a ":"
-    r"\b(?:is|are|was|were|=|ist|sind|heißt|bin|am|have|has|like|likes|love|hate|live|work|use"
-    r"|need|prefer|drink|eat|speak|mag|wohne|arbeite|nutze|trinke|habe|hat|come|moved)\b|'m\b|:",
+_STATES = re.compile(  # a statement has a verb, "=" or ":"
+    r"\b(?:is|are|was|were|ist|sind|heißt|bin|am|have|has|like|likes|love|hate|live|work|use"
+    r"|need|prefer|drink|eat|speak|mag|wohne|arbeite|nutze|trinke|habe|hat|come|moved)\b|'m\b|[=:]",
     re.IGNORECASE,
 )
 _FACT = forms(

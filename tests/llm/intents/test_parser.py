@@ -90,6 +90,7 @@ COMMANDS = {
     "cancel all my reminders": ("reminders", "cancel all"),
     "cancel my reminder about tea": ("reminders", "cancel tea"),
     "lösche die Erinnerung 3": ("reminders", "cancel 3"),
+    "remember that my tea = oolong": ("remember", "that my tea = oolong"),
     "remember that my favourite tea is oolong": ("remember", "that my favourite tea is oolong"),
     "can you remember that I live in Graz?": ("remember", "that I live in Graz"),
     "please remember my birthday is may 3": ("remember", "my birthday is may 3"),
