@@ -355,10 +355,12 @@ class ToolExecutor:
             _log.error("run.not_kept", error=str(error))
             return error_result(call.name, f"not run: {_UNWRITTEN}"), "drop"
         result = await self._call(call, EffectKey(key))
-        done = Effect(key, call.name, result.text)
-        # A failure that leaves open what was done counts as happened, so that it is not repeated;
-        # after a clean failure the record is removed and the call may be tried again.
-        await self._trace.end_effect(done, happened=result.ok or result.unsure)
+        # After a failure that leaves open what was done, the record stays as begun, so that the
+        # call is neither repeated nor answered with a success; after a clean failure it is removed
+        # and the call may be tried again.
+        if not result.unsure:
+            done = Effect(key, call.name, result.text)
+            await self._trace.end_effect(done, happened=result.ok)
         return result, "allow"
 
     async def _call(self, call: ToolCall, key: EffectKey = NO_KEY) -> ToolResult:

@@ -12,7 +12,7 @@ from llm.agent.trace import Outcome
 from llm.client.client import AgentClient, RequestOptions
 from llm.client.settings import AgentSettings
 from llm.messages.message import Message
-from llm.tools.toolbox import Toolbox, ToolError, tool
+from llm.tools.toolbox import Toolbox, ToolError, UnsureToolError, tool
 from terrarium.config import Config
 from tests.kit.openai_script import ScriptedOpenAI
 
@@ -38,6 +38,12 @@ class World:
         """Do nothing, with a reason."""
         self.said.append("refused")
         raise ToolError("not allowed")
+
+    @tool(effect=True)
+    async def stumble(self) -> str:
+        """Do something, perhaps."""
+        self.said.append("stumbled")
+        raise UnsureToolError("the connection broke")
 
     @tool(reads=True, research=True)
     async def look(self, query: str) -> str:

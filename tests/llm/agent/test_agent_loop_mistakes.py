@@ -124,6 +124,19 @@ async def test_an_effect_that_was_refused_may_be_tried_again() -> None:
     assert world.said == ["refused", "refused"]
 
 
+async def test_an_effect_that_may_have_happened_is_neither_repeated_nor_called_a_success() -> None:
+    world = World()
+    async with ScriptedOpenAI() as script:
+        script.call("stumble", {}).call("stumble", {}).say("I do not know.")
+        outcome = await run(script, world)
+    assert world.said == ["stumbled"]
+    first, second = (m for m in outcome.messages if m["role"] == "tool")
+    assert "the connection broke" in first["content"]
+    assert "nobody knows whether it is done" in second["content"]
+    assert first["failed"]
+    assert second["failed"]
+
+
 async def test_escalation_replays_what_was_done_and_does_not_do_it_again() -> None:
     world = World()
     async with ScriptedOpenAI() as script:
