@@ -244,7 +244,7 @@ async def _is_known(
 async def _of_person(
     log: LogReader, question: LogQuestion, query: Query, quoting: Quoting, line_filter: LineFilter
 ) -> QuotedAnswer:
-    """Return the last or first lines that somebody said."""
+    """Return the last or first lines that a person said, or anybody if the question names none."""
     most = 1 if question.about_time or question.wish is not Wish.BEST else MOST_LINES
     query = replace(query, limit=_LOOKED_AT)
     if question.wish is Wish.OLDEST:  # `for_model` reads from the newest end only
@@ -252,9 +252,9 @@ async def _of_person(
     else:
         found = (await log.for_model(query))[0][::-1]
     events = [event for event in found if not line_filter.leaves_out(event)][:most]
-    nick = quoting.nick(question.nick or "")
     if not events:
-        return QuotedAnswer(f"{nick} said nothing here{question.span.phrase}.")
+        nobody = f"{quoting.nick(question.nick)} said nothing" if question.nick else ""
+        return QuotedAnswer(f"{nobody or 'Nobody said anything'} here{question.span.phrase}.")
     lead = ""
     if question.about_time:
         first = "first" if question.wish is Wish.OLDEST else "last"

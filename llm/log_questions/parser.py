@@ -370,6 +370,10 @@ def read_log_question(
     if question is None:
         return None
     whole = _read(said, nicks, who) or question
+    # "what was said this week?" asks for any lines of that time, but "when was last week
+    # mentioned?" is about these words.
+    if not question.about_time and question.topic.lower() == span.words.lower():
+        question = replace(question, topic="")
     return replace(question, span=span, whole_topic=whole.topic)
 
 

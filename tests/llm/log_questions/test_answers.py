@@ -133,6 +133,13 @@ async def test_any_question_has_an_answer_if_it_is_about_the_log(
     assert (found and found.text) == expected
 
 
+async def test_a_question_about_a_time_alone_has_its_last_lines(log: ChatLog) -> None:
+    found = await answer(log, "what was said last week?")
+    assert found.text == "Nobody said anything here last week."
+    found = await answer(log, "what was said two days ago?")
+    assert [event.text for event in found.shown] == ["I sold the kayak", PUMP]
+
+
 async def test_nobody_is_quoted_who_has_opted_out(database: Database, log: ChatLog) -> None:
     await OptOuts(database).add("irc", Identity("bob"))
     assert (await answer(log, "who mentioned the pump?")).text == "Nobody said that here."

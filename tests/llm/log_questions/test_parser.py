@@ -101,6 +101,14 @@ def test_words_of_time_narrow_it(words: str, since: str | None, until: str | Non
     assert [question.span.since, question.span.until] == ends
 
 
+@pytest.mark.parametrize("text", ["what was said this week?", "did anyone say anything this week?"])
+def test_words_of_time_alone_are_no_topic(text: str) -> None:
+    question = read(text)
+    assert question is not None
+    assert (question.topic, question.nick) == ("", None)
+    assert question.span.since == datetime(2026, 11, 16, tzinfo=UTC)
+
+
 @given(text=st.text(max_size=300))
 def test_nothing_that_people_type_is_an_error(text: str) -> None:
     read(text)
