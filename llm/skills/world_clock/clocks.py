@@ -81,8 +81,8 @@ def title_of(place: str) -> str:
 _SHORT_NAMES = frozenset(  # names of three or four letters that are not abbreviations
     (
         *("rome", "oslo", "lima", "cuba", "peru", "iran", "iraq", "riga", "bern", "prag", "rom"),
-        *("wien", "rio", "genf", "nice", "pune", "graz", "java", "bali", "mali", "chad", "togo"),
-        *("apia", "guam", "fiji", "oman", "doha", "kiev", "kyiv"),
+        *("wien", "rio", "genf", "nice", "pune", "graz", "java", "bali", "apia", "guam", "fiji"),
+        *("kiev", "kyiv"),
     )
 )
 

@@ -36,7 +36,7 @@ Asia/Singapore: sgt | Asia/Kuala_Lumpur: malaysia | Asia/Manila: philippines | A
 Asia/Jakarta: java | Asia/Makassar: bali | Asia/Dubai: uae, abu dhabi, united arab emirates
 Asia/Tehran: iran | Asia/Baghdad: iraq | Asia/Jerusalem: israel, tel aviv | Asia/Riyadh:
     saudi arabia | Asia/Kathmandu: nepal | Asia/Colombo: sri lanka | Asia/Beirut: lebanon
-Asia/Tbilisi: georgia (country) | Asia/Yerevan: armenia | Asia/Almaty: astana
+Asia/Yerevan: armenia | Asia/Almaty: astana
 Australia/Sydney: aest, aedt, canberra | Australia/Melbourne: victoria | Australia/Perth: awst
 Australia/Brisbane: queensland | Pacific/Auckland: new zealand, wellington, nzst, nzdt
 Europe/Amsterdam: netherlands, the netherlands, holland, rotterdam, the hague
