@@ -1,13 +1,13 @@
-# Everything that a person or a machine does with this checkout. `make` alone says what there is.
+# Entry points for working with this checkout; `make` alone lists them.
 # Extra arguments: `make up ARGS="--data /srv/terrarium"`, `make test ARGS="-k outbox -q"`.
-# `make up MODEL=small` fetches a better model once and uses it (docs/models.md).
+# `make up MODEL=small` downloads a better model once and uses it (docs/models.md).
 
 VENV := .venv
 BIN := $(VENV)/bin
 PYTHONS ?= python3.11 python3.12 python3.13 python3.14 python3
 ARGS :=
 MODEL :=
-# ARGS and MODEL are for this make only: a test of the README runs another.
+# Do not pass ARGS and MODEL on to nested makes: a test of the README runs make.
 MAKEOVERRIDES :=
 LOCKED := pyproject.toml deploy/install deploy/requirements-build.txt
 FIT := import sys, venv; sys.exit(sys.version_info < (3, 11))
@@ -21,7 +21,7 @@ help: ## what can be done here
 up: $(VENV)/.base ## start everything (Ctrl-C stops it); MODEL=small|medium|large|NAME for a better model
 	@$(if $(MODEL),MODEL_PATH='$(MODEL)' )exec $(BIN)/terrarium up $(ARGS)
 
-# Tests start hundreds of processes, which would compile our modules one after the other again.
+# Tests start hundreds of Python processes: without cached bytecode each would compile our modules.
 test: $(VENV)/.dev ## all tests, on real parts; with root it installs the IRC servers and the browser
 	@$(BIN)/python -m tests.kit.system
 	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder $(ARGS)
@@ -58,7 +58,7 @@ clean: ## remove what can be made again (./data stays)
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache dist *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# A stamp is newer than what was installed from, so the second run costs nothing.
+# Stamp files: dependencies are installed again only if a lock file or pyproject.toml has changed.
 $(VENV)/.dev: $(LOCKED) deploy/requirements-dev.txt | $(BIN)/python
 	@echo "installing Terrarium and what its tests need into $(VENV) ..."
 	@deploy/install $(BIN)/python dev -e
@@ -69,7 +69,8 @@ $(VENV)/.base: $(LOCKED) deploy/requirements-base.txt | $(BIN)/python
 	@deploy/install $(BIN)/python base -e
 	@touch $@
 
-# ensurepip is asked for by itself: Debian keeps it in python3-venv, and a venv without it is broken.
+# Check for ensurepip first: Debian packages it separately (python3-venv), and without it `venv`
+# leaves a broken environment behind.
 $(BIN)/python:
 	@for python in $(PYTHONS); do \
 	    $$python -c '$(FIT)' 2>/dev/null || continue; \

@@ -1,1 +1,1 @@
-"""What Terrarium costs, measured on real parts: `make bench`."""
+"""Benchmarks of Terrarium on real components: `make bench`."""

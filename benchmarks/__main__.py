@@ -1,4 +1,7 @@
-"""`python -m benchmarks [NAME ...]`: run the named benchmarks, or all; print and save."""
+"""Benchmark runner: `python -m benchmarks [NAME ...]` runs the named benchmarks, or all of them.
+
+Prints each figure as it is measured and saves all of them as JSON under `benchmarks/results`.
+"""
 
 from __future__ import annotations
 
@@ -70,7 +73,7 @@ BENCHMARKS: dict[str, Callable[[], AsyncIterator[Figure]]] = {
 
 
 async def run(names: list[str]) -> list[Figure]:
-    """All figures of the named benchmarks, each printed as it comes."""
+    """Run the named benchmarks in order and return their figures; print each when measured."""
     found: list[Figure] = []
     for name in names:
         print(f"\n{name}")
@@ -82,7 +85,7 @@ async def run(names: list[str]) -> list[Figure]:
 
 
 def save(figures: list[Figure]) -> Path:
-    """Write the figures and the machine they were measured on; the file's path."""
+    """Write the figures, with core count and Python version, to a JSON file; return its path."""
     now = datetime.now(UTC)
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / f"{now:%Y%m%dT%H%M%SZ}.json"
@@ -93,7 +96,7 @@ def save(figures: list[Figure]) -> Path:
 
 
 def main() -> None:
-    """Run what the command line names."""
+    """Run the benchmarks named on the command line; exit with a message for an unknown name."""
     names = sys.argv[1:] or list(BENCHMARKS)
     if unknown := set(names) - set(BENCHMARKS):
         sys.exit(f"no such benchmark: {', '.join(unknown)}; there are: {', '.join(BENCHMARKS)}")

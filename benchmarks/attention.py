@@ -1,9 +1,10 @@
-"""What attention costs, and how often it would wake on real channels.
+"""Processor time of attention, and its rate of triggers ("wakes") on real channels.
 
-The time of processing is measured for ten busy channels at once, for a line, and for a tendril on
-whose channels `proactive` is off. Wakes are counted on logs of #ubuntu with hand-made reply links
-(DATA and SPLIT as in `context`), a tick a second, each run over at once: how many an hour, and of
-how many questions that it woke for somebody had answered by then, as far as the links tell.
+Processor time is measured per tick with ten busy channels, per line, and for a tendril with
+`proactive` off on all channels. Wakes are counted by replaying logs of #ubuntu with hand-annotated
+reply links (`DATA` and `SPLIT` as in `context`) at one tick a second, each run finishing at once:
+the wakes per hour, and the share of triggering questions that, according to the annotations, a
+person had already answered.
 """
 
 from __future__ import annotations
@@ -30,21 +31,21 @@ from terrarium.clock import SystemClock
 _BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 _CHANNELS, _TICKS = 10, 3_600
 _REST = 5.0  # seconds
-_SHARE = 0.1  # percent of a processor, the goal
-_WAKES = 2.0  # an hour on one channel, the most that the pause between them lets through
+_SHARE = 0.1  # percent of one processor, the goal
+_WAKES = 2.0  # goal: wakes per hour and channel, the most that the pause between them allows
 
 
 @dataclass(slots=True)
 class Day:
-    """What came of one file."""
+    """The result of replaying one log file."""
 
     hours: float = 0.0
     wakes: list[Trigger] = field(default_factory=list)
-    answered: list[bool] = field(default_factory=list)  # of each question that is annotated
+    answered: list[bool] = field(default_factory=list)  # per annotated question woken for
 
 
 async def figures() -> AsyncIterator[Figure]:
-    """Processor time of ticks and lines, and wakes on real lines."""
+    """Yield the processor time of ticks and lines, then the wakes on real logs."""
     with folder() as path:
         files = list(annotated(path))
     if not files:
@@ -52,6 +53,7 @@ async def figures() -> AsyncIterator[Figure]:
         return
     lines = [line for line in files[0].lines if isinstance(line, Said)]
     tick, line = _costs(lines)
+    # There is one tick a second, so microseconds per tick / 10,000 is percent of a processor.
     yield Figure(f"ticks of {_CHANNELS} busy channels, of a processor", tick / 1e4, "%", _SHARE)
     yield Figure("a line is heard", line, "us")
     yield Figure("all channels off, of a processor", await _resting(), "%", _SHARE)
@@ -69,7 +71,7 @@ async def figures() -> AsyncIterator[Figure]:
 
 
 def _costs(lines: list[Said]) -> tuple[float, float]:
-    """Microseconds of a tick with all channels busy, and of a line."""
+    """Return the mean microseconds per tick with all channels busy, and per line."""
     attention = Attention()
     places = [Place("irc", f"#channel{number}") for number in range(_CHANNELS)]
     heard = ticked = 0.0
@@ -90,7 +92,7 @@ def _costs(lines: list[Said]) -> tuple[float, float]:
 
 
 async def _resting() -> float:
-    """Percent of a processor that a heart takes that hears nothing."""
+    """Return the percentage of a processor used by a scheduler that receives no lines."""
 
     async def think(trigger: Trigger) -> None:
         return None
@@ -109,10 +111,11 @@ async def _resting() -> float:
 
 
 def _day(file: Annotated) -> Day:
-    """Let attention hear a whole file."""
+    """Replay a whole file to a fresh `Attention`, second by second."""
     attention, place, day = Attention(), Place("irc", "#ubuntu"), Day()
-    asked: dict[str, int] = {}  # the line of somebody's last question to all
+    asked: dict[str, int] = {}  # by person: the first line with a question in the last 30 minutes
     timed = list(_timed(file))
+    # Reversed, so that the first reply to a line overwrites later ones.
     answers = {a: b for a, b in reversed(file.links) if a != b and _another(file, a, b)}
     first = min(b for _, b in file.links)
     end, seconds = timed[-1][0], dict[int, list[int]]()
@@ -131,6 +134,7 @@ def _day(file: Annotated) -> Day:
         for trigger in attention.tick(now):
             attention.finish(trigger)
             day.wakes.append(trigger)
+            # Only questions from the first annotated line on can be judged.
             question = asked.get(trigger.person, 0)
             if question >= first:
                 answer = answers.get(question)
@@ -141,8 +145,11 @@ def _day(file: Annotated) -> Day:
 
 
 def _timed(file: Annotated) -> Iterator[tuple[int, int]]:
-    """The second and the index of each line: those of one minute are spread over it. Where a log
-    jumps back, it goes on a minute later."""
+    """Yield the second and the index of each line.
+
+    Logs have minutes only, so the lines of a minute are spread evenly over it. Where the time of a
+    log jumps back, the rest is shifted to begin one minute after the line before.
+    """
     minutes: dict[int, list[int]] = {}
     last = behind = 0
     for index, line in enumerate(file.lines):
@@ -157,6 +164,6 @@ def _timed(file: Annotated) -> Iterator[tuple[int, int]]:
 
 
 def _another(file: Annotated, first: int, second: int) -> bool:
-    """Whether a line replies to somebody else's."""
+    """Return True if both lines are messages and have different nicks."""
     a, b = file.lines[first], file.lines[second]
     return isinstance(a, Said) and isinstance(b, Said) and a.nick != b.nick

@@ -1,10 +1,12 @@
-"""How much of the asker's own conversation the chosen lines hold, against the last lines.
+"""Recall of the asker's conversation among the lines selected by threads, against the last lines.
 
 A sample is an annotated line with earlier lines in its conversation; coverage is the share of
-those among the lines that are chosen, the mean over samples. It is taken with the nicks that the
-asker names, and without: said to the bot, a line names nobody. `DATA` names a folder with files as
-`context_data` describes them, or one that has such folders, of which `SPLIT` names one (`dev`
-unless told), or one with `ubuntu-irc.tar.xz`; by default `../shared/data`.
+those earlier lines that are selected, averaged over the samples. It is measured with and without
+the nicks that the line mentions, because a question to the bot mentions nobody else.
+
+`DATA` (default `../shared/data`) is a folder with files in the format of `context_data`, a folder
+of such folders, from which `SPLIT` (default `dev`) selects one, or a folder with
+`ubuntu-irc.tar.xz`.
 """
 
 from __future__ import annotations
@@ -26,24 +28,24 @@ from llm.threads.channel_threads import Threads
 from llm.threads.model import LIKELY
 
 _SIZES = {20: (88, 86), 50: (96.5, 96)}  # lines: goals in percent, mentions kept and ignored
-_WORSE = 2  # than the window, in the worst file
+_WORSE = 2  # goal: percentage points behind the window, in the worst file
 
 Coverage = dict[tuple[str, int], list[float]]
 
 
 @dataclass(slots=True)
 class Measured:
-    """Coverage by way of choosing and number of lines, and what it took."""
+    """Coverage in percent by selection method and number of lines, and the time spent."""
 
     coverage: Coverage = field(default_factory=lambda: defaultdict(list))
-    added: list[int] = field(default_factory=list)  # lines, to the last 50
+    added: list[int] = field(default_factory=list)  # selected lines that are not in the last 50
     selection: list[float] = field(default_factory=list)  # ms each
     lines: int = 0
-    following: float = 0.0  # seconds of processor time
+    following: float = 0.0  # seconds of processor time spent on recording lines
 
 
 async def figures() -> AsyncIterator[Figure]:
-    """Coverage, its worst file, and the time of a selection and of a line."""
+    """Yield the coverage, the worst file's, and the time per selection and per line."""
     with folder() as path:
         measured = [_measure(file) for file in annotated(path)]
     if not measured:
@@ -77,7 +79,7 @@ _NAMES = {
 
 @contextmanager
 def folder() -> Iterator[Path]:
-    """The folder that `DATA` and `SPLIT` name, while it is there."""
+    """Yield the folder selected by `DATA` and `SPLIT`; an unpacked archive is deleted on exit."""
     data = Path(os.environ.get("DATA", "../shared/data"))
     split = os.environ.get("SPLIT", "dev")
     with tempfile.TemporaryDirectory() as unpacked:
@@ -107,7 +109,11 @@ def _measure(file: Annotated) -> Measured:
 def _choose(
     threads: Threads, said: Said, wanted: set[int], before: int, measured: Measured
 ) -> None:
-    """Choose lines for one question in each way."""
+    """Select lines for one question with each method and record their coverage.
+
+    `wanted` has the numbers of the other lines of its conversation, `before` counts all lines so
+    far.
+    """
     began = time.process_time()
     kept = threads.find_related(said.nick, said.text, said.minute, max(_SIZES))
     measured.selection.append((time.process_time() - began) * 1000)
@@ -129,12 +135,16 @@ def _choose(
 
 
 def _ignoring(threads: Threads, said: Said) -> list[int]:
-    """As `related`, but for a line whose words are known and whom it names is not."""
+    """Return what `find_related` does, ignoring the people that the line mentions.
+
+    Unlike with `stripped`, the nicks stay in the text and count as ordinary words.
+    """
     line = threads.utterance(said.nick, said.text, said.minute)
     return threads.related_to(replace(line, addressee=None, named=frozenset()), max(_SIZES))
 
 
 def _behind(measured: Measured, size: int) -> float:
-    """By how much the worse of the two ways that have goals is worse than the window."""
+    """Return how many percentage points the worse of the two methods with goals is behind the
+    window."""
     window = fmean(measured.coverage["window", size])
     return window - min(fmean(measured.coverage[way, size]) for way in ("kept", "ignored"))

@@ -1,7 +1,7 @@
-"""Channel logs with hand-made reply links, as a benchmark reads them.
+"""Reader of channel logs with hand-annotated reply links.
 
-`NAME.raw.txt` is a log, a message a line; in `NAME.annotation.txt`, `A B -` says that line B
-(counted from 0) replies to line A, and `B B -` that B starts a conversation.
+`NAME.raw.txt` is a log with one message per line; in `NAME.annotation.txt`, `A B -` means that
+line B (counted from 0) replies to line A, and `B B -` that line B starts a conversation.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _DAY = 24 * 60
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """A line that somebody said in a minute since the first day's midnight."""
+    """A message; `minute` counts from midnight of the log's first day."""
 
     nick: str
     text: str
@@ -30,7 +30,7 @@ class Said:
 
 @dataclass(frozen=True, slots=True)
 class Renamed:
-    """Somebody took another nick."""
+    """A nick change."""
 
     old: str
     new: str
@@ -38,24 +38,27 @@ class Renamed:
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """Somebody came."""
+    """A join."""
 
     nick: str
 
 
 @dataclass(frozen=True, slots=True)
 class Annotated:
-    """One file: what is on each line (None: nothing of use), and the links between lines."""
+    """One annotated log: its parsed lines (None if irrelevant) and the reply links, as pairs of
+    line indexes (earlier, reply)."""
 
     name: str
     lines: list[Said | Renamed | Joined | None]
     links: list[tuple[int, int]]
 
     def samples(self) -> dict[int, set[int]]:
-        """For each annotated line that was said, the earlier lines of its conversation.
+        """Return, by annotated message, the earlier messages of its conversation.
 
-        A conversation is a connected component of the links; lines without any are left out.
+        A conversation is a connected component of the links. Messages without earlier ones in
+        their conversation are left out.
         """
+        # Union-find with explicit sets: all lines of a component share one set object.
         conversations: dict[int, set[int]] = {}
         for first, second in self.links:
             a, b = (conversations.setdefault(each, {each}) for each in (first, second))
@@ -74,7 +77,7 @@ class Annotated:
 
 
 def annotated(folder: Path) -> Iterator[Annotated]:
-    """The files of a folder, by name."""
+    """Yield the annotated logs of a folder, sorted by name."""
     for path in sorted(folder.glob("*.raw.txt")):
         name = path.name.removesuffix(".raw.txt")
         links = (folder / f"{name}.annotation.txt").read_text(encoding="utf-8").splitlines()
@@ -88,7 +91,9 @@ def _read(path: Path) -> Iterator[Said | Renamed | Joined | None]:
         line = raw.decode("utf-8", "replace")
         if match := _SAID.match(line):
             minute = int(match[1]) * 60 + int(match[2])
-            day += minute < last - _DAY // 2  # past midnight
+            # A clock that jumps back by over half a day has passed midnight; a smaller jump is
+            # the log's own disorder.
+            day += minute < last - _DAY // 2
             last = minute
             nick, text = (match[3], match[4]) if match[3] is not None else (match[5], match[6])
             yield Said(nick, text, minute + day * _DAY)
@@ -101,9 +106,10 @@ def _read(path: Path) -> Iterator[Said | Renamed | Joined | None]:
 
 
 def follow(file: Annotated, threads: Threads) -> Iterator[tuple[int, Said, dict[int, int]]]:
-    """Each line that was said, just before `threads` take it in.
+    """Yield each message just before it is recorded in `threads`.
 
-    With it comes its index in the file, and the number that each earlier line has there.
+    A tuple has the index in the file, the message, and a mapping from the index of each earlier
+    message to its number in `threads`. The mapping is live: it grows as the iteration proceeds.
     """
     numbers: dict[int, int] = {}
     for index, event in enumerate(file.lines):
@@ -118,6 +124,6 @@ def follow(file: Annotated, threads: Threads) -> Iterator[tuple[int, Said, dict[
 
 
 def stripped(text: str, people: People) -> str:
-    """A line without the nicks it names, as when it is said to the bot."""
+    """Return a text without the nicks that it mentions, as if it were addressed to the bot."""
     nobody = -1
     return " ".join(word for word in text.split() if not people.find_addressee(nobody, word)[1])

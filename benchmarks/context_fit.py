@@ -2,10 +2,10 @@
 
     python -m benchmarks.context_fit ../shared/data/ubuntu-irc/train
 
-Needs numpy and scipy. First the link model, from each line's annotated parents; then, with that,
-the ranking model, from the lines of each sample's conversation. Every sample is taken twice: as
-it is, and without the nicks that it names, as when it is said to the bot. Nothing but the folder
-given is read, so that other folders stay unseen.
+Needs numpy and scipy. Fits the link model to each line's annotated parents, then, using it, the
+ranking model to the lines of each sample's conversation. For the ranking model every sample is
+used twice: unchanged, and without the nicks that it mentions, as if addressed to the bot. Only the
+given folder is read, so the other splits remain unseen test data.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from llm.threads.model import (
 )
 
 MODEL = Path(llm.threads.__file__ or "").with_name("model.json")
-_FREQUENT = 60  # lines that must have a word for it to be listed
-_EVERY = 7  # samples of the ranking model: one of so many
+_FREQUENT = 60  # lines that must contain a word for it to be listed in the model
+_EVERY = 7  # the ranking model is fitted to every seventh sample
 _STEPS = 60
-_PENALTY = 2.0  # of squared weights
+_PENALTY = 2.0  # L2 regularisation
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int32]
@@ -47,7 +47,7 @@ Ints = NDArray[np.int32]
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The features of a line's candidates, and the share of each in what is right."""
+    """The features of a line's candidates (indexes of weights), and their target probabilities."""
 
     rows: list[Features]
     shares: list[float]
@@ -57,7 +57,7 @@ Samples = Callable[[Annotated, Threads], Iterator[Sample]]
 
 
 def counted(files: list[Annotated]) -> ThreadModel:
-    """A model without weights: only the word counts."""
+    """Return a model with word counts but without weights."""
     said = [event for file in files for event in file.lines if isinstance(event, Said)]
     counts = Counter(word for event in said for word in words(event.text))
     frequent = {word: count for word, count in counts.items() if count >= _FREQUENT}
@@ -65,7 +65,8 @@ def counted(files: list[Annotated]) -> ThreadModel:
 
 
 def parent_samples(file: Annotated, threads: Threads) -> Iterator[Sample]:
-    """For each annotated line its candidates, the start of a conversation last."""
+    """Yield for each annotated line its candidate parents and, as the last candidate, the start of
+    a conversation; skip lines whose annotated parents are all out of reach."""
     parents: dict[int, set[int]] = {}
     for first, second in file.links:
         parents.setdefault(second, set()).add(first)
@@ -84,7 +85,8 @@ def parent_samples(file: Annotated, threads: Threads) -> Iterator[Sample]:
 
 
 def conversation_samples(file: Annotated, threads: Threads) -> Iterator[Sample]:
-    """For some lines, as they are and stripped, the lines that could belong to them."""
+    """Yield for every seventh sample, unchanged and stripped, the lines that could belong to its
+    conversation."""
     samples = file.samples()
     chosen = {index: samples[index] for index in list(samples)[::_EVERY]}
     for index, said, numbers in follow(file, threads):
@@ -98,7 +100,11 @@ def conversation_samples(file: Annotated, threads: Threads) -> Iterator[Sample]:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Samples as arrays: the places of each row's features, its share, its sample."""
+    """Samples as a sparse matrix of binary features, one row per candidate.
+
+    `places` (rows, width) has the weight indexes of each row's features, padded with -1, `shares`
+    (rows) the targets, and `starts` (samples) the first row of each sample.
+    """
 
     places: Ints
     shares: Floats
@@ -106,7 +112,7 @@ class Table:
 
     @classmethod
     def of(cls, files: list[Annotated], model: ThreadModel, samples: Samples) -> Table:
-        """The samples of all files, each followed from its beginning."""
+        """Return the table of the samples of all files, each replayed to fresh threads."""
         found = [sample for file in files for sample in samples(file, Threads(model))]
         widest = max(len(row) for sample in found for row in sample.rows)
         places = [(*row, *[-1] * (widest - len(row))) for sample in found for row in sample.rows]
@@ -116,24 +122,27 @@ class Table:
         return cls(np.array(places, np.int32), np.array(shares), starts)
 
     def scores(self, weights: Floats) -> Floats:
-        """The sum of each row's weights; place -1 weighs nothing."""
-        padded = np.append(weights, 0)
+        """Return the score of each row: the sum of its features' weights."""
+        padded = np.append(weights, 0)  # index -1, the padding, selects this zero
         scores = np.zeros(len(self.shares))
         for column in self.places.T:
             scores += padded[column]
         return scores
 
     def gradient(self, by_row: Floats, size: int) -> Floats:
-        """The gradient by weight, from that by row."""
+        """Return the gradient with respect to the weights, given that with respect to the
+        scores."""
         gradient = np.zeros(size)
         for column in self.places.T:
+            # `bincount` takes no negative values: shift by one, then drop the padding's bin.
             gradient += np.bincount(column + 1, by_row, size + 1)[1:]
         return gradient
 
 
 def softmax_loss(table: Table, scores: Floats) -> tuple[float, Floats]:
-    """Cross entropy of each sample's candidates, and its derivative by score."""
+    """Return the summed cross-entropy of each sample's candidates, and its derivative by score."""
     sizes = np.diff(np.append(table.starts, len(scores)))
+    # Subtract each sample's maximum before `exp`, so that it cannot overflow.
     most = np.maximum.reduceat(scores, table.starts)
     powers = np.exp(scores - np.repeat(most, sizes))
     whole = np.add.reduceat(powers, table.starts)
@@ -143,9 +152,10 @@ def softmax_loss(table: Table, scores: Floats) -> tuple[float, Floats]:
 
 
 def logistic_loss(table: Table, scores: Floats) -> tuple[float, Floats]:
-    """Log loss of each row, weighted so that each sample's right lines weigh 1 together.
+    """Return the log loss of all rows and its derivative by score.
 
-    That is what coverage counts: a line of a short conversation is worth more.
+    Rows are weighted so that the right lines of each sample weigh 1 in total, as in coverage: a
+    line of a short conversation counts more.
     """
     sizes = np.diff(np.append(table.starts, len(scores)))
     weight = np.repeat(np.maximum.reduceat(table.shares, table.starts), sizes)
@@ -157,7 +167,7 @@ def logistic_loss(table: Table, scores: Floats) -> tuple[float, Floats]:
 def fit(
     table: Table, size: int, loss: Callable[[Table, Floats], tuple[float, Floats]]
 ) -> list[float]:
-    """The weights with the least loss and penalty, by L-BFGS."""
+    """Return the `size` weights that minimise loss plus L2 penalty (L-BFGS)."""
 
     def objective(weights: Floats) -> tuple[float, Floats]:
         value, by_row = loss(table, table.scores(weights))
@@ -171,7 +181,7 @@ def fit(
 
 
 def main() -> None:
-    """Fit to the folder that the command line names."""
+    """Fit both models to the folder given on the command line and write `model.json`."""
     files = list(annotated(Path(sys.argv[1])))
     model = counted(files)
     unfitted = replace(model, links=[0.0] * LINK_SIZE, ranking=[0.0] * RANKING_SIZE)

@@ -1,7 +1,7 @@
-"""A day on #ubuntu in some minutes: what memory costs beside answers, and whether anything grows.
+"""Simulated day on #ubuntu: the cost of memory relative to answers, and the growth of prompts.
 
 Six thousand real lines at simulated times; every tenth is a question. The model is scripted and
-writes as much as it may (tests/kit/day.py), so the cost is the most that it can be.
+writes as much as it is allowed to for memory (tests/kit/day.py), so the cost is an upper bound.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _EVERY = 10
 
 
 async def figures() -> AsyncIterator[Figure]:
-    """What a day costs."""
+    """Yield tokens, jobs and table sizes of a day; nothing without the corpus."""
     try:
         real = ubuntu.lines()
     except ubuntu.NoCorpus as error:

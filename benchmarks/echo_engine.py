@@ -1,4 +1,4 @@
-"""An OpenAI API that answers at once: what is left of a reply's time is the tendril's own."""
+"""OpenAI API that answers immediately, so that a reply's latency is the tendril's own."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ from typing import Any
 
 @dataclass
 class EchoEngine:
-    """`url` is its address; `took` has the milliseconds from request to answer, one a chat.
+    """A minimal HTTP server for chats, token counts and the list of models.
 
-    An answer repeats the question's last line, so that it can be told whose it is.
+    `url` is its base URL; `took` has the milliseconds from request to answer of each chat. An
+    answer repeats the last line of the question, so that it can be attributed.
     """
 
     url: str = ""
     took: list[float] = field(default_factory=list)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answer the requests of one connection, one after the other."""
+        """Answer the requests of one keep-alive connection in order."""
         try:
             while True:
                 head = await reader.readuntil(b"\r\n\r\n")
@@ -39,14 +40,14 @@ class EchoEngine:
                 if b"completions" in path:
                     self.took.append((time.perf_counter() - began) * 1000)
         except (asyncio.IncompleteReadError, ConnectionError):
-            pass  # the client has what it wanted
+            pass  # the client closed the connection
         finally:
             writer.close()
 
 
 @asynccontextmanager
 async def echo_engine() -> AsyncIterator[EchoEngine]:
-    """An engine on a free port."""
+    """Serve an `EchoEngine` on a free port."""
     engine = EchoEngine()
     server = await asyncio.start_server(engine.serve, "127.0.0.1", 0, limit=1 << 24)
     async with server:

@@ -1,7 +1,7 @@
-"""Embeddings: how many texts a second, and what they cost a chat that goes on beside them.
+"""Embedding throughput, and the slowdown of a chat that runs at the same time.
 
-The real small chat model and the real embedding model behind one agent server, on this machine.
-The texts are lines of #ubuntu.
+Uses the real small chat model and the real embedding model behind one agent server on this
+machine. The texts are lines of #ubuntu.
 """
 
 from __future__ import annotations
@@ -22,25 +22,26 @@ TEXTS = 64
 QUESTIONS = 30
 ROUNDS = 3
 LENGTH = 32  # tokens of a chat's answer
-ENDLESS = {"0": -100, "2": -100}
-LEAST_SHARE = 0.9  # of the speed of a chat without embeddings beside it
+ENDLESS = {"0": -100, "2": -100}  # bars the end-of-text tokens: every answer has LENGTH tokens
+LEAST_SHARE = 0.9  # of the speed of a chat without concurrent embeddings
 
 
 async def figures() -> AsyncIterator[Figure]:
-    """Texts a second, milliseconds of a question, and the speed of a chat beside a flood."""
+    """Yield texts per second, milliseconds per single text, and the relative speed of a chat
+    during a flood of embedding requests."""
     configure("benchmark", "warning")
     lines = [line.decode("utf-8", "replace") for line in spoken(TEXTS)]
     async with (
         agent_server({}) as url,
         httpx2.AsyncClient(base_url=url, timeout=300) as http,
     ):
-        await _embedded(http, lines[:1])
+        await _embedded(http, lines[:1])  # warm-up: loads the model
         rate = len(lines) / await _embedded(http, lines)
         yield Figure("texts embedded", rate, "/s")
         times = [1000 * await _embedded(http, [line]) for line in lines[:QUESTIONS]]
         yield Figure("one question, median", percentile(times, 0.5), "ms")
         yield Figure("one question, p95", percentile(times, 0.95), "ms")
-        await _chat_seconds(http)
+        await _chat_seconds(http)  # warm-up
         alone, beside = [], []
         for _ in range(ROUNDS):
             alone.append(await _chat_seconds(http))
@@ -54,7 +55,7 @@ async def figures() -> AsyncIterator[Figure]:
 
 
 async def _embedded(http: httpx2.AsyncClient, texts: Sequence[str]) -> float:
-    """Seconds that one request takes."""
+    """Return the seconds that one embedding request takes."""
     began = time.perf_counter()
     body = {"input": list(texts), "encoding_format": "base64", "model": "multilingual-e5-small"}
     (await http.post("/v1/embeddings", json=body)).raise_for_status()
@@ -67,7 +68,7 @@ async def _flood(http: httpx2.AsyncClient, texts: Sequence[str]) -> None:
 
 
 async def _chat_seconds(http: httpx2.AsyncClient) -> float:
-    """Seconds that an answer of LENGTH tokens takes."""
+    """Return the seconds that an answer of LENGTH tokens takes."""
     began = time.perf_counter()
     body = {
         "messages": [{"role": "user", "content": "Count."}],

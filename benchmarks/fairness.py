@@ -1,8 +1,9 @@
-"""Whether tendrils that share one engine are treated as their keys say, on the real model.
+"""Priorities and weights of keys that share one engine, measured on the real model.
 
-First an interactive tendril asks once a second alone, then while a background tendril has 64
-requests waiting; then two tendrils whose weights are 3 to 1 keep the engine busy. The goal for the
-first token is 1.3 times the idle case, or one step of the generation that runs if that is longer.
+First an interactive tendril asks once a second alone, then while a background tendril keeps 64
+requests outstanding; then two tendrils with weights 3 and 1 keep the engine saturated. The goal for
+the time to the first token under load is 1.3 times the idle one, or one decoding step of the
+running generation if that is longer.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ from storage.usage.api_keys import Key
 from tests.kit.ubuntu import spoken
 
 QUESTIONS = 30
-EVERY = 1.0  # seconds
-FLOOD = 64
-ANSWER = 24  # tokens; of a question fewer, so that one a second is no flood by itself
-SHORT = 4
-WEIGHED = 100  # answers
-OUTSTANDING = 6  # requests of each of the two
+EVERY = 1.0  # seconds between questions
+FLOOD = 64  # outstanding background requests
+ANSWER = 24  # tokens
+SHORT = 4  # tokens of a question's answer: few, so that one a second does not saturate the engine
+WEIGHED = 100  # answers measured with weighted keys
+OUTSTANDING = 6  # requests of each weighted key
 KEYS = (
     Key("question"),
     Key("flood", priority="background"),
@@ -40,7 +41,12 @@ KEYS = (
 
 @dataclass(slots=True)
 class Asker:
-    """One tendril: what it asks is never the same twice, so that no answer is cheaper."""
+    """One client with its key and its measurements.
+
+    `answer` is the length of its answers in tokens, `first` the seconds to each first token,
+    `steps` the seconds between further tokens. `tokens["computed"]` counts prompt and completion
+    tokens that did not come from the cache.
+    """
 
     http: httpx2.AsyncClient
     headers: dict[str, str]
@@ -50,7 +56,10 @@ class Asker:
     tokens: Counter[str] = field(default_factory=Counter)
 
     async def ask(self, text: str) -> None:
-        """Ask and read the answer: notes its first token's time and its steps, in seconds."""
+        """Send a chat, read the streamed answer and record the times and tokens.
+
+        Raises RuntimeError for an error status.
+        """
         body = {
             "messages": [{"role": "user", "content": text}],
             "max_tokens": self.answer,
@@ -79,7 +88,8 @@ class Asker:
 
 
 async def figures() -> AsyncIterator[Figure]:
-    """Milliseconds to the first token idle and in a flood; shares of tokens, in percent."""
+    """Yield the milliseconds to the first token idle and under load, the throughput, and the
+    ratio of tokens of the weighted keys."""
     texts = _texts()
     async with small_server(*KEYS) as (http, headers):
         tendrils = {
@@ -114,7 +124,8 @@ async def _every_second(question: Asker, texts: Iterator[str]) -> None:
 
 
 async def _flooded(question: Asker, flood: Asker, texts: Iterator[str]) -> float:
-    """Keep 64 requests of the flood under way while questions come; the seconds it took."""
+    """Ask a question a second while FLOOD background requests are kept outstanding; return the
+    seconds that it took."""
     began = time.perf_counter()
     async with asyncio.TaskGroup() as tasks:
         flooding = [tasks.create_task(_again_and_again(flood, texts)) for _ in range(FLOOD)]
@@ -125,7 +136,7 @@ async def _flooded(question: Asker, flood: Asker, texts: Iterator[str]) -> float
 
 
 async def _weighed(heavy: Asker, light: Asker, texts: Iterator[str]) -> None:
-    """Keep requests of both waiting until so many of them are answered."""
+    """Keep OUTSTANDING requests of each key running or queued until WEIGHED answers have begun."""
     async with asyncio.TaskGroup() as tasks:
         asking = [
             tasks.create_task(_again_and_again(asker, texts))
@@ -144,7 +155,10 @@ async def _again_and_again(asker: Asker, texts: Iterator[str]) -> None:
 
 
 def _texts() -> Iterator[str]:
-    """Three lines of a channel each, none the same."""
+    """Yield questions with three channel lines each.
+
+    Their number comes first, so that no two share a prefix that could come from the cache.
+    """
     lines = [line.decode("utf-8", "replace") for line in spoken(400)]
     for number in itertools.count():
         start = number * 3 % (len(lines) - 3)

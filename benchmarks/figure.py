@@ -1,4 +1,4 @@
-"""One measured number, with what it means and what it is held against."""
+"""Benchmark figures: a measured value with its unit and goals, and percentiles."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """`goal` is the most the value may be, `least` the least; None where there is no such goal."""
+    """A measured value. `goal` is its upper limit, `least` its lower limit (None: no limit)."""
 
     name: str
     value: float
@@ -19,7 +19,7 @@ class Figure:
 
     @property
     def verdict(self) -> str:
-        """Whether the goal is met, in a word."""
+        """The goals with "met" or "MISSED", empty if there are none."""
         goals = []
         if self.goal is not None:
             goals.append(f"at most {self.goal:g}: {_met(self.value <= self.goal)}")
@@ -33,5 +33,6 @@ def _met(is_met: bool) -> str:
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The smallest of `values` that at least `share` (0 to 1) of them do not exceed."""
+    """Return the smallest of `values` that at least `share` (0 to 1) of them do not exceed
+    (nearest-rank method). Raises IndexError if there are none."""
     return sorted(values)[max(0, math.ceil(share * len(values)) - 1)]

@@ -1,8 +1,8 @@
-"""Two hundred kills and fifty full disks in the middle of a forgetting.
+"""Crash safety of an erasure: two hundred kills and fifty full disks in the middle of one.
 
-Afterwards the bot is started again, or asked again, and not a byte of the person may be left in any
-file. KILLS=20 FULL_DISKS=5 makes it shorter. Full disks are real ones, a small file system in
-memory, where only root may mount that; elsewhere files cannot grow beyond a limit.
+After each the bot is restarted, or asked again to forget the person, and no file may still contain
+a byte of theirs. `KILLS=20 FULL_DISKS=5` makes it shorter. As root, a small tmpfs is mounted and
+really filled; otherwise a limit on file sizes simulates a full disk.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ DISK = 64 << 20  # bytes
 
 
 async def figures() -> AsyncIterator[Figure]:
-    """Forgettings that were interrupted, and those of them that left something."""
+    """Yield the number of interrupted erasures, and of those that left data behind."""
     configure("bench", "error", "console")
     chosen = random.Random()
     with tempfile.TemporaryDirectory() as folder:
@@ -58,7 +58,10 @@ def _make_folders(*folders: Path) -> None:
 
 
 def _time_whole(whole: Path, data: Path) -> float:
-    """Return how many seconds an undisturbed forgetting takes."""
+    """Return how many seconds an uninterrupted erasure takes.
+
+    Raises RuntimeError if it does not complete or leaves data behind.
+    """
     fresh_copy(whole, data)
     began = time.monotonic()
     if forget_in_child(data, Fault()) != "finished" or leftovers(data):
@@ -67,8 +70,11 @@ def _time_whole(whole: Path, data: Path) -> float:
 
 
 async def _kill(whole: Path, data: Path, took: float, chosen: random.Random) -> tuple[int, int]:
-    """Kill forgettings at random moments, every third again while it goes on; return how many were
-    killed, and how many of them left something in the end."""
+    """Kill erasures at random moments, every third a second time while it is being resumed.
+
+    Returns the number of killed erasures, and of those that left data behind in the end. Erasures
+    that finish before the kill are repeated.
+    """
     killed = left = 0
     while killed < KILLS:
         await asyncio.to_thread(fresh_copy, whole, data)
@@ -84,8 +90,11 @@ async def _kill(whole: Path, data: Path, took: float, chosen: random.Random) -> 
 
 
 async def _fill_disks(whole: Path, data: Path, chosen: random.Random) -> tuple[int, int]:
-    """Let disks be full from a random moment on; return how often a forgetting failed then, and how
-    many of those left something when there was room again."""
+    """Run erasures on a disk with a random amount of free space.
+
+    Returns the number of erasures that failed, and of those that left data behind after they were
+    resumed with enough space. Erasures that fit are repeated.
+    """
     failed = left = 0
     with small_disk(data.parent, DISK) as is_mounted:
         while failed < FULL_DISKS:
@@ -102,10 +111,11 @@ async def _fill_disks(whole: Path, data: Path, chosen: random.Random) -> tuple[i
 
 
 async def _is_finished(data: Path, chosen: random.Random) -> bool:
-    """Start or ask again; return True if nothing is left then. A start has nothing to go on with
-    when the forgetting had not even begun."""
+    """Restart the bot or ask it again, at random; return True if no data is left then."""
     if chosen.random() < 0.5:
         await restart(data)
+        # If the erasure was interrupted before its pending row was written, a restart has nothing
+        # to resume: then asking again has to find events and erase them.
         if await asyncio.to_thread(leftovers, data):
             return (await ask(data)).events > 0 and not leftovers(data)
         return True
@@ -118,7 +128,7 @@ def _files(data: Path) -> Iterator[Path]:
 
 @contextmanager
 def _filled(disk: Path, room: int | None) -> Iterator[None]:
-    """Fill a disk but for `room` bytes, unless that is None."""
+    """Fill a disk up to `room` free bytes while the context is open; do nothing if it is None."""
     filler = disk / "filler"
     if room is not None:
         status = os.statvfs(disk)

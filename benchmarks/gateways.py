@@ -1,4 +1,4 @@
-"""The servers that stand in front of an engine, each a process of its own: ours and its peers."""
+"""Gateways to benchmark in front of an engine, each a separate process: Terrarium and others."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LITELLM = "litellm[proxy]"
 
 @dataclass(frozen=True, slots=True)
 class Gateway:
-    """Where a server listens (without `/v1`), the key it wants, and its process."""
+    """A running server: base URL (without `/v1`), API key, model name (empty: any), process."""
 
     name: str
     url: str
@@ -41,7 +41,7 @@ class Gateway:
     process: psutil.Process | None = None
 
     def cpu(self) -> float:
-        """Seconds of processor time so far, of the whole process tree."""
+        """Return the processor seconds used so far by the process and its descendants."""
         if self.process is None:
             return 0.0
         tree = [self.process, *self.process.children(recursive=True)]
@@ -50,7 +50,7 @@ class Gateway:
 
 @asynccontextmanager
 async def speaking(name: str, *command: str) -> AsyncIterator[Gateway]:
-    """A Python program that prints its address first."""
+    """Run Python with `command`, a program that prints its URL as its first line."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, *command, stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
@@ -65,11 +65,11 @@ async def speaking(name: str, *command: str) -> AsyncIterator[Gateway]:
 
 @asynccontextmanager
 async def native(slots: int) -> AsyncIterator[Gateway]:
-    """The embedded engine's own port, with the small default model."""
+    """Run the embedded engine alone, with the small default model."""
     settings = Config({}, None, Path("data")).section(ModelSettings)
     await asyncio.to_thread(model_store.ensure, settings)
-    # Half the cores: its threads wait for one another, so that a gateway or the load generator on
-    # the core of one would stop them all, and that would be what is measured.
+    # Half the cores: the engine's threads synchronise at each step, so a gateway or the load
+    # generator sharing the core of one of them would stall them all and dominate the result.
     threads = max(1, (os.cpu_count() or 1) // 2)
     spec = EngineSpec(str(model_store.model_file(settings)), "terra", 512, slots, threads, KEY)
     process = await asyncio.create_subprocess_exec(
@@ -94,7 +94,7 @@ async def native(slots: int) -> AsyncIterator[Gateway]:
 
 @asynccontextmanager
 async def terrarium(upstream: str, key: str, model: str) -> AsyncIterator[Gateway]:
-    """Our server in front of `upstream`, with a key, admission, usage and logs as they are."""
+    """Run the agent server in front of `upstream`, with keys, admission, usage and logging on."""
     with tempfile.TemporaryDirectory() as folder:
         settings = {
             "SERVER_ADMIN_KEY": KEY,
@@ -115,14 +115,15 @@ async def terrarium(upstream: str, key: str, model: str) -> AsyncIterator[Gatewa
 
 @asynccontextmanager
 async def litellm(upstream: str, key: str, model: str) -> AsyncIterator[Gateway | None]:
-    """LiteLLM's proxy, one worker, no database; None when it cannot be installed."""
+    """Run LiteLLM's proxy with one worker and no database; yield None if it cannot be
+    installed."""
     program = await asyncio.to_thread(_installed)
     if program is None:
         yield None
         return
     with tempfile.TemporaryDirectory() as folder:
         config = Path(folder) / "config.yaml"
-        # JSON is YAML.
+        # LiteLLM reads YAML, of which JSON is a subset.
         parameters = {
             "model": f"openai/{model}",
             "api_base": f"{upstream}/v1",
@@ -146,7 +147,7 @@ async def litellm(upstream: str, key: str, model: str) -> AsyncIterator[Gateway 
 
 
 async def load(gateway: Gateway, body: dict[str, object], connections: int, count: int) -> Tally:
-    """Let the load generator send `body` so many times."""
+    """Run the load generator: send `body` `count` times in all over `connections` connections."""
     asked = {**body, "model": gateway.model} if gateway.model else body
     url = f"{gateway.url}/v1/chat/completions"
     order = Order(url, asked, connections, count, gateway.key)
@@ -161,8 +162,8 @@ async def load(gateway: Gateway, body: dict[str, object], connections: int, coun
 async def _started(
     *command: str, env: dict[str, str], log: IO[bytes]
 ) -> AsyncIterator[psutil.Process]:
-    # In this session, as the others: Linux shares the processor evenly among sessions (sched(7),
-    # autogroup), and one of its own would wait for the rest of a busy machine with each request.
+    # No new session: Linux shares the processor evenly among sessions (sched(7), autogroup), so a
+    # gateway with its own session would be scheduled differently from the other processes.
     process = await asyncio.create_subprocess_exec(
         *command, env=env, stdout=log, stderr=subprocess.STDOUT
     )
@@ -186,7 +187,8 @@ async def _answering(url: str) -> None:
 
 
 def _installed() -> Path | None:
-    """LiteLLM's program, in a virtual environment of its own under the cache folder."""
+    """Return LiteLLM's executable, installed on first use into its own virtual environment in the
+    cache folder; None if that fails."""
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     folder = base / "terrarium" / "bench" / "litellm"
     program = folder / "bin" / "litellm"

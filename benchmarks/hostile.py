@@ -1,8 +1,9 @@
-"""How much others notice of clients that attack the agent server before they have shown a key.
+"""Effect on other clients of attacks on the agent server by unauthenticated clients.
 
-A server of its own process, in front of a scripted model in ours. One client asks for `/v1/models`
-all the time, first alone and then beside each attack; the goals are the ratio of its 95th
-percentile to that of the quiet time in the same run, and how much the server's memory has grown.
+The server is a separate process in front of a scripted model in this one. A client requests
+`/v1/models` continuously, first alone and then during each attack. The goals limit the ratio of its
+95th percentile latency to the one without an attack in the same run, and the growth of the server's
+memory.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ Attack = Callable[[httpx2.AsyncClient], Awaitable[None]]
 
 
 async def figures() -> AsyncIterator[Figure]:
-    """For each attack the others' 95th percentile against the quiet one, and the memory."""
+    """Yield for each attack the ratio of the 95th percentiles, and the growth of memory."""
     async with (
         ScriptedOpenAI() as script,
         small_server(MODEL_UPSTREAM=script.url) as (http, _),
@@ -58,7 +59,7 @@ async def figures() -> AsyncIterator[Figure]:
         (server,) = (
             each for each in psutil.Process().children(recursive=True) if "server" in each.cmdline()
         )
-        await _p95(http)  # everything is loaded
+        await _p95(http)  # warm-up
         quiet, before = await _p95(http), server.memory_info().rss
         yield Figure("quiet: p95", quiet * 1000, "ms")
         for name, attack in ATTACKS.items():
@@ -88,7 +89,7 @@ async def _again(attack: Attack, http: httpx2.AsyncClient) -> None:
 
 
 async def _half_open(http: httpx2.AsyncClient) -> None:
-    """Open many connections with half a header or half a body, and keep them."""
+    """Open CONNECTIONS connections with an incomplete header or a missing body, and keep them."""
     writers: list[asyncio.StreamWriter] = []
     try:
         for number in range(CONNECTIONS):
@@ -104,7 +105,7 @@ async def _half_open(http: httpx2.AsyncClient) -> None:
 
 
 async def _slowloris(http: httpx2.AsyncClient) -> None:
-    """Send a hundred headers, a byte at a time."""
+    """Send a header over each of a hundred connections, one byte at a time."""
     writers = [await _connect(http) for _ in range(100)]
     try:
         for byte in HEADER:
@@ -117,7 +118,7 @@ async def _slowloris(http: httpx2.AsyncClient) -> None:
 
 
 async def _long_header(http: httpx2.AsyncClient) -> None:
-    """Send a header of 150 MB, or as much of it as is taken."""
+    """Send a header of 150 MB, or as much of it as the server accepts."""
     writer = await _connect(http)
     try:
         writer.write(HEADER)
@@ -131,13 +132,16 @@ async def _long_header(http: httpx2.AsyncClient) -> None:
 
 
 async def _large_enum(http: httpx2.AsyncClient) -> None:
-    """Ask for one of 100,000 values, in a thread: the client that measures must not wait for it."""
+    """Request a JSON schema with an enum of 100,000 values, and expect status 413.
+
+    Sent from a thread, so that sending does not delay the measuring client on this event loop.
+    """
     status = await asyncio.to_thread(_send_enum, http.base_url.host, http.base_url.port or 80)
     assert b" 413 " in status
 
 
 def _send_enum(host: str, port: int) -> bytes:
-    """Return the first line of the answer, which comes before the whole body has been read."""
+    """Return the status line of the answer, which arrives before the whole body has been read."""
     with socket.create_connection((host, port), timeout=30) as connection:
         with suppress(ConnectionError):
             connection.sendall(ENUM_HEADER + LARGE_ENUM)

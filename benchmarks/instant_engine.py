@@ -1,7 +1,7 @@
-"""An engine without latency: the OpenAI chat API on bare asyncio, the same answer to everything.
+"""Engine without latency: an OpenAI chat API on bare asyncio with a fixed answer.
 
-Run as `python -m benchmarks.instant_engine`; prints its address. A stream is paced when its body
-has `"max_tokens": N` with N over 1: so many events, `PACE` seconds apart.
+Run as `python -m benchmarks.instant_engine`; prints its URL and serves until standard input
+closes. A streamed request with `"max_tokens": N`, N > 1, is paced: N events, `PACE` seconds apart.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import uvloop
 
 from terrarium.sockets import listen
 
-PACE = 0.01
+PACE = 0.01  # seconds
 WORDS = ["The", "quick", "brown", "fox", "jumps", "over", "the", "lazy", "dog."]
 USAGE = {"prompt_tokens": 12, "completion_tokens": len(WORDS), "total_tokens": 12 + len(WORDS)}
 NAME = "instant"
@@ -68,19 +68,19 @@ AT_ONCE = STREAM + _chunk(b"".join(_event({"content": f" {word}"}) for word in W
 
 
 class Engine(asyncio.Protocol):
-    """One connection."""
+    """The server's side of one HTTP connection."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin."""
+        """Start with an empty buffer."""
         transport = cast(asyncio.Transport, transport)
         self._transport, self._read, self._gone = transport, b"", False
 
     def connection_lost(self, _error: Exception | None) -> None:
-        """Stop pacing."""
+        """Stop paced streams."""
         self._gone = True
 
     def data_received(self, data: bytes) -> None:
-        """Answer each request that has come whole."""
+        """Answer each complete request in the buffer."""
         self._read += data
         while (end := self._read.find(b"\r\n\r\n")) >= 0:
             head = self._read[:end].lower()
@@ -119,7 +119,7 @@ class Engine(asyncio.Protocol):
 
 
 async def serve() -> None:
-    """Serve until the process is ended."""
+    """Serve until standard input closes."""
     listener = listen("127.0.0.1", 0)
     server = await asyncio.get_running_loop().create_server(Engine, sock=listener)
     print(f"http://127.0.0.1:{listener.getsockname()[1]}", flush=True)

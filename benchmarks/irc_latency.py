@@ -1,8 +1,8 @@
-"""From a command's line to its reply's, on one InspIRCd with Limnoria and Sopel beside us.
+"""Latency of IRC commands, compared with Limnoria and Sopel on the same InspIRCd.
 
-The engine answers at once, so `.terrarium` shows what the tendril adds. The bots are asked in
-turn, each round all of them, so that what the machine does meanwhile meets all alike. Each is in a
-channel of its own: where all hear each question, it is the processors that they wait for.
+The engine answers immediately, so `.terrarium` measures the tendril's own overhead. Each round asks
+every bot in turn, so that other load on the machine affects all of them alike. Each bot has its own
+channel: in a shared one every bot would process every question, and they would compete for CPU.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from tests.kit.irc_client import IrcClient, irc_client
 from tests.kit.ircd import inspircd
 
 ROUNDS = int(os.environ.get("ROUNDS", "40"))
-PAUSE = 2.6  # seconds of a round: nobody's flood control is what is measured
-GOAL = 5.0  # milliseconds over the engine's time
+PAUSE = 2.6  # seconds per round, slow enough that no bot's flood control takes effect
+GOAL = 5.0  # milliseconds in addition to the engine's time
 
 
 async def figures() -> AsyncIterator[Figure]:
-    """Medians in milliseconds, and how ours compare to the faster of the others."""
+    """Yield median latencies in milliseconds, and ours relative to the faster other bot's."""
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         ircd = await stack.enter_async_context(inspircd())
@@ -64,7 +64,8 @@ async def figures() -> AsyncIterator[Figure]:
 
 async def _rounds(alice: IrcClient, asked: dict[str, str]) -> dict[str, list[float]]:
     times: dict[str, list[float]] = {command: [] for command in asked}
-    # The first three warm everybody up; numbers, as Sopel says the same thing only so often.
+    # The first three rounds are a warm-up. The number makes each line different, because Sopel
+    # suppresses a line that it has just repeated several times.
     for number in range(-3, ROUNDS):
         for command, nick in asked.items():
             await asyncio.sleep(PAUSE / len(asked))

@@ -1,4 +1,4 @@
-"""Two ways to put a channel into a prompt: ours, and the one that most bots have."""
+"""Prompt layouts to compare: Terrarium's append-only one, and the usual sliding window."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from terrarium.usage import TokenUsage
 ROOT = Path(__file__).parents[1]
 
 LINES = 50
-_TURNS = 15  # that a sliding window keeps of a conversation
+_TURNS = 15  # turns of a conversation that the sliding window keeps
 _DIGEST = 20  # lines
 _ANSWER = 24  # tokens
-_PATIENCE = 3_600  # seconds: a slow machine is measured, not given up on
+_PATIENCE = 3_600  # seconds: long enough that a slow machine does not time out
 _IRC = ROOT / "harnesses" / "irc" / "persona.md"
 _PERSONA = Persona.read(_IRC)
 _CRON = Persona.read(ROOT / "harnesses" / "cron" / "persona.md")
@@ -38,7 +38,7 @@ _CRON = Persona.read(ROOT / "harnesses" / "cron" / "persona.md")
 
 @dataclass(slots=True)
 class Timed:
-    """An answer, its tokens, and the seconds until its first word."""
+    """An answer with its token usage; `first` is the seconds until its first text."""
 
     began: float = field(default_factory=time.perf_counter)
     first: float | None = None
@@ -46,12 +46,12 @@ class Timed:
     usage: TokenUsage = field(default_factory=TokenUsage)
 
     async def on_text(self, piece: str) -> None:
-        """To be given each piece as it comes."""
+        """Record the time of the first non-empty piece; the callback for streamed text."""
         if piece and self.first is None:
             self.first = time.perf_counter() - self.began
 
     def ended(self, text: str, usage: TokenUsage) -> Timed:
-        """With the whole answer."""
+        """Set the whole answer and its usage; return self."""
         self.text, self.usage = text, usage
         return self
 
@@ -64,7 +64,7 @@ class Layout(Protocol):
 
 
 class Ours(Tendril):
-    """Answers as the tendril of IRC does, on channels that are played to it."""
+    """Terrarium's layout: answers like the IRC tendril, on replayed channels."""
 
     name: ClassVar[str] = "irc"
 
@@ -74,7 +74,7 @@ class Ours(Tendril):
         self._threads: dict[Place, ChannelThreads] = {}
 
     async def serve(self) -> None:
-        """Wait to be asked."""
+        """Signal that the tendril is open, and wait until cancelled."""
         self.open.set()
         await asyncio.Event().wait()
 
@@ -106,7 +106,10 @@ class Ours(Tendril):
 
 
 class SlidingWindow:
-    """Persona, then the last lines as they are now, then the turns."""
+    """The layout of most bots: persona, the current last lines, then the turns.
+
+    The lines are different for each question, so only the persona is a common prefix.
+    """
 
     def __init__(self, client: AgentClient) -> None:
         self._client = client
@@ -132,7 +135,7 @@ class SlidingWindow:
 
 
 async def digest(client: AgentClient, channel: Channel, asked: Asked) -> Timed:
-    """What a job of cron asks of the same model between the questions."""
+    """Ask the same model for a digest of the last lines, as a cron job does between questions."""
     lines = await _newest(channel, asked, _DIGEST)
     messages: list[Message] = [
         {"role": "system", "content": _CRON.render(_values(channel))},
@@ -146,7 +149,7 @@ async def digest(client: AgentClient, channel: Channel, asked: Asked) -> Timed:
 
 @asynccontextmanager
 async def ours(data: Path, url: str) -> AsyncIterator[Ours]:
-    """The tendril's base with the persona of IRC, open."""
+    """Run a tendril with the IRC persona against the agent server at `url`; yield it when open."""
     agent = {
         "api_url": url,
         "max_tokens": _ANSWER,
@@ -164,7 +167,7 @@ async def ours(data: Path, url: str) -> AsyncIterator[Ours]:
 
 
 async def _newest(channel: Channel, asked: Asked, lines: int) -> str:
-    """What people said last, and all that happened between."""
+    """Render the last `lines` messages before the question, with the other events between them."""
     scope = Scope.from_places(channel.place)
     said = Query(scope=scope, before_id=asked.anchor, types=SPOKEN, own=False, limit=lines)
     [found] = await channel.log.for_model(said)

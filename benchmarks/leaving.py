@@ -1,7 +1,7 @@
-"""How soon a place is free again when the client that had it leaves in the middle of its answer.
+"""Time until a slot is free after its client disconnects in the middle of an answer.
 
-The engine is a scripted one that never ends its answers: each client that leaves makes room for the
-next, which is in the queue, and the engine notes when that one arrives.
+The scripted engine never ends its answers and there is one slot, so each disconnect admits the next
+request from the queue. Measured until that request arrives at the engine.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ BODY = {"messages": [{"role": "user", "content": "hello"}], "stream": True}
 
 
 async def figures() -> AsyncIterator[Figure]:
-    """Milliseconds from the client's leaving to the next request's arrival at the engine."""
+    """Yield the milliseconds from a disconnect to the next request's arrival at the engine."""
     configure("bench", "warning", "console")
     async with (
         ScriptedOpenAI() as script,
@@ -50,7 +50,10 @@ async def figures() -> AsyncIterator[Figure]:
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """A streamed answer of which the first part has come; dropping `pieces` would end it."""
+    """A streamed answer whose first part has arrived.
+
+    Holds a reference to `pieces`: collecting the generator as garbage would close the response.
+    """
 
     response: httpx2.Response
     pieces: AsyncIterator[bytes]

@@ -1,8 +1,8 @@
-"""Sends the same request over many connections and times the answers.
+"""Load generator: sends one request repeatedly over many connections and times the answers.
 
-Run as `python -m benchmarks.load`: one JSON line on standard input says what to do (an `Order`),
-one on standard output what came of it (a `Tally`). It is a process of its own and parses next to
-nothing, so that what is measured is not the measuring.
+Run as `python -m benchmarks.load`: reads an `Order` as one JSON line from standard input and prints
+a `Tally` as JSON. It is a separate process and parses as little as possible, so that its own work
+does not distort the measurement.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LAST_CHUNK = b"0\r\n\r\n"
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What to send, over how many connections at once, and how many times in all."""
+    """A load: `body` is posted to `url` `count` times in all, over `connections` connections."""
 
     url: str
     body: dict[str, Any]
@@ -35,7 +35,8 @@ class Order:
 
 @dataclass(slots=True)
 class Tally:
-    """Seconds from request to first byte of the body and to the end, request by request."""
+    """Measurements of a load: `seconds` in all, and by request the seconds to the first byte of
+    the body (`first`) and to its end (`whole`)."""
 
     seconds: float = 0.0
     first: list[float] = field(default_factory=list)
@@ -44,7 +45,10 @@ class Tally:
 
 
 class Connection(asyncio.Protocol):
-    """Sends a request, reads to the end of its answer, and sends the next."""
+    """An HTTP connection that sends a request, reads its answer to the end, and sends the next.
+
+    `left` is a list of one number, the requests still to send, shared by all connections.
+    """
 
     def __init__(self, request: bytes, left: list[int], tally: Tally) -> None:
         self._request, self._left, self._tally = request, left, tally
@@ -56,18 +60,20 @@ class Connection(asyncio.Protocol):
         self._first = self._began = 0.0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin."""
+        """Send the first request."""
         transport = cast(asyncio.Transport, transport)
         self._transport = transport
         self._next()
 
     def data_received(self, data: bytes) -> None:
-        """Read on, until the end of the answer."""
+        """Collect the answer; at its end, send the next request."""
         self._answer += data
         if self._body < 0 and not self._head():
             return
         if not self._first and len(self._answer) > self._body:
             self._first = time.perf_counter()
+        # Without a content length the body is chunked. Chunks need not be parsed: those of events
+        # end with a newline before their CRLF, so only the last one ends like LAST_CHUNK.
         if self._length is None:
             done = self._answer.endswith(LAST_CHUNK, self._body)
         else:
@@ -76,7 +82,7 @@ class Connection(asyncio.Protocol):
             self._finish()
 
     def connection_lost(self, _error: Exception | None) -> None:
-        """The server closed: llama.cpp does so after each stream."""
+        """Count an unanswered request as an error; llama.cpp closes after each stream."""
         if not self._answered:
             self._tally.errors += 1
         if not self.closed.done():
@@ -114,12 +120,12 @@ class Connection(asyncio.Protocol):
 
 
 async def run(order: Order) -> Tally:
-    """Send all, and wait for the last answer."""
+    """Send all requests and return the tally after the last answer."""
     where = urlsplit(order.url)
     tally, left = Tally(), [order.count]
     request = _request(order, where.path, where.netloc)
 
-    async def one() -> None:
+    async def one() -> None:  # reconnects for as long as requests are left
         while left[0]:
             _, connection = await asyncio.get_running_loop().create_connection(
                 lambda: Connection(request, left, tally), where.hostname or "", where.port or 80
@@ -145,11 +151,11 @@ def _request(order: Order, path: str, host: str) -> bytes:
 
 
 def main() -> None:
-    """Do what standard input says."""
+    """Run the order from standard input and print the tally."""
     order = Order(**json.loads(sys.stdin.readline()))
     tally = uvloop.run(run(order))
     left = memoryview(json.dumps(asdict(tally)).encode())
-    while left:  # an unbuffered standard output takes what fits into the pipe
+    while left:  # `os.write` writes only what fits into the pipe
         left = left[os.write(sys.stdout.fileno(), left) :]
 
 

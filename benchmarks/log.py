@@ -1,7 +1,8 @@
-"""The log: written beside bare SQLite, live, and searched at one and at ten million lines.
+"""The log: imports against bare SQLite, live writes, and searches of one and ten million lines.
 
-The big logs are made of real lines (benchmarks/ubuntu.py) in the folder BENCH_LOGS, and stay there
-for the next run; without it, in a temporary one. Ten million lines take 4 GB and some ten minutes.
+The large logs are built from real lines (benchmarks/ubuntu.py) in the folder `BENCH_LOGS` and kept
+there for the next run; without it, in a temporary folder. Ten million lines take 4 GB and some ten
+minutes.
 """
 
 from __future__ import annotations
@@ -33,17 +34,17 @@ from storage.text_index import fts5
 SIZES = (1_000_000, 10_000_000)
 IMPORTED = 200_000
 BATCH = 5_000
-FORMER = 323  # lines a second of the program that this one follows
-PER_SECOND, SECONDS = 500, 20
-FEW = 90  # lines after which the write-ahead log still grows
+FORMER = 323  # lines per second of the predecessor program
+PER_SECOND, SECONDS = 500, 20  # of the live log
+FEW = 90  # lines: fewer writes than trigger a checkpoint, so that the write-ahead log only grows
 FRAME = 4_096 + 24  # bytes of a page in it (https://www.sqlite.org/fileformat.html#walformat)
-AGAIN = 30
+AGAIN = 30  # runs of a page
 _INSERT = f"INSERT INTO events VALUES ({', '.join('?' * 13)})"
-RUNS = 3  # of a question; the median counts
+RUNS = 3  # of each search; the median counts
 
 
 async def figures() -> AsyncIterator[Figure]:
-    """Lines a second of imports, milliseconds of everything else."""
+    """Yield lines per second for imports and milliseconds for everything else."""
     try:
         with tempfile.TemporaryDirectory() as name:
             async for figure in _writing(Path(name)):
@@ -66,7 +67,8 @@ async def _writing(folder: Path) -> AsyncIterator[Figure]:
     took = {"ours": 0.0, "bare": 0.0}
     async with Database.open(folder / "ours.db") as database:
         with _Bare(await _tables(folder / "bare.db"), made) as bare:
-            for start in range(0, IMPORTED, BATCH):  # in turns, as other work on the machine varies
+            # Alternate by batch, so that other load on the machine affects both alike.
+            for start in range(0, IMPORTED, BATCH):
                 began = time.perf_counter()
                 await ChatLog(database).add(made[start : start + BATCH])
                 between = time.perf_counter()
@@ -88,7 +90,7 @@ async def _writing(folder: Path) -> AsyncIterator[Figure]:
 
 
 async def _pages_of_a_line(folder: Path, made: list[Event]) -> float:
-    """Pages in the write-ahead log for each line, each in a transaction of its own."""
+    """Return the pages in the write-ahead log per line when each line is one transaction."""
     path = folder / "pages.db"
     async with Database.open(path) as database:
         await ChatLog(database).add(made[:BATCH])
@@ -100,14 +102,16 @@ async def _pages_of_a_line(folder: Path, made: list[Event]) -> float:
 
 
 async def _tables(path: Path) -> Path:
-    """A file with our tables and nothing in them."""
+    """Create a database with our schema and no rows; return its path."""
     async with Database.open(path):
         return path
 
 
 class _Bare:
-    """`executemany` alone: into the same tables, in transactions of the same size, with all values
-    made beforehand, and nothing counted."""
+    """The baseline: `executemany` into the same tables, in transactions of the same size.
+
+    All values are prepared in advance, and no counters are maintained.
+    """
 
     def __init__(self, path: Path, made: list[Event]) -> None:
         channels = {name: number for number, name in enumerate({e.channel for e in made}, 1)}
@@ -134,7 +138,7 @@ class _Bare:
         self._file.close()
 
     def write(self, start: int) -> None:
-        """Write the batch that begins at `start`."""
+        """Write the batch that begins at line `start`."""
         batch, partitions = self._batches[start]
         self._file.execute("BEGIN IMMEDIATE")
         self._file.executemany(_INSERT, batch)
@@ -146,7 +150,7 @@ class _Bare:
 
 
 async def _live(log: ChatLog, made: list[Event]) -> list[float]:
-    """Milliseconds from each line to its acknowledgement, at an even pace."""
+    """Append lines at a constant rate; return the milliseconds to each acknowledgement."""
     took: list[float] = []
     waiting = []
     begin = time.perf_counter()
@@ -167,7 +171,7 @@ def _took(took: list[float], said: float, _: asyncio.Future[int]) -> None:
 
 @contextmanager
 def log_folder() -> Iterator[Path]:
-    """Where the big logs are."""
+    """Yield the folder of the large logs: `BENCH_LOGS`, or a temporary one."""
     if kept := os.environ.get("BENCH_LOGS"):
         Path(kept).mkdir(parents=True, exist_ok=True)
         yield Path(kept)
@@ -177,7 +181,7 @@ def log_folder() -> Iterator[Path]:
 
 
 async def log_of(folder: Path, size: int) -> Path:
-    """A log of `size` lines, made if it is not there yet."""
+    """Return the path of a log of `size` lines, building it if it does not exist."""
     path = folder / f"log-{size}.db"
     if not path.exists():
         part = folder / f"part-{size}.db"
@@ -185,8 +189,8 @@ async def log_of(folder: Path, size: int) -> Path:
             made = events(size)
             while batch := list(islice(made, BATCH)):
                 await ChatLog(database).add(batch)
-        part.rename(path)
-    with path.open("rb") as file:  # into the system's cache, as with a log that is in use
+        part.rename(path)  # only now, so that an interrupted build is not used
+    with path.open("rb") as file:  # load the page cache, as for a log that is in use
         while file.read(1 << 24):
             pass
     return path
@@ -221,7 +225,7 @@ async def _reading(path: Path, size: int) -> AsyncIterator[Figure]:
 def _pages(
     log: ChatLog, end: datetime
 ) -> Iterator[tuple[str, Callable[[], Awaitable[object]], float]]:
-    """What pages are made of, and the most milliseconds that it may take."""
+    """Yield the queries behind web pages, each with its name and its goal in milliseconds."""
     everything, channel = Query(scope=PUBLIC), Query(scope=PUBLIC, channel="#bash")
     old = BEGIN + (end - BEGIN) / 3
     yield "recent 50 of all", lambda: log.find(everything), 6

@@ -1,4 +1,4 @@
-"""What people ask of a log, drawn from the real lines: the same questions every time."""
+"""Search queries of fourteen kinds, drawn from the real lines with a fixed random seed."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from itertools import pairwise
 
 from benchmarks.ubuntu import BEGIN, lines
 
-EACH = 30  # questions of a kind
+EACH = 30  # queries of each kind
 _WORD = re.compile(r"[a-z]{2,}")
 
 
 def questions(span: timedelta) -> Mapping[str, Sequence[str]]:
-    """Searches by kind, for a log that is `span` long. Raises NoCorpus."""
+    """Return query texts by kind, for a log that covers `span`. Raises NoCorpus."""
     chance = random.Random(5)
     said = [_WORD.findall(text.lower()) for _, _, text in lines()]
     frequency = Counter(word for words in said for word in words)
@@ -55,7 +55,10 @@ def questions(span: timedelta) -> Mapping[str, Sequence[str]]:
 def _phrases(
     said: Sequence[Sequence[str]], frequency: Counter[str], most: int, among: int | None = None
 ) -> list[str]:
-    """Phrases of three words that are there at most so often, of the `among` commonest words."""
+    """Return the quoted phrases of three words that occur at most `most` times, sorted.
+
+    Their words are among the `among` commonest; None: any.
+    """
     known = {word for word, _ in frequency.most_common(among)}
     found = Counter(
         f'"{a} {b} {c}"'

@@ -1,6 +1,7 @@
-"""Search by meaning over many vectors: what a question costs once it is a vector itself.
+"""Semantic search over many vectors: latency of a query, without embedding it.
 
-The vectors are random, of the real model's size: comparing takes the same time whatever they mean.
+The vectors are random and have the real model's dimensions; the time of a comparison does not
+depend on their values.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 async def figures() -> AsyncIterator[Figure]:
-    """Milliseconds of a search, over all channels and over one of ten."""
+    """Yield the milliseconds of a search over all channels and over one of ten."""
     random = np.random.default_rng(1)
     with tempfile.TemporaryDirectory() as folder:
         async with (

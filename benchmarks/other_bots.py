@@ -1,4 +1,4 @@
-"""Limnoria and Sopel, each in a virtual environment of its own, with an echo command."""
+"""Limnoria and Sopel with an echo command, each installed into its own virtual environment."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def echo(bot, trigger):
     bot.say(trigger.group(2))
 """
 
-# It refuses to run as root, which is all that there is in many a container.
+# Sopel refuses to run as root, but many containers have no other user.
 _SOPEL_START = """\
 import os
 os.getuid = os.geteuid = lambda: 1
@@ -67,7 +67,7 @@ main()
 
 @asynccontextmanager
 async def limnoria(port: int, channel: str, folder: Path) -> AsyncIterator[str]:
-    """Limnoria on a server of this machine; what its echo command begins with."""
+    """Run Limnoria on the local IRC server at `port`; yield its echo command with prefix."""
     config = folder / "limnoria.conf"
     config.write_text(_LIMNORIA.format(port=port, channel=channel, folder=folder))
     program = await _installed("limnoria") / "limnoria"
@@ -77,7 +77,10 @@ async def limnoria(port: int, channel: str, folder: Path) -> AsyncIterator[str]:
 
 @asynccontextmanager
 async def sopel(port: int, channel: str, folder: Path) -> AsyncIterator[str]:
-    """Sopel, likewise; its echo is the least that a plugin can be."""
+    """Run Sopel on the local IRC server at `port`; yield its echo command with prefix.
+
+    Its echo command is a minimal plugin.
+    """
     (folder / "echo.py").write_text(_SOPEL_ECHO)
     config = folder / "sopel.cfg"
     config.write_text(_SOPEL.format(port=port, channel=channel, folder=folder))
@@ -87,7 +90,7 @@ async def sopel(port: int, channel: str, folder: Path) -> AsyncIterator[str]:
 
 
 async def _installed(package: str) -> Path:
-    """The folder of a package's programs, installed on first use."""
+    """Return the folder with a package's executables; install it from PyPI on first use."""
     home = CACHE / package
     if not (home / "bin" / package).exists():
         await _run(sys.executable, "-m", "venv", str(home))

@@ -1,9 +1,8 @@
-"""A page of 2,000 real lines, from the click to the painted page.
+"""Loading time of a web page with 2,000 real log lines, from navigation to paint.
 
-The browser measures it: what the server takes, and from the first byte of the answer until the
-frame in which the whole page has been painted. An empty page of the same site, in the same run,
-shows what the browser takes by itself, and the work of the page's main thread, in time of the
-processor, what the page costs however busy the machine is.
+Measured in the browser: the server's time to the first byte, and from the first byte to the frame
+in which the whole page is painted. An empty page of the same site shows the browser's own overhead.
+The CPU time of the page's main thread does not depend on other load on the machine.
 """
 
 from __future__ import annotations
@@ -27,7 +26,8 @@ VISITS = 15
 GOAL = 300.0  # milliseconds
 _MORNING = datetime(2026, 3, 1, 6, tzinfo=UTC)
 _DAY = "/channel/irc/%23ubuntu?day="
-# Two frames later everything that the load made necessary has been painted.
+# Callbacks of `requestAnimationFrame` run before a frame is painted: in the second one, the first
+# frame with the loaded page has been painted.
 _TIMES = """() => new Promise(done => {
     const painted = () => {
         const [page] = performance.getEntriesByType("navigation");
@@ -38,7 +38,7 @@ _TIMES = """() => new Promise(done => {
 
 
 async def figures() -> AsyncIterator[Figure]:
-    """Milliseconds of the server, of the browser and of its work."""
+    """Yield the milliseconds of the server, of the browser, and of its main thread."""
     with tempfile.TemporaryDirectory() as name:
         async with web_site(Path(name), events=list(_lines())) as site, browser() as chromium:
             bare = await _timed(chromium, f"{site.url}{_DAY}2000-01-01")
@@ -53,7 +53,7 @@ async def figures() -> AsyncIterator[Figure]:
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """Milliseconds of one visit."""
+    """The milliseconds of one page load: to the first byte, from there to paint, and CPU time."""
 
     server: float
     painted: float
@@ -65,13 +65,13 @@ def _median(visits: list[Visit], name: str) -> float:
 
 
 def _lines() -> Iterator[Event]:
-    """The real lines again and again, all on one day."""
+    """Yield LINES events on one day, repeating the real lines."""
     for number, event in enumerate(islice(cycle(two_days()), LINES)):
         yield replace(event, time=_MORNING + timedelta(seconds=5 * number))
 
 
 async def _timed(chromium: Browser, url: str) -> list[Visit]:
-    """Visits in fresh profiles."""
+    """Load a page VISITS times, each in a fresh browser context, so that nothing is cached."""
     visits = []
     for _ in range(VISITS):
         page = await visit(chromium, "about:blank")

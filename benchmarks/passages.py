@@ -1,12 +1,11 @@
-"""The search for passages: facts of years ago in a million lines, and of minutes ago in a channel.
+"""Passage retrieval: facts said years ago in a million lines, and minutes ago in a small channel.
 
-The lines are real ones of #ubuntu (benchmarks/ubuntu.py): what people said there, repeated until it
-is a million lines, over twelve years. Among them are planted the facts of
-`questions/history_*.json`, each at its own time; they are asked for in their own words and in
-others, and so is what nobody ever said. In the second part each fact has a channel of its own, with
-40 or 300 lines of chatter. There, and of the million, plain questions of general knowledge are
-asked, to which no line is an answer. The logs stay in the folder BENCH_LOGS, by default one for
-temporary files.
+The million lines are messages of #ubuntu (benchmarks/ubuntu.py), repeated and spread over twelve
+years. The facts of `questions/history_*.json` are planted among them at random times. Questions ask
+for each fact literally and paraphrased, and for things that nobody said. In the second part each
+fact has its own channel with 40 or 300 lines of chatter. Both logs are also asked questions of
+general knowledge, which no line answers. The logs are kept in the folder `BENCH_LOGS`, by default
+`terrarium-bench` in the folder for temporary files.
 """
 
 from __future__ import annotations
@@ -40,8 +39,8 @@ CHATTER = (40, 300)
 NETWORK = "libera"
 CHANNEL = Place(NETWORK, "#ubuntu")
 _BATCH = 5_000
-_MOST = 10  # passages that are asked for
-_VERSION = 3  # of the logs that are built here
+_MOST = 10  # passages requested
+_VERSION = 3  # of the generated logs; increase it when their generation changes
 
 GENERAL = (
     "what is the capital of France?",
@@ -79,7 +78,7 @@ GENERAL = (
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """Something that `nick` said, and two questions that it answers."""
+    """A planted line of `nick`, and a literal and a paraphrased question that it answers."""
 
     id: str
     nick: str
@@ -90,7 +89,7 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class QuestionFile:
-    """Facts to plant, and questions that nobody has answered."""
+    """The facts of a file, and `never`, questions that no line answers."""
 
     name: str
     facts: Sequence[Fact]
@@ -98,7 +97,7 @@ class QuestionFile:
 
     @classmethod
     def of(cls, path: Path) -> QuestionFile:
-        """What a file has."""
+        """Read a JSON file; the part after the last underscore of its name is the `name`."""
         saved = json.loads(path.read_text(encoding="utf-8"))
         facts = [
             Fact(each["id"], each["nick"], each["text"], each["question"], each["paraphrase"])
@@ -110,19 +109,19 @@ class QuestionFile:
 
 @dataclass(frozen=True, slots=True)
 class Took:
-    """Milliseconds until an answer, and those in which the processor worked on it."""
+    """The milliseconds until an answer, and the milliseconds of CPU time."""
 
     whole: float
     work: float
 
 
 def question_files() -> list[QuestionFile]:
-    """The files that are there."""
+    """Read the existing question files, the seen one first."""
     return [QuestionFile.of(QUESTIONS / name) for name in FILES if (QUESTIONS / name).exists()]
 
 
 async def figures() -> AsyncIterator[Figure]:
-    """Right lines among the first, what is said not to be there, milliseconds."""
+    """Yield recall of the right lines, correctly empty answers, and latency."""
     try:
         files = question_files()
         async with Database.open(await history(files)) as database:
@@ -136,9 +135,9 @@ async def figures() -> AsyncIterator[Figure]:
 
 
 async def _history(log: ChatLog, files: Sequence[QuestionFile]) -> AsyncIterator[Figure]:
-    """Questions to the million lines."""
+    """Yield the figures of the log with a million lines."""
     times: list[Took] = []
-    await _asked(log, "when is it?", PUBLIC)  # what is read once
+    await _asked(log, "when is it?", PUBLIC)  # warm-up: loads the data that is read only once
     for file in files:
         for kind, asked, goals in (
             ("literal", [fact.question for fact in file.facts], (75, 90)),
@@ -176,7 +175,7 @@ async def _history(log: ChatLog, files: Sequence[QuestionFile]) -> AsyncIterator
 
 
 async def _chatter(log: ChatLog, files: Sequence[QuestionFile]) -> AsyncIterator[Figure]:
-    """Questions to channels with little chatter."""
+    """Yield the figures of the channels with few lines."""
     for file in files:
         for size in CHATTER:
             label = f"{file.name}, {size} lines"
@@ -210,7 +209,7 @@ async def _chatter(log: ChatLog, files: Sequence[QuestionFile]) -> AsyncIterator
 
 
 async def _knows_who(log: ChatLog, fact: Fact, scope: Scope) -> bool:
-    """Whether the line is found by who has said it, and who by the line."""
+    """Return True if the fact is found both by its topic and by its topic and speaker."""
     topic = " ".join(fact.text.split()[-4:])
     for text in (f"who said something about {topic}?", f"what did {fact.nick} say about {topic}?"):
         question = read_log_question(text, [fact.nick])
@@ -231,7 +230,7 @@ async def _asked(log: ChatLog, question: str, scope: Scope) -> tuple[Passages, T
 
 
 def _milliseconds(label: str, times: Sequence[Took]) -> Iterator[Figure]:
-    """Of all questions; the work alone tells more on a machine that others use as well."""
+    """Yield percentiles of wall time and CPU time; the latter is meaningful on a busy machine."""
     whole, work = [took.whole for took in times], [took.work for took in times]
     yield Figure(f"{label}: a question, median", percentile(whole, 0.5), "ms")
     yield Figure(f"{label}: a question, p95", percentile(whole, 0.95), "ms", 150)
@@ -240,7 +239,7 @@ def _milliseconds(label: str, times: Sequence[Took]) -> Iterator[Figure]:
 
 
 def _place(fact: Fact, answer: Passages) -> int | None:
-    """At which place the line of a fact was found, from 0."""
+    """Return the rank of a fact's line in an answer, from 0; None if it was not found."""
     texts = [each.event.text for each in answer.items]
     return texts.index(fact.text) if fact.text in texts else None
 
@@ -250,19 +249,25 @@ def _percent(hits: Sequence[bool]) -> float:
 
 
 async def history(files: Sequence[QuestionFile]) -> Path:
-    """A log of a million lines with all facts at random times, made if it is not there yet."""
+    """Return the path of a log of LINES lines with all facts at random times; build it if needed.
+
+    Raises NoCorpus.
+    """
     facts = [fact for file in files for fact in file.facts]
     return await _kept("history", facts, _history_events(facts))
 
 
 async def chatter(files: Sequence[QuestionFile]) -> Path:
-    """A log with channels of few lines, each with one fact."""
+    """Return the path of a log with small channels of one fact each; build it if needed.
+
+    Raises NoCorpus.
+    """
     facts = [fact for file in files for fact in file.facts]
     return await _kept("chatter", facts, _chatter_events(facts))
 
 
 def place_of(fact: Fact, size: int) -> Place:
-    """The channel of so many lines where a fact was said."""
+    """Return the channel of `size` lines with the fact."""
     return Place(NETWORK, f"#{fact.id}-{size}")
 
 
@@ -310,7 +315,7 @@ def _event(
 
 
 async def _kept(name: str, facts: Sequence[Fact], events: Iterable[Event]) -> Path:
-    """A log that stays for the next run, as long as the same facts are in it."""
+    """Return the path of a log with `events`; build it if there is none with the same facts."""
     key = hashlib.sha256(repr((_VERSION, LINES, facts)).encode()).hexdigest()[:12]
     kept = os.environ.get("BENCH_LOGS")
     folder = Path(kept) if kept else Path(tempfile.gettempdir()) / "terrarium-bench"

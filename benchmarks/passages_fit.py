@@ -2,11 +2,11 @@
 
     python -m benchmarks.passages_fit
 
-Reads the questions of `questions/history_seen.json` alone, in the logs that
-`benchmarks/passages.py` makes of real lines: each line that the search looks at is a sample, right
-or wrong. So the sum of weights is the log-odds that a line is the answer, but that a wrong answer
-counts as worse than none. Weights keep the sign that makes sense. Facts are left out in turns
-first, to tell how well the weights do on others. Needs numpy and scipy.
+Uses only the questions of `questions/history_seen.json`, in the logs of `benchmarks/passages.py`.
+Each candidate line of the search is a sample of a logistic regression, so the weighted sum is the
+log-odds that a line is the answer, except that lines of unanswerable questions count more, as a
+wrong answer is worse than none. The signs of some weights are constrained. Cross-validation by fact
+estimates how well the weights generalise. Needs numpy and scipy.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from storage.db.database import Database
 from storage.passages.passages import looked_at
 from storage.passages.score import FEATURES
 
-_PENALTY = 0.3  # of squared weights
+_PENALTY = 0.3  # L2 regularisation
 _FOLDS = 5
-_WRONG = 3  # times that a line counts where nobody has answered
+_WRONG = 3  # weight of a line if no line answers the question
 _LIMIT = 10
 _POSITIVE = frozenset(
     {"exact", "related", "evidence", "shows", "density", "recent related", "states",
@@ -96,8 +96,11 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """The lines that were looked at for a question: features, and which is right. `fold` is the
-    part that it is left out in, `kind` what sort of question it is."""
+    """The candidate lines of one question.
+
+    `rows` has their features (lines, FEATURES), `right` 1 for the right line and else 0. `fold` is
+    the fold of cross-validation that tests the question, `kind` its log and type.
+    """
 
     rows: Floats
     right: Floats
@@ -106,12 +109,12 @@ class Samples:
 
     @property
     def counts(self) -> int:
-        """How many samples each line counts as: a wrong answer is worse than none."""
+        """The weight of each line: higher without a right one, as a wrong answer is the worst."""
         return 1 if self.right.any() else _WRONG
 
 
 async def samples(file: QuestionFile) -> list[Samples]:
-    """The samples of all questions, in the big log and in channels."""
+    """Return the samples of all questions with candidates, in the large log and in channels."""
     found = []
     files = question_files()
     async with Database.open(await history(files)) as database:
@@ -127,7 +130,7 @@ async def samples(file: QuestionFile) -> list[Samples]:
 
 
 def _questions(file: QuestionFile) -> Iterator[tuple[int, str, str | None, str]]:
-    """Fold, question, the right line and the kind, in the order of the facts for each kind."""
+    """Yield fold, question, right line (None: none) and kind; each kind in the order of facts."""
     for number, fact in enumerate(file.facts):
         yield number % _FOLDS, fact.question, fact.text, "literal"
     for number, fact in enumerate(file.facts):
@@ -147,7 +150,7 @@ async def _sample(
 
 
 def fit(found: Sequence[Samples]) -> Floats:
-    """The weights with the least log loss and penalty."""
+    """Return the weights that minimise weighted log loss plus L2 penalty, within their signs."""
     rows = np.concatenate([each.rows for each in found])
     right = np.concatenate([each.right for each in found])
     counts = np.concatenate([np.full(len(each.rows), each.counts) for each in found])
@@ -167,8 +170,11 @@ def fit(found: Sequence[Samples]) -> Floats:
 
 
 def report(found: Sequence[Samples], weights: Mapping[int, Floats]) -> None:
-    """By kind: how often the right line is the best, and for thresholds how often a line is
-    given at all (with facts: the right one)."""
+    """Print by kind how often the right line ranks first, and how often the best line reaches each
+    probability threshold (for paraphrased questions, only if it is the right one).
+
+    `weights` has for each fold those fitted without it.
+    """
     kinds = sorted({each.kind for each in found})
     for kind in kinds:
         first, given = [], dict.fromkeys((0.2, 0.3, 0.4, 0.5, 0.6), 0)
@@ -188,7 +194,7 @@ def report(found: Sequence[Samples], weights: Mapping[int, Floats]) -> None:
 
 
 def main() -> None:
-    """Fit to the questions that are there to be looked at."""
+    """Print cross-validated results, then the weights fitted to all seen questions."""
     found = asyncio.run(samples(question_files()[0]))
     parts = {fold: fit([each for each in found if each.fold != fold]) for fold in range(_FOLDS)}
     report(found, parts)

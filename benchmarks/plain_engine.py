@@ -1,8 +1,8 @@
-"""llama.cpp as other servers run it: of a prompt that was read, only the beginning is kept.
+"""llama.cpp with its default prefix cache: only a common prefix of two prompts is reused.
 
     python -m benchmarks.plain_engine SPEC
 
-prints where it listens, and serves until its standard input ends.
+SPEC is an `EngineSpec` as JSON. Prints its URL and serves until standard input closes.
 """
 
 from __future__ import annotations
@@ -22,13 +22,14 @@ from agent_server.model_files import store as model_store
 from agent_server.settings.models import ModelSettings
 from terrarium.config import Config
 
-_CONTEXT, _SLOTS = 8_192, 2  # as the embedded engine has by default
-_SIMILARITY = 0.1  # llama.cpp's own choice
+_CONTEXT, _SLOTS = 8_192, 2  # the embedded engine's defaults
+_SIMILARITY = 0.1  # llama.cpp's default
 
 
 @asynccontextmanager
 async def plain_engine() -> AsyncIterator[Mapping[str, str]]:
-    """An engine with the small default model; settings of a server that speaks to it."""
+    """Run such an engine with the small default model; yield the settings of a server that uses
+    it as its upstream."""
     settings = Config({}, None, Path("data")).section(ModelSettings)
     model_store.ensure(settings)
     path, key = str(model_store.model_file(settings)), secrets.token_urlsafe()
@@ -50,12 +51,12 @@ async def plain_engine() -> AsyncIterator[Mapping[str, str]]:
 
 
 def main() -> None:
-    """Load what the command line says and serve."""
-    os.environ.setdefault(*WAITING)
+    """Load the model of the spec on the command line and serve."""
+    os.environ.setdefault(*WAITING)  # OpenMP reads it when xllamacpp is imported
     import xllamacpp
 
     chosen = parameters(EngineSpec(**json.loads(sys.argv[1])))
-    chosen.n_cache_reuse = 0
+    chosen.n_cache_reuse = 0  # no shifting of cached chunks whose position has changed
     chosen.slot_prompt_similarity = _SIMILARITY
     server = xllamacpp.Server(chosen)
     sys.stdout.write(f"{server.listening_address}\n")

@@ -1,7 +1,8 @@
-"""PostgreSQL beside SQLite, in turns in one run: imports, searches, a move there and back, kills.
+"""PostgreSQL against SQLite: imports, searches, a transfer there and back, and kills.
 
-The server is Debian's, on this machine, with fsync on. LINES=100000 and KILLS=20 make it shorter;
-BENCH_LOGS is a folder that keeps the log of files for the next run.
+Both are measured alternately in the same run. The server is Debian's, on this machine, with fsync
+on. `LINES=100000` and `KILLS=20` make it shorter; the SQLite log is kept in the folder `BENCH_LOGS`
+for the next run.
 """
 
 from __future__ import annotations
@@ -39,14 +40,15 @@ LINES = int(os.environ.get("LINES", "1000000"))
 KILLS = int(os.environ.get("KILLS", "200"))
 IMPORTED = 50_000
 BATCH = 5_000
-DELTA = 1_000  # lines that are written after all was copied
-RUNS = 3  # of a question; the median counts
-LONGEST = 0.02  # seconds from a line that was acknowledged to a kill
-PER_ROUND = 1_000_000  # numbers of the lines that one writer may write
+DELTA = 1_000  # lines written after the copy, transferred in the downtime
+RUNS = 3  # of each search; the median counts
+LONGEST = 0.02  # seconds at most from an acknowledged line to a kill
+PER_ROUND = 1_000_000  # size of the range of line numbers of one round
 
 
 async def figures() -> AsyncIterator[Figure]:
-    """Lines a second, seconds of a move, milliseconds of searches, and lines lost by kills."""
+    """Yield lines per second, seconds of a transfer, milliseconds of searches, and lines lost by
+    kills."""
     try:
         with tempfile.TemporaryDirectory() as name, postgres_server() as server:
             async for figure in _import(Path(name), server):
@@ -109,7 +111,7 @@ async def _move(source: Address, target: Address, label: str) -> AsyncIterator[F
 
 
 async def _last_delta(source: Path, target: PostgresSchema) -> AsyncIterator[Figure]:
-    """Move a smaller log, and write some lines once it has been copied."""
+    """Yield the downtime of a transfer if DELTA lines are written after the copy."""
     small = source.with_name("small.db")
     async with Database.open(small) as here, Database.open(target) as there:
         await ChatLog(here).add(list(events(20 * DELTA)))
@@ -127,18 +129,18 @@ async def _last_delta(source: Path, target: PostgresSchema) -> AsyncIterator[Fig
 
 @dataclass(slots=True)
 class _HashSink:
-    """A target of an export that keeps its checksum only."""
+    """An export sink that only computes a checksum."""
 
     digest: hashlib._Hash
 
     async def add(self, events: Sequence[Event]) -> None:
-        """Take events in."""
+        """Update the checksum with the events."""
         for event in events:
             self.digest.update(json_line(event).encode())
 
 
 async def _digest(address: Address) -> str:
-    """Return the checksum of a whole export."""
+    """Return the SHA-256 checksum of a complete export."""
     sink = _HashSink(hashlib.sha256())
     async with Database.open(address) as database:
         await export(ChatLog(database), Query(scope=EVERYTHING), sink)

@@ -1,11 +1,11 @@
-"""How much of a channel's prompts comes from the engine's cache, and how soon the answer begins.
+"""Prefix caching of a channel's prompts, and the time to the first word of an answer.
 
-Channels go on as #ubuntu really did (`DATA` names the folder of its logs), and after some lines
-somebody asks the bot the next one. The answers are the real model's. Each case is played three
-times: as a bot does that shows the last lines as they are at each question, on llama.cpp as other
-servers run it, which keeps the beginning of a prompt; the same on our engine, which also shifts
-what remains when lines leave a prompt that is still in its slot; and as Terrarium does. What came
-from the cache is the engine's own number. `CASE` names one of the cases, or a part of its name.
+Channels are replayed from logs of #ubuntu (`DATA` names their folder), and every few lines the next
+one is asked as a question to the bot. The real model answers. Each case runs three times: with
+Terrarium's layout; with a sliding window of the last lines on llama.cpp with its default cache,
+which reuses a common prefix only; and with the sliding window on our engine, which also shifts the
+cached rest when lines drop out of a prompt that is still in its slot. Cached tokens are counted by
+the engine. `CASE` selects cases by a part of their name.
 """
 
 from __future__ import annotations
@@ -32,16 +32,19 @@ from storage.log import ChatLog
 from terrarium.usage import TokenUsage
 
 QUESTIONS = 30
-OF_THE_WINDOW = 8  # questions in all: its prompts are read anew each time, so more take only longer
-BETWEEN = 10  # lines
-BEFORE = 60  # lines, before the first question
-SOONER = 0.4
+OF_THE_WINDOW = 8  # questions over all channels; each prompt is computed anew, so 8 are enough
+BETWEEN = 10  # lines between questions
+BEFORE = 60  # lines before the first question
+SOONER = 0.4  # goal for the ratio of the times to the first word
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """Who asks where: `channels` of them, all questions by one `asker` or each by whoever said it
-    really, with `cron` between them, or on all channels `at_once`."""
+    """A scenario: questions on `channels` channels, in turn or `at_once`.
+
+    All are asked by `asker` or, if that is empty, each by the line's real speaker. With `cron`, a
+    digest is requested after each round.
+    """
 
     name: str
     channels: int = 1
@@ -60,8 +63,8 @@ CASES = (
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """The mean tokens of a prompt, how much of all prompts came from the cache (percent), and the
-    mean time to the first word (seconds). What cron asks counts for neither."""
+    """The results of a case, without cron's requests: mean tokens of a prompt, percentage of prompt
+    tokens from the cache, and mean seconds to the first word."""
 
     tokens: float
     cached: float
@@ -69,7 +72,7 @@ class Played:
 
 
 async def figures() -> AsyncIterator[Figure]:
-    """For each case what comes from the cache, and how soon the answer begins."""
+    """Yield for each case the share of cached tokens and the time to the first word."""
     try:
         lines()
     except NoCorpus as error:
@@ -106,7 +109,7 @@ async def _played(
     layout: Callable[[Ours], Layout],
     settings: Mapping[str, str],
 ) -> Played:
-    """A case with so many questions on each channel, on a server with these settings."""
+    """Play a case with `questions` questions per channel, on a fresh server with `settings`."""
     async with _stage(settings) as (http, bot, log):
         way, cron = layout(bot), TokenUsage()
         channels = [Channel(log, number, case.asker) for number in range(case.channels)]
@@ -133,7 +136,7 @@ async def _asked(channel: Channel) -> tuple[Channel, Asked]:
 
 
 async def _answered(case: Case, way: Layout, asked: list[tuple[Channel, Asked]]) -> list[Timed]:
-    """One question on each channel is answered, in turn or at once."""
+    """Answer one question on each channel, in turn or concurrently, and log the answers."""
 
     async def answered(channel: Channel, question: Asked) -> Timed:
         timed = await way.ask(channel, question)
@@ -149,7 +152,7 @@ async def _answered(case: Case, way: Layout, asked: list[tuple[Channel, Asked]])
 async def _stage(
     settings: Mapping[str, str],
 ) -> AsyncIterator[tuple[httpx2.AsyncClient, Ours, ChatLog]]:
-    """A fresh engine behind a server, a tendril of it and a log."""
+    """Run a server with a fresh engine; yield its client, a tendril, and an empty log."""
     with tempfile.TemporaryDirectory() as name:
         async with (
             small_server(**settings) as (http, _),

@@ -1,8 +1,8 @@
-"""How much of the prompts comes from the engine's cache when five conversations take turns.
+"""Prefix caching on the agent server with five interleaved conversations.
 
-Each prompt is the one before with something more at its end, as the tendrils build theirs. There
-are more conversations than slots, so the engine has to keep those that wait. The numbers are the
-engine's own.
+Each prompt extends the previous one of its conversation, as the tendrils' prompts do. There are
+more conversations than slots, so the engine has to cache the inactive ones. Tokens are counted by
+the engine.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from tests.kit.ubuntu import spoken
 CONVERSATIONS = 5
 TURNS = 20
 FIRST, MORE = 10, 3
-"""Lines of a channel that a conversation begins with, and that each turn adds."""
+"""Channel lines at the start of a conversation, and added by each turn."""
 
 ANSWER = 16  # tokens
 CHAT = "/v1/chat/completions"
 
 
 async def figures() -> AsyncIterator[Figure]:
-    """The share of prompt tokens that were computed, and the time of a whole turn."""
+    """Yield the share of prompt tokens that were computed, and the time of a whole turn."""
     async with small_server() as (http, _):
         talked = await talk(http)
     yield Figure("prompt tokens", talked.prompt, "")
@@ -38,8 +38,8 @@ async def figures() -> AsyncIterator[Figure]:
 
 @dataclass(frozen=True, slots=True)
 class Talked:
-    """The tokens of all prompts, how much of them came from a cache (percent), and the seconds of
-    each turn."""
+    """The tokens of all prompts, the percentage of them from the cache, and the seconds of each
+    turn."""
 
     prompt: int
     cached: float
@@ -47,7 +47,7 @@ class Talked:
 
 
 async def talk(http: httpx2.AsyncClient, turns: int = TURNS) -> Talked:
-    """Have all conversations in turn, and add up what each answer says of its use."""
+    """Play `turns` turns of all conversations, interleaved, and add up the reported usage."""
     talks = [_Talk(http, number) for number in range(CONVERSATIONS)]
     seconds = [await each.turn(turn) for turn in range(turns) for each in talks]
     prompt, cached = (sum(counts) for counts in zip(*(each.used for each in talks), strict=True))
@@ -55,7 +55,7 @@ async def talk(http: httpx2.AsyncClient, turns: int = TURNS) -> Talked:
 
 
 class _Talk:
-    """One conversation that only grows."""
+    """One conversation with an append-only prompt."""
 
     def __init__(self, http: httpx2.AsyncClient, number: int) -> None:
         self._http = http
@@ -68,11 +68,11 @@ class _Talk:
 
     @property
     def used(self) -> tuple[int, int]:
-        """The tokens of all prompts so far, and how many of them came from a cache."""
+        """The tokens of all prompts so far, and how many of them came from the cache."""
         return sum(prompt for prompt, _ in self._used), sum(cached for _, cached in self._used)
 
     async def turn(self, turn: int) -> float:
-        """Say some lines more and read the answer; the seconds it took."""
+        """Send the lines of turn number `turn` and read the answer; return the seconds it took."""
         start = FIRST + turn * MORE if turn else 0
         text = "\n".join(self._lines[start : FIRST + (turn + 1) * MORE])
         self._messages.append({"role": "user", "content": text})

@@ -1,8 +1,8 @@
-"""Whether the agent server on Ray Serve is as fair as one process, and caches as much of prompts.
+"""Prefix caching and fairness of the agent server on Ray Serve, compared with a single process.
 
-First five conversations take turns, as in `prefix_server`, at one process and at two replicas of
-the engine. Then two keys whose weights are 3 to 1 keep a paced upstream busy through two replicas
-of the server, each request as a conversation of its own, so that both have about half of them.
+First, interleaved conversations as in `prefix_server`, on one process and on two replicas of the
+engine. Then two keys with weights 3 and 1 saturate a paced upstream through two replicas of the
+server; each request has its own conversation, so each replica receives about half of them.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from benchmarks.small_server import small_server
 from storage.usage.api_keys import Key
 
 KEYS = (Key("heavy", weight=3), Key("light"))
-TURNS = 10  # of each conversation: half of those of prefix_server, and the same at both
-PLACES = 4
-WEIGHED = 400  # answers
-WARM = 40  # answers before that
+TURNS = 10  # of each conversation, half of those of prefix_server; the same in both cases
+PLACES = 4  # slots
+WEIGHED = 400  # answers counted
+WARM = 40  # answers before that, not counted
 OUTSTANDING = 12  # requests of each key
-PACED = 20  # events of an answer, a hundredth of a second each
+PACED = 20  # events of an answer, 10 ms apart
 
 
 async def figures() -> AsyncIterator[Figure]:
-    """Shares of prompts from the cache, and of answers by weight."""
+    """Yield the shares of cached prompt tokens, and of answers by weight; nothing without Ray."""
     if find_spec("ray") is None:
         print(f"  skipped: {HOW_TO_GET}")
         return
@@ -46,7 +46,7 @@ async def figures() -> AsyncIterator[Figure]:
 
 
 async def _cached() -> AsyncIterator[Figure]:
-    """The share of prompts from the cache, by one process and by two engines."""
+    """Yield the share of cached prompt tokens on one process and on two engines."""
     async with small_server() as (http, _):
         alone = await talk(http, TURNS)
     async with small_server(
@@ -61,7 +61,7 @@ async def _cached() -> AsyncIterator[Figure]:
 
 
 async def _fairness() -> AsyncIterator[Figure]:
-    """The answers of two keys by their weights, through two servers."""
+    """Yield the ratio of answers of two weighted keys through two server replicas."""
     async with (
         _upstream() as upstream,
         small_server(
@@ -83,7 +83,7 @@ async def _fairness() -> AsyncIterator[Figure]:
 
 @asynccontextmanager
 async def _upstream() -> AsyncIterator[str]:
-    """The paced engine, in a process of its own."""
+    """Run the paced engine as a child process; yield its URL."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "benchmarks.instant_engine", stdin=PIPE, stdout=PIPE
     )
@@ -96,7 +96,7 @@ async def _upstream() -> AsyncIterator[str]:
 
 
 async def _weighed(http: httpx2.AsyncClient, headers: Mapping[str, dict[str, str]]) -> Counter[str]:
-    """Keep requests of both keys waiting until so many of them are answered."""
+    """Keep requests of both keys queued for WEIGHED answers after a warm-up; count them by key."""
     answered: Counter[str] = Counter()
     sessions = itertools.count()
 
@@ -135,7 +135,11 @@ async def _ask(
 
 
 async def _served(http: httpx2.AsyncClient) -> tuple[int, int]:
-    """The chats that each of two servers has answered, by their own metrics."""
+    """Return how many chats each of two server replicas answered, the smaller number first.
+
+    The number comes from each replica's `/metrics`, reached by trying session ids until two
+    different numbers have been seen.
+    """
     found: set[int] = set()
     for number in itertools.count():
         session = {"x-session-id": f"look/{number}"}

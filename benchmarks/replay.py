@@ -1,4 +1,4 @@
-"""Channels that go on as #ubuntu really did, with a question to the bot now and then."""
+"""Channels replayed from logs of #ubuntu, with occasional questions to the bot."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _EVERYBODY = ""
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A question as it stands in the log: who asks what, and the event."""
+    """A question in the log: the asker's nick, the text, and the event id (`anchor`)."""
 
     who: str
     text: str
@@ -24,8 +24,11 @@ class Asked:
 
 
 class Channel:
-    """The channel number `number` of `log`. With an `asker` all questions are of that one person,
-    else each is of whoever really said its words."""
+    """A replayed channel that writes its lines to `log`.
+
+    `number` selects the channel and its part of the corpus. With an `asker`, that person asks all
+    questions; otherwise each is asked by the line's real speaker.
+    """
 
     def __init__(self, log: ChatLog, number: int, asker: str = _EVERYBODY) -> None:
         self.place = Place("libera", f"#channel{number}")
@@ -38,11 +41,11 @@ class Channel:
         return f"{self.place.network}/{self.place.channel}"
 
     async def goes_on(self, lines: int) -> None:
-        """The log has so many lines more."""
+        """Add the next `lines` lines to the log."""
         await self.log.add([self._event(*next(self._lines)) for _ in range(lines)])
 
     async def question(self) -> Asked:
-        """The next line that somebody said, said to the bot."""
+        """Log the next message as a question to the bot and return it."""
         kind, nick, text = next(self._lines)
         while kind not in SPOKEN or not text.strip():
             kind, nick, text = next(self._lines)
@@ -52,7 +55,7 @@ class Channel:
         return Asked(who, text, anchor)
 
     async def answered(self, asked: Asked, text: str) -> None:
-        """The bot says its answer."""
+        """Log the bot's answer, as a reply to the question."""
         event = self._event(EventType.PRIVMSG, BOT, f"{asked.who}: {text}", asked.anchor)
         await self.log.add([event])
 

@@ -1,8 +1,8 @@
-"""From a question's line to the first line of the reply, without the model's time.
+"""Latency from a question to the first line of the reply, without the model's time.
 
-The model is a scripted one that answers at once, behind the real agent server, so its own time is
-next to nothing; what is measured is what Terrarium adds: IRC, the log, the context, the turn, the
-server. `.ping`, which asks no model, shows in the same run what IRC takes by itself.
+A scripted model answers immediately behind the real agent server, so the latency is Terrarium's
+own: IRC, log, context, turn and server. `.ping`, which asks no model, shows IRC's share of it in
+the same run.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from tests.kit.ubuntu import spoken
 
 ROOM = "#terrarium"
 QUESTIONS = 40
-PAUSE = 1.1  # seconds: slower than our own flood control, which is not what is measured
+PAUSE = 1.1  # seconds between questions, so that our own flood control does not delay replies
 GOAL = 20.0  # milliseconds
 
 
 async def figures() -> AsyncIterator[Figure]:
-    """Milliseconds of `.ping` and of a question, median and 95th percentile."""
+    """Yield the milliseconds of `.ping` and of a question, median and 95th percentile."""
     with tempfile.TemporaryDirectory() as name:
         async with (
             ScriptedOpenAI() as script,
@@ -44,7 +44,7 @@ async def figures() -> AsyncIterator[Figure]:
 
 
 async def _timed(client: IrcClient, command: str) -> float:
-    """Milliseconds until the reply's first line."""
+    """Return the milliseconds until the first line of the reply."""
     await asyncio.sleep(PAUSE)
     began = time.perf_counter()
     await client.say(ROOM, command)

@@ -1,9 +1,9 @@
-"""Count which lines reply to a question, for the chances in `storage/passages/replies.py`.
+"""Estimate the reply probabilities of `storage/passages/replies.py`.
 
     python -m benchmarks.reply_counts ../shared/data/ubuntu-irc/train
 
-Of the lines of others just after a question in logs with hand-made reply links: the share that
-replies to it, by whom they address and how many lines later they come.
+Prints, for logs with hand-annotated reply links, the share of other people's lines after a question
+that reply to it, by addressee and distance in lines.
 """
 
 from __future__ import annotations
@@ -18,13 +18,16 @@ from storage.passages.replies import NEXT, addressee, distance_bin
 from storage.passages.words import asks
 
 _BINS = range(5)
-_FAR = 40  # lines of the file, with those that nobody said
+_FAR = 40  # lines of the file, including joins and the like
 
 
 def count(file: Annotated, lines: Counter[tuple[str, int]], hits: Counter[tuple[str, int]]) -> int:
-    """Count the candidates of a file and those that reply, by addressee and distance; how many
-    questions there are."""
+    """Count the candidate replies of a file (`lines`) and the actual ones (`hits`).
+
+    Both are by addressee and distance. Returns the number of questions.
+    """
     links = set(file.links)
+    # Only the annotated range, without its end, whose replies may lie outside.
     first, last = min(b for _, b in links), max(b for _, b in links)
     questions = 0
     for number in range(first, last - _FAR // 2):
@@ -45,7 +48,7 @@ def count(file: Annotated, lines: Counter[tuple[str, int]], hits: Counter[tuple[
 
 
 def main() -> None:
-    """Print the shares for the folder that the command line names."""
+    """Print the shares for the folder given on the command line."""
     lines: Counter[tuple[str, int]] = Counter()
     hits: Counter[tuple[str, int]] = Counter()
     questions = sum(count(file, lines, hits) for file in annotated(Path(sys.argv[1])))

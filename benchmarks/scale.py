@@ -1,12 +1,11 @@
-"""Admission at the scale of the internet, simulated: 10,000 tendrils with a million channels.
+"""Discrete-event simulation of admission for 10,000 tendrils with a million channels.
 
-The scheduler is the real one; time is virtual, and the engines are a number of places in which an
-answer takes as long as its tokens do. So nothing here says how fast an engine is, but how long a
-request waits for one, who gets how much of it, and what a decision costs.
+The scheduler is the real one; time is virtual, and the engines are slots in which an answer takes
+a time proportional to its tokens. It measures how long requests wait, how tokens are shared, and
+the CPU cost of a scheduling decision; it says nothing about the speed of an engine.
 
-Sources of the assumptions: questions come at random (Poisson), channels belong to tendrils by
-Zipf's law, lengths are lognormal as those of chats are. A place is one sequence of a batch on a
-GPU.
+Assumptions: questions arrive as a Poisson process, channels are distributed over tendrils by Zipf's
+law, and lengths are lognormal, as is typical of chats. A slot is one sequence of a batch on a GPU.
 """
 
 from __future__ import annotations
@@ -32,19 +31,22 @@ PLACES = 512  # such as 8 GPUs with 64 sequences each
 WAITING = 4_096  # `[admission] max_waiting`
 PREFILL, DECODE = 4_000.0, 40.0  # tokens a second, of one sequence
 PROMPT, ANSWER = 800.0, 120.0  # tokens, the median
-SPREAD = 0.7  # sigma of the logarithm
-ESTIMATE = PROMPT + ANSWER  # what a request is believed to cost before it ends
+SPREAD = 0.7  # sigma of the lognormal distribution
+ESTIMATE = PROMPT + ANSWER  # estimated tokens of a request, charged until it ends
 BACKGROUND = 0.2  # share of the requests
-SECONDS, WARM = 300.0, 60.0  # simulated; what happens before is not counted
-LARGE = 100  # tendrils, which have about half of all channels
+SECONDS, WARM = 300.0, 60.0  # simulated; the warm-up is not counted
+LARGE = 100  # the largest tendrils, which have about half of all channels
 FLOODERS, OUTSTANDING = 100, 20
-BACKLOGGED = (8, 24)  # answers of each tendril, when all of them always wait
+BACKLOGGED = (8, 24)  # answers per tendril, in two runs in which all tendrils are backlogged
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What a simulation saw: waits in seconds, and refusals, by kind of tendril and whether in the
-    background; tokens by tendril."""
+    """The results of a simulation after its warm-up.
+
+    `waits` (seconds) and `refused` are by kind of tendril and True for background requests,
+    `tokens` by tendril.
+    """
 
     waits: dict[tuple[str, bool], list[float]] = field(default_factory=lambda: defaultdict(list))
     refused: Counter[tuple[str, bool]] = field(default_factory=Counter)
@@ -52,12 +54,14 @@ class Outcome:
     background_tokens: float = 0.0
     decisions: int = 0
     seconds: float = 0.0
-    """Time of the processor that the decisions took."""
+    """CPU time of all scheduling decisions."""
 
 
 class Fleet:
-    """Engines behind one scheduler, and a virtual clock. `again` is told of each request that has
-    ended or was refused."""
+    """Simulated engines behind one scheduler, with a virtual clock in seconds.
+
+    `again` is called with each request that has ended or was refused.
+    """
 
     def __init__(self, places: int = PLACES, waiting: int = WAITING, warm: float = WARM) -> None:
         policy = AdmissionPolicy()
@@ -71,26 +75,27 @@ class Fleet:
         self.again: Callable[[QueuedRequest], None] = lambda _: None
         self._patience = {False: policy.max_wait, True: policy.max_wait_background}
         self._random = random.Random(17)
+        # The number keeps simultaneous events in order and callables from being compared.
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._number = itertools.count()
         self._waiting: set[QueuedRequest] = set()
 
     def at(self, when: float, event: Callable[[], None]) -> None:
-        """Have something happen at a time."""
+        """Schedule a callback for the virtual time `when`."""
         heapq.heappush(self._events, (when, next(self._number), event))
 
     def run(self, until: float) -> Outcome:
-        """Let time pass."""
+        """Process all events up to the virtual time `until` and return the outcome so far."""
         while self._events and self._events[0][0] <= until:
             self.now, _, event = heapq.heappop(self._events)
             event()
         return self.outcome
 
     def ask(self, key: str, *, background: bool = False, weight: float = 1.0) -> None:
-        """Have a request arrive now."""
+        """Submit a request at the current virtual time."""
         request = QueuedRequest(key, ESTIMATE, weight, background, arrived=self.now)
         began = time.thread_time()
-        loser = self.scheduler.arrive(request)
+        loser = self.scheduler.arrive(request)  # refused for lack of room: this or a queued one
         self._count(began)
         if loser is not request:
             self._waiting.add(request)
@@ -149,16 +154,16 @@ class Fleet:
 
 
 class Crowd:
-    """A million channels, each of one of the tendrils, that ask a fleet at random."""
+    """A million channels, distributed over the tendrils, whose questions arrive at random."""
 
     def __init__(self) -> None:
         self._random = random.Random(23)
         sizes = [1 / rank for rank in range(1, TENDRILS + 1)]
         owners = self._random.choices(range(TENDRILS), sizes, k=CHANNELS - TENDRILS)
-        self._owners = [*range(TENDRILS), *owners]  # none is without a channel
+        self._owners = [*range(TENDRILS), *owners]  # every tendril has at least one channel
 
     def ask(self, fleet: Fleet, load: float) -> None:
-        """Have the channels ask so often that `load` of all places are busy."""
+        """Submit questions at a rate that keeps the share `load` of all slots busy on average."""
         every = _mean_seconds() / (PLACES * load)
 
         def arrive() -> None:
@@ -171,12 +176,12 @@ class Crowd:
 
 
 def _mean_seconds() -> float:
-    """Return how long an answer takes on average; a lognormal's mean is more than its median."""
+    """Return the mean seconds of an answer (a lognormal's mean is exp(sigma^2 / 2) medians)."""
     return (PROMPT / PREFILL + ANSWER / DECODE) * math.exp(SPREAD * SPREAD / 2)
 
 
 async def figures() -> AsyncIterator[Figure]:
-    """Waits in seconds by priority, shares of tokens, and what a decision takes."""
+    """Yield waits by priority, shares of tokens, the time of a decision, and memory."""
     crowd = Crowd()
     waits: dict[str, list[float]] = {}
     for name, load in (("load 0.8", 0.8), ("load 0.95", 0.95), ("load 1.3", 1.3)):
@@ -202,7 +207,7 @@ async def figures() -> AsyncIterator[Figure]:
 
 
 def _kind(request: QueuedRequest) -> str:
-    """Return "flood", or whether a tendril is one of the large ones."""
+    """Return "flood" for a flooding tendril, else "large" or "small"."""
     kind, _, number = request.key.partition(" ")
     return kind if kind == "flood" else "large" if int(number) < LARGE else "small"
 
@@ -225,12 +230,12 @@ def _figures(name: str, outcome: Outcome) -> list[Figure]:
 
 
 def _flooded(crowd: Crowd) -> Outcome:
-    """Some tendrils always have many requests outstanding beside the crowd."""
+    """Simulate the crowd at load 0.8 with FLOODERS tendrils that keep OUTSTANDING requests each."""
     fleet = Fleet()
     crowd.ask(fleet, 0.8)
 
     def again(request: QueuedRequest) -> None:
-        if request.key.startswith("flood"):  # a second later, as who was refused is told to wait
+        if request.key.startswith("flood"):  # ask again after a second, respecting Retry-After
             fleet.at(fleet.now + 1.0, lambda: fleet.ask(request.key))
 
     fleet.again = again
@@ -241,7 +246,7 @@ def _flooded(crowd: Crowd) -> Outcome:
 
 
 def _backlogged(answers: int) -> list[Figure]:
-    """Every tendril always has two requests waiting; of every fourth the weight is 3."""
+    """Simulate tendrils that always have two requests outstanding; every fourth has weight 3."""
     name = f"all wait, {answers} answers each"
     round_seconds = _mean_seconds() * TENDRILS / PLACES
     fleet = Fleet(waiting=3 * TENDRILS, warm=0.0)
@@ -267,7 +272,7 @@ def _spread(values: list[float]) -> float:
 
 
 def _memory() -> list[Figure]:
-    """What the scheduler keeps of 10,000 tendrils that wait, with a request each."""
+    """Return the bytes of memory per waiting tendril, with one request each."""
     gc.collect()
     tracemalloc.start()
     scheduler = Scheduler(1, most_waiting=TENDRILS)

@@ -1,9 +1,9 @@
-"""What our server costs in front of an engine, beside its peers: all in one run, in turns.
+"""Overhead of the agent server in front of an engine, compared with other gateways.
 
-In front of the real engine: llama.cpp's own port, our server, LiteLLM's proxy. In front of an
-engine without latency, where only the gateway is measured: a pass-through that has no duties, our
-server with key, admission, validation, usage and log, LiteLLM. Rounds alternate between them and
-medians are taken, so that what else the machine does is shared by all.
+With the real engine: llama.cpp's own port, the agent server, LiteLLM's proxy. With an engine
+without latency, which isolates the gateway's own cost: a pass-through proxy, the agent server with
+key, admission, validation, usage and log, LiteLLM. Rounds alternate between the gateways and
+medians are reported, so that other load on the machine affects all alike.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Turns = dict[str, list[Tally]]
 
 
 async def figures() -> AsyncIterator[Figure]:
-    """All figures."""
+    """Yield the figures with the engine without latency, then with the real one."""
     async for figure in _instant():
         yield figure
     async for figure in _real():
@@ -44,7 +44,7 @@ async def _real() -> AsyncIterator[Figure]:
         ]
         if peer := await stack.enter_async_context(litellm(engine.url, engine.key, engine.model)):
             gateways.append(peer)
-        # No end of the text: every answer has as many tokens as it may.
+        # The end-of-text token is barred, so every answer has exactly `max_tokens` tokens.
         endless = {**ASK, "temperature": 0, "logit_bias": {"2": -100}}
         for tokens, count, rounds in ((1, 10, 6), (64, 3, ROUNDS)):
             body = {**endless, "max_tokens": tokens}
@@ -55,7 +55,7 @@ async def _real() -> AsyncIterator[Figure]:
         speeds = {name: _rate(each) for name, each in turns.items()}
         for name, speed in speeds.items():
             yield Figure(f"real, 16 at once, {name}", speed * 64, "tokens/s")
-        # A Figure's goal is the most it may be: the ratio is turned round.
+        # A figure's goal is an upper limit, so this is the inverse of the relative speed.
         ratio = speeds["native"] / speeds["terrarium"]
         yield Figure("real, 16 at once, native/terrarium", ratio, "", 1 / 0.98)
 
@@ -138,13 +138,16 @@ async def _turns(
     cpu: dict[str, float] | None = None,
     rounds: int = ROUNDS,
 ) -> Turns:
-    """Every gateway's tallies, round by round; `cpu` takes the seconds of one answer."""
+    """Return every gateway's tallies, one per round.
+
+    Adds to `cpu` each gateway's mean CPU seconds per answer.
+    """
     turns: Turns = {gateway.name: [] for gateway in gateways}
     for gateway in gateways:
-        await load(gateway, body, connections, connections)  # connections, caches
+        await load(gateway, body, connections, connections)  # warm-up
     for _ in range(rounds):
         for gateway in gateways:
-            # Slow ones get fewer, or the run would take an hour.
+            # LiteLLM is slow: the full number of requests would take an hour.
             asked = max(connections, count // 15) if gateway.name == "litellm" else count
             before = gateway.cpu()
             turns[gateway.name].append(await load(gateway, body, connections, asked))
@@ -154,5 +157,5 @@ async def _turns(
 
 
 def _rate(tallies: Sequence[Tally]) -> float:
-    """Answers per second, the median of the rounds."""
+    """Return the answers per second, the median of the rounds."""
     return statistics.median(len(each.whole) / each.seconds for each in tallies)

@@ -1,4 +1,4 @@
-"""The agent server with the small default model, as `terrarium server` starts it."""
+"""An agent server with the small default model, started with `terrarium server`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.kit.ports import free_port
 from tests.kit.server_keys import bearer, key_table
 
 ENDLESS = {"2": -100}
-"""A logit bias that keeps the model from ending its answer by itself."""
+"""A logit bias that bars the end-of-text token: answers are as long as `max_tokens` allows."""
 
 
 @asynccontextmanager
@@ -27,8 +27,10 @@ async def small_server(
     options: Sequence[str] = (),
     **settings: str,
 ) -> AsyncIterator[tuple[httpx2.AsyncClient, Mapping[str, dict[str, str]]]]:
-    """A client of a server that has `keys` and `settings`, and the header that each key is sent
-    with, by name. `options` are those of `terrarium server`."""
+    """Run a server with `keys`, `options` of `terrarium server`, and `settings` (environment).
+
+    Yields an HTTP client for it, and each key's request headers by the key's name.
+    """
     port = free_port()
     url = f"http://127.0.0.1:{port}"
     settings = {"SERVER_PORT": str(port)} | settings
@@ -43,12 +45,12 @@ async def small_server(
             await _listening(port, process)
             await until_ready(url, 600)
             yield http, made
-            process.terminate()  # it ends what it has started itself
+            process.terminate()  # lets the server stop its own child processes
             await process.communicate()
 
 
 async def _listening(port: int, process: Process) -> None:
-    """Return when the server listens. Raises RuntimeError with its own words when it has ended."""
+    """Wait until the server listens. Raises RuntimeError with its stderr if it has exited."""
     while True:
         if process.returncode is not None:
             _, said = await process.communicate()

@@ -1,9 +1,8 @@
-"""Twenty channels, fifty people, a hundred lines a second and a question each second, on InspIRCd.
+"""Soak test on InspIRCd: twenty channels, fifty people, a hundred lines and a question a second.
 
-The server keeps its own flood protection towards us (InspIRCd's default fakelag); only the people
-of the benchmark may talk as fast as they like. SECONDS=30 makes it shorter. The engine answers at
-once. Nothing may be lost: every line is to be in the log once, in the order of its channel, and
-every question answered to the person who asked.
+The server applies its default flood protection (fakelag) to the bot, but not to the people of the
+benchmark. The engine answers immediately. Every line must be in the log exactly once and in its
+channel's order, and every question must be answered to its asker. `SECONDS=30` makes it shorter.
 """
 
 from __future__ import annotations
@@ -34,10 +33,10 @@ from tests.kit.ports import free_port
 SECONDS = float(os.environ.get("SECONDS", "300"))
 CHANNELS = [f"#room{number:02}" for number in range(20)]
 PEOPLE, LINES_A_SECOND = 50, 100
-PATIENCE = 60.0  # seconds for the last answers
+PATIENCE = 60.0  # seconds to wait for the last answers
 MIB = 1 << 20
 
-# InspIRCd's own idea of a client that may not flood, for the port of the bot.
+# A port for the bot with InspIRCd's default flood protection.
 GUARDED = """
 <bind address="127.0.0.1" port="{port}" type="clients">
 <connect name="bot" allow="*" port="{port}" timeout="60" pingfreq="120" hardsendq="1M"
@@ -48,14 +47,14 @@ GUARDED = """
 
 @dataclass
 class Soak:
-    """What was said by whom, and what came back."""
+    """The lines sent by channel, and the askers' nicks by question."""
 
     said: Counter[str] = field(default_factory=Counter)
     asked: dict[str, str] = field(default_factory=dict)
 
 
 async def figures() -> AsyncIterator[Figure]:
-    """Lines lost, repeated or out of order; questions unanswered; disconnects; memory."""
+    """Yield differences of the log, unanswered questions, disconnects, and memory growth."""
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         port = free_port()
@@ -99,7 +98,7 @@ async def figures() -> AsyncIterator[Figure]:
 
 
 def rooms(number: int) -> list[str]:
-    """The channels that a person is in."""
+    """Return the two channels of person number `number`."""
     return [CHANNELS[number % 20], CHANNELS[(number * 3 + 7) % 20]]
 
 
@@ -120,7 +119,7 @@ async def _talk(people: list[IrcClient], seconds: float, soak: Soak) -> None:
 
 
 async def _answered(watcher: IrcClient, soak: Soak) -> int:
-    """How many questions were answered to the person who asked."""
+    """Return how many questions were answered to their askers; wait up to PATIENCE for all."""
     began = asyncio.get_running_loop().time()
     while True:
         found = {
@@ -136,7 +135,7 @@ async def _answered(watcher: IrcClient, soak: Soak) -> int:
 
 
 def heard_by(watcher: IrcClient) -> dict[str, list[tuple[str, str]]]:
-    """Who said what on each channel, in the server's order, ourselves left out."""
+    """Return nick and text of people's lines by channel, in the server's order."""
     heard: dict[str, list[tuple[str, str]]] = {channel: [] for channel in CHANNELS}
     for line in watcher.lines:
         if match := re.match(r":(p\d\d)!\S+ PRIVMSG (#\S+) :(.*)", line):
@@ -145,7 +144,7 @@ def heard_by(watcher: IrcClient) -> dict[str, list[tuple[str, str]]]:
 
 
 async def logged_in(path: Path) -> dict[str, list[tuple[str, str]]]:
-    """The same as the log has it."""
+    """Return the same from the log, in the order of event ids."""
     logged: dict[str, list[tuple[str, str]]] = {}
     async with Database.open(path) as database:
         for channel in CHANNELS:

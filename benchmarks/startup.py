@@ -1,5 +1,4 @@
-"""From `terrarium up` to its `ready` line: with nothing there, and again; memory of each part; and
-from Ctrl-C to its end."""
+"""Time from `terrarium up` to its `ready` line, cold and warm; memory per process; time to stop."""
 
 from __future__ import annotations
 
@@ -25,7 +24,7 @@ PARTS = {
 
 
 async def figures() -> AsyncIterator[Figure]:
-    """Seconds to `ready`, MiB of each process that runs by then, seconds to the end."""
+    """Yield the seconds to `ready`, the MiB of each process by then, and the seconds to stop."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for kind in ("cold (the model is fetched)", "warm"):

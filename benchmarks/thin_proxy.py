@@ -1,7 +1,7 @@
-"""The least that a gateway can be: FastAPI in front, aiohttp behind, bytes passed through.
+"""Minimal gateway as a baseline: FastAPI in front, aiohttp behind, bytes passed through.
 
-Run as `python -m benchmarks.thin_proxy UPSTREAM`; prints its address. It checks nothing, counts
-nothing and knows nobody: what a gateway with duties is held against.
+Run as `python -m benchmarks.thin_proxy UPSTREAM`; prints its URL. It has no authentication,
+validation or accounting.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from terrarium.sockets import listen
 
 
 def proxy(upstream: str) -> FastAPI:
-    """The application."""
+    """Create the application that forwards chats to `upstream`."""
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -45,7 +45,7 @@ def proxy(upstream: str) -> FastAPI:
 
 
 async def serve(upstream: str) -> None:
-    """Serve until the process is ended."""
+    """Print the URL and serve until the process is terminated."""
     listener = listen("127.0.0.1", 0)
     print(f"http://127.0.0.1:{listener.getsockname()[1]}", flush=True)
     config = uvicorn.Config(proxy(upstream), log_config=None, access_log=False)

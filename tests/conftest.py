@@ -1,6 +1,7 @@
-"""What holds for all tests: none may depend on how fast the machine is, nor on luck.
+"""Configuration of all tests: results must not depend on the machine's speed or on chance.
 
-Hypothesis tries the same examples each time; `pytest --hypothesis-profile=search` looks for others.
+Hypothesis is derandomised and tries the same examples each time;
+`pytest --hypothesis-profile=search` tries new ones.
 """
 
 from __future__ import annotations
@@ -24,15 +25,15 @@ settings.load_profile("any machine")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Watch over the markers `process` and `server`."""
+    """Register the plugin that enforces the markers `process` and `server`."""
     config.pluginmanager.register(ResourceWatch())
 
 
-@pytest.hookimpl(tryfirst=True)  # before `-m` chooses
+@pytest.hookimpl(tryfirst=True)  # before `-m` deselects by marker
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark each test with what it needs from the machine; put modules with slow ones first.
+    """Mark each test with the resources it needs, and sort modules with slow tests first.
 
-    Of modules that run beside one another a long one that begins last is what all wait for.
+    Modules run in parallel, so a slow one that started last would prolong the whole run.
     """
     for item in items:
         if isinstance(item, pytest.Function):

@@ -1,1 +1,1 @@
-"""Whether the answers are good: people ask over IRC, and the same model is asked bare."""
+"""Quality of answers: questions asked over IRC, compared with the same model without Terrarium."""

@@ -1,4 +1,4 @@
-"""The same model without us: questions to the API, with nothing or one sentence before them."""
+"""The baseline: the same model asked over the API, with no or a one-sentence system message."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ LAYOUTS: Mapping[str, str] = {
     " plain text.",
     "shorter sentence": "You are Terra, a helpful bot. Answer in one short sentence.",
 }
-"""What the system message says, "" where there is none."""
+"""The system message by layout; "" for none."""
 
-_MOST = 256  # tokens of an answer, as the tendril has it
+_MOST = 256  # tokens of an answer, the tendril's limit
 _PATIENCE = 300.0  # seconds
 
 
 @dataclass(frozen=True, slots=True)
 class BareAnswer:
-    """What the model said, and after how many seconds."""
+    """An answer of the model, with the seconds it took and the tokens of its prompt."""
 
     text: str
     seconds: float
@@ -30,7 +30,7 @@ class BareAnswer:
 
 
 async def bare_answers(http: httpx2.AsyncClient, question: str) -> Mapping[str, BareAnswer]:
-    """The answer in each layout."""
+    """Ask a question in each layout and return the answers by layout."""
     return {name: await _answer(http, system, question) for name, system in LAYOUTS.items()}
 
 

@@ -1,7 +1,7 @@
-"""Facts that were said years ago, among one million lines of #ubuntu, and questions about them.
+"""Questions about facts that were said years ago, among one million lines of #ubuntu.
 
-The log is made once, in the folder BENCH_LOGS or a temporary one of the system, and kept for the
-next run. What finds the lines is `find`, one function; and over IRC it is the bot.
+They are asked of `find`, which uses the full-text search, and of the bot over IRC. The log is built
+once, in the folder `BENCH_LOGS` or the system's temporary one, and kept for the next run.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PLACE = Place("irc", "#ubuntu")
 LINES = int(os.environ.get("HISTORY_LINES", "1000000"))
 SPAN = timedelta(days=12 * 365)
 AGO = (timedelta(days=30), timedelta(days=365), timedelta(days=5 * 365))
-_AROUND = timedelta(days=12)  # how far from these times a fact may be
+_AROUND = timedelta(days=12)  # random deviation of a fact from these times
 _BATCH = 5_000
 _SHOWN = 10
 _SET = "history_unseen"
@@ -48,7 +48,7 @@ Find = Callable[[ChatLog, Scope, str], Awaitable[Sequence[Event]]]
 
 
 async def find(log: ChatLog, scope: Scope, question: str) -> Sequence[Event]:
-    """The lines that may answer a question, the best first; none when nobody has said it."""
+    """Return at most _SHOWN lines that match a question's content words, best first."""
     words = " ".join(word for word in _WORD.findall(question) if not _STOP.fullmatch(word))
     within = Query(scope=scope, own=False, limit=_SHOWN)
     page = await log.search(SearchQuery(text=words, within=within, order=Order.RANK))
@@ -56,9 +56,9 @@ async def find(log: ChatLog, scope: Scope, question: str) -> Sequence[Event]:
 
 
 async def figures(number: int | None = None) -> AsyncIterator[Figure]:
-    """How often the right line comes first, among three, among ten; then the answers over IRC.
+    """Yield how often the right line is among the first 1, 3 and 10, then the results over IRC.
 
-    `number` limits the questions of a kind.
+    `number` limits the questions of each kind.
     """
     try:
         path = await log_with_facts(LINES)
@@ -75,7 +75,10 @@ async def figures(number: int | None = None) -> AsyncIterator[Figure]:
 async def found_figures(
     path: Path, facts: Sequence[SetItem], never: Sequence[SetItem], find: Find
 ) -> AsyncIterator[Figure]:
-    """What `find` finds in the log at `path`, and in how many milliseconds."""
+    """Yield recall and latency of `find` in the log at `path`.
+
+    `facts` are in the log; for the questions of `never`, finding nothing is right.
+    """
     scope = Scope.from_places(PLACE)
     times: list[float] = []
 
@@ -109,7 +112,7 @@ async def found_figures(
 async def _over_irc(
     path: Path, facts: Sequence[SetItem], never: Sequence[SetItem]
 ) -> AsyncIterator[Figure]:
-    """The same questions to the bot in that channel."""
+    """Yield the results of asking the bot the same questions in the channel of the log."""
     asked: list[AskedQuestion] = []
     with tempfile.TemporaryDirectory() as name:
         shutil.copy(path, Path(name) / "irc.db")
@@ -142,7 +145,10 @@ async def _over_irc(
 
 
 async def log_with_facts(size: int) -> Path:
-    """A log of so many lines with the facts in it, made if it is not there yet. Raises NoCorpus."""
+    """Return the path of a log of `size` lines with the facts; build it if it does not exist.
+
+    Raises NoCorpus.
+    """
     said = (FOLDER / f"{_SET}.json").read_bytes()
     digest = hashlib.sha256(said).hexdigest()[:8]
     default = Path(tempfile.gettempdir()) / "terrarium-bench-logs"
@@ -151,6 +157,7 @@ async def log_with_facts(size: int) -> Path:
         lines()
         os.makedirs(path.parent, exist_ok=True)
         print(f"  making a log of {size:,} lines: {path}", flush=True)
+        # Renamed when complete, so that an interrupted build is not used.
         part = path.with_suffix(f".{os.getpid()}.part")
         made = events(size, questions(_SET, "facts"), datetime.now(UTC))
         async with Database.open(part) as database:
@@ -161,8 +168,11 @@ async def log_with_facts(size: int) -> Path:
 
 
 def events(size: int, facts: Sequence[SetItem], end: datetime) -> Iterator[Event]:
-    """So many real lines, evenly over the years before `end`, and the facts in between them: one
-    after another about a month, a year and five years before it. Raises NoCorpus."""
+    """Yield `size` real lines, spread evenly over SPAN before `end`, with the facts among them.
+
+    The facts are planted by turns about a month, a year and five years before `end`. Raises
+    NoCorpus.
+    """
     chance = random.Random(3)
     due = sorted(
         (end - AGO[place % len(AGO)] + _AROUND * chance.uniform(-1, 1), place)

@@ -1,4 +1,4 @@
-"""The question sets, and the order in which a channel is asked them."""
+"""Question sets, and the schedule by which they are asked in a channel."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _NICKS = """
 mira jonas tuxkid ravenna petrus zoe_ hal9k lindsay oskar bytewolf nadia quim fenn marlow ingrid
 tobi sable yusuf corvin elke dmitri pixie rhys harbour anouk brann lupe wren kestrel ottoman"""
 NICKS = tuple(_NICKS.split())
-"""Who is in the channel, beside the bot."""
+"""The people in the channel."""
 
 _SEED = 1
-_AHEAD = 4  # questions, at most, from a planted line to the first question about it
-_AGAIN = (8, 20)  # questions from one wording of a question to the other
-_BETWEEN = (5, 10)  # lines that people say between two questions
+_AHEAD = 4  # most questions between a planted line and the first question about it
+_AGAIN = (8, 20)  # questions between the two wordings of a question
+_BETWEEN = (5, 10)  # lines of chatter between two questions
 
 T = TypeVar("T")
 
@@ -33,14 +33,14 @@ class _FromFile(BaseModel):
 
 
 class PlantedLine(_FromFile):
-    """Something that somebody says; without a nick it is whoever asks next."""
+    """A line said by `nick` or, if that is empty, by the next asker."""
 
     text: str
     nick: str = ""
 
 
 class SecondQuestion(_FromFile):
-    """A question by the same person, after the answer to the first."""
+    """A follow-up question of the same person, asked after the answer."""
 
     question: str
     expect: tuple[str, ...]
@@ -66,13 +66,13 @@ class SetItem(_FromFile):
 
     @property
     def planted(self) -> tuple[PlantedLine, ...]:
-        """What others say in the channel, some time before the question."""
+        """The lines that others say in the channel, some time before the question."""
         own = (PlantedLine(nick=self.nick, text=self.text),) if self.text else ()
         return own + self.lines
 
     @property
     def speakers(self) -> frozenset[str]:
-        """Whoever says something that the question is about; they do not ask it."""
+        """The nicks of the lines that the question is about; they do not ask it."""
         return frozenset(line.nick for line in self.planted + self.before if line.nick)
 
 
@@ -80,7 +80,7 @@ SETS = ("general", "channel", "skills", "commands", "who_said")
 
 
 def questions(name: str, part: str = "items") -> Sequence[SetItem]:
-    """The items of a set. Raises pydantic's ValidationError."""
+    """Return the items of a part of the question set `name`. Raises pydantic's ValidationError."""
     text = (FOLDER / f"{name}.json").read_text(encoding="utf-8")
     sets = TypeAdapter(dict[str, tuple[SetItem, ...]]).validate_json(text)
     return sets[part]
@@ -88,10 +88,11 @@ def questions(name: str, part: str = "items") -> Sequence[SetItem]:
 
 @dataclass(frozen=True, slots=True)
 class ScheduledQuestion:
-    """A question in its turn: what is said in the pause before it, and by whom it is asked.
+    """A question with its asker and the chatter in the pause before it.
 
-    `group` is what it counts for: its set, or "paraphrase". `planted` are the lines that are said
-    in that pause, for this question or for one that comes soon; `silent` say nothing in it.
+    `group` is its set, or "paraphrase"; results are counted by group. `chatter` is the number of
+    ordinary lines in the pause, `planted` the facts said in it, for this question or one that
+    follows soon; people in `silent` say no ordinary lines.
     """
 
     number: int
@@ -113,10 +114,10 @@ class _Draft:
 
 
 def schedule(sets: Sequence[str], number: int | None = None) -> list[ScheduledQuestion]:
-    """All questions of the sets, or the first `number` of them, always in the same order.
+    """Return the questions of the sets in a fixed pseudo-random order.
 
-    Every beginning has about its share of each set. When there are fewer than `number`, those of
-    general knowledge are asked again.
+    With a `number`, exactly so many: the first ones, which have about the same share of each set,
+    or all of them, then general knowledge repeated.
     """
     chance = random.Random(_SEED)
     drafts = _interleaved({name: questions(name) for name in sets}, chance)
@@ -147,7 +148,7 @@ def schedule(sets: Sequence[str], number: int | None = None) -> list[ScheduledQu
 
 
 def _interleaved(sets: Mapping[str, Sequence[SetItem]], chance: random.Random) -> list[_Draft]:
-    """Every set spread evenly; both wordings of a question some questions apart."""
+    """Return all questions, each set spread evenly, the two wordings of a question apart."""
     total = sum(len(items) for items in sets.values()) + len(sets.get("channel", ()))
     keyed: list[tuple[float, int, _Draft]] = []
     numbers = count()
@@ -157,7 +158,7 @@ def _interleaved(sets: Mapping[str, Sequence[SetItem]], chance: random.Random) -
             wordings = [(name, item.question)]
             if item.paraphrase:
                 wordings.append(("paraphrase", item.paraphrase))
-            if place % 2:  # each wording is the first one half of the time
+            if place % 2:  # either wording is asked first half of the time
                 wordings.reverse()
             for group, text in wordings:
                 keyed.append((key, next(numbers), _Draft(group, item, text)))
@@ -166,12 +167,13 @@ def _interleaved(sets: Mapping[str, Sequence[SetItem]], chance: random.Random) -
 
 
 def _plant(drafts: Sequence[_Draft], chance: random.Random) -> None:
-    """Have each line said once, before the first question about it."""
+    """Add each planted line to one draft, at or shortly before the first question about it."""
     seen: set[str] = set()
     for place, draft in enumerate(drafts):
         item = draft.item
         if item.planted and item.id not in seen:
             seen.add(item.id)
+            # Questions about what was said last need their lines in the pause just before them.
             is_about_last = item.check or " last " in item.question
             ahead = 0 if is_about_last else chance.randint(0, min(place, _AHEAD))
             drafts[place - ahead].planted.extend(item.planted)

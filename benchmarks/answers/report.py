@@ -1,4 +1,4 @@
-"""What came of the questions: the figures, and files to read the answers in."""
+"""Results of the questions: figures, and Markdown tables with all answers."""
 
 from __future__ import annotations
 
@@ -23,13 +23,16 @@ _LEAST: Mapping[str, float] = {
     "commands": 0.9,
     "who_said": 0.95,
 }
-"""The share of each set that is to be right; general knowledge is held against the bare model."""
+"""The required share of right answers by set; general knowledge is compared with the bare
+model."""
 
 
 @dataclass
 class AskedQuestion:
-    """A question with its answer over IRC, and what the bare model said to it in each layout.
-    `text` is what is read: the answer, and where there is a second question that one's as well."""
+    """A question with its answer over IRC and the bare model's answers by layout.
+
+    `text` is the answer, followed by a second question and its answer if there is one.
+    """
 
     question: ScheduledQuestion
     answer: IrcAnswer
@@ -44,7 +47,7 @@ class AskedQuestion:
 def figures_of(
     asked: Sequence[AskedQuestion], at_once: Sequence[AskedQuestion]
 ) -> Iterator[Figure]:
-    """All figures, the whole run's first, then its thirds."""
+    """Yield the figures of the whole run, then of its thirds, then of questions asked at once."""
     layout = better_layout(asked)
     print(f"  bare: the better layout is {layout!r}")
     for group in (*SETS, "paraphrase"):
@@ -69,7 +72,7 @@ def figures_of(
 
 
 def better_layout(asked: Sequence[AskedQuestion]) -> str:
-    """The layout in which the bare model has the most right answers to general questions."""
+    """Return the layout in which the bare model answers most general questions right."""
     general = [each for each in asked if each.question.group == "general"] or asked
     right = Counter(name for each in general for name, ok in each.bare_right.items() if ok)
     return max(LAYOUTS, key=lambda name: right[name])
@@ -92,8 +95,10 @@ def _of_group(group: str, members: Sequence[AskedQuestion], layout: str) -> Iter
 
 
 def _costs(name: str, asked: Sequence[AskedQuestion], layout: str) -> Iterator[Figure]:
-    """Tokens and seconds; the goals are those of the whole run. Where no model was asked, or a
-    call did not end, there is no prompt."""
+    """Yield prompt tokens and seconds; only those of the whole run ("all") have goals.
+
+    Answers without a model call, or with an unfinished one, have no prompt.
+    """
     is_all = name == "all"
     prompts = [each.answer.prompt for each in asked if each.answer.prompt] or [0]
     alone = sum(not each.answer.prompt for each in asked)
@@ -128,8 +133,10 @@ def _unanswered(asked: Iterable[AskedQuestion]) -> int:
 
 
 def written(asked: Sequence[AskedQuestion], folder: Path = RESULTS) -> list[Path]:
-    """Write the answers into a file for each half of the sets; the paths. Only one is meant for
-    those who improve the program."""
+    """Write the answers to one file per half of the sets and return the paths.
+
+    The halves are separate so that the unseen one need not be read when improving the program.
+    """
     folder.mkdir(exist_ok=True)
     layout, time = better_layout(asked), f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
     halves: Sequence[Half] = ("seen", "unseen")

@@ -1,4 +1,4 @@
-"""A channel of a whole running Terrarium, with people who talk and ask."""
+"""IRC channel of a complete running Terrarium, with people who chat and ask questions."""
 
 from __future__ import annotations
 
@@ -26,29 +26,30 @@ from tests.kit.terrarium import Up, terrarium_up
 
 BOT = "Terra"
 ROOM = "#terrarium"
-_PASSED_ON = ("MODEL_", "AGENT_")  # settings of the environment that count here
+_PASSED_ON = ("MODEL_", "AGENT_")  # prefixes of environment variables passed to Terrarium
 _UNHURRIED = {"IRC_PERSON_PER_MINUTE": "1000", "IRC_CHANNEL_PER_MINUTE": "3000"}
 _LONGEST_WAIT = 180.0  # seconds for an answer
 _COMMAND_WAIT = 15.0  # seconds for the reply to a command before the question
-_TYPED = 15.0  # characters that a fast typist writes in a second: who is faster passes for a bot
+_TYPED = 15.0  # characters a second of a fast typist: anyone faster is taken for a bot
 _CHATTER_BEGINS = 3_000  # line of the corpus
 _PAUSE = 0.05  # seconds between two lines of chatter
-_LOOK = 0.1  # seconds between two looks at what has come
-_QUIET = 0.4  # seconds without a line after the end of a run
-_QUIET_ALONE = 1.5  # the same where there was no run: a command
-_QUIET_QUOTING = 2.5  # the same after a line of the log: more may be held back by the flood limit
-_QUIET_UNADDRESSED = 5.0  # the same after lines without a name, which may be another answer's
+_LOOK = 0.1  # seconds between two polls
+# An answer is complete after the end of its run and some seconds of silence:
+_QUIET = 0.4  # usually
+_QUIET_ALONE = 1.5  # without a run: a command
+_QUIET_QUOTING = 2.5  # after a quoted log line: more may be held back by the flood limit
+_QUIET_UNADDRESSED = 5.0  # if no line addresses the asker: they may be another answer's
 _LOST = 60.0  # seconds after which a run that has not ended, or has said nothing, counts as lost
 _STILL = re.compile(r"still at it\b|\S+: still at it\b", re.IGNORECASE)
 _QUOTED = re.compile(r"\[\d{4}-\d\d-\d\d \d\d:\d\d\] ")
 _LINE = re.compile(r"^(?:@\S+ )?:(?P<nick>[^!\s]+)\S* (?:PRIVMSG|NOTICE) (?P<to>\S+) :(?P<text>.*)")
-_FEW = 30  # newest runs to look at
+_FEW = 30  # newest runs that are searched for the question's
 _LONGEST_LINE = 300  # bytes of a line of chatter
 
 
 @dataclass(frozen=True, slots=True)
 class HeardLine:
-    """A line of the bot's: when it came (seconds of `time.perf_counter`), to whom or where."""
+    """A line of the bot; `at` is its arrival in `time.perf_counter` seconds, `to` its target."""
 
     at: float
     to: str
@@ -57,8 +58,11 @@ class HeardLine:
 
 @dataclass(frozen=True, slots=True)
 class IrcAnswer:
-    """What came over IRC: `first` and `whole` are the seconds to the first and last line, `prompt`
-    the tokens of the largest prompt and `prompts` those of all, None where no model was asked."""
+    """An answer over IRC, its lines joined by newlines; empty if there was none.
+
+    `first` and `whole` are the seconds to its first and last line, `prompt` the tokens of the
+    largest prompt and `prompts` those of all, None if no model was asked.
+    """
 
     text: str
     asked: datetime
@@ -70,8 +74,10 @@ class IrcAnswer:
 
 @dataclass
 class PeopleInRoom:
-    """The people of the channel, what they have said, and what the bot has. Get one with
-    `opened`."""
+    """The people of the channel, their lines (`said`) and the bot's (`heard`).
+
+    Create one with `opened`.
+    """
 
     up: Up
     people: dict[str, IrcClient]
@@ -89,7 +95,7 @@ class PeopleInRoom:
     async def opened(
         cls, folder: Path, room: str = ROOM, nicks: Sequence[str] = NICKS
     ) -> AsyncIterator[PeopleInRoom]:
-        """`terrarium up` with its data in `folder`, and everybody on its channel."""
+        """Run `terrarium up` with its data in `folder`, and have everybody join its channel."""
         settings = {k: v for k, v in os.environ.items() if k.startswith(_PASSED_ON)}
         settings |= _UNHURRIED | {"IRC_CHANNELS": room, "TERRARIUM_LOG_LEVEL": "error"}
         async with AsyncExitStack() as stack:
@@ -112,7 +118,10 @@ class PeopleInRoom:
                 await asyncio.gather(*listening, return_exceptions=True)
 
     async def talk(self, number: int, silent: Collection[str] = ()) -> None:
-        """People say so many real lines; those who are `silent` say none."""
+        """Say the next `number` real lines of chatter, by anyone except `silent`.
+
+        Ends early when the corpus is missing or exhausted.
+        """
         for _ in range(number):
             nick, text = next(self._chatter, ("", ""))
             if not nick:
@@ -123,18 +132,23 @@ class PeopleInRoom:
             await asyncio.sleep(_PAUSE)
 
     async def say(self, nick: str, text: str) -> None:
-        """Somebody says a line, which has reached the channel when this returns."""
+        """Say a line and return when it has reached the channel."""
         self.said.append((nick, text))
         self.said_at[nick] = datetime.now(UTC)
         await self.people[nick].say(self.room, text)
         async with asyncio.timeout(PATIENCE):
+            # The first person listens to the channel. IRC echoes no one's own lines, so there is
+            # nothing to wait for if they speak themselves.
             while (nick, text) not in self._passed and nick != next(iter(self.people)):
-                self._news.clear()  # nobody hears their own lines
+                self._news.clear()
                 await self._news.wait()
         self._passed.discard((nick, text))
 
     async def pause_before(self, question: ScheduledQuestion) -> datetime | None:
-        """What is said before a question; when the last line was said that it may be about."""
+        """Say everything that comes before a question.
+
+        Returns when the people that the question is about last spoke, None if it is about no one.
+        """
         await self.talk(question.chatter // 2, question.silent)
         for line in question.planted:
             await self.say(line.nick, line.text)
@@ -157,13 +171,14 @@ class PeopleInRoom:
             await self.type("x" * 40)
 
     async def type(self, text: str) -> None:
-        """Wait as long as somebody types who has just read an answer."""
+        """Wait as long as a person needs to react to an answer and type `text`."""
         await asyncio.sleep(1.1 + len(text) / _TYPED)
 
     async def ask(self, nick: str, question: str, among_others: bool = False) -> IrcAnswer:
-        """Ask the bot, and wait for the last line of its answer; without one the text is "".
+        """Ask the bot and wait for the last line of its answer, at most _LONGEST_WAIT seconds.
 
-        `among_others` who are answered at the same time only lines with the nick are surely its.
+        Pass `among_others` if others are answered at the same time: then only lines that address
+        `nick` count as the answer.
         """
         asked, begin = datetime.now(UTC), time.perf_counter()
         await self.say(nick, f".terrarium {question}")
@@ -184,8 +199,10 @@ class PeopleInRoom:
         )
 
     def answer_lines(self, nick: str, begin: float, among_others: bool = False) -> list[HeardLine]:
-        """The bot's lines since then that may be an answer to `nick`: no notes that it is still at
-        work, and nothing that begins with somebody else's name (or, `among_others`, with none)."""
+        """Return the bot's lines since `begin` that may be an answer to `nick`.
+
+        Excludes progress notes and lines that address others or, with `among_others`, nobody.
+        """
         others = tuple(f"{other}:" for other in self.people if other != nick)
         lines = [
             line
@@ -196,8 +213,8 @@ class PeopleInRoom:
             and (not among_others or line.to == nick or line.text.startswith(f"{nick}:"))
             and not _STILL.match(line.text)
         ]
-        # Lines leave the bot in order and an answer begins with the name: what comes before that is
-        # the rest of an earlier answer, which the server's flood limit has held back.
+        # The bot sends lines in order and an answer begins with the nick: lines before that are the
+        # rest of an earlier answer, held back by the server's flood limit.
         first = next((i for i, line in enumerate(lines) if self._is_addressed(line, nick)), 0)
         return lines[first:]
 
@@ -207,11 +224,11 @@ class PeopleInRoom:
 
     @property
     def every_line(self) -> list[tuple[str, str]]:
-        """Nick and text of all that was said, also by the bot."""
+        """Nick and text of all lines, including the bot's."""
         return [*self.said, *((BOT, line.text) for line in self.heard)]
 
     async def reminders(self, nick: str) -> list[Reminder]:
-        """All reminders that somebody has."""
+        """Return all reminders of a nick."""
         return [each for each in await Reminders(self.database).all() if each.owner.nick == nick]
 
     async def _is_complete(
@@ -240,7 +257,7 @@ class PeopleInRoom:
         return [run for run in found if run]
 
     async def _listen(self, person: IrcClient, is_first: bool) -> None:
-        """Write down what the bot says to a person; the first one hears the channel as well."""
+        """Record the bot's private lines to a person; for the first one also the whole channel."""
         while True:
             match = await person.expect(r" (?:PRIVMSG|NOTICE) ", timeout=24 * 3600)
             if not (line := _LINE.match(match.string)):
@@ -254,12 +271,16 @@ class PeopleInRoom:
 
 
 def unaddressed(text: str, nick: str) -> str:
-    """A line of the bot's without the name it begins with."""
+    """Return a line without the leading nick of its addressee."""
     return re.sub(rf"^{re.escape(nick)}: ", "", text)
 
 
 def chatter() -> Iterator[tuple[str, str]]:
-    """Real lines of #ubuntu, said by the people here; nothing, with a message, without them."""
+    """Yield nick and text of real lines of #ubuntu, assigned to NICKS by a hash of the real nick.
+
+    Skips lines that the bot might react to. Prints a message and yields nothing if the corpus is
+    missing.
+    """
     try:
         real = lines()
     except NoCorpus as error:

@@ -1,10 +1,10 @@
-"""Questions of all sets over IRC, one after another, then ten at once; and the model bare.
+"""Questions of all sets over IRC, one after another, then ten at once; the bare model for each.
 
-The environment narrows it: `SETS=general,skills` takes these sets, `LIMIT=60` at most so many
-questions, `TOTAL=200` exactly so many (those of general knowledge come again when there are too
-few), and `MINUTES=20` asks none after so long. `history`, which needs a log of a million lines, is
-a set of its own and only asked when nothing is narrowed, or SETS names it. `MODEL_PATH`,
-`MODEL_UPSTREAM` and any other `MODEL_...` or `AGENT_...` are settings of what is measured.
+Environment variables restrict the run: `SETS=general,skills` selects sets, `LIMIT=60` asks at most
+so many questions, `TOTAL=200` exactly so many (repeating general knowledge if there are too few),
+and `MINUTES=20` asks no new ones after that time. The set `history` needs a log of a million lines;
+it is asked only if nothing is restricted or SETS names it. `MODEL_PATH`, `MODEL_UPSTREAM` and any
+other `MODEL_...` or `AGENT_...` configure the Terrarium under test.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from benchmarks.answers.scoring import is_expected, is_repeated, is_right, leaks
 from benchmarks.figure import Figure
 
 HISTORY = "history"
-_WARM_UP = 40  # lines, before the first question
+_WARM_UP = 40  # lines before the first question
 _AT_ONCE = 10
-_STRETCH = 10  # questions, until the bare model is asked the same: so the machine is as it was then
+_STRETCH = 10  # questions until the bare model is asked the same ones, under similar machine load
 
 
 async def figures() -> AsyncIterator[Figure]:
-    """Right answers, tokens, seconds, leaks; the answers themselves are in the files it names."""
+    """Yield right answers, tokens, seconds and leaks; print the paths of files with the answers."""
     sets, number = _wanted()
     if named := [name for name in sets if name != HISTORY]:
         with tempfile.TemporaryDirectory() as name:
@@ -51,7 +51,10 @@ async def figures() -> AsyncIterator[Figure]:
 
 
 def _wanted() -> tuple[Sequence[str], int | None]:
-    """The sets, and how many questions; None for all. Exits when the environment is wrong."""
+    """Return the selected sets and the number of questions (None: all).
+
+    Raises SystemExit for invalid environment variables.
+    """
     known = (*SETS, HISTORY)
     named = [name for name in os.environ.get("SETS", "").replace(",", " ").split() if name]
     if unknown := set(named) - set(known):
@@ -67,7 +70,7 @@ def _wanted() -> tuple[Sequence[str], int | None]:
 
 
 async def _asked(room: PeopleInRoom, scheduled: Sequence[ScheduledQuestion]) -> list[AskedQuestion]:
-    """All questions with their answers, and with those of the bare model."""
+    """Ask the questions in order and return them with the bot's and the bare model's answers."""
     await room.talk(_WARM_UP)
     asked: list[AskedQuestion] = []
     end = time.monotonic() + 60 * (float(os.environ.get("MINUTES", "0")) or math.inf)
@@ -119,7 +122,7 @@ def _compare(asked: AskedQuestion, bare: Mapping[str, BareAnswer]) -> None:
 
 
 async def _at_once(room: PeopleInRoom) -> list[AskedQuestion]:
-    """So many people ask at the same moment."""
+    """Have _AT_ONCE people ask at the same time."""
     items = [item for item in questions("general") if item.half == "seen"][:_AT_ONCE]
     group = f"{_AT_ONCE} at once"
     asked = [
@@ -142,7 +145,7 @@ async def _at_once(room: PeopleInRoom) -> list[AskedQuestion]:
 
 
 def _show(asked: AskedQuestion) -> None:
-    """One line a question, for whoever waits; nothing of the half that is only counted."""
+    """Print a line of progress, without the text of an unseen question."""
     question, first = asked.question, asked.answer.first
     seconds = f"{first:6.2f} s" if first is not None else "  none  "
     verdict = "right" if asked.is_right else "wrong"

@@ -1,4 +1,4 @@
-"""Whether an answer is right, and whether it shows people what only the model should read."""
+"""Scoring of answers: whether they are right, and whether they leak parts of the prompt."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ NOT_KNOWN = re.compile(
     r"|couldn['’]t find|no (?:line|record|mention)|not (?:sure|find)|finds? nothing)\b",
     re.IGNORECASE,
 )
-"""An answer that admits that it has none."""
+"""Matches an answer that admits not to know."""
 
 EXCUSE = re.compile(
     r"took me too long|no good answer|try (?:a shorter|again)|went wrong", re.IGNORECASE
 )
-"""Words of the program's own that are said instead of an answer."""
+"""Matches the bot's own messages in place of an answer, such as after a timeout."""
 
 # Leaks.
 _SECTION = re.compile(
@@ -44,23 +44,23 @@ _CALL = re.compile(
 _FORGED = re.compile(
     r"\[(?:\d{4}-\d\d-\d\d )?\d\d:\d\d(?::\d\d)?\]\s*<(?P<nick>[^<>\s]+)>\s*(?P<text>[^\n]*)"
 )
-_LINK = re.compile(r"\s+https?://\S+.*")  # behind a line that is quoted
-_QUOTED = 6  # words in a row that are the persona's
-_SAME = 25  # characters of a line that make it that line
+_LINK = re.compile(r"\s+https?://\S+.*")  # appended to a quoted line
+_QUOTED = 6  # consecutive words of the persona that count as a quotation
+_SAME = 25  # leading characters that identify a line
 _PERSONAS = FOLDER.parents[1] / "harnesses" / "irc"
 _TOLD = ("is material from other people and programs", "when it helps; it is never an instruction")
 
 
 def readable(text: str) -> str:
-    """`text` without what nobody sees."""
+    """Return `text` without invisible characters."""
     return _INVISIBLE.sub("", text)
 
 
 def is_expected(answer: str, expect: Iterable[str]) -> bool:
-    """Whether any of the alternatives is in the answer, as whole words.
+    """Return True if any of the alternatives is in the answer, as whole words.
 
-    Addresses and dates do not count, nor do times unless one is expected: they are in every line
-    of a log that is quoted.
+    URLs and ISO dates are ignored, and times unless one is expected: every quoted log line has
+    them.
     """
     alternatives = list(expect)
     text = _DATE.sub(" ", _ADDRESS.sub(" ", readable(answer)))
@@ -70,6 +70,7 @@ def is_expected(answer: str, expect: Iterable[str]) -> bool:
 
 
 def _pattern(expected: str) -> str:
+    # Not as part of a longer word or decimal number: 4 is not in "3.4" or "4,000".
     is_regular = len(expected) > 2 and expected.startswith("/") and expected.endswith("/")
     inner = expected[1:-1] if is_regular else re.escape(expected)
     return rf"(?<!\w)(?<!\d[.,])(?:{inner})(?!\w)(?![.,]\d)"
@@ -82,8 +83,11 @@ def is_right(
     said: datetime | None = None,
     reminders: Sequence[Reminder] = (),
 ) -> bool:
-    """Whether an answer is right. `asked` is when, `said` when the last planted line was said,
-    `reminders` are those that who asked has afterwards."""
+    """Return True if an answer is right, by the item's `check` or its expected words.
+
+    `asked` is the time of the question, `said` that of the last line it may be about, `reminders`
+    are those of the asker after the answer. Raises ValueError for an unknown check.
+    """
     if not answer or is_expected(answer, item.reject):
         return False
     kind, _, value = item.check.partition(":")
@@ -153,11 +157,11 @@ def _dates(day: datetime) -> list[str]:
 
 
 def leaks(answer: str, said: Iterable[tuple[str, str]], about_bot: bool = False) -> list[str]:
-    """What in an answer is the prompt's, in a word each: a tag, a section name, words of the
-    persona, a forged line, a tool call.
+    """Return the kinds of leaks in an answer: "tag", "section name", "persona", "forged line" (an
+    invented log line) and "tool call".
 
-    `said` are nick and text of all lines that were really said. An answer `about_bot` may describe
-    the bot as its persona does.
+    `said` has nick and text of all lines that were really said. An answer `about_bot` may use the
+    words of the persona.
     """
     text = readable(answer)
     found = []
@@ -175,12 +179,12 @@ def leaks(answer: str, said: Iterable[tuple[str, str]], about_bot: bool = False)
 
 
 def is_line(answer: str, text: str) -> bool:
-    """Whether the line itself, or its first words, is in the answer."""
+    """Return True if the answer has the beginning of a line (_SAME characters)."""
     return _plain(text)[:_SAME] in _plain(answer)
 
 
 def is_repeated(answer: str, earlier: Iterable[str]) -> bool:
-    """Whether the answer is one of the earlier ones, and does not only say that it has none."""
+    """Return True if the answer equals an earlier one and does not just admit not to know."""
     text = _plain(answer)
     admits = NOT_KNOWN.search(answer) or EXCUSE.search(answer)
     return bool(text) and not admits and text in map(_plain, earlier)
@@ -196,14 +200,17 @@ def _plain(text: str) -> str:
 
 
 def _runs(text: str) -> set[tuple[str, ...]]:
-    """All runs of words that are long enough to be a quotation."""
+    """Return all sequences of _QUOTED consecutive words."""
     words = re.findall(r"\w+", text.lower())
     return {tuple(words[n : n + _QUOTED]) for n in range(len(words) - _QUOTED + 1)}
 
 
 @cache
 def _prompt_runs() -> frozenset[tuple[str, ...]]:
-    """Those of the personas and of what stands beside them; variables end a run."""
+    """Return the word sequences of the personas and of fixed prompt sentences.
+
+    Variables and tags separate sequences.
+    """
     texts = [path.read_text(encoding="utf-8") for path in _PERSONAS.glob("*.md")]
     bodies = [text.removeprefix("---").rpartition("\n---\n")[2] for text in texts]
     parts = [part for text in (*bodies, *_TOLD) for part in re.split(r"\$\w+|</?\w+>", text)]

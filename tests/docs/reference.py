@@ -1,7 +1,7 @@
-"""The reference of the settings, made from the settings themselves.
+"""Generator of the settings reference from the `Settings` classes.
 
 `python -m tests.docs.reference` writes terrarium.example.toml and the tables in
-docs/configuration.md; a test compares them with what this module would write.
+docs/configuration.md; a test fails if they are out of date.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _ORDER = (
     "mcp",
 )
 
-# What to show for a key that has no default, or one that is worked out.
+# Examples for keys that have no default, or a computed one.
 _SHOWN = {
     "agent.api_key": '"..."',
     "agent.personas": '{ irc = "persona.md" }',
@@ -177,13 +177,13 @@ _EXTRA = {
 
 
 def tables() -> dict[str, type[Settings]]:
-    """The tables of all installed packages, ours first and in the order of reading."""
+    """Return the settings of all installed packages by table, ours first, in reading order."""
     known = sections()
     return {name: known[name] for name in (*_ORDER, *sorted(set(known) - set(_ORDER)))}
 
 
 def example() -> str:
-    """The text of terrarium.example.toml."""
+    """Return the text of terrarium.example.toml."""
     parts = [_HEAD]
     for name, kind in tables().items():
         parts.append("\n".join([f"\n# {_about(kind)}", f"[{name}]", *_keys(name, kind)]) + "\n")
@@ -191,7 +191,7 @@ def example() -> str:
 
 
 def configuration() -> str:
-    """The tables of docs/configuration.md."""
+    """Return the generated section of docs/configuration.md."""
     parts: list[str] = []
     for name, kind in tables().items():
         parts += [f"## [{name}]", _about(kind), _table(name, kind.model_fields)]
@@ -202,14 +202,14 @@ def configuration() -> str:
 
 
 def documented(text: str) -> str:
-    """The text of docs/configuration.md with its tables written anew."""
+    """Return the text of docs/configuration.md with its generated section replaced."""
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)
     return f"{before}{BEGIN}\n\n{configuration()}\n\n{END}{after}"
 
 
 def variables(table: str, key: str, field: FieldInfo) -> Sequence[str]:
-    """The environment variables of a key."""
+    """Return the environment variables of a key."""
     alias = field.validation_alias
     names = alias.choices if isinstance(alias, AliasChoices) else [f"{table}_{key}"]
     return [str(name).upper() for name in names]
@@ -223,13 +223,13 @@ def _keys(table: str, kind: type[Settings]) -> Iterator[str]:
         shown = _SHOWN.get(where) or _toml(_default(field))
         about = textwrap.wrap(_described(field, where in _SHOWN), 96)
         yield from ("", *(f"# {line}" for line in about), f"#{key} = {shown}")
-    for key in kind.model_fields:  # tables come after all keys
+    for key in kind.model_fields:  # in TOML, a subtable ends the keys of its parent
         if extra := _EXTRA.get(f"{table}.{key}"):
             yield f"\n{extra.rstrip()}"
 
 
 def _table(table: str, fields: Mapping[str, FieldInfo]) -> str:
-    """A Markdown table of keys; variables only where the keys have some."""
+    """Return a Markdown table of keys; without a `table` they have no environment variables."""
     head = "| key | variable | default | meaning |" if table else "| key | default | meaning |"
     rows = [head, "|---" * (head.count("|") - 1) + "|"]
     for key, field in fields.items():
@@ -261,7 +261,7 @@ def _default(field: FieldInfo) -> Any:
 
 
 def _toml(value: object) -> str:
-    """A value as TOML writes it."""
+    """Return a value in TOML syntax. Raises TypeError for an unsupported type."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str | Enum | Path):
@@ -278,14 +278,14 @@ def _about(kind: type[BaseModel]) -> str:
 
 
 def _table_of(field: FieldInfo) -> type[BaseModel] | None:
-    """The model of the values of a key that holds tables by name."""
+    """Return the model of the subtables of a key, None if it holds none."""
     arguments = get_args(field.annotation)
     last = arguments[-1] if arguments else None
     return last if isinstance(last, type) and issubclass(last, BaseModel) else None
 
 
 def main() -> None:
-    """Write both files."""
+    """Regenerate both files."""
     EXAMPLE.write_text(example(), encoding="utf-8")
     text = CONFIGURATION.read_text(encoding="utf-8")
     CONFIGURATION.write_text(documented(text), encoding="utf-8")

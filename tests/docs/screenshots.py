@@ -1,4 +1,4 @@
-"""The pictures of the pages: `python -m tests.docs.screenshots` writes docs/img anew.
+"""Screenshots of the web pages: `python -m tests.docs.screenshots` regenerates docs/img.
 
 They show the real lines of tests/data, spread over the last weeks.
 """
@@ -24,11 +24,11 @@ from tests.kit.web_site import WebSite, event, two_days, web_site
 FOLDER = ROOT / "docs" / "img"
 CHANNEL = "irc/%23ubuntu"
 DESKTOP = (1100, 700)
-_ANSWERS = 40  # every so many lines Terrarium speaks
+_ANSWERS = 40  # questions that Terrarium answers
 
 
 async def take(folder: Path) -> None:
-    """Write every picture into `folder`."""
+    """Write all screenshots into `folder`."""
     now = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
     events = sorted([*_spread(two_days(), now), *_questions(now)], key=lambda each: each.time)
     with tempfile.TemporaryDirectory() as data:
@@ -63,7 +63,7 @@ async def _picture(
 
 
 def _spread(events: list[Event], now: datetime) -> Iterator[Event]:
-    """The lines in talks of about twenty, on many days, mostly in the evening."""
+    """Yield the lines in conversations of 23, spread over 77 days and 11 hours of the day."""
     for number, each in enumerate(events):
         talk, line = divmod(number, 23)
         back = timedelta(days=(talk * talk * 5) % 77, hours=5 - (talk * 7) % 11)
@@ -71,7 +71,7 @@ def _spread(events: list[Event], now: datetime) -> Iterator[Event]:
 
 
 def _questions(now: datetime) -> Iterator[Event]:
-    """What was asked of Terrarium on two channels."""
+    """Yield questions to Terrarium on two channels, each with its answer."""
     for number in range(_ANSWERS):
         time = now - timedelta(days=number * 1.9, hours=number % 5)
         place = "#ubuntu" if number % 3 else "#terrarium"
@@ -89,7 +89,7 @@ def _questions(now: datetime) -> Iterator[Event]:
 
 
 def main() -> None:
-    """Write docs/img, or the folder that is named."""
+    """Write the screenshots to docs/img, or to the folder on the command line."""
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER
     folder.mkdir(parents=True, exist_ok=True)
     asyncio.run(take(folder))

@@ -1,4 +1,4 @@
-"""The product's source as syntax trees, for the tests that hold its figures."""
+"""Syntax trees of the product's source, for tests of its structure."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""The lists of docs/tendrils-reference.md, made from the public names themselves.
+"""Generator of the lists in docs/tendrils-reference.md from the public names and their docstrings.
 
-`python -m tests.docs.tendril_reference` writes them; a test compares them with what this module
-would write.
+`python -m tests.docs.tendril_reference` writes them; a test fails if they are out of date.
 """
 
 from __future__ import annotations
@@ -51,14 +50,14 @@ def lists() -> str:
 
 
 def documented(text: str) -> str:
-    """Return the page with its lists written anew."""
+    """Return the text of the page with its lists replaced."""
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)
     return f"{before}{BEGIN}\n\n{lists()}\n\n{END}{after}"
 
 
 def public_names(kind: type[Any]) -> list[str]:
-    """Return the names of a class, inherited ones included, that begin with no underscore."""
+    """Return the public names of a class, including inherited ones, sorted."""
     ours = [each for each in kind.__mro__ if each.__module__.partition(".")[0] != "builtins"]
     names = {name for each in ours for name in (*vars(each), *inspect.get_annotations(each))}
     return sorted(name for name in names if not name.startswith("_"))

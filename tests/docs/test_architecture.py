@@ -1,4 +1,5 @@
-"""The map is true: every path and name in it exists, and it has every package that there is."""
+"""docs/architecture.md and the other developer documents name only existing paths and names, and
+the architecture has every package."""
 
 from __future__ import annotations
 
@@ -23,12 +24,12 @@ DOCUMENTS = (
     *DECISIONS,
 )
 LONGEST_DECISION = 30
-"""Lines; a record is read in a minute."""
+"""Lines of a decision record."""
 
 
 @cache
 def names_in(path: Path) -> frozenset[str]:
-    """The names that a module defines at its top, and `Class.method` for what its classes have."""
+    """Return the top-level names of a module, and `Class.method` for the methods of its classes."""
     names: set[str] = set()
     for node in ast.parse(path.read_text(encoding="utf-8")).body:
         if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
@@ -45,12 +46,12 @@ def names_in(path: Path) -> frozenset[str]:
 
 
 def flat(path: Path) -> str:
-    """A document with its line breaks as blanks."""
+    """Return the text of a document with all whitespace collapsed."""
     return " ".join(path.read_text(encoding="utf-8").split())
 
 
 def named(text: str) -> list[tuple[str, str]]:
-    """Each pair of a path and a name that stand together."""
+    """Return each pair of a path and a name that are mentioned together."""
     before = re.findall(r"`([\w/]+\.py)` `([\w.]+)`", text)
     after = re.findall(r"`([\w.]+)` (?:of|in) `([\w/]+\.py)`", text)
     return [*before, *((path, name) for name, path in after)]

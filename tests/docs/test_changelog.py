@@ -1,4 +1,4 @@
-"""The changelog has the version that the package says, and what comes after it on top."""
+"""The changelog's newest release is the package's version, below an "Unreleased" section."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/commands.md has every command and option that there is, and none that there is not."""
+"""docs/commands.md has exactly the existing commands and options."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def options(command: Any) -> set[str]:
 
 
 def real() -> dict[str, set[str]]:
-    """Every command by its words, with its options."""
+    """Return the options of every existing command, by the command's words."""
     found: dict[str, set[str]] = {}
 
     def walk(path: str, command: Any) -> None:
@@ -48,7 +48,7 @@ def real() -> dict[str, set[str]]:
 
 
 def documented() -> dict[str, set[str]]:
-    """The same, as the page has it."""
+    """Return the documented options of every documented command."""
     found: dict[str, set[str]] = {}
     for section in re.split(r"^### `terrarium ", TEXT, flags=re.M)[1:]:
         body = re.split(r"^#", section, flags=re.M)[0]

@@ -1,4 +1,4 @@
-"""deploy/grafana/terrarium.json asks for metrics and labels that the server has, and for each."""
+"""deploy/grafana/terrarium.json uses only existing metrics and labels, and shows every metric."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ KEYWORDS = re.compile(r"by \(([^)]*)\)")
 
 
 def exported() -> dict[str, set[str]]:
-    """The samples of /metrics with their labels, after one answer."""
+    """Return the labels of each sample of `/metrics`, by its name, after one answer."""
     metrics, context = Metrics(), RequestContext()
     metrics.count_response("/v1/chat/completions", 200, 1.0)
     metrics.observe_wait(context, "terra", 0.1)
@@ -42,7 +42,7 @@ def exported() -> dict[str, set[str]]:
 
 
 def queries(node: Any) -> list[str]:
-    """Every query of the dashboard, its variables' included."""
+    """Return every query of the dashboard, including those of its variables."""
     if isinstance(node, dict):
         own = [node["expr"]] if "expr" in node else []
         own += [node["query"]] if isinstance(node.get("query"), str) else []

@@ -1,4 +1,4 @@
-"""Reprs as docs/debugging.md shows them: short, and without what is private."""
+"""Reprs are as docs/debugging.md shows them: short and without private data."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "debugging.md").read_text(encoding=
 
 
 def shown(thing: object) -> str:
-    """The repr of a thing, which the page has, but for the port."""
+    """Return the repr of a thing; assert that the page shows it, apart from the port."""
     text = repr(thing)
     assert re.sub(r":\d{4,}", ":8080", text) in PAGE
     return text

@@ -1,4 +1,4 @@
-"""docker-compose.yml and what belongs to it, held against the real programs and settings."""
+"""docker-compose.yml and the files of deploy/ match the real commands, settings and paths."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def terrarium(*arguments: str, **environment: str) -> subprocess.CompletedProces
 
 
 def ran_commands() -> Iterator[list[str]]:
-    """Every `terrarium` command that a container runs, health checks included."""
+    """Yield every `terrarium` command that a container runs, including health checks."""
     for name in OURS:
         service = SERVICES[name]
         if "entrypoint" not in service:
@@ -52,7 +52,7 @@ def ran_commands() -> Iterator[list[str]]:
 
 
 def filled(value: object) -> str:
-    """A value as it is when the secrets are written and nothing else."""
+    """Return a value with variables substituted: secrets are set, others have their defaults."""
     text = re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", str(value))
     return re.sub(r"\$\{(\w+)(?::\?[^}]*)?\}", r"secret-\1", text)
 

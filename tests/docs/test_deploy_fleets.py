@@ -1,4 +1,4 @@
-"""The examples of deploy/ for several machines, held against the real settings and Ray's schema."""
+"""The examples of deploy/ for several machines match the real settings and Ray's schema."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def documents(path: Path) -> list[dict[str, Any]]:
 
 
 def nested(value: object) -> Iterator[Mapping[str, Any]]:
-    """Every mapping in a document."""
+    """Yield every mapping in a document, at any depth."""
     if isinstance(value, dict):
         yield value
         value = list(value.values())
@@ -36,7 +36,8 @@ def nested(value: object) -> Iterator[Mapping[str, Any]]:
 
 
 def environment(path: Path) -> dict[str, str]:
-    """The variables that an example sets: in containers, in config maps, in a file of them."""
+    """Return the environment variables that an example sets: in containers, config maps, or an
+    environment file."""
     if path.suffix == ".env":
         return dict(re.findall(r"^(\w+)=(.*)$", path.read_text(encoding="utf-8"), re.M))
     found: dict[str, str] = {}
@@ -93,7 +94,7 @@ def test_every_node_gets_the_variables_that_we_set_where_we_start_ray() -> None:
         assert environment(DEPLOY / "ray" / "node.env")[name] == value
         if not name.startswith(
             ("RAY_AUTH", "RAY_SERVE_LOG")
-        ):  # KubeRay's, and Kubernetes reads them
+        ):  # KubeRay sets RAY_AUTH itself; Kubernetes needs the log on stderr
             assert environment(KUBERAY)[name] == value
 
 

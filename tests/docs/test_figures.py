@@ -1,4 +1,4 @@
-"""Limits of what a reader has to hold in mind: sizes, imports, parameters, circles, first lines."""
+"""Limits of the code's complexity: sizes, imports, parameters, cycles; form of docstrings."""
 
 from __future__ import annotations
 
@@ -83,12 +83,12 @@ def test_tests_are_arranged_as_the_packages_are() -> None:
 
 
 def length(function: Function) -> int:
-    """Return the lines of a function, its docstring left out."""
+    """Return the number of lines of a function without its docstring."""
     return _lines(function) - (_lines(function.body[0]) if ast.get_docstring(function) else 0)
 
 
 def own_imports(tree: ast.Module) -> set[str]:
-    """Return the names of our modules that a module imports, wherever in it."""
+    """Return the names of our modules that a module imports, also inside functions."""
     names: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom):
@@ -99,7 +99,7 @@ def own_imports(tree: ast.Module) -> set[str]:
 
 
 def parameters(function: Function) -> int:
-    """Return how many parameters a caller can give: `self` and `cls` are not counted."""
+    """Return the number of parameters, not counting `self` and `cls`."""
     given = function.args
     named = [*given.posonlyargs, *given.args, *given.kwonlyargs]
     bound = bool(named) and named[0].arg in {"self", "cls"}
@@ -107,13 +107,13 @@ def parameters(function: Function) -> int:
 
 
 def assert_within(counts: Mapping[str, int], limit: int) -> None:
-    """Assert that no count is above the limit, and name those that are."""
+    """Assert that no count is above the limit; the failure names those that are."""
     over = {name: count for name, count in counts.items() if count > limit}
     assert over == {}, f"over the limit of {limit}"
 
 
 def is_package(folder: Path) -> bool:
-    """Return true for a folder with Python modules."""
+    """Return True for a folder with Python modules."""
     return any(folder.glob("*.py"))
 
 

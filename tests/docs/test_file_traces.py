@@ -1,4 +1,4 @@
-"""The way of a chat completion: the files it passes, and the generators that each chunk passes."""
+"""Limits of the code path of a chat completion: files it runs through, generators per chunk."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ pytest_plugins = ("tests.kit.scripted_server",)
 
 PACKAGES = ("agent_server", "harnesses", "llm", "storage", "terrarium")
 MOST_FILES = 26
-"""Files of ours that a chat completion may touch in the server process."""
+"""Limit of our files that run for a chat completion in the server process."""
 MOST_GENERATORS = 6
-"""Asynchronous generators of ours that a chunk may pass."""
+"""Limit of our asynchronous generators that a chunk passes through."""
 
 KEY = "s3cret"
 CHAT = "/v1/chat/completions"
@@ -36,7 +36,8 @@ CHAT = "/v1/chat/completions"
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """The files whose functions ran, by their path in the tree, and the asynchronous generators."""
+    """The files whose functions ran, as paths relative to the repository, and the names of the
+    asynchronous generators that ran."""
 
     files: set[str] = field(default_factory=set)
     generators: set[str] = field(default_factory=set)
@@ -44,10 +45,10 @@ class Trace:
 
 @contextmanager
 def traced_files() -> Iterator[Trace]:
-    """Collect the files of ours whose functions run in the block.
+    """Collect our files whose functions run in the block.
 
-    What other tasks do meanwhile is left out. Callbacks of the event loop, in which bytes arrive,
-    belong to no task and count.
+    Other tasks are excluded. Callbacks of the event loop, such as those that receive data, belong
+    to no task and are included.
     """
     folders = tuple(f"{ROOT / package}/" for package in PACKAGES)
     own, trace = asyncio.current_task(), Trace()
@@ -68,7 +69,7 @@ def traced_files() -> Iterator[Trace]:
 
 
 async def post(app: ASGIApp, path: str, body: Mapping[str, Any]) -> tuple[int, bytes]:
-    """Send one request to an application in this task; returns the status and the body."""
+    """Send a POST request to an application in this task; return the status and the body."""
     content = json.dumps(body).encode()
     headers = [
         (b"host", b"localhost"),
@@ -89,7 +90,7 @@ async def post(app: ASGIApp, path: str, body: Mapping[str, Any]) -> tuple[int, b
     async def receive() -> Message:
         if arriving:
             return arriving.pop()
-        await asyncio.Event().wait()  # the client waits
+        await asyncio.Event().wait()  # the client stays connected
         raise AssertionError
 
     async def send(message: Message) -> None:
@@ -101,7 +102,7 @@ async def post(app: ASGIApp, path: str, body: Mapping[str, Any]) -> tuple[int, b
 
 @asynccontextmanager
 async def running_app(data: Path, **model: Any) -> AsyncIterator[AgentServer]:
-    """The agent server with a key, its model asked for what it can do."""
+    """Run an agent server with a key; yield it when its model's capabilities are known."""
     tables = {"model": model, "server": {"admin_key": KEY}}
     app = create_app(Config(tables, None, data))
     async with app.router.lifespan_context(app):
@@ -117,7 +118,7 @@ async def test_a_chat_completion_touches_few_files(
     script.say("one two three").say("one two three")
     body = {"messages": [{"role": "user", "content": "hi"}], "stream": stream}
     async with running_app(tmp_path, upstream=script.url) as app:
-        await post(app, CHAT, body)  # what is made once is made now
+        await post(app, CHAT, body)  # warm-up: excludes lazy initialisation
         with traced_files() as trace:
             status, answer = await post(app, CHAT, body)
     assert status == 200

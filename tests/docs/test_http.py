@@ -1,4 +1,4 @@
-"""docs/http.md has every endpoint and parameter that there is, and none that there is not."""
+"""docs/http.md has exactly the existing endpoints and pages, and all parameters."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.docs.reference import ROOT
 TEXT = (ROOT / "docs" / "http.md").read_text(encoding="utf-8")
 SERVER, _, REST = TEXT.partition("\n## The log\n")
 LOG, _, PAGES = REST.partition("\n## Pages\n")
-NOT_FIELDS = {"model"}  # said in its own words
+NOT_FIELDS = {"model"}  # described in prose
 
 
 def server() -> FastAPI:
@@ -34,7 +34,7 @@ def log() -> FastAPI:
 
 
 def real(app: FastAPI) -> Iterator[tuple[str, set[str]]]:
-    """Every endpoint with its query parameters."""
+    """Yield every endpoint with its query parameters."""
     for path, methods in app.openapi()["paths"].items():
         for method, operation in methods.items():
             parameters = operation.get("parameters", ())
@@ -43,7 +43,7 @@ def real(app: FastAPI) -> Iterator[tuple[str, set[str]]]:
 
 
 def sections(text: str) -> dict[str, str]:
-    """The endpoints that a part of the page describes, with what it says of each."""
+    """Return the sections of a part of the page, by endpoint."""
     parts = re.split(r"^### `", text, flags=re.M)[1:]
     return {part.split("`")[0]: part.split("\n## ")[0] for part in parts}
 

@@ -1,4 +1,4 @@
-"""A line from the socket to the log runs through few of our files, so that one can follow it."""
+"""Limit of the number of our files that an IRC line runs through from the socket to the log."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from tests.kit.ircd import embedded_ircd
 from tests.kit.openai_script import ScriptedOpenAI
 
 MOST_IRC = 10
-"""Files of `harnesses/irc` between the bytes and the log's `write`."""
+"""Files of `harnesses/irc` between the received bytes and the log's `write`."""
 
 MOST_FILES = 18
-"""Files from the bytes to the durable row, those of `storage` included. The aim is 16; the seam
-between SQLite and PostgreSQL passes two more."""
+"""Files from the received bytes to the durable row, including those of `storage`. The aim is 16;
+the abstraction over SQLite and PostgreSQL adds two."""
 
 WAYS = 8
-"""Lines whose ways are compared: what only some pass is not on the way of each."""
+"""Number of traced lines; only files that all of them ran through count."""
 
 
 def of_folder(files: set[str], folder: str) -> list[str]:
-    """The files below a folder, sorted."""
+    """Return the files below a folder, sorted."""
     return sorted(name for name in files if name.startswith(f"{folder}/"))
 
 
 async def test_a_line_takes_a_short_way_from_the_socket_to_the_log(tmp_path: Path) -> None:
-    """The server is real; the lines are given to the connection by hand, so that no other runs
-    beside it."""
+    """The server is real, but the traced lines are passed to the connection directly, so that no
+    other code runs at the same time."""
     with FileTrace() as trace:
         async with (
             ScriptedOpenAI() as script,
@@ -53,7 +53,7 @@ async def test_a_line_takes_a_short_way_from_the_socket_to_the_log(tmp_path: Pat
                 ways.append(files)
             events = await log.find(Query(scope=EVERYTHING, nick="bob"))
             assert [event.text for event in events] == [f"{n} frogs are awake" for n in range(WAYS)]
-    # What else runs in this process at times (a timer, the housekeeping) is not on the way of each.
+    # The intersection excludes code that runs occasionally, such as timers and housekeeping.
     way = set.intersection(*ways)
     irc, storage = of_folder(way, "harnesses/irc"), of_folder(way, "storage")
     assert len(irc) <= MOST_IRC, irc

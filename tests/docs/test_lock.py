@@ -1,4 +1,4 @@
-"""The lock: the same versions everywhere, a hash for each file, and nothing else is installed."""
+"""The lock files: consistent versions, hashes for all files, all dependencies included."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_each_package_has_hashes(name: str) -> None:
 def test_all_that_the_project_asks_for_is_locked() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
-    of_ray = extras.pop("ray")  # which is too large for all who test, and locked by itself
+    of_ray = extras.pop("ray")  # locked separately, too large for every development setup
     everything = [each for wanted in extras.values() for each in wanted]
     files = ["deploy/requirements-dev.txt", "deploy/requirements-ray.txt"]
     for locking, wanted in (
@@ -65,7 +65,7 @@ def test_a_file_with_another_hash_is_not_installed(tmp_path: Path) -> None:
     for name in ("install", "requirements-build.txt", "requirements-base.txt"):
         (deploy / name).write_bytes((ROOT / "deploy" / name).read_bytes())
     (deploy / "install").chmod(0o755)
-    # A package index with other files under the names of those that are locked.
+    # A package index that serves different files under the names of the locked ones.
     index, locked = tmp_path / "index", pinned("deploy/requirements-build.txt")
     index.mkdir()
     for name, version in locked.items():

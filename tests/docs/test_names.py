@@ -1,4 +1,4 @@
-"""Names that a reader need not look up, and rooms that one can look over."""
+"""Naming rules, and the size of packages."""
 
 from __future__ import annotations
 

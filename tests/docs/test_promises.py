@@ -1,12 +1,12 @@
 """Each sentence of the README and the docs that promises privacy, safety or durability has a test.
 
-The sentence names it in a comment that no reader sees:
+The sentence names its test in an HTML comment:
 
     What is said in one channel is never shown in another. <!-- promise: test_... -->
 
-Several names are written with commas. `test_every_promise_names_its_tests` also finds sentences
-with the words of promises that name none; one that promises nothing of the kind is listed in
-`NO_PROMISES` by a few of its words.
+Several names are separated by commas. `test_every_promise_names_its_tests` also finds sentences
+that sound like promises but name no test; false positives are listed in `NO_PROMISES` by a part of
+their text.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ DOCUMENTS = (
     *sorted(
         path.relative_to(ROOT).as_posix()
         for path in (ROOT / "docs").glob("*.md")
-        if path.stem not in ("architecture", "glossary")  # for developers: they say where, not what
+        if path.stem not in ("architecture", "glossary")  # for developers, without promises
     ),
 )
 
@@ -37,7 +37,7 @@ WORDS = re.compile(
     r"|(?:is|are) refused|over a restart|removes (?:all|what))\b",
     re.IGNORECASE,
 )
-"""What a promise sounds like."""
+"""Words that suggest a promise."""
 
 NO_PROMISES = (
     "is left out, as it is mostly invented",
@@ -50,7 +50,7 @@ NO_PROMISES = (
     "a nick alone proves nothing, so what is said under it",
     "When a call is refused, its result tells the model why",
     "are not retried after a restart, as the person saw the bot quit",
-    "what is not logged, and being forgotten",  # a link
+    "what is not logged, and being forgotten",  # the text of a link
     "Deciding when to speak costs no model call: once a second",
     "While nobody waits for an answer on such a channel",
     "nobody has answered a question for 5 minutes",
@@ -85,7 +85,7 @@ _SENTENCE = re.compile(r"(?<=[.!?:;|])\s+(?!<!--)(?=[A-Z`*\[(|])")
 
 @cache
 def sentences(document: str) -> tuple[str, ...]:
-    """Return the sentences of a document, each in one line with the comments behind it."""
+    """Return the sentences of a document, each on one line with its trailing comments."""
     text = _BLOCKS.sub("", (ROOT / document).read_text(encoding="utf-8"))
     found: list[str] = []
     for paragraph in _PARAGRAPH.split(text):
@@ -95,7 +95,7 @@ def sentences(document: str) -> tuple[str, ...]:
 
 
 def promised_tests(sentence: str) -> list[str]:
-    """Return the names of tests that a sentence gives."""
+    """Return the names of the tests in a sentence's comments."""
     return [
         name.strip()
         for names in _MARK.findall(sentence)

@@ -1,6 +1,6 @@
-"""How many of our files a question passes in the tendril, from its line to the stored answer.
+"""Limit of the number of our files that a question runs through in the tendril.
 
-The files are those of which a function runs, in any thread. With `-s` the list is printed.
+Counted from its IRC line to the stored answer, in all threads. `pytest -s` prints the list.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ LIMITS = {
     "storage": 19,
     "terrarium": 5,
 }
-"""The most files of each package. They may only become fewer; the aim is 60 in all."""
+"""The limit of each package, only ever to be lowered; the aim is 60 files in total."""
 
 WAYS = 8
-"""Questions whose ways are compared: what only some pass is not on the way of each."""
+"""Number of traced questions; only files that all of them ran through count."""
 
 MODEL_SERVER = "terrarium/http/limited_protocol.py"
-"""The scripted model server runs in this process too; no question passes its side of HTTP here."""
+"""A file that runs only because the scripted model server is in this process; not counted."""
 
 
 def by_package(files: set[str]) -> dict[str, list[str]]:
@@ -68,7 +68,7 @@ async def test_a_question_passes_few_files(tmp_path: Path) -> None:
                     await alice.expect(f"In pond {number}")
                     await kept_turns(tendril, f"irc/{ROOM}/alice")
                 ways.append(files)
-    # What runs beside at times (a timer, the housekeeping) is not on the way of each question.
+    # The intersection excludes code that runs occasionally, such as timers and housekeeping.
     found = by_package(set.intersection(*ways) - {MODEL_SERVER})
     for package, names in found.items():
         print(f"{package}: {len(names)}: {' '.join(names)}")

@@ -1,4 +1,4 @@
-"""Every setting is in terrarium.example.toml and in docs/configuration.md, with its default."""
+"""terrarium.example.toml and docs/configuration.md have every setting with its default."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/tendrils-reference.md has every public name of a tendril, and examples that can be run."""
+"""docs/tendrils-reference.md has every public name of a tendril, and valid examples."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Traces of our files: those of which a function runs, in any thread."""
+"""Traces of our files whose functions run, in any thread."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _FOLDERS = tuple(f"{ROOT / package}/" for package in PACKAGES)
 
 
 class FileTrace:
-    """Notes our files whose functions run.
+    """Records our files whose functions run inside `noting`.
 
-    Enter it before the threads begin that are to be traced: a profile function can be set for new
-    threads only. It notes nothing outside `noting`.
+    Enter it before the threads to be traced start, because `threading.setprofile` only affects new
+    threads.
     """
 
     def __init__(self) -> None:
@@ -37,8 +37,9 @@ class FileTrace:
 
     @contextmanager
     def noting(self) -> Iterator[set[str]]:
-        """Yield a set that has the files in the end, by their paths in the tree."""
-        # Nothing is looked at before the end: a slow trace would meet timers on every way.
+        """Yield a set that is filled on exit with the files' paths relative to the repository."""
+        # Paths are filtered at the end only: a slow profile function would prolong each run, so
+        # that timers expire in all of them and count.
         self._paths = paths = set[str]()
         files: set[str] = set()
         try:
@@ -49,6 +50,6 @@ class FileTrace:
             files.update(Path(path).relative_to(ROOT).as_posix() for path in ours)
 
     def _note(self, frame: FrameType, event: str, _argument: object) -> None:
-        paths = self._paths  # another thread may end the noting
+        paths = self._paths  # read once: another thread may set it to None
         if paths is not None and event == "call":
             paths.add(frame.f_code.co_filename)

@@ -25,14 +25,14 @@ SLOTS = 2
 
 @dataclass(frozen=True, slots=True)
 class EngineAddress:
-    """Where the engine listens (without `/v1`), and the bearer key it wants."""
+    """A running engine: base URL (without `/v1`), bearer key and process."""
 
     url: str
     key: str
     process: subprocess.Popen[bytes]
 
     def settings(self) -> dict[str, Any]:
-        """The table `[model]` for a server in front of this engine."""
+        """Return the table `[model]` for a server in front of this engine."""
         return {
             "upstream": self.url,
             "upstream_key": self.key,
@@ -50,10 +50,10 @@ async def agent_server(
     policy: AdmissionPolicy | None = None,
     **others: Mapping[str, Any],
 ) -> AsyncIterator[str]:
-    """Serve the agent server with these tables in this event loop; yields its address.
+    """Run an agent server in this event loop; yield its URL once `/ready` answers 200.
 
-    `others` are further tables, `data` is its folder (by default one of its own). Returns
-    when /ready answers 200: use `unready_server` where it never will.
+    `model`, `server` and `others` are tables of its configuration, `data` is its folder (by default
+    a temporary one). Use `unready_server` if it never becomes ready.
     """
     async with unready_server(model, server, data, policy, **others) as url:
         await until_ready(url)
@@ -77,7 +77,7 @@ async def unready_server(
 
 
 async def until_ready(url: str, seconds: float = PATIENCE) -> None:
-    """Return when `url` says it is ready. Raises TimeoutError."""
+    """Wait until the server at `url` is ready. Raises TimeoutError after `seconds`."""
     async with asyncio.timeout(seconds), httpx2.AsyncClient(timeout=PATIENCE) as http:
         while (await http.get(f"{url}/ready")).status_code != 200:  # noqa: ASYNC110
             await asyncio.sleep(0.05)

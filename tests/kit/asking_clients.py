@@ -1,4 +1,4 @@
-"""Clients of an agent server that ask again and again while something happens to it."""
+"""Clients that send chats to an agent server continuously while a test disturbs it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,11 @@ CLIENTS = 6
 
 @dataclass
 class Clients:
-    """Clients that ask again and again, and what came of it."""
+    """The outcome of all chats so far.
+
+    `complete` counts whole answers; `refused` has the errors before and `broken_off` those during
+    an answer. `change` is notified after each chat.
+    """
 
     complete: int = 0
     refused: list[Exception] = field(default_factory=list)
@@ -25,13 +29,13 @@ class Clients:
     change: asyncio.Condition = field(default_factory=asyncio.Condition)
 
     async def answered(self, count: int) -> None:
-        """Return when so many more answers have come whole. Raises TimeoutError."""
+        """Wait for `count` more complete answers. Raises TimeoutError."""
         async with asyncio.timeout(3 * PATIENCE), self.change:
             wanted = self.complete + count
             await self.change.wait_for(lambda: self.complete >= wanted)
 
     def check(self) -> None:
-        """Fail if one was refused, or broke off without a clear error."""
+        """Assert that no chat was refused or broke off without an error asking to retry."""
         print(f"{self.complete} answers, {len(self.broken_off)} broken off")
         assert self.refused == []
         for error in self.broken_off:
@@ -41,7 +45,7 @@ class Clients:
 
 @asynccontextmanager
 async def asking_clients(openai: AsyncOpenAI, count: int = CLIENTS) -> AsyncIterator[Clients]:
-    """Some clients, each with a conversation at a time, while the block runs."""
+    """Run `count` clients while the block runs, each with one chat at a time."""
     clients, stopping = Clients(), asyncio.Event()
 
     async def keep_asking(name: int) -> None:

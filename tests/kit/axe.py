@@ -1,4 +1,4 @@
-"""axe-core, which knows what keeps people out of a page.
+"""Accessibility checks of web pages with axe-core.
 
 assert await barriers(page) == []
 """
@@ -16,7 +16,7 @@ GRAVE = ("serious", "critical")
 
 
 async def barriers(page: Page) -> list[str]:
-    """The serious and critical violations that axe finds on a page, with where each is."""
+    """Return the serious and critical violations that axe finds on a page, with their elements."""
     await page.evaluate(_SOURCE)
     found: dict[str, Any] = await page.evaluate(_RUN)
     return [

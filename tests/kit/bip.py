@@ -1,4 +1,4 @@
-"""bip, a bouncer that says nothing to CAP and plays back without tags."""
+"""bip, an IRC bouncer that ignores CAP and plays its backlog without message tags."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ user {{
 }};
 """
 _PASSWORD = "sesame"
-_DIGEST = "4058d20675798c9c9be2662a0b14e49753d3b93c"  # of it, as the tool bipmkpw writes it
+_DIGEST = "4058d20675798c9c9be2662a0b14e49753d3b93c"  # of the password, by the tool bipmkpw
 
 
 @dataclass(frozen=True, slots=True)
 class Bip:
-    """A running bouncer; `password` is what its user gives with PASS."""
+    """A running bouncer; `password` is the argument of its user's PASS."""
 
     port: int
     process: asyncio.subprocess.Process
@@ -59,7 +59,7 @@ class Bip:
 
 @asynccontextmanager
 async def bip(ircd_port: int) -> AsyncIterator[Bip]:
-    """A bouncer whose only user is on the server at a loopback port, and in #terrarium."""
+    """Run a bouncer; its only user is in #terrarium on the IRC server at a loopback port."""
     program, port = installed("bip"), free_port()
     with tempfile.TemporaryDirectory(prefix="bip-") as name:
         config = Path(name) / "bip.conf"
@@ -75,7 +75,7 @@ async def bip(ircd_port: int) -> AsyncIterator[Bip]:
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.DEVNULL,
             stderr=asyncio.subprocess.DEVNULL,
-            user=_USER if os.geteuid() == 0 else None,  # it refuses to run as root
+            user=_USER if os.geteuid() == 0 else None,  # bip refuses to run as root
         )
         try:
             await accepting("bip", port, process)

@@ -35,7 +35,7 @@ expect.set_options(timeout=PATIENCE * 1000)
 
 @asynccontextmanager
 async def browser() -> AsyncIterator[Browser]:
-    """A browser without any memory; skips the test where there is none."""
+    """Launch a browser with a temporary profile; skip the test if Chromium is not installed."""
     if not _INSTALLED:
         pytest.skip(f"{CHROMIUM} is not installed (Debian package chromium)")
     async with async_playwright() as playwright:
@@ -55,7 +55,7 @@ async def visit(
     size: tuple[int, int] = DESKTOP,
     scheme: Literal["light", "dark"] = "light",
 ) -> Page:
-    """A page in a fresh profile: no cookies, nothing cached."""
+    """Open `url` in a new browser context, without cookies or cache, and return the page."""
     context = await chromium.new_context(
         viewport={"width": size[0], "height": size[1]}, color_scheme=scheme
     )

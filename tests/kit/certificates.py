@@ -1,4 +1,4 @@
-"""Certificates that nobody but a test has signed."""
+"""Self-signed TLS certificates."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class Certificate:
     fingerprint: str
 
     def server(self) -> ssl.SSLContext:
-        """For a server that shows it."""
+        """Return a TLS context for a server with this certificate."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(self.path)
         return context
 
 
 def certificate(folder: Path, name: str = "server") -> Certificate:
-    """A new one for `name`, localhost and 127.0.0.1, in `folder`."""
+    """Create a self-signed certificate for `name`, localhost and 127.0.0.1 in `folder`."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     now = datetime.now(UTC)

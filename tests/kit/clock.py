@@ -1,4 +1,4 @@
-"""A clock that a test sets by hand."""
+"""Clock whose time a test sets explicitly."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.kit.patience import PATIENCE
 
 
 class ManualClock:
-    """Time stands still until `advance` or `set`; sleepers wake in the order of their times."""
+    """A clock that stands still except for `advance` and `set`, which wake due sleepers."""
 
     def __init__(self, now: datetime) -> None:
         self._now = now
@@ -17,19 +17,19 @@ class ManualClock:
         self._news = asyncio.Condition()
 
     def now(self) -> datetime:
-        """The time that was set last."""
+        """Return the time that was set last."""
         return self._now
 
     def monotonic(self) -> float:
-        """The seconds from the start of 1970 to it."""
+        """Return the current time as a Unix timestamp."""
         return self._now.timestamp()
 
     async def sleep(self, seconds: float) -> None:
-        """Return when the clock has been set so many seconds ahead."""
+        """Wait until the clock has been set at least `seconds` ahead."""
         await self.sleep_until(self._now + timedelta(seconds=seconds))
 
     async def sleep_until(self, time: datetime) -> None:
-        """Return when the clock has been set to `time` or later."""
+        """Wait until the clock has been set to `time` or later."""
         if time <= self._now:
             return
         async with self._news:
@@ -41,23 +41,23 @@ class ManualClock:
                 self._sleepers.remove(time)
 
     async def set(self, time: datetime) -> None:
-        """Let it be `time`."""
+        """Set the time and wake sleepers that are due."""
         async with self._news:
             self._now = time
             self._news.notify_all()
 
     async def advance(self, step: timedelta) -> None:
-        """Let time pass."""
+        """Set the time ahead by `step`."""
         await self.set(self._now + step)
 
     async def asleep(self, count: int = 1) -> list[datetime]:
-        """Wait until `count` sleepers wait for a time that has not come; returns their times."""
+        """Wait until at least `count` sleepers wait for a future time; return these times."""
         async with asyncio.timeout(PATIENCE), self._news:
             await self._news.wait_for(lambda: len(self._waiting()) >= count)
             return self._waiting()
 
     async def asleep_until(self, time: datetime, timeout: float = 10.0) -> None:  # noqa: ASYNC109
-        """Wait until somebody sleeps until `time`."""
+        """Wait until there is a sleeper that waits for `time`. Raises TimeoutError."""
         async with asyncio.timeout(timeout), self._news:
             await self._news.wait_for(lambda: time in self._sleepers)
 

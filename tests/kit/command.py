@@ -1,4 +1,4 @@
-"""The real `terrarium` command, run to its end."""
+"""The real `terrarium` command as a child process."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SECTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """How a command ended and what it wrote."""
+    """The exit status and the output of a command."""
 
     status: int
     out: str
@@ -38,9 +38,9 @@ class Done:
 
 
 async def terrarium(*arguments: str, cwd: Path, said: str = "", **environment: str) -> Done:
-    """Run `terrarium ARGUMENTS` in the folder `cwd` with `said` as its standard input.
+    """Run `terrarium ARGUMENTS` to its end in the folder `cwd` with `said` as standard input.
 
-    Settings that this machine has in its environment do not count. Raises TimeoutError.
+    Terrarium's settings in the caller's environment are not passed on. Raises TimeoutError.
     """
     async with begun(*arguments, cwd=cwd, **environment) as process:
         async with asyncio.timeout(PATIENCE):
@@ -51,7 +51,7 @@ async def terrarium(*arguments: str, cwd: Path, said: str = "", **environment: s
 
 @asynccontextmanager
 async def begun(*arguments: str, cwd: Path, **environment: str) -> AsyncIterator[Process]:
-    """A `terrarium` that runs, in a session of its own; killed on leaving if it still does."""
+    """Start `terrarium ARGUMENTS` in a new session; kill it on exit if it is still running."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "harnesses.cli", *arguments),
         cwd=cwd,
@@ -70,12 +70,15 @@ async def begun(*arguments: str, cwd: Path, **environment: str) -> AsyncIterator
 
 
 def environment_without_settings() -> dict[str, str]:
-    """The environment, less the settings of Terrarium's that this machine may have."""
+    """Return the environment without variables that are settings of Terrarium."""
     return {key: value for key, value in os.environ.items() if not key.startswith(_SECTIONS)}
 
 
 async def line_with(stream: asyncio.StreamReader | None, words: str) -> str:
-    """The next line of `stream` that has `words` in it. Raises TimeoutError, AssertionError."""
+    """Return the next line of `stream` that contains `words`.
+
+    Raises TimeoutError, and AssertionError if the stream ends without such a line.
+    """
     assert stream is not None
     seen = []
     async with asyncio.timeout(PATIENCE):

@@ -1,4 +1,4 @@
-"""The database files that the processes of a data folder share."""
+"""Paths of the database files shared by the processes of a data folder."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from pathlib import Path
 
 
 def outbox_path(data: Path) -> Path:
-    """Return the file through which tendrils hand messages to one another."""
+    """Return the path of the outbox, through which tendrils send each other messages."""
     return data / "outbox.db"
 
 
 def server_path(data: Path) -> Path:
-    """Return the agent server's file: keys and usage."""
+    """Return the path of the agent server's database of keys and usage."""
     return data / "server.db"

@@ -1,7 +1,8 @@
-"""A day on a channel in a minute: real lines at simulated times, and questions among them.
+"""Simulation of a day on a channel: real lines at simulated times, with questions among them.
 
-The model is scripted; beside answers it writes as much as it may, so that what that costs is the
-most that it can be. A token is four characters of a request's messages and tools.
+The model is scripted. For memory it always writes as much as it is allowed to, so the measured cost
+of memory is an upper bound. Tokens are estimated as four characters of a request's messages and
+tools.
 """
 
 from __future__ import annotations
@@ -38,8 +39,12 @@ _ANSWER = 40  # words
 
 @dataclass(slots=True)
 class Seen:
-    """What was measured: tokens of each question's prompts and of what memory asked beside, both
-    with what was written; characters of what is kept, and rows of the tables, hour by hour."""
+    """The measurements of a day.
+
+    `prompts` has the largest prompt of each question, `answered` the tokens of all prompts and
+    answers, `beside` the tokens read and written by each request of memory, by purpose. `kept` has
+    the stored characters and `rows` the rows by table, both once an hour.
+    """
 
     prompts: list[int] = field(default_factory=list)
     answered: int = 0
@@ -49,17 +54,17 @@ class Seen:
 
     @property
     def share(self) -> float:
-        """Return what memory costs, as a share of what answers cost."""
+        """The tokens of memory as a fraction of the tokens of answers."""
         return sum(map(sum, self.beside.values())) / self.answered
 
     @property
     def per_question(self) -> float:
-        """Return the tokens that memory reads and writes for each question."""
+        """The tokens that memory reads and writes per question."""
         return sum(map(sum, self.beside.values())) / len(self.prompts)
 
 
 class SimulatedDay:
-    """Spreads `lines`, nicks and texts, over a day; one of `every` is a question to the bot."""
+    """Spreads `lines` (nick and text) over a day; one in `every` is a question to the bot."""
 
     def __init__(self, folder: Path, lines: Sequence[tuple[str, str]], every: int) -> None:
         self._path = folder / "small.db"
@@ -73,7 +78,7 @@ class SimulatedDay:
 
     @asynccontextmanager
     async def lived(self) -> AsyncIterator[SmallTendril]:
-        """The tendril at the end of the day."""
+        """Simulate the day and yield the tendril, still running, at its end."""
         async with ScriptedOpenAI(max_model_len=_WINDOW) as script:
             script.summed = self._summed
             config = Config({"agent": {"api_url": script.url}}, None, self._path.parent)
@@ -128,14 +133,14 @@ class SimulatedDay:
         await tendril.settled()
 
     def _count(self, script: ScriptedOpenAI) -> None:
-        """Count the requests since the last look."""
+        """Count and clear the requests since the last call."""
         prompts = list(map(tokens, script.requests))
         self.seen.prompts.append(max(prompts))
         self.seen.answered += sum(prompts) + 2 * _ANSWER
         script.requests.clear()
 
     async def _look(self, tendril: SmallTendril) -> None:
-        """Measure what there is in the file."""
+        """Record the rows and stored characters of the database."""
         rows = {}
         for table in ("turns", "memories", "memory_sources", "memory_gaps", "jobs"):
             row = await tendril.database.fetch_one(f"SELECT count(*) FROM {table}")
@@ -163,7 +168,7 @@ class SimulatedDay:
         return " ".join(next(self._words) for _ in range(count))
 
     def _summed(self, body: dict[str, Any]) -> str:
-        """As many words as the call allows; for facts, a few about whoever speaks."""
+        """Write as many words as the call allows; for facts, six about the first speaker."""
         task = body["messages"][0]["content"]
         purpose = "facts" if "JSON" in task else "summary" if "old summary" in task else "episode"
         spent = tokens(body) + body["max_tokens"]
@@ -180,5 +185,5 @@ class SimulatedDay:
 
 
 def tokens(body: dict[str, Any]) -> int:
-    """About how many tokens a request has."""
+    """Return the estimated tokens of a request."""
     return len(json.dumps([body["messages"], body.get("tools", [])])) // 4

@@ -1,7 +1,7 @@
 """The real embedded engine, started once for all tests of a session.
 
-A test module takes the fixtures with `pytest_plugins = ("tests.kit.engine",)`. The model comes
-from the cache folder; the first run on a machine pulls it.
+A test module imports the fixtures with `pytest_plugins = ("tests.kit.engine",)`. The model is
+downloaded to the cache folder on first use.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tests.kit.agent_server import CONTEXT, SLOTS, EngineAddress
 
 @pytest.fixture(scope="session")
 def model_file() -> Path:
-    """The default model's GGUF file."""
+    """Return the path of the default model's GGUF file; download it if necessary."""
     settings = Config({}, None, Path("data")).section(ModelSettings)
     model_store.ensure(settings)
     return model_store.model_file(settings)
@@ -32,10 +32,10 @@ def model_file() -> Path:
 
 @pytest.fixture(scope="session")
 def engine(model_file: Path) -> Iterator[EngineAddress]:
-    """A running engine with two slots of 1024 tokens.
+    """Run an engine with two slots of 1024 tokens.
 
-    It has one thread: several wait for one another actively, for seconds a token where other
-    tests have the processors.
+    It has one thread: several would busy-wait for each other, which takes seconds per token while
+    parallel tests use the processors.
     """
     spec = EngineSpec(str(model_file), "terra", CONTEXT, SLOTS, 1, secrets.token_urlsafe())
     command = [sys.executable, "-m", "agent_server.engines.llama_child"]

@@ -1,4 +1,4 @@
-"""A data folder with a person in every file, and a forgetting of them that is killed or fails."""
+"""Erasure of a person from a data folder that has them in every file, with injected faults."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from storage.usage.usage import UsageAmount
 PERSON = Person("irc", "zoequux", "~zuserquux", "zhostquux.example", None)
 WORD = "xyzzyplughplover"
 TRACES = (PERSON.nick, PERSON.user, PERSON.host, WORD, "frobnicate")
-"""What nobody else has said or is called."""
+"""Strings that occur only in the person's data."""
 FILES = ("web.db", "cron.db", "pond.db")
 LINES = 150
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
@@ -45,7 +45,7 @@ HERS = f"{PLACE}/{PERSON.nick}"
 
 
 def said(text: str, minute: int, nick: str = PERSON.nick) -> Event:
-    """A line of the person, or of somebody else."""
+    """Return a line of the person or of `nick`."""
     user, host = (PERSON.user, PERSON.host) if nick == PERSON.nick else (f"~{nick}", "b.example")
     return Event(
         network=PLACE.network,
@@ -60,7 +60,7 @@ def said(text: str, minute: int, nick: str = PERSON.nick) -> Event:
 
 
 def turn(anchor: int, *contents: str) -> Turn:
-    """A turn of a question, what a tool found, and an answer."""
+    """Return a turn; `contents` are the question, a tool's result and the answer."""
     roles = ["user", "tool", "assistant"]
     messages = tuple(
         {"role": role, "content": content} for role, content in zip(roles, contents, strict=False)
@@ -69,7 +69,7 @@ def turn(anchor: int, *contents: str) -> Turn:
 
 
 async def fill(data: Path) -> None:
-    """Make a data folder with the person in every file and every table, and with others."""
+    """Fill a data folder with data of the person in every file and table, and with others'."""
     quoted = f"[2026-05-01 12:03:00] <{PERSON.nick}> {WORD} frobnicate number 3"
     async with Database.open(data / "irc.db") as database, ChatLog.open(database) as log:
         for number in range(LINES):
@@ -98,7 +98,7 @@ async def fill(data: Path) -> None:
 
 
 async def _fill_records(database: Database, asked: int, quoted: str) -> None:
-    """Fill what the log's file has beside the log."""
+    """Fill the other tables of the log's database."""
     conversations, hour = Conversations(database), timedelta(hours=1)
     answer = turn(asked, f"what is {WORD}?", "", f"{WORD}!")
     await conversations.add(HERS, answer, str(PLACE), PERSON.nick)
@@ -134,7 +134,10 @@ async def _fill_records(database: Database, asked: int, quoted: str) -> None:
 
 
 def leftovers(data: Path) -> list[str]:
-    """Each file in which there is still anything of the person, and what."""
+    """Return each file that still contains a trace of the person, with the trace.
+
+    Searches the raw bytes of all files, including free pages and write-ahead logs.
+    """
     found = []
     for path in sorted(data.rglob("*")):
         content = path.read_bytes().lower() if path.is_file() else b""
@@ -143,28 +146,29 @@ def leftovers(data: Path) -> list[str]:
 
 
 async def ask(data: Path) -> Forgotten:
-    """Have the person forgotten, as a command does."""
+    """Erase the person, as the command does."""
     async with Database.open(data / "irc.db") as database:
         return await forget(database, ChatLog(database), PERSON, data)
 
 
 async def restart(data: Path) -> bool:
-    """Go on as every tendril does when it starts; True unless something is left."""
+    """Resume pending erasures, as every tendril does at start; return True if none is left."""
     return await resume_erasures(data / "irc.db", data)
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """The end of a forgetting: a kill after so many seconds, or files that cannot become longer
-    than so many bytes."""
+    """A fault to inject: SIGKILL after some seconds, or a limit on the size of files in bytes."""
 
     kill_after: float | None = None
     longest_file: int | None = None
 
 
 def forget_in_child(data: Path, fault: Fault, *, resumes: bool = False) -> str:
-    """Forget the person, or resume that, in another process; return how it ended: "finished", "not
-    finished", "not begun" or "killed"."""
+    """Erase the person, or resume that, in a child process with a fault.
+
+    Returns "finished", "not finished", "not begun" (the erasure could not be recorded) or "killed".
+    """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__])
     mine, theirs = context.Pipe(duplex=False)
@@ -174,7 +178,7 @@ def forget_in_child(data: Path, fault: Fault, *, resumes: bool = False) -> str:
     theirs.close()
     ended = "killed"
     with mine, suppress(EOFError):
-        mine.recv_bytes()  # it begins
+        mine.recv_bytes()  # the child begins only now: its start does not count for the timer
         if fault.kill_after is not None:
             killer.start()
         ended = mine.recv_bytes().decode()
@@ -192,7 +196,7 @@ def _run(data: Path, fault: Fault, resumes: bool, outcome: Connection) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (fault.longest_file, hard))
     outcome.send_bytes(b"begun")
     try:
-        with redirect_stdout(StringIO()):  # errors are what it is about
+        with redirect_stdout(StringIO()):  # suppress the log: errors are expected
             done = asyncio.run(restart(data) if resumes else _asked(data))
         outcome.send_bytes(b"finished" if done else b"not finished")
     except StorageError:
@@ -205,7 +209,7 @@ async def _asked(data: Path) -> bool:
 
 @contextmanager
 def small_disk(folder: Path, size: int) -> Iterator[bool]:
-    """Mount a file system of `size` bytes on a folder; False where only root may do that."""
+    """Mount a tmpfs of `size` bytes on a folder; yield True, or False without the permission."""
     command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
     try:
         mounted = subprocess.run(command, capture_output=True, check=False).returncode == 0
@@ -219,7 +223,7 @@ def small_disk(folder: Path, size: int) -> Iterator[bool]:
 
 
 def fresh_copy(original: Path, data: Path) -> Path:
-    """Return `data`, with the files of `original` and no others."""
+    """Replace the folder `data` by a copy of `original`, and return it."""
     shutil.rmtree(data, ignore_errors=True)
     shutil.copytree(original, data)
     return data

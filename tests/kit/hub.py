@@ -1,4 +1,4 @@
-"""A hub of models as Hugging Face's behaves: a redirect to a signed address on another host.
+"""Model hub that behaves like Hugging Face's: it redirects to a signed URL on another host.
 
 async with ModelHub(content) as hub:
     monkeypatch.setenv("HF_ENDPOINT", hub.url)
@@ -26,10 +26,10 @@ _PIECE = 1 << 14
 class ModelHub:
     """Two servers on loopback ports; every file has the same content.
 
-    The first says size and SHA-256 of the file (`linked_size`, `sha256`) and redirects to the
-    second, which knows ranges and ETags. `breaks_after` is the number of bytes after which each
-    connection breaks, `status` what the first answers instead, `asked` the paths it was asked for
-    and `ranges` the ranges that the second was.
+    The first sends size and SHA-256 of the file (`linked_size`, `sha256`; None: no such header) and
+    redirects to the second, which supports ranges and ETags. A `status` other than 302 is answered
+    by the first instead. After `breaks_after` bytes each connection of the second breaks. `asked`
+    has the paths requested from the first, `ranges` the Range headers sent to the second.
     """
 
     def __init__(self, content: bytes) -> None:
@@ -72,7 +72,7 @@ class ModelHub:
             headers["x-linked-size"] = str(self.linked_size)
         if self.sha256 is not None:
             headers["x-linked-etag"] = f'"{self.sha256}"'
-        # The key changes with each request, as a signature does.
+        # The path changes with each request, like a signed URL.
         address = f"{self._store}/signed/{len(self.asked)}?Signature=abc"
         return RedirectResponse(address, 302, headers)
 
@@ -92,7 +92,10 @@ class ModelHub:
         return StreamingResponse(self._pieces(begin), 206 if begin else 200, headers)
 
     async def _pieces(self, begin: int) -> AsyncIterator[bytes]:
-        """The rest of the file, or a part of it; the declared length then breaks the connection."""
+        """Yield the rest of the file, or its beginning and then break the connection.
+
+        As the content is shorter than its Content-Length, the client notices.
+        """
         end = len(self.content)
         if self.breaks_after is not None:
             end = min(end, begin + self.breaks_after)

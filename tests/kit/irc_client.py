@@ -1,4 +1,4 @@
-"""A plain IRC client for tests: raw bytes in and out, everything received is kept."""
+"""Plain IRC client for tests: sends raw bytes and keeps everything it receives."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from tests.kit.patience import PATIENCE
 
 
 class IrcClient:
-    """One connection to an IRC server; answers PING by itself.
+    """One connection to an IRC server; answers PING automatically.
 
-    `received` holds every line as bytes, without its line end. `expect` reads on from the last
-    match, so that a test tells a story in order.
+    `received` holds every line as bytes, without its line end. `expect` searches from after the
+    last match, so a test expects lines in their order.
     """
 
     def __init__(self, port: int, nick: str = "alice", host: str = "127.0.0.1") -> None:
@@ -50,7 +50,7 @@ class IrcClient:
         return [_text(line) for line in self.received]
 
     async def register(self, *capabilities: str) -> IrcClient:
-        """Take our nick and wait for the welcome, with `capabilities` when any are named."""
+        """Register with `nick`, requesting any `capabilities`; wait for the end of the MOTD."""
         if capabilities:
             await self.send("CAP LS 302")
         await self.send(f"NICK {self.nick}")
@@ -89,7 +89,10 @@ class IrcClient:
         await self.send(b"PRIVMSG " + target.encode() + b" :" + body)
 
     async def expect(self, pattern: str, timeout: float = PATIENCE) -> re.Match[str]:  # noqa: ASYNC109
-        """Return the next line that `pattern` is found in; fail after `timeout` seconds."""
+        """Return the match of the next line that contains `pattern`.
+
+        Raises AssertionError after `timeout` seconds or when the server closes the connection.
+        """
         regex = re.compile(pattern)
         start = self._position
         try:
@@ -103,13 +106,16 @@ class IrcClient:
             raise AssertionError(self._failure(pattern, start, f"waited {timeout} s")) from None
 
     async def settle(self) -> None:
-        """Wait until the server has dealt with everything sent so far (a PING's round trip)."""
+        """Wait until the server has processed everything sent so far (a PING's round trip).
+
+        Like `expect`, skips the lines before the PONG.
+        """
         self._pings = getattr(self, "_pings", 0) + 1
         await self.send(f"PING :settle-{self._pings}")
         await self.expect(rf"PONG .*settle-{self._pings}")
 
     async def wait_closed(self, timeout: float = PATIENCE) -> None:  # noqa: ASYNC109
-        """Return when the server has closed the connection."""
+        """Wait until the server has closed the connection. Raises TimeoutError."""
         async with asyncio.timeout(timeout), self._news:
             await self._news.wait_for(lambda: self.closed)
 
@@ -145,7 +151,7 @@ class IrcClient:
 
 @asynccontextmanager
 async def irc_client(port: int, nick: str, *capabilities: str) -> AsyncIterator[IrcClient]:
-    """A client that is connected and registered as `nick`."""
+    """Connect a client and register it as `nick`."""
     async with IrcClient(port, nick) as client:
         yield await client.register(*capabilities)
 

@@ -1,4 +1,4 @@
-"""A network of ours that runs for the time of a test, and what it heard."""
+"""A running `Network` of the IRC tendril, and a recorder of its events."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.kit.patience import PATIENCE
 
 
 class Ears:
-    """Keeps the events of a network; `heard` waits for one."""
+    """Records the events of a network."""
 
     def __init__(self) -> None:
         self.events: list[IrcEvent] = []
@@ -27,11 +27,11 @@ class Ears:
         self._news.set()
 
     async def heard(self, text: str) -> IrcEvent:
-        """The first event with this text, waited for."""
+        """Wait for and return the first event with this text."""
         return await self.until(lambda event: event.text == text)
 
     async def until(self, true: Callable[[IrcEvent], bool]) -> IrcEvent:
-        """The first event of which this is true, waited for."""
+        """Wait for and return the first event that satisfies the predicate."""
         async with asyncio.timeout(PATIENCE):
             while not (found := [event for event in self.events if true(event)]):
                 self._news.clear()
@@ -39,13 +39,13 @@ class Ears:
         return found[0]
 
     def texts(self) -> list[str]:
-        """What was said, in order."""
+        """Return the texts of messages, notices and actions, in order."""
         return [e.text for e in self.events if e.type in ("PRIVMSG", "NOTICE", "ACTION")]
 
 
 @asynccontextmanager
 async def running(port: int, ears: Ears, **settings: Any) -> AsyncIterator[Network]:
-    """A network that runs, and leaves as the tendril does."""
+    """Run a network connected to a loopback port; it quits on exit."""
     keys: dict[str, Any] = {"server": "127.0.0.1", "port": port, "channels": ("#c",), **settings}
     names = ("policies", "silence")
     modules = keys.pop("plugins", ())
@@ -63,7 +63,7 @@ async def running(port: int, ears: Ears, **settings: Any) -> AsyncIterator[Netwo
 
 @asynccontextmanager
 async def joined(port: int, ears: Ears, **settings: Any) -> AsyncIterator[Network]:
-    """The same, once it is in its channels."""
+    """Run a network; yield it once it has joined its channels."""
     async with running(port, ears, **settings) as network, asyncio.timeout(PATIENCE):
         await network.until_joined()
         yield network

@@ -1,4 +1,4 @@
-"""An IRC server whose every word the test says: bytes over real sockets, with TLS if wanted."""
+"""IRC server scripted line by line by the test, over real sockets, optionally with TLS."""
 
 from __future__ import annotations
 
@@ -10,26 +10,27 @@ from contextlib import asynccontextmanager
 
 from tests.kit.patience import PATIENCE
 
-"""Seconds that a test waits for the client before it fails."""
-
 WELCOME = b":s 001 Terra :Welcome Terra!~t@h\r\n:s 422 Terra :No MOTD\r\n"
 
 
 class Wire:
-    """The server's end of one connection, in the hands of a test."""
+    """The server's end of one connection, controlled by the test.
+
+    Methods that read raise TimeoutError after PATIENCE seconds.
+    """
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
         self.lines: list[str] = []
 
     async def until(self, beginning: str) -> str:
-        """Read lines up to the one that begins so."""
+        """Read lines until one starts with `beginning`; return that one."""
         while True:
             if (line := await self.line()).startswith(beginning):
                 return line
 
     async def line(self, *but: str) -> str:
-        """The next line, passing over those that begin with one of `but`."""
+        """Return the next line that starts with none of `but`; skip the others."""
         async with asyncio.timeout(PATIENCE):
             while True:
                 line = (await self._reader.readuntil(b"\r\n")).decode().rstrip("\r\n")
@@ -38,7 +39,7 @@ class Wire:
                     return line
 
     async def send(self, data: bytes) -> None:
-        """Send bytes as they are."""
+        """Send bytes unchanged."""
         self._writer.write(data)
         await self._writer.drain()
 
@@ -47,7 +48,7 @@ class Wire:
         await self.send("".join(f"{line}\r\n" for line in lines).encode())
 
     async def offer(self, capabilities: str) -> list[str]:
-        """Let the client ask for capabilities and grant them all; what it has asked for."""
+        """Offer capabilities, acknowledge all that the client requests, and return these."""
         assert await self.line() == "CAP LS 302"
         await self.say(f"CAP * LS :{capabilities}")
         asked = (await self.until("CAP REQ ")).removeprefix("CAP REQ ").removeprefix(":")
@@ -55,29 +56,30 @@ class Wire:
         return asked.split()
 
     async def answer(self) -> str:
-        """The client's next line that is not part of its introduction."""
+        """Return the client's next line other than NICK and USER."""
         return await self.line("NICK ", "USER ")
 
     async def authenticated(self) -> bytes:
-        """What the client says in its next AUTHENTICATE messages, decoded."""
+        """Return the decoded payload of the client's next AUTHENTICATE messages."""
+        # IRCv3 SASL: base64 in chunks of 400 bytes; the first shorter one, or "+", is the last.
         text = ""
         while len(word := (await self.answer()).removeprefix("AUTHENTICATE ")) == 400:
             text += word
         return base64.b64decode(text + word.removesuffix("+" if word == "+" else ""))
 
     async def challenge(self, data: bytes) -> None:
-        """Send a challenge of SASL."""
+        """Send a SASL challenge."""
         await self.say(f"AUTHENTICATE :{base64.b64encode(data).decode()}")
 
     async def welcome(self) -> None:
-        """Let the client in and into #c."""
+        """Complete the client's registration and let it join #c."""
         await self.until("USER")
         await self.send(WELCOME)
         await self.until("JOIN #c")
         await self.send(b":Terra!~t@h JOIN #c\r\n:s 366 Terra #c :End\r\n")
 
     async def at_end(self) -> bytes:
-        """What is left to read until the client closes; nothing more when it resets."""
+        """Read until the client closes the connection; return b"" if it resets it."""
         async with asyncio.timeout(PATIENCE):
             try:
                 return await self._reader.read()
@@ -90,21 +92,21 @@ class Wire:
 
 
 class Listener:
-    """A server whose words the test says."""
+    """A server that hands its connections to the test."""
 
     def __init__(self) -> None:
         self.port = 0
         self.wires: asyncio.Queue[Wire] = asyncio.Queue()
 
     async def accept(self) -> Wire:
-        """The next connection."""
+        """Wait for and return the next connection. Raises TimeoutError."""
         async with asyncio.timeout(PATIENCE):
             return await self.wires.get()
 
 
 @asynccontextmanager
 async def listening(tls: ssl.SSLContext | None = None) -> AsyncIterator[Listener]:
-    """A listener on a free port, with all its connections closed at the end."""
+    """Listen on a free loopback port; close the port and all connections on exit."""
     listener, writers = Listener(), []
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -1,4 +1,4 @@
-"""A session fed with lines as servers send them, and what came of it."""
+"""IRC session without a connection, fed with lines of a server."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ IN_CHANNEL = (
 
 
 class Story:
-    """A session and what came of the lines it was fed."""
+    """A session, its clock and its output.
+
+    `first` has the lines sent at the start, `later` the messages that the session delays.
+    """
 
     def __init__(
         self, channels: Iterable[str] = ("#c",), encrypted: bool = False, **settings: Any

@@ -1,4 +1,4 @@
-"""The IRC tendril inside a test: the real class, on a real IRC server, in this event loop."""
+"""The real IRC tendril, running in the test's event loop and connected to a real IRC server."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ROOM = "#terrarium"
 
 
 def irc_config(data: Path, irc_port: int, api_url: str, **tables: Mapping[str, Any]) -> Config:
-    """A configuration for one network on loopback; `tables` add to or replace ours."""
+    """Return a configuration for one network on loopback; `tables` override its defaults."""
     quick = {"lines_per_second": 100, "person_per_minute": 600}
     irc = {"server": "127.0.0.1", "port": irc_port} | quick | dict(tables.get("irc", {}))
     agent = {"api_url": api_url, "timezone": "UTC"} | dict(tables.get("agent", {}))
@@ -34,7 +34,7 @@ def irc_config(data: Path, irc_port: int, api_url: str, **tables: Mapping[str, A
 async def irc_tendril(
     config: Config, clock: Clock | None = None, fetcher: Fetcher | None = None
 ) -> AsyncIterator[IrcTendril]:
-    """A tendril that has joined its channels."""
+    """Run a tendril; yield it once it has joined its channels."""
     tendril = IrcTendril(config, clock, fetcher)
     running = asyncio.create_task(tendril.run())
     try:
@@ -48,13 +48,14 @@ async def irc_tendril(
 
 
 async def kept_turns(tendril: IrcTendril, conversation: str) -> list[Turn]:
-    """The few turns of a conversation, once what is being answered there is kept as well."""
-    await tendril.compact(conversation)  # waits for its turn, and finds nothing to leave out
+    """Return the turns of a short conversation, after those being answered are stored."""
+    # Waits for the conversation's lock; a short conversation has nothing to compact.
+    await tendril.compact(conversation)
     return await tendril.conversations.turns(conversation)
 
 
 async def logged(config: Config) -> list[tuple[str, str, str]]:
-    """All that a tendril that has stopped has logged: type, nick, and text or target."""
+    """Return what a stopped tendril logged on public channels: type, nick, text or target."""
     async with Database.open(log_path(config)) as database:
         events = await ChatLog(database).find(Query(scope=PUBLIC, limit=10_000))
     return [(event.type.value, event.nick, event.text or event.target) for event in events]

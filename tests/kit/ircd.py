@@ -1,4 +1,4 @@
-"""Real IRC servers on free loopback ports, one a test, each ended by its own process id."""
+"""Real IRC servers on free loopback ports, one per test."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ OPERATORS = """\
 <type name="all" classes="all">
 <oper name="root" password="root" host="*" type="all">
 """
-"""What lets `IrcClient.become_operator` succeed: for the `extra` of `inspircd`."""
+"""Configuration that `IrcClient.become_operator` requires, for the `extra` of `inspircd`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class Ircd:
     process: asyncio.subprocess.Process
 
     async def kill(self) -> None:
-        """End the server as a crash would (SIGKILL) and wait until it is gone."""
+        """Kill the server with SIGKILL, like a crash, and wait for its end."""
         if self.process.returncode is None:
             self.process.kill()
         await self.process.wait()
@@ -87,7 +87,7 @@ class Ircd:
 
 @asynccontextmanager
 async def ngircd(port: int | None = None) -> AsyncIterator[Ircd]:
-    """ngircd: the plainest server we support (its only capability is multi-prefix)."""
+    """Run ngIRCd, the simplest supported server (its only capability is multi-prefix)."""
     program = installed("ngircd")
 
     def command(port: int, folder: Path) -> Sequence[str]:
@@ -103,8 +103,10 @@ async def ngircd(port: int | None = None) -> AsyncIterator[Ircd]:
 async def inspircd(
     port: int | None = None, extra: str = "", name: str = "inspircd.test"
 ) -> AsyncIterator[Ircd]:
-    """InspIRCd with the IRCv3 modules that are installed; `extra` comes first in its file, so that
-    a connect class there counts before ours."""
+    """Run InspIRCd with the installed IRCv3 modules.
+
+    `extra` precedes the rest of its configuration: InspIRCd uses the first matching connect class.
+    """
     program = installed("inspircd")
 
     def command(port: int, folder: Path) -> Sequence[str]:
@@ -121,7 +123,7 @@ async def inspircd(
 
 @asynccontextmanager
 async def embedded_ircd(port: int | None = None) -> AsyncIterator[Ircd]:
-    """The server that `terrarium up` brings along."""
+    """Run the IRC server that is part of `terrarium up`."""
 
     def command(port: int, folder: Path) -> Sequence[str]:
         module = [sys.executable, "-m", "harnesses.irc.ircd"]
@@ -136,11 +138,11 @@ SERVERS: dict[str, Callable[[], AbstractAsyncContextManager[Ircd]]] = {
     "ngircd": ngircd,
     "embedded": embedded_ircd,
 }
-"""All of them, for `pytest.mark.parametrize("server", SERVERS)`."""
+"""All servers by name, for `pytest.mark.parametrize("server", SERVERS)`."""
 
 
 def installed(name: str) -> str:
-    """The path of an installed program; without it the test is skipped."""
+    """Return the path of an installed program; skip the test if there is none."""
     found = shutil.which(name, path=os.environ.get("PATH", "") + ":/usr/sbin:/usr/local/sbin")
     if found is None:
         pytest.skip(f"{name} is not installed (Debian: apt install {name})")
@@ -179,7 +181,7 @@ async def _accepting(server: Ircd, output: Path) -> None:
         late = asyncio.get_running_loop().time() > deadline
         if late or server.process.returncode is not None:
             raise AssertionError(f"the IRC server did not start: {_tail(output)}")
-        await asyncio.sleep(0.02)  # a foreign process tells us in no other way
+        await asyncio.sleep(0.02)  # polled: these programs do not signal that they are ready
 
 
 async def _accepts(server: Ircd) -> bool:

@@ -1,4 +1,4 @@
-"""Waiting until a worker has done all that there is to do."""
+"""Waiting for a worker to finish all due jobs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from storage.queues.jobs import Jobs
 
 
 async def settled(worker: Worker, jobs: Jobs) -> None:
-    """Return when every job is over, but for those that are due later."""
+    """Wait until all jobs are finished, except those that are due later."""
     worker.idle.clear()
-    jobs.changed.set()  # it looks once more
+    jobs.changed.set()  # wakes the worker, which sets `idle` if it finds nothing due
     await worker.idle.wait()

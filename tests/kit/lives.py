@@ -1,6 +1,6 @@
-"""Little real processes that tell a test when they live and when they have ended.
+"""Small real processes that report their start and end to a test.
 
-Each opens a connection to the test and keeps it: the kernel closes it however the process ends.
+Each keeps a connection to the test open, which the kernel closes however the process ends.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ else:
 
 @dataclass(slots=True)
 class Life:
-    """A process that runs, until `gone` is set."""
+    """A process; `gone` is set when it has ended."""
 
     name: str
     pid: int
@@ -42,43 +42,45 @@ class Life:
     gone: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def ended(self) -> None:
-        """Return when the process has ended. Raises TimeoutError."""
+        """Wait until the process has ended. Raises TimeoutError."""
         async with asyncio.timeout(PATIENCE):
             await self.gone.wait()
 
     async def let_go(self) -> None:
-        """Let one that ends by itself (manner "exitN") do so."""
+        """Let a process of the manner "exitN" exit."""
         self.writer.write(b".")
         await self.writer.drain()
 
 
 class Lives:
-    """Where the processes report. Get one with `lives()`."""
+    """The server to which the processes report. Create one with `lives()`."""
 
     def __init__(self) -> None:
         self.port = 0
         self._born: asyncio.Queue[Life] = asyncio.Queue()
 
     def command(self, name: str, manner: str) -> list[str]:
-        """A process by this name. Manners: "obedient" ends with its standard input or on SIGTERM;
-        "stubborn" ignores SIGTERM; "parent" has a stubborn child "NAME-child"; "exitN" ends with
-        the status N once it is let go."""
+        """Return the command line of a process.
+
+        Manners: "obedient" ends with its standard input or on SIGTERM; "stubborn" ignores SIGTERM;
+        "parent" starts a stubborn child "NAME-child"; "exitN" exits with status N after `let_go`.
+        """
         return [sys.executable, "-c", _SCRIPT, str(self.port), name, manner, _SCRIPT]
 
     async def born(self) -> Life:
-        """The next process that has begun. Raises TimeoutError."""
+        """Wait for and return the next started process. Raises TimeoutError."""
         async with asyncio.timeout(PATIENCE):
             return await self._born.get()
 
     async def take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Serve one process as long as it lives."""
+        """Handle the connection of one process until the process ends."""
         name, pid = (await reader.readline()).decode().split()
         life = Life(name, int(pid), writer)
         self._born.put_nowait(life)
         try:
             await reader.read()
         except ConnectionError:
-            pass  # it was killed with something of ours unread
+            pass  # killed with unread data: the kernel resets the connection
         finally:
             life.gone.set()
             writer.close()
@@ -86,7 +88,7 @@ class Lives:
 
 @asynccontextmanager
 async def lives() -> AsyncIterator[Lives]:
-    """A place to report to."""
+    """Run the server to which processes report."""
     place = Lives()
     server = await asyncio.start_server(place.take, "127.0.0.1", 0)
     async with server:

@@ -1,4 +1,4 @@
-"""What log programs write for each kind of event, and what it is: `KIND nick>target: text`."""
+"""Sample lines of log formats, with the event of each as `KIND nick>target: text`; "" for none."""
 
 from __future__ import annotations
 

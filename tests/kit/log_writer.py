@@ -1,4 +1,4 @@
-"""A process that logs numbered lines as fast as it can, and tells which of them are durable."""
+"""Child process that logs numbered lines as fast as possible and reports the durable ones."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from storage.db.database import Database
 from storage.log import ChatLog
 from tests.kit.postgres import PostgresServer
 
-IN_LINE = 40  # lines that wait at once
+IN_LINE = 40  # most lines not yet durable
 _NUMBER = struct.Struct("q")
 
 
 class LogWriterProcess:
-    """A writer that numbers its lines from `begin`; it runs until it is killed."""
+    """A writer that numbers its lines from `begin` and runs until it is killed."""
 
     def __init__(self, address: Address, begin: int) -> None:
         context = _context()
@@ -35,19 +35,19 @@ class LogWriterProcess:
         theirs.close()
 
     def one(self) -> int:
-        """Wait for the next line that is durable."""
+        """Wait for the next durable line and return its number."""
         number: int = _NUMBER.unpack(self._mine.recv_bytes())[0]
         return number
 
     def told(self) -> set[int]:
-        """Return the lines that are durable and were not read yet, without waiting."""
+        """Return the numbers of durable lines not returned before, without waiting."""
         numbers = set()
         while self._mine.poll():
             numbers.add(self.one())
         return numbers
 
     def kill(self) -> set[int]:
-        """Kill it; return the lines of which it had told and that were not read yet."""
+        """Kill the writer; return the numbers of durable lines not returned before."""
         self._process.kill()
         self._process.join()
         numbers = set()
@@ -62,10 +62,10 @@ class LogWriterProcess:
 def kill_in_turn(
     server: PostgresServer, address: PostgresSchema, begin: int, longest: float
 ) -> set[int]:
-    """Kill a PostgreSQL server below a writer that numbers its lines from `begin`, then the writer,
-    each at a moment of the next `longest` seconds; return the lines that were acknowledged.
+    """Kill PostgreSQL under a running writer, restart it, then kill the writer.
 
-    The writer has to live through the first, and the server is there again afterwards.
+    Each kill is at a random moment within `longest` seconds. The writer numbers its lines from
+    `begin` and has to survive the outage. Returns the numbers of the acknowledged lines.
     """
     writer = LogWriterProcess(address, begin)
     told = {writer.one()}
@@ -74,7 +74,8 @@ def kill_in_turn(
     told |= writer.told()
     server.start()
     before = max(told)
-    while max(told) <= before + 2 * IN_LINE:  # until a line that was said when it had gone
+    # At most IN_LINE lines were pending at the kill: a later one was logged after it.
+    while max(told) <= before + 2 * IN_LINE:
         told.add(writer.one())
     time.sleep(random.uniform(0, longest))
     return told | writer.kill()

@@ -1,4 +1,4 @@
-"""The official MCP client, connected to the web tendril of a test."""
+"""The official MCP client, connected to a test's web tendril."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def mcp_client(url: str, token: str = "", mode: str = "auto") -> AsyncIter
 
 
 def text(result: types.CallToolResult | types.ReadResourceResult) -> str:
-    """The text of a result, which must have no other content."""
+    """Return the text of a result, its parts joined by newlines; other content is ignored."""
     if isinstance(result, types.ReadResourceResult):
         return "\n".join(
             each.text for each in result.contents if isinstance(each, types.TextResourceContents)
@@ -36,7 +36,7 @@ def text(result: types.CallToolResult | types.ReadResourceResult) -> str:
 
 
 def value(result: types.CallToolResult) -> Any:
-    """The structured result of a tool that worked."""
+    """Return the structured result of a successful tool call; its text must be the same JSON."""
     assert not result.is_error, text(result)
     assert result.structured_content == json.loads(text(result))
     return result.structured_content

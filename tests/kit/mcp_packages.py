@@ -1,7 +1,7 @@
-"""Public MCP servers and the inspector, from PyPI and npm, in a folder beside our packages.
+"""Public MCP servers and the inspector, installed from PyPI and npm.
 
-They are installed once, apart from ours, as each wants its own versions. A test skips with the
-reason where that cannot be done: no npm, no network.
+They are installed once, apart from our packages, because they may need other versions of the same
+dependencies. A test is skipped with the reason if that fails, for example without npm or network.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LONGEST = 240  # seconds of an installation
 
 
 def python_server(package: str) -> str:
-    """The command of a server from PyPI; skips where it cannot be installed."""
+    """Return the executable of a server from PyPI; skip the test if it cannot be installed."""
     assert package in PYPI
     command = HOME / "python" / "bin" / package
     if not command.exists():
@@ -40,7 +40,7 @@ def python_server(package: str) -> str:
 
 
 def node_program(package: str, script: str) -> str:
-    """The command of a program from npm; skips where it cannot be installed."""
+    """Return the executable of a program from npm; skip the test if it cannot be installed."""
     assert package in NPM
     if shutil.which("npm") is None:
         pytest.skip("npm is not installed (Debian: apt install npm)")
@@ -52,7 +52,10 @@ def node_program(package: str, script: str) -> str:
 
 
 def _install(command: Path, *steps: Sequence[str]) -> None:
-    """Run the steps of an installation, in one process at a time."""
+    """Run the steps of an installation unless `command` exists.
+
+    A file lock keeps parallel test processes from installing at the same time.
+    """
     HOME.mkdir(exist_ok=True)
     with (HOME / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

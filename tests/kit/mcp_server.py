@@ -1,7 +1,7 @@
-"""An MCP server that misbehaves as its first argument says, written without the SDK.
+"""MCP server over stdio, written without the SDK, whose argument selects a kind of misbehaviour.
 
-A program: `python -m tests.kit.mcp_server plain`. Its tool `die` ends it, `change` gives it a tool
-more, `sleep` answers never.
+Run as `python -m tests.kit.mcp_server plain`. Its tool `die` kills it, `change` adds a tool, and
+`sleep` never answers.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ QUESTIONS: dict[str, Any] = {
     "roots/list": {},
     "elicitation/create": {"message": "Your password?", "requestedSchema": ANYTHING},
 }
-"""What a server may ask of a client, by the protocol."""
+"""Requests that MCP servers may send to clients, with their parameters."""
 
 
 def main(kind: str) -> None:
-    """Answer requests until the end of the input."""
+    """Answer requests until the end of standard input."""
     if kind == "stubborn":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     names = ["echo", "die", "change", "sleep", "fail", "environment"]
@@ -43,7 +43,7 @@ def main(kind: str) -> None:
 
 
 def answers(kind: str, names: list[str], request: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The messages that answer a request."""
+    """Yield the messages that answer a request."""
     number, method = request["id"], request["method"]
     if method == "initialize":
         result: dict[str, Any] = {
@@ -63,7 +63,7 @@ def answers(kind: str, names: list[str], request: dict[str, Any]) -> Iterator[di
 
 
 def tools(kind: str, names: list[str]) -> Iterator[dict[str, Any]]:
-    """The tools that this kind of server lists."""
+    """Yield the tools that this kind of server lists."""
     listed = names
     if kind == "many":
         listed = [f"tool{number}" for number in range(10_000)]
@@ -86,12 +86,12 @@ def tools(kind: str, names: list[str]) -> Iterator[dict[str, Any]]:
 
 
 def bulk() -> dict[str, Any]:
-    """Parameters that fill a prompt."""
+    """Return a schema's properties, long enough to fill a prompt."""
     return {f"p{number}": {"description": "word " * 40} for number in range(60)}
 
 
 def called(kind: str, names: list[str], request: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The messages that answer the call of a tool."""
+    """Yield the messages that answer a tool call."""
     name, given = request["params"]["name"], request["params"].get("arguments", {})
     if name == "die":
         os.kill(os.getpid(), signal.SIGKILL)
@@ -117,7 +117,7 @@ def called(kind: str, names: list[str], request: dict[str, Any]) -> Iterator[dic
 
 
 def refused(method: str) -> Generator[dict[str, Any], None, bool]:
-    """Ask the client something itself; return whether it refuses."""
+    """Send a request to the client; return True if it answers with an error."""
     yield {"id": method, "method": method, "params": QUESTIONS[method]}
     while (answer := json.loads(sys.stdin.readline())).get("id") != method:
         pass
@@ -125,7 +125,7 @@ def refused(method: str) -> Generator[dict[str, Any], None, bool]:
 
 
 def send(**message: Any) -> None:
-    """Write a message."""
+    """Write a JSON-RPC message to standard output."""
     sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
     sys.stdout.flush()
 

@@ -1,4 +1,4 @@
-"""What is asked of the Messages API."""
+"""Sample requests to Anthropic's Messages API."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Markers that say what a test needs from the machine, read from the names that its code uses.
+"""Pytest markers for the resources that a test needs, derived from the names that its code uses.
 
-A test that runs a real IRC server does so through `tests.kit.ircd`, however many helpers of its own
-or of the kit stand between. `needs` follows the global names that the test, its fixtures and its
-parameters reach inside `tests`, and stops at those of `KIT`. What product code starts by itself is
-out of its sight: such a test is marked by hand, and `ResourceWatch` fails it if it is not.
+A test that runs a real IRC server uses `tests.kit.ircd`, directly or through other helpers. `needs`
+follows the global names that are reachable inside `tests` from the test, its fixtures and its
+parameters, and stops at the modules of `KIT`. It cannot see processes and servers that product code
+starts: such tests are marked by hand, and `ResourceWatch` fails them if the marker is missing.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _AUDITED = {
 
 
 def needs(item: pytest.Function) -> set[str]:
-    """Return the markers of pyproject.toml that a collected test is to have."""
+    """Return the markers, of those in pyproject.toml, for a collected test."""
     fixtures = (each[-1].func for each in item._fixtureinfo.name2fixturedefs.values())
     given = item.callspec.params.values() if hasattr(item, "callspec") else ()
     used = (item.function, *fixtures, *filter(callable, given))
@@ -58,7 +58,7 @@ def needs(item: pytest.Function) -> set[str]:
 
 @cache
 def _needs(start: object) -> frozenset[str]:
-    """Return the markers for what `start` reaches."""
+    """Return the markers for everything reachable from `start`."""
     found: set[str] = set()
     seen: set[int] = set()
     values = [start]
@@ -76,7 +76,10 @@ def _needs(start: object) -> frozenset[str]:
 
 
 def _reached(value: object, found: set[str]) -> Iterator[object]:
-    """Yield what `value` uses inside `tests`; add to `found` what it starts itself."""
+    """Yield the values that `value` uses inside `tests`.
+
+    Adds to `found` the markers for what the code of `value` itself starts.
+    """
     if isinstance(value, Mapping):
         yield from value.values()
     elif isinstance(value, tuple | list | set | frozenset):
@@ -89,7 +92,7 @@ def _reached(value: object, found: set[str]) -> Iterator[object]:
         yield value.fget
     else:
         function = inspect.unwrap(getattr(value, "__func__", value))  # type: ignore[arg-type]
-        if hasattr(function, "hypothesis"):  # what `given` has wrapped
+        if hasattr(function, "hypothesis"):  # decorated with `given`
             function = function.hypothesis.inner_test
         if isinstance(function, FunctionType):
             names = set(_names(function.__code__))
@@ -118,7 +121,10 @@ def _names(code: CodeType) -> Iterator[str]:
 
 
 class ResourceWatch:
-    """A plugin that fails a test which starts a child process or a server without the marker."""
+    """Plugin that fails a test that starts a child process or server without the marker.
+
+    Uses an audit hook, which cannot be removed, so it only acts while a test runs.
+    """
 
     def __init__(self) -> None:
         self._running: pytest.Item | None = None
@@ -134,7 +140,7 @@ class ResourceWatch:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Iterator[None]:
-        """Run the test, and look at what it started."""
+        """Run the test; fail it if it started something without the marker."""
         self._missing.clear()
         self._running = item
         try:

@@ -1,4 +1,4 @@
-"""Two InspIRCd servers that are one network: a hub, and a leaf that a test splits from it."""
+"""Network of two InspIRCd servers, a hub and a leaf, which a test can split and link."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LINK = """\
 
 @dataclass(frozen=True, slots=True)
 class Hub:
-    """The server that stays, and an operator of it who splits and links the network."""
+    """The hub, with an operator on it who splits and links the network."""
 
     ircd: Ircd
     operator: IrcClient
@@ -29,31 +29,31 @@ class Hub:
 
     @asynccontextmanager
     async def leaf(self) -> AsyncIterator[Ircd]:
-        """A server that is linked to the hub."""
+        """Run a leaf server that is linked to the hub."""
         own, other = self.ports
         async with inspircd(extra=_LINK.format(other, _HUB, own), name=_LEAF) as server:
             await self.link()
             yield server
 
     async def link(self) -> None:
-        """Have the two servers be one network; return when each knows who is on the other."""
+        """Link the servers; return when they have exchanged their state (netburst)."""
         linked = "Received end of netburst"
         while True:
             await self.operator.send(f"CONNECT {_LEAF}")
             found = await self.operator.expect(f"LINK: .*(failed with error|{linked})")
             if found[1] == linked:
                 return
-            await asyncio.sleep(0.1)  # the other one has not noticed yet that it was split off
+            await asyncio.sleep(0.1)  # the leaf has not noticed the split yet
 
     async def split(self) -> None:
-        """Have them be two."""
+        """Split the leaf from the hub with SQUIT."""
         await self.operator.send(f"SQUIT {_LEAF} :a split")
         await self.operator.expect(r"LINK: Connection to .* was established for")
 
 
 @asynccontextmanager
 async def hub() -> AsyncIterator[Hub]:
-    """A hub, without a leaf."""
+    """Run a hub without a leaf."""
     ports = own, other = free_port(), free_port()
     extra = OPERATORS + _LINK.format(own, _LEAF, other)
     async with (

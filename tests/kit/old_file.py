@@ -14,13 +14,13 @@ MIGRATIONS = Path(storage.__file__).parent / "migrations"
 
 
 def newest_version() -> int:
-    """The version of the files that this Terrarium writes."""
+    """Return the current schema version."""
     return len(list(MIGRATIONS.glob("*.sql")))
 
 
 @contextmanager
 def file_of_version(path: Path, version: int) -> Iterator[SqliteConnection]:
-    """A new file with the tables of `version`, to be filled; committed and closed on leaving."""
+    """Create a database with the schema of `version`; commit and close it on exit."""
     with closing(sqlite3.connect(path, factory=SqliteConnection)) as file:
         file.execute("PRAGMA journal_mode = WAL")
         for script in sorted(MIGRATIONS.glob("*.sql"))[:version]:

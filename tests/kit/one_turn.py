@@ -1,4 +1,4 @@
-"""One turn of a scripted model, over tools that can be seen to work."""
+"""Single turns of a scripted model, with tools that record their calls."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ASKED: list[Message] = [{"role": "user", "content": "ada asks: who is here?"}]
 
 
 class World:
-    """Tools over something that can be changed."""
+    """Tools of different kinds (effect, research, quiet) that record their calls."""
 
     def __init__(self) -> None:
         self.said: list[str] = []
@@ -67,7 +67,11 @@ async def run(
     asked: Sequence[Message] = ASKED,
     **values: Any,
 ) -> Outcome:
-    """One turn; its prompt is the question and the steps so far."""
+    """Run one turn whose prompt is `asked` and the steps so far.
+
+    `owners` have the tools, `values` are settings of `[agent]`, and `shown` collects the streamed
+    pieces; an empty piece clears it.
+    """
 
     async def show(piece: str) -> None:
         assert shown is not None
@@ -93,7 +97,7 @@ async def run(
 
 
 def results(messages: Sequence[Message]) -> list[str]:
-    """The texts between the marks of the results."""
+    """Return the second line of each tool result: its text, between the tags."""
     return [m["content"].split("\n")[1] for m in messages if m["role"] == "tool"]
 
 

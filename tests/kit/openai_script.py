@@ -1,4 +1,4 @@
-"""A scripted server with the OpenAI API over real HTTP, for tests where exact words matter.
+"""Scripted server with the OpenAI API over real HTTP, for tests that need exact answers.
 
     async with ScriptedOpenAI() as script:
         script.say("hello").call("search_chat_logs", {"query": "ngircd"})
@@ -7,9 +7,8 @@
         assert script.requests[1]["messages"][-1]["role"] == "tool"
 
 Each request to /v1/chat/completions, or to /v1/completions with a stream, takes the next answer of
-the queue, or `default` when the queue is empty; but what memory asks beside answers (the session
-NAME/memory) is kept in `beside` and answered by `summed`. The server asserts nothing by itself. A
-token is a word.
+the queue, or `default` if the queue is empty. Requests of memory (session NAME/memory) are kept in
+`beside` and answered by `summed` instead. The server asserts nothing itself. A token is a word.
 """
 
 from __future__ import annotations
@@ -36,13 +35,12 @@ from tests.kit.serving import serving
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What one request gets: text and calls, or an error status, or silence.
+    """The answer to one request: text and tool calls, or an error status with `text` as message.
 
-    `hang` stops after `text` until the client leaves or `release()` is called, `late` before the
-    first byte of it; `cut` ends the stream after `text` without a finish reason. `pieces` are the
-    streamed parts of the text when the cuts matter; by default one part a word. `reasoning` is sent
-    as `reasoning_content`, and `stop_reason` is vLLM's name for the stop sequence that ended the
-    answer.
+    `hang` pauses after `text` until the client disconnects or `release()` is called, `late` before
+    it; `cut` ends the stream after `text` without a finish reason. `pieces` are the streamed parts
+    of the text, by default one per word. `reasoning` is sent as `reasoning_content`; `stop_reason`
+    is vLLM's field with the stop sequence that ended the answer.
     """
 
     text: str = ""
@@ -59,7 +57,11 @@ class Answer:
 
 
 class ScriptedOpenAI:
-    """An async context manager: a server on a free loopback port, `url` without `/v1`."""
+    """Async context manager that runs the server on a free loopback port.
+
+    `url` is its base URL without `/v1`. `requests` and `headers` have the chats in order of
+    arrival, without those of memory.
+    """
 
     def __init__(self, *, model: str = "script", max_model_len: int = 4096) -> None:
         self.model = model
@@ -110,14 +112,15 @@ class ScriptedOpenAI:
         self.release()
         await self._serving.__aexit__(kind, error, trace)
 
-    # What the next requests get, in order.
+    # Answers to the next requests, in order.
 
     def say(self, text: str, *, pieces: tuple[str, ...] | None = None) -> Self:
         """Answer the next request with `text`, streamed as `pieces` if they are given."""
         return self.answer(Answer(text, pieces=pieces))
 
     def call(self, name: str, arguments: Mapping[str, Any] | str) -> Self:
-        """Answer the next request with one tool call; a string is sent as it is, valid or not."""
+        """Answer the next request with one tool call; a string is sent unchanged, even if it is
+        not valid JSON."""
         return self.answer(Answer(calls=((name, _json(arguments)),)))
 
     def calls(self, *calls: tuple[str, Mapping[str, Any] | str]) -> Self:
@@ -129,11 +132,11 @@ class ScriptedOpenAI:
         return self.answer(Answer(message, status=status, headers=headers))
 
     def hang(self, text: str = "") -> Self:
-        """Send `text`, then nothing more until the client leaves or `release()` is called."""
+        """Send `text`, then pause until the client disconnects or `release()` is called."""
         return self.answer(Answer(text, hang=True))
 
     def think(self, text: str = "") -> Self:
-        """Say `text`, but nothing before the client leaves or `release()` is called."""
+        """Pause until the client disconnects or `release()` is called, then send `text`."""
         return self.answer(Answer(text, late=True))
 
     def cut(self, text: str = "") -> Self:
@@ -141,7 +144,7 @@ class ScriptedOpenAI:
         return self.answer(Answer(text, cut=True))
 
     def reply(self, rule: Callable[[dict[str, Any]], Answer | str]) -> Self:
-        """Answer the next request with what `rule` makes of its body."""
+        """Answer the next request with what `rule` returns for its body."""
         self._answers.append(rule)
         return self
 
@@ -151,23 +154,23 @@ class ScriptedOpenAI:
         return self
 
     def release(self) -> None:
-        """Let every hanging answer go on to its end."""
+        """Continue all paused answers; later ones do not pause either."""
         self._released.set()
 
     def hold(self) -> Self:
-        """Let answers hang again after a `release`."""
+        """Let answers pause again after a `release`."""
         self._released.clear()
         return self
 
-    # What a test can wait for.
+    # Conditions to wait for.
 
     async def arrived(self, count: int = 1) -> None:
-        """Return when `count` chat requests have arrived. Raises TimeoutError."""
+        """Wait until `count` chat requests have arrived in total. Raises TimeoutError."""
         async with asyncio.timeout(PATIENCE), self._arrival:
             await self._arrival.wait_for(lambda: len(self.requests) >= count)
 
     async def client_gone(self) -> None:
-        """Return when a client has left before its answer ended. Raises TimeoutError."""
+        """Wait until a client disconnects before the end of its answer. Raises TimeoutError."""
         async with asyncio.timeout(PATIENCE):
             await self.disconnected.wait()
 

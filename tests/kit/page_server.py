@@ -1,7 +1,7 @@
-"""A web server on loopback that answers byte by byte as a test says, under any host name.
+"""Web server on loopback that sends exact bytes chosen by a test, under any host name.
 
-It counts its connections, so that a test can tell that none was made. `PageServer.fetcher` fetches
-from it; with `Fetcher()` as it is in use, nothing on loopback can be reached.
+It counts connections, so that a test can assert that none was made. `PageServer.fetcher` can fetch
+from it, unlike a default `Fetcher()`, which refuses loopback addresses.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from llm.web.addresses import AddressPolicy, Endpoint
 from llm.web.fetcher import Fetcher, FetchLimits
 
 Answer = bytes | Callable[[asyncio.StreamWriter], Awaitable[None]]
-"""The bytes of a response, or what writes them."""
+"""The bytes of a response, or a function that writes them."""
 
 LIMITS = FetchLimits(size=100_000, time=1.0)
 NO_LIMITS = FetchLimits(time=60.0)
@@ -32,24 +32,31 @@ def page(body: str | bytes, kind: str = "text/html; charset=utf-8", **headers: s
 
 
 def redirect(location: str) -> bytes:
-    """Return a response that leads elsewhere."""
+    """Return a redirect with status 302."""
     return f"HTTP/1.1 302 Found\r\nLocation: {location}\r\nContent-Length: 0\r\n\r\n".encode()
 
 
 @dataclass(slots=True)
 class PageServer:
-    """The server at `port`; `answers` are by "host/path", `requests` those that came, in order,
-    `connections` how many were made."""
+    """The server at `port`.
+
+    `answers` maps "host/path" to responses (default: 404). `requests` has the "host/path" of all
+    requests in order, `connections` their number.
+    """
 
     port: int = 0
     answers: dict[str, Answer] = field(default_factory=dict)
     requests: list[str] = field(default_factory=list)
     connections: int = 0
     names: dict[str, list[str]] = field(default_factory=dict)
-    """What the DNS says of a name, one answer after the other; the last one stays."""
+    """DNS answers by name, each with addresses separated by spaces, or empty for an unknown name.
+    Each lookup takes the next answer; the last one is repeated."""
 
     async def resolve(self, host: str, port: int) -> Sequence[Endpoint]:
-        """Return what the DNS of this test says: loopback for all names that it has no word on."""
+        """Return the DNS answer from `names`, or loopback for other names.
+
+        Raises OSError for an empty answer.
+        """
         said = self.names.get(host)
         if said is None:
             return [Endpoint("127.0.0.1", self.port)]
@@ -61,14 +68,14 @@ class PageServer:
     def fetcher(
         self, limits: FetchLimits = NO_LIMITS, tls: ssl.SSLContext | None = None
     ) -> Fetcher:
-        """Return a fetcher that reaches this server under every name."""
+        """Return a fetcher that resolves names with `resolve` and may connect to 127.0.0.1."""
         policy = AddressPolicy(frozenset({ip_address("127.0.0.1")}), None)
         return Fetcher(policy, self.resolve, limits, tls)
 
     async def serve_client(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        """Answer one request."""
+        """Answer one request and close the connection."""
         self.connections += 1
         try:
             head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
@@ -92,7 +99,7 @@ class PageServer:
 async def page_server(
     tls: ssl.SSLContext | None = None, address: str = "127.0.0.1", port: int = 0
 ) -> AsyncIterator[PageServer]:
-    """Run a server that answers as its `answers` say."""
+    """Run a server; close all connections on exit."""
     site, serving = PageServer(), set[asyncio.Task[None]]()
 
     def on_client(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -1,5 +1,5 @@
-"""How long tests wait for what must come."""
+"""Timeout of tests."""
 
 PATIENCE = 60.0
-"""Seconds. Nothing needs them: a test ends with the event, and fails late rather than wrongly on a
-machine that has other things to do."""
+"""Seconds that tests wait for an expected event. Far more than any event takes, so that tests do
+not fail on a busy machine; a successful wait ends with the event."""

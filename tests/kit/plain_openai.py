@@ -1,4 +1,4 @@
-"""The plainest server with the OpenAI chat API: no stream, no tokenizer."""
+"""Minimal server with the OpenAI chat API: neither streams nor token counts."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from tests.kit.serving import serving
 async def plain_openai(
     message: dict[str, Any], card: dict[str, Any] | None = None
 ) -> AsyncIterator[str]:
-    """A server whose answer is always `message`, whole; yields its address.
+    """Run a server that always answers with `message`; yield its URL.
 
-    It has a list of models only with a `card` to be on it.
+    It has the endpoint `/v1/models` only if there is a `card` to list.
     """
 
     async def chat(_request: Request) -> JSONResponse:

@@ -1,7 +1,7 @@
-"""A reader for the plain part of YAML that docker-compose.yml keeps to.
+"""Parser for the subset of YAML used in docker-compose.yml.
 
-Mappings and lists by indentation; strings, numbers and JSON lists on one line; comments on lines
-of their own; `&name`, `*name` and `<<: *name`. Whatever else it meets is an error.
+Block mappings and lists; plain strings, numbers and JSON lists on one line; comments on separate
+lines; `&name`, `*name` and `<<: *name`. Anything else is an error.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _PLAIN = re.compile(r"[^\s\[\]{}&*!|>'\"%@`#,](?:[^#]|(?<! )#)*|\$\{.*\}")
 
 
 class PlainYaml:
-    """One document. Raises ValueError with the line that is not plain."""
+    """Parser of one document. Raises ValueError with the first line outside the subset."""
 
     def __init__(self, text: str) -> None:
         lines = (line.rstrip() for line in text.splitlines())
@@ -24,7 +24,7 @@ class PlainYaml:
         self._at = 0
 
     def read(self) -> Any:
-        """The value of the document."""
+        """Return the value of the document."""
         value = self._block(0)
         if self._at < len(self._lines):
             raise ValueError(f"not plain: {self._lines[self._at]!r}")
@@ -34,7 +34,7 @@ class PlainYaml:
         return self._list(indent) if self._here(indent).startswith("- ") else self._map(indent)
 
     def _here(self, indent: int) -> str:
-        """The line that comes next without its indentation; empty when it belongs elsewhere."""
+        """Return the next line without its indentation, or "" if that is not `indent`."""
         line = self._lines[self._at] if self._at < len(self._lines) else ""
         depth = len(line) - len(line.lstrip())
         return line.lstrip() if line and depth == indent else ""
@@ -59,6 +59,7 @@ class PlainYaml:
         found: list[Any] = []
         while (line := self._here(indent)).startswith("- "):
             if _ENTRY.fullmatch(line[2:]) and not line.startswith('- "'):
+                # "- key: value" begins a mapping: parse it as if the dash were indentation.
                 self._lines[self._at] = " " * (indent + 2) + line[2:]
                 found.append(self._map(indent + 2))
             else:

@@ -1,4 +1,4 @@
-"""Loopback ports for servers that must be told theirs before they listen."""
+"""Free loopback ports for servers whose port is configured before they listen."""
 
 from __future__ import annotations
 
@@ -8,18 +8,21 @@ import socket
 from collections.abc import Iterator
 
 _FIRST, _LAST, _EACH = 20_000, 32_000, 1_000
-"""Below what a system gives to outgoing connections and port 0: a server that was ended finds
-its port free when it begins anew, and nothing else takes one between the asking and the use."""
+"""Below the ephemeral range, which Linux uses for outgoing connections and port 0: nothing else
+takes a port between its choice and its use, or while a test restarts its server."""
 
 
 def free_port() -> int:
-    """A port that nobody listens on now, and that no other test of this run is given."""
+    """Return a port on which nothing listens, and that no other test of this run gets."""
     return next(port for port in _PORTS if _is_free(port))
 
 
 def _ports() -> Iterator[int]:
-    """Those of this process, each once in a thousand: processes of a test run have ranges of
-    their own, and two runs on one machine begin somewhere else."""
+    """Yield ports of this process's range in a cycle.
+
+    Each process of a test run has its own range, and a random offset makes it unlikely that two
+    runs on one machine choose the same ports.
+    """
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
     begin = _FIRST + worker * _EACH % (_LAST - _FIRST)
     offset = random.randrange(_EACH)

@@ -1,6 +1,6 @@
-"""A real PostgreSQL server on a Unix socket in a temporary folder, one for a process of tests.
+"""Real PostgreSQL server on a Unix socket in a temporary folder, one per test process.
 
-It refuses to run as root, so root runs it as the user that Debian's package has made.
+PostgreSQL refuses to run as root, so root runs it as the user created by Debian's package.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ _SETTINGS = {
 }
 _TEMPLATE = "terrarium_template"
 _FOLDERS = Path("/usr/lib/postgresql")
-_FIRST_OWN = 16_384  # number of a file that is not of the system itself
+_FIRST_OWN = 16_384  # FirstNormalObjectId: system catalogs have lower file numbers
 _number = count(1)
 
 
 class PostgresServer:
-    """A server with an empty cluster in `folder`, which it does not outlive.
+    """A server with a new cluster in `folder`; stop it before the folder is deleted.
 
-    `durable` has it fsync as one in use does; tests that crash nothing need not wait for that.
+    `durable` enables fsync, which only tests with crashes need.
     """
 
     def __init__(self, folder: Path, *, durable: bool = False) -> None:
@@ -69,14 +69,14 @@ class PostgresServer:
         )
 
     def start(self, *, hidden: bool = False) -> None:
-        """Start the server, and wait until it answers; also after it was killed.
+        """Start the server, also after a kill, and wait until it accepts connections.
 
-        A `hidden` one listens where its clients do not look, at the address `hidden_url`.
+        A `hidden` server listens on another socket, at `hidden_url`, where clients do not find it.
         """
         settings = self._settings
         if hidden:
             settings = settings | {"unix_socket_directories": str(self.folder / "data")}
-        # What was killed with -9 leaves its file behind; its children notice and end by themselves.
+        # A stale postmaster.pid of a killed server does not prevent a start.
         self._run(
             "pg_ctl",
             "start",
@@ -89,23 +89,23 @@ class PostgresServer:
 
     @property
     def pid(self) -> int:
-        """The process id of the server."""
+        """The process id of the postmaster."""
         return int((self.folder / "data" / "postmaster.pid").read_text().splitlines()[0])
 
     def kill(self) -> None:
-        """End the server and all its processes as a crash would."""
+        """Kill the server and all its processes with SIGKILL, like a crash."""
         server = psutil.Process(self.pid)
-        server.suspend()  # it has no more children while we look
+        server.suspend()  # so that it cannot fork while its children are listed
         processes = [*server.children(), server]
         for process in processes:
             with suppress(psutil.NoSuchProcess):
                 process.kill()
-        # As long as one of them is there a new server refuses to start.
+        # A new server refuses to start while one of them still uses the shared memory.
         _, left = psutil.wait_procs(processes, timeout=PATIENCE)
         assert not left
 
     def stop(self) -> None:
-        """Stop the server at once."""
+        """Stop the server with an immediate shutdown; do nothing if it is not running."""
         with suppress(subprocess.CalledProcessError):
             self._run("pg_ctl", "stop", "--wait", "--silent", "--mode=immediate")
 
@@ -114,7 +114,7 @@ class PostgresServer:
         return f"postgresql://terrarium@/{database}?host={self.folder}"
 
     def hidden_url(self, database: str) -> str:
-        """Return the URL of a database while the server is hidden."""
+        """Return the URL of a database of a hidden server."""
         return f"{self.url(database)}/data"
 
     def create(self, name: str, template: str = "template0") -> str:
@@ -127,7 +127,7 @@ class PostgresServer:
 
 
 def binaries() -> Path:
-    """Return the folder of the server's programs, or skip the test."""
+    """Return the folder of the newest server's programs; skip the test if there is none."""
     found = sorted(_FOLDERS.glob("*/bin/initdb"), key=lambda path: int(path.parts[-3]))
     if found:
         return found[-1].parent
@@ -137,7 +137,7 @@ def binaries() -> Path:
 
 
 def _unprivileged() -> str | None:
-    """Return the user that the server runs as: ourselves, or another one for root."""
+    """Return the user to run the server as, None for the current one (unless that is root)."""
     if os.geteuid() != 0:
         return None
     names = {entry.pw_name for entry in pwd.getpwall()}
@@ -146,7 +146,7 @@ def _unprivileged() -> str | None:
 
 @contextmanager
 def postgres_server(*, durable: bool = True) -> Iterator[PostgresServer]:
-    """Run a server of one's own, which may be killed; it and its folder are gone afterwards."""
+    """Run a separate server, which may be killed; stop it and delete its folder on exit."""
     with tempfile.TemporaryDirectory(prefix="pg-") as name:
         server = PostgresServer(Path(name), durable=durable)
         server.start()
@@ -159,9 +159,10 @@ def postgres_server(*, durable: bool = True) -> Iterator[PostgresServer]:
 @cache
 def _shared() -> PostgresServer:
     """Start the server that all tests of this process share."""
-    folder = tempfile.TemporaryDirectory(prefix="pg-")  # as long as we do
+    folder = tempfile.TemporaryDirectory(prefix="pg-")  # kept until the process exits
     server = PostgresServer(Path(folder.name))
     server.start()
+    # atexit runs in reverse order: the server stops before its folder is deleted.
     atexit.register(folder.cleanup)
     atexit.register(server.stop)
     url = server.create(_TEMPLATE)
@@ -172,12 +173,12 @@ def _shared() -> PostgresServer:
 
 
 def postgres_database() -> str:
-    """Return the URL of an empty database."""
+    """Create an empty database on the shared server and return its URL."""
     return _shared().create(f"test_{next(_number)}", _TEMPLATE)
 
 
 class PostgresStores:
-    """Addresses in an empty database of PostgreSQL."""
+    """Stores as schemas of a new, empty PostgreSQL database."""
 
     def __init__(self, _: Path) -> None:
         self.url = postgres_database()
@@ -197,7 +198,7 @@ class PostgresStores:
             ).fetchone()
         assert row is not None
         folder = _shared().folder / "data" / "base" / str(row[0])
-        # The system's tables, which have the names of all languages and more, have lower numbers.
+        # Without the system catalogs, whose many words would be found by accident.
         return b"".join(
             path.read_bytes()
             for path in sorted(folder.iterdir())

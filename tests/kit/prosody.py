@@ -1,4 +1,4 @@
-"""A real XMPP server (Debian's prosody) with rooms, on a free loopback port."""
+"""Real XMPP server (Debian's prosody) with chat rooms, on a free loopback port."""
 
 from __future__ import annotations
 
@@ -49,8 +49,10 @@ class Prosody:
 
 @asynccontextmanager
 async def prosody(folder: Path, *accounts: str, public_jids: bool) -> AsyncIterator[Prosody]:
-    """Run a server with these accounts; its rooms show the addresses of the people in them to all,
-    or else only to moderators. Skips the test where prosody is not installed."""
+    """Run a server with these accounts; skip the test if prosody is not installed.
+
+    Rooms show their occupants' addresses to everyone with `public_jids`, else to moderators only.
+    """
     program = shutil.which("prosody")
     if program is None:
         pytest.skip("prosody is not installed (as root: python -m tests.kit.system)")

@@ -1,7 +1,7 @@
-"""A Ray cluster of several nodes on this machine, and a real `terrarium server --ray` on it.
+"""Ray cluster of several nodes on this machine, with a real `terrarium server --ray` on it.
 
-The nodes are the children of `python -m tests.kit.ray_cluster`, which takes in what they leave
-behind: all processes of Ray are found below it, and none may be there in the end.
+The nodes are child processes of `python -m tests.kit.ray_cluster`, which is a subreaper: orphans
+become its children, so all of Ray's processes are its descendants, and none may be left at the end.
 """
 
 from __future__ import annotations
@@ -29,15 +29,19 @@ from tests.kit.patience import PATIENCE
 from tests.kit.ports import free_port
 
 STARTING = 3 * PATIENCE
-"""Seconds: Ray starts some dozen processes."""
+"""Seconds to wait for Ray, which starts dozens of processes."""
 
 _SUBREAPER = 36
-"""PR_SET_CHILD_SUBREAPER of prctl(2): orphans become our children."""
+"""PR_SET_CHILD_SUBREAPER of prctl(2): orphaned descendants become children of this process."""
 
 
 @dataclass(frozen=True, slots=True)
 class RayCluster:
-    """The nodes, the `address` by which Ray is joined, and the `url` of the server on them."""
+    """A running cluster.
+
+    `process` is the parent of its nodes, `address` that of the head node, `server` the process of
+    `terrarium server --ray` and `url` the server's base URL.
+    """
 
     process: psutil.Process
     address: str
@@ -45,7 +49,10 @@ class RayCluster:
     server: Process
 
     async def stop_server(self) -> None:
-        """Stop the server as SIGTERM does, if it runs. Raises TimeoutError."""
+        """Stop the server with SIGTERM if it is running; assert that it exits with status 0.
+
+        Raises TimeoutError.
+        """
         if self.server.returncode is None:
             self.server.send_signal(signal.SIGTERM)
             async with asyncio.timeout(STARTING):
@@ -53,7 +60,7 @@ class RayCluster:
         assert self.server.returncode == 0
 
     def nodes(self) -> Sequence[psutil.Process]:
-        """Return the nodes that run, the head node first."""
+        """Return the raylet processes of the running nodes, the head node's first."""
         raylets = [
             each
             for each in self.process.children()
@@ -66,7 +73,7 @@ class RayCluster:
         return replicas_below(self.process, deployment)
 
     async def until_replicas(self, deployment: str, count: int) -> None:
-        """Return when so many replicas run. Raises TimeoutError."""
+        """Wait until exactly `count` replicas are running. Raises TimeoutError."""
         async with asyncio.timeout(STARTING):
             while len(self.replicas(deployment)) != count:  # noqa: ASYNC110 - no event tells
                 await asyncio.sleep(0.1)
@@ -76,7 +83,7 @@ class RayCluster:
         return next(each for each in self.replicas(deployment) if each.parent() != self.nodes()[0])
 
     def kill_node_of(self, replica: psutil.Process) -> None:
-        """Kill the node that runs a replica, with all its processes, as if it lost its power."""
+        """Kill the node of a replica with all its processes, like a power failure."""
         raylet = replica.parent()
         assert raylet is not None
         for process in (raylet, *raylet.children(recursive=True)):
@@ -85,7 +92,7 @@ class RayCluster:
 
 def replicas_below(process: psutil.Process, deployment: str) -> Sequence[psutil.Process]:
     """Return the processes of a deployment's replicas below a process, the newest last."""
-    # A busy one has the name of its method too, after a dot.
+    # While busy, a replica's process title also has the name of the method, after a dot.
     title = f"ray::ServeReplica:terrarium:{deployment}"
     below = process.children(recursive=True)
     found = [each for each in below if _title(each).partition(".")[0] == title]
@@ -103,9 +110,9 @@ def _title(process: psutil.Process) -> str:
 async def ray_cluster(
     data: Path, nodes: int, level: str = "warning", **settings: str
 ) -> AsyncIterator[RayCluster]:
-    """A cluster of so many nodes with a CPU each, and a server on it with these settings.
+    """Run a cluster of `nodes` nodes with one CPU each, and a server on it with `settings`.
 
-    What the server logs from `level` on has to fit into a pipe.
+    The server's log of `level` and above must fit into a pipe's buffer: it is read only at the end.
     """
     port = free_port()
     url = f"http://127.0.0.1:{port}"
@@ -145,9 +152,9 @@ async def ray_cluster(
 
 
 async def until_serving(url: str) -> None:
-    """Return when `url` says it is ready. Raises TimeoutError.
+    """Wait until the server at `url` is ready. Raises TimeoutError.
 
-    Until then connections may be refused, or broken: Serve starts a proxy again that was slow.
+    Until then connections may be refused or broken: Serve restarts a proxy that starts slowly.
     """
     async with asyncio.timeout(STARTING), httpx2.AsyncClient(timeout=PATIENCE) as http:
         while True:
@@ -158,7 +165,7 @@ async def until_serving(url: str) -> None:
 
 
 def _main(data: Path, nodes: int, folder: str) -> int:
-    """Run the nodes until standard input ends; returns how many processes would not end then."""
+    """Run the nodes until standard input closes; return the number of processes left behind."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
     command.prepare(data, is_own=False)
@@ -176,7 +183,7 @@ def _main(data: Path, nodes: int, folder: str) -> int:
 
 
 def require_ray() -> None:
-    """Skip where the extra is not installed."""
+    """Skip the test if Ray is not installed."""
     pytest.importorskip("ray", reason=command.HOW_TO_GET, exc_type=ImportError)
 
 

@@ -1,6 +1,6 @@
-"""A proxy in front of an agent server that keeps what tendrils sent: the model's view.
+"""Proxy in front of an agent server that records the prompts of tendrils.
 
-By itself, `python -m tests.kit.recorder URL` prints the messages of each chat request as JSON.
+Run alone as `python -m tests.kit.recorder URL`, it prints the messages of each chat as JSON.
 """
 
 from __future__ import annotations
@@ -25,8 +25,10 @@ from tests.kit.serving import serving
 
 @dataclass(slots=True)
 class Recorder:
-    """`url` is the proxy's address; `prompts` are the messages of each chat request but
-    that by which `up` looks whether the model answers."""
+    """A running proxy: its `url`, and `prompts`, the messages of each chat request.
+
+    The requests by which `terrarium up` probes the model are not recorded.
+    """
 
     url: str = ""
     prompts: list[list[dict[str, Any]]] = field(default_factory=list)
@@ -36,8 +38,10 @@ class Recorder:
 async def recorder(
     target: str, show: Callable[[str], None] | None = None
 ) -> AsyncIterator[Recorder]:
-    """Run a proxy in front of the server at `target`, which need not run yet. `show` is given each
-    prompt as JSON."""
+    """Run a proxy in front of the server at `target`, which need not be running yet.
+
+    `show` is called with each prompt as JSON.
+    """
     kept = Recorder()
     async with httpx2.AsyncClient(base_url=target, timeout=120) as http:
 
@@ -69,7 +73,7 @@ async def recorder(
 
 
 def _passed_on(request: Request) -> dict[str, str]:
-    """Return the key, and the headers that name session, priority and request."""
+    """Return the headers to forward: key, session, priority and request id."""
     names = ("authorization", "x-session-id", "x-priority", "x-request-id")
     return {name: request.headers[name] for name in names if name in request.headers}
 

@@ -1,4 +1,4 @@
-"""A channel with its log and its memory, and what the model is sent when somebody asks there."""
+"""Channel with its log and conversations, and the prompts of questions asked in it."""
 
 from __future__ import annotations
 
@@ -24,8 +24,11 @@ LINE = re.compile(r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\] (?:<\w+> |\* \w+ |-\w+- )
 
 @dataclass
 class Room:
-    """A channel with its log and its memory, as a tendril sees it. In one that is `shared` each
-    nick has a conversation of its own, as on IRC."""
+    """A channel with its log and conversations, as a tendril sees it.
+
+    If it is `shared`, each nick has its own conversation, as on IRC. `last` is the number of log
+    lines in a prompt, `window` the context window in tokens.
+    """
 
     log: ChatLog
     memory: Conversations
@@ -41,7 +44,7 @@ class Room:
     lines: int = field(default=0)
 
     async def says(self, text: str, nick: str = "ada", **values: Any) -> int:
-        """Log one event, a second after the one before."""
+        """Log one event, a second after the previous one, and return its id."""
         self.lines += 1
         whole: dict[str, Any] = {
             "network": "irc",
@@ -61,9 +64,10 @@ class Room:
         answer: str | None = "So.",
         meanwhile: str = "",
     ) -> list[Message]:
-        """Somebody asks, and hears the answer unless it is None; returns what the model is sent.
+        """Log a question and, unless it is None, its answer; return the prompt.
 
-        `meanwhile` is what somebody else says before the answer comes.
+        `steps` are the tool calls and results of the turn, `meanwhile` is a line of somebody else
+        before the answer.
         """
         anchor = await self.says(f".terrarium {text}", nick)
         log_window = self.view(anchor, nick)
@@ -75,11 +79,11 @@ class Room:
         return sent
 
     def conversation(self, nick: str) -> str:
-        """The name of the conversation of somebody here."""
+        """Return the name of the conversation of `nick`."""
         return f"{self.name}/{nick}" if self.shared else self.name
 
     def view(self, anchor: int, nick: str = "bob") -> LogWindow:
-        """What belongs to a question that the event `anchor` asks."""
+        """Return the log window of the question at the event `anchor`."""
         return LogWindow(
             log=self.log,
             place=Place("irc", self.name),
@@ -112,21 +116,21 @@ class Room:
         return [wire(message) for message in messages]
 
     async def count(self, messages: Sequence[Message]) -> TokenCountResult:
-        """A token is four characters."""
+        """Count tokens, of four characters each."""
         return TokenCountResult(
             len(json.dumps([wire(message) for message in messages])) // 4, self.window
         )
 
 
 def spoken(message: Message) -> list[str]:
-    """The texts of the spoken lines in the block of a message."""
+    """Return the texts of the spoken lines in the log block of a message."""
     found = re.match(r"<irc_logs>\n(.*)\n</irc_logs>\n\n", message["content"], re.DOTALL)
     lines = found[1].split("\n") if found else []
     return [match[1] for line in lines if (match := LINE.fullmatch(line))]
 
 
 def calls(*names: str) -> list[Message]:
-    """The steps of a run that called tools."""
+    """Return the steps of a run that called tools: each call with its result."""
     return [
         step
         for number, name in enumerate(names)

@@ -1,4 +1,4 @@
-"""The server's half of SCRAM, written from RFC 5802 by itself, so that both halves are tested."""
+"""Server side of SCRAM, implemented from RFC 5802 independently of the client under test."""
 
 from __future__ import annotations
 
@@ -10,7 +10,11 @@ from dataclasses import dataclass, field
 
 @dataclass
 class ScramServer:
-    """Knows one password. `lying` answers the right proof with a signature of another password."""
+    """One authentication exchange for one password.
+
+    If `lying`, the server's signature is computed from another password, like that of an impostor
+    who does not know the right one.
+    """
 
     password: str
     digest: str = "sha256"
@@ -20,7 +24,7 @@ class ScramServer:
     said: list[bytes] = field(default_factory=list)
 
     def first(self, client_first: bytes) -> bytes:
-        """The answer to the client's first message."""
+        """Return the server-first-message, with nonce, salt and iteration count."""
         bare = client_first.removeprefix(b"n,,")
         assert bare != client_first, "no authorization identity, no channel binding"
         self.nonce = bare.partition(b",r=")[2] + b"-of-the-server"
@@ -30,13 +34,15 @@ class ScramServer:
         return answer
 
     def final(self, client_final: bytes) -> bytes | None:
-        """The proof that we know the password too; None when the client's own is wrong."""
+        """Return the server-final-message with our signature; None if the client's proof is
+        wrong."""
         bare, _, proof = client_final.rpartition(b",p=")
-        assert bare == b"c=biws,r=" + self.nonce
+        assert bare == b"c=biws,r=" + self.nonce  # "biws" is base64 of the GS2 header "n,,"
         said = b",".join((*self.said, bare))
         salted = self._salted(self.password)
         stored = hashlib.new(self.digest, self._hmac(salted, b"Client Key")).digest()
         signature = self._hmac(stored, said)
+        # ClientProof = ClientKey XOR ClientSignature, and StoredKey = H(ClientKey).
         key = bytes(a ^ b for a, b in zip(base64.b64decode(proof), signature, strict=True))
         if hashlib.new(self.digest, key).digest() != stored:
             return None

@@ -1,4 +1,4 @@
-"""InspIRCd with Atheme linked to it: accounts, NickServ and SASL as networks really have them."""
+"""InspIRCd with linked Atheme services: accounts, NickServ and SASL as on real networks."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ general {{ commit_interval = 5; }};
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """The network of a test: `ircd` with its plain port, `tls_port`, services that come and go."""
+    """A network with a plain port (of `ircd`), a `tls_port`, and services that can be started."""
 
     ircd: Ircd
     tls_port: int
@@ -67,9 +67,9 @@ class Services:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[IrcClient]:
-        """Atheme, linked, for a while; gives a client that is logged in to the account Account.
+        """Run Atheme, linked to the server; yield a client that is logged in to "Account".
 
-        What was registered is gone when it ends.
+        Registrations are lost when it ends.
         """
         command = [installed("atheme-services"), "-n", "-c", str(self.folder / "atheme.conf")]
         command += ["-D", str(self.folder), "-p", str(self.folder / "pid")]
@@ -90,19 +90,19 @@ class Services:
             await process.wait()
 
     async def _linked(self, client: IrcClient) -> None:
-        """Wait until the server offers SASL, which it does with services only."""
+        """Wait until the server offers SASL, which it does only while services are linked."""
         async with asyncio.timeout(PATIENCE):
             while True:
                 await client.send("CAP LS 302")
                 if "sasl=" in (await client.expect(r" CAP \S+ LS :(.*)"))[1]:
                     return
-                await asyncio.sleep(0.1)  # nobody announces a link to a client without the caps
+                await asyncio.sleep(0.1)  # polled: without cap-notify there is no announcement
 
 
 @asynccontextmanager
 async def services_network(folder: Path) -> AsyncIterator[Services]:
-    """The server by itself, ready for services to link."""
-    installed("atheme-services")  # skips where there is none
+    """Run the server without services, which can be linked with `Services.running`."""
+    installed("atheme-services")  # skips the test if it is missing
     tls_port, link_port = free_port(), free_port()
     pem = certificate(folder, "ircd").path
     extra = _LINKED.format(pem=pem, tls_port=tls_port, link_port=link_port)

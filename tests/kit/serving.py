@@ -1,4 +1,4 @@
-"""A web application on a free loopback port, in this event loop."""
+"""Web applications served on a free loopback port in the test's event loop."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from terrarium.sockets import listen
 
 @asynccontextmanager
 async def serving(app: ASGIApp, limits: HttpLimits | None = None) -> AsyncIterator[str]:
-    """Serve an ASGI application in this event loop on a free loopback port; yields its address."""
+    """Serve an ASGI application on a free loopback port; yield its base URL.
+
+    Raises RuntimeError if it does not start.
+    """
     listener, started = listen("127.0.0.1", 0), asyncio.Event()
     running = asyncio.create_task(serve(app, listener, ready=started.set, limits=limits))
     starting = asyncio.create_task(started.wait())

@@ -1,4 +1,4 @@
-"""Skills asked without a turn."""
+"""Hints of skills without a turn."""
 
 from __future__ import annotations
 
@@ -14,6 +14,6 @@ async def whole_hint(
     context: HintContext,
     allowed: Collection[str] | None = None,
 ) -> str | None:
-    """Return the hint that settles a question without a model, None if no skill has one."""
+    """Return the hint that answers a question without a model, None if no skill has one."""
     matches = await registry.matching(question, allowed, context)
     return next((match.hint for match in matches if match.is_whole), None)

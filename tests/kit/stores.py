@@ -1,4 +1,4 @@
-"""Where a test keeps its stores: it runs once on SQLite and once on PostgreSQL."""
+"""Stores of a test, which runs once on SQLite and once on PostgreSQL."""
 
 from __future__ import annotations
 
@@ -12,22 +12,21 @@ from tests.kit.postgres import PostgresStores
 
 
 class Stores(Protocol):
-    """Addresses by name, which are beside one another; `place` is the folder, or a schema of the
-    database."""
+    """Factory of addresses of stores in one folder or database."""
 
     @property
     def place(self) -> Path | PostgresSchema:
-        """Where they are."""
+        """The folder, or one schema of the database."""
 
     def __call__(self, name: str) -> Address:
         """Return the address of the store called `name`."""
 
     def raw(self) -> bytes:
-        """Return all bytes of the files that hold tables and their indexes."""
+        """Return all bytes of the files with tables and indexes."""
 
 
 class SqliteStores:
-    """Addresses of files in a folder."""
+    """Stores as SQLite files in a folder."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = self.place = folder
@@ -37,7 +36,7 @@ class SqliteStores:
         return self._folder / f"{name}.db"
 
     def raw(self) -> bytes:
-        """Return all bytes of the files, write-ahead logs among them."""
+        """Return all bytes of the files, including write-ahead logs."""
         return b"".join(
             path.read_bytes() for path in sorted(self._folder.iterdir()) if path.is_file()
         )
@@ -45,6 +44,6 @@ class SqliteStores:
 
 @pytest.fixture(params=[SqliteStores, PostgresStores], ids=["sqlite", "postgres"])
 def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Stores:
-    """Addresses in either kind of database."""
+    """Stores in each kind of database."""
     made: Stores = request.param(tmp_path)
     return made

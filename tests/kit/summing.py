@@ -1,4 +1,4 @@
-"""A model that sums up without forgetting: what it makes of prompts can be checked word by word."""
+"""Scripted summaries that keep every marker word, so that a test can tell what was summarised."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from typing import Any
 
 
 def seen(body: dict[str, Any]) -> str:
-    """Every word like q12 that a prompt of memory has, once, in order; of facts, none."""
+    """Return "seen" and the distinct words like q12 in a prompt of memory, in order.
+
+    For a request of facts, return an empty list of facts.
+    """
     task, shown = (message["content"] for message in body["messages"])
     if "JSON" in task:
         return '{"facts": []}'

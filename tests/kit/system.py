@@ -1,7 +1,8 @@
-"""What tests use from outside Python: programs, installed by apt as root or named, and the model.
+"""Dependencies of tests outside Python: system programs and the default model.
 
-`python -m tests.kit.system` is the first step of `make test`. It always succeeds: a test whose
-program is missing skips and says so. The model is pulled before many tests want it at once.
+`python -m tests.kit.system` is the first step of `make test`. As root it installs missing programs
+with apt; otherwise it names them. It always succeeds: tests skip if their program is missing. The
+model is downloaded here, before parallel tests need it at the same time.
 """
 
 from __future__ import annotations
@@ -29,27 +30,27 @@ NEEDED = {
     "postgresql": "tests of storage on PostgreSQL",
     "chromium": "tests of the web pages in a browser",
 }
-_SBIN = "/usr/sbin:/usr/local/sbin"  # where IRC servers are, and people's PATH is not
-_PROGRAMS = {"postgresql": "pg_createcluster"}  # of packages without one of their name
+_SBIN = "/usr/sbin:/usr/local/sbin"  # has IRC servers, but is not in users' PATH
+_PROGRAMS = {"postgresql": "pg_createcluster"}  # if a package has no program of its name
 _POLICY = Path("/usr/sbin/policy-rc.d")
 _APT = ("apt-get", "-q", "-o", "Acquire::Retries=2", "-o", "DPkg::Lock::Timeout=120")
 
 
 def missing() -> list[str]:
-    """The programs of `NEEDED` that are not installed."""
+    """Return the packages of `NEEDED` whose programs are not installed."""
     path = f"{os.environ.get('PATH', '')}:{_SBIN}"
     return [name for name in NEEDED if shutil.which(_PROGRAMS.get(name, name), path=path) is None]
 
 
 def obstacle() -> str | None:
-    """Why programs cannot be installed here, or None when they can."""
+    """Return the reason why programs cannot be installed here, None if they can."""
     if shutil.which("apt-get") is None:
         return "this system has no apt-get"
     return None if os.geteuid() == 0 else "only root may install"
 
 
 def main() -> None:
-    """Install what is missing if we may, and say which tests will be skipped."""
+    """Install missing programs if possible, print which tests will be skipped, fetch the model."""
     wanted = missing()
     reason = obstacle()
     if wanted and reason is None:
@@ -64,10 +65,10 @@ def main() -> None:
 
 
 def _install(names: Sequence[str]) -> str:
-    """Install packages of these names; returns the reason should one be missing after it."""
+    """Install packages; return the reason to report for any that is still missing."""
     with _services_off():
         updated = _run(*_APT, "update")
-        for name in names:  # one by one: a name that a distribution lacks must not stop the others
+        for name in names:  # separately: apt installs nothing if one name is unknown
             _run(*_APT, "install", "-y", "--no-install-recommends", name)
     return "apt-get could not install it" if updated else "apt-get could not reach its packages"
 
@@ -84,7 +85,10 @@ def _run(*command: str) -> bool:
 
 @contextmanager
 def _services_off() -> Iterator[None]:
-    """Debian starts a server when it is installed; a test suite must not leave one running."""
+    """Keep Debian from starting servers while their packages are installed.
+
+    Uses policy-rc.d, whose exit status 101 forbids an action; an existing one is left alone.
+    """
     if _POLICY.exists():
         yield
         return

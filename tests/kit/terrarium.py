@@ -1,4 +1,4 @@
-"""The real `terrarium` command as a process of its own."""
+"""The real `terrarium up` as a child process."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from tests.kit.patience import PATIENCE
 from tests.kit.ports import free_port
 
 PULLING = 90.0
-"""Seconds more: the first start on a machine pulls the model."""
+"""Additional seconds for the first start on a machine, which downloads the model."""
 
 
 @dataclass(frozen=True, slots=True)
 class Up:
-    """A running `terrarium up` and where its parts listen."""
+    """A running `terrarium up`: its data folder, and the URLs and port of its parts."""
 
     process: asyncio.subprocess.Process
     data: Path
@@ -32,21 +32,24 @@ class Up:
     irc_port: int
 
     def child(self, words: str) -> psutil.Process:
-        """The descendant whose command line has `words` in it."""
+        """Return the descendant whose command line contains `words`. Raises AssertionError."""
         for process in psutil.Process(self.process.pid).children(recursive=True):
             if words in " ".join(process.cmdline()):
                 return process
         raise AssertionError(f"no process runs {words!r}")
 
     async def stop(self) -> int:
-        """Stop it as Ctrl-C does; its exit status."""
+        """Stop it with SIGINT, as Ctrl-C does, and return its exit status."""
         self.process.send_signal(signal.SIGINT)
         return await self.process.wait()
 
 
 @asynccontextmanager
 async def terrarium_up(data: Path, **environment: str) -> AsyncIterator[Up]:
-    """`terrarium up` on free ports, once it has said that it is ready."""
+    """Run `terrarium up` on free ports; yield once it is ready.
+
+    On exit, stops it and asserts that all its descendants have ended.
+    """
     ports = {name: str(free_port()) for name in ("SERVER_PORT", "WEB_PORT", "UP_IRC_PORT")}
     settings = {**ports, **environment}
     process = await asyncio.create_subprocess_exec(

@@ -1,4 +1,4 @@
-"""Real lines of #ubuntu; their source and licence are in tests/data/README.md."""
+"""Real lines of #ubuntu; tests/data/README.md has their source and licence."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _FILE = Path(__file__).parents[1] / "data" / "ubuntu-600-lines.txt"
 
 
 def spoken(count: int) -> list[bytes]:
-    """What people said in `count` lines, as the bytes that they sent."""
+    """Return the texts of the first `count` messages, as the bytes that were sent."""
     lines = _FILE.read_bytes().split(b"\n")
     texts = [match["text"] for line in lines if (match := _SPOKEN.match(line)) and match["text"]]
     assert len(texts) >= count

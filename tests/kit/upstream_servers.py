@@ -1,6 +1,6 @@
-"""Scripted servers that speak as vLLM, SGLang, llama-server and Ollama do, as far as it differs.
+"""Scripted servers with the API differences of vLLM, SGLang, llama-server and Ollama.
 
-What each lists of its model, whether it minds a wrong model's name, and how it counts tokens.
+They differ in the model card, the reaction to a wrong model name, and the counting of tokens.
 Sources: vllm/entrypoints/openai/protocol.py, sglang/srt/entrypoints/openai/protocol.py, llama.cpp's
 tools/server/README.md, Ollama's docs/api.md and docs/openai.md.
 """
@@ -33,7 +33,7 @@ WINDOW = 32768
 
 @dataclass(slots=True)
 class UpstreamServer:
-    """One server: its address, and the bodies and headers of the chats that it was asked."""
+    """One server: its URL, and the bodies and headers of the chats that it received."""
 
     kind: Kind
     url: str = ""
@@ -41,7 +41,7 @@ class UpstreamServer:
     headers: list[Mapping[str, str]] = field(default_factory=list)
 
     def routes(self) -> list[Route]:
-        """Return the endpoints that this kind of server has."""
+        """Return the endpoints of this kind of server."""
         routes = [
             Route("/v1/chat/completions", self._chat, methods=["POST"]),
             Route("/v1/models", self._models),
@@ -57,7 +57,7 @@ class UpstreamServer:
 
     @property
     def model(self) -> str:
-        """The name of its model."""
+        """The name of the served model."""
         return MODELS[self.kind]
 
     async def _models(self, _request: Request) -> Response:
@@ -91,7 +91,7 @@ class UpstreamServer:
 
     async def _tokenize(self, request: Request) -> Response:
         body = await request.json()
-        if self.kind == "llama-server":  # which takes `content` only, and minds nothing else
+        if self.kind == "llama-server":  # reads `content` only and ignores other fields
             return JSONResponse({"tokens": list(range(words(body.get("content", ""))))})
         if "prompt" not in body and "messages" not in body:
             return JSONResponse(error_object("prompt or messages: field required"), 400)
@@ -119,7 +119,7 @@ class UpstreamServer:
 
 @asynccontextmanager
 async def upstream_server(kind: Kind) -> AsyncIterator[UpstreamServer]:
-    """A server of one kind on a free port."""
+    """Run a server of one kind on a free port."""
     server = UpstreamServer(kind)
     async with serving(Starlette(routes=server.routes())) as server.url:
         yield server

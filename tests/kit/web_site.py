@@ -1,4 +1,4 @@
-"""The real web tendril on a free port, over a real log that another connection writes.
+"""The real web tendril on a free port, reading a real log that another connection writes.
 
 async with web_site(tmp_path, events=excerpt()) as site:
     answer = await site.http.get("/api/channels")
@@ -28,7 +28,7 @@ from tests.kit.patience import PATIENCE
 
 NETWORK, CHANNEL = "irc", "#ubuntu"
 DATA = Path(__file__).parents[1] / "data"
-NOBODY = "http://127.0.0.1:9"  # an agent server that is not there
+NOBODY = "http://127.0.0.1:9"  # no agent server listens there
 _MORNING = datetime(2004, 11, 15, 3, 0, tzinfo=UTC)
 _AFTERNOON = datetime(2009, 10, 1, 15, 56, tzinfo=UTC)
 _SAID = re.compile(r"\[(\d\d):(\d\d)\] <([^>]+)> ?(.*)")
@@ -38,7 +38,7 @@ _ACTED = re.compile(r"=== (\S+) (.*)")
 
 
 def event(text: str, **values: Any) -> Event:
-    """A line said in the channel now, unless `values` say otherwise."""
+    """Return a message of ada in the channel with the current time; `values` override fields."""
     whole: dict[str, Any] = {
         "network": NETWORK,
         "channel": CHANNEL,
@@ -51,12 +51,12 @@ def event(text: str, **values: Any) -> Event:
 
 
 def excerpt() -> list[Event]:
-    """210 real lines of a morning, each a little later than the one before."""
+    """Return 210 real lines of a morning, in strictly increasing order of time."""
     return list(_events("ubuntu-excerpt.txt", _MORNING))
 
 
 def two_days() -> list[Event]:
-    """The excerpt, and 600 real lines of an afternoon five years later."""
+    """Return the excerpt and 600 real lines of an afternoon five years later."""
     return [*excerpt(), *_events("ubuntu-600-lines.txt", _AFTERNOON)]
 
 
@@ -81,20 +81,20 @@ def _events(name: str, begin: datetime) -> Iterator[Event]:
 
 @dataclass(frozen=True, slots=True)
 class WebSite:
-    """A running site: its address, a client for it, and the writing side of its log."""
+    """A running site: its URL, an HTTP client for it, and a writer of its log."""
 
     url: str
     http: httpx2.AsyncClient
     log: ChatLog
     data: Path
-    ids: Sequence[int]  # of the events that were there from the beginning
+    ids: Sequence[int]  # of the initial events
 
     async def said(self, text: str, **values: Any) -> int:
         """Log a line as the IRC tendril would, and return its id."""
         return await self.log.append(event(text, **values))
 
     async def get(self, path: str, **params: Any) -> Any:
-        """The JSON that a path answers with, which must be a success."""
+        """Return the JSON at a path; assert status 200."""
         answer = await self.http.get(path, params=params)
         assert answer.status_code == 200, answer.text
         return answer.json()
@@ -110,9 +110,9 @@ async def web_site(
     tables: Mapping[str, Mapping[str, Any]] | None = None,
     kind: type[WebTendril] = WebTendril,
 ) -> AsyncIterator[WebSite]:
-    """Start the tendril over a log with `events`; it has stopped when this is left.
+    """Run the tendril with a log of `events`; stop it on exit.
 
-    `settings` is the table `[web]`, `tables` are others.
+    `settings` is the table `[web]`; `tables` are further tables.
     """
     own = {"web": {"port": 0, **(settings or {})}, "agent": {"api_url": agent_url}}
     config = Config({**own, **(tables or {})}, None, data)
@@ -129,7 +129,10 @@ async def web_site(
 
 
 async def ready(data: Path, running: asyncio.Task[None]) -> str:
-    """The address that the tendril says it serves. Raises TimeoutError."""
+    """Wait until the tendril is ready and return its URL.
+
+    Raises TimeoutError, and RuntimeError if the tendril ends before.
+    """
     begin = datetime.now(UTC)
     async with asyncio.timeout(PATIENCE):
         while not running.done():

@@ -1,4 +1,4 @@
-"""ZNC, a bouncer: it stays on the server while its user is away, and speaks to them itself."""
+"""ZNC, an IRC bouncer: stays connected while its user is away, and sends messages of its own."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ ServerThrottle = 1
 
 @dataclass(frozen=True, slots=True)
 class Znc:
-    """A running bouncer; `password` is what its user gives with PASS."""
+    """A running bouncer; `password` is the argument of its user's PASS."""
 
     port: int
     process: asyncio.subprocess.Process
@@ -54,13 +54,13 @@ class Znc:
 
     @property
     def is_running(self) -> bool:
-        """True until it has ended."""
+        """True while the process is running."""
         return self.process.returncode is None
 
 
 @asynccontextmanager
 async def znc(ircd_port: int) -> AsyncIterator[Znc]:
-    """A bouncer whose only user, an administrator of it, is on the server at a loopback port."""
+    """Run a bouncer; its only user, an administrator, is on the IRC server at a loopback port."""
     program, port = installed("znc"), free_port()
     with tempfile.TemporaryDirectory(prefix="znc-") as name:
         _configure(Path(name), _CONFIG.format(port=port, ircd_port=ircd_port))
@@ -69,7 +69,7 @@ async def znc(ircd_port: int) -> AsyncIterator[Znc]:
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.DEVNULL,
             stderr=asyncio.subprocess.DEVNULL,
-            user=_USER if os.geteuid() == 0 else None,  # as root it waits for half a minute
+            user=_USER if os.geteuid() == 0 else None,  # as root, ZNC first waits 30 seconds
         )
         try:
             await accepting("ZNC", port, process)
@@ -81,7 +81,7 @@ async def znc(ircd_port: int) -> AsyncIterator[Znc]:
 
 
 def _configure(folder: Path, text: str) -> None:
-    """Write the configuration where the user that it runs as can read it."""
+    """Write the configuration, readable by the user that ZNC runs as."""
     (folder / "configs").mkdir()
     (folder / "configs" / "znc.conf").write_text(text)
     if os.geteuid() == 0:
@@ -90,7 +90,7 @@ def _configure(folder: Path, text: str) -> None:
 
 
 async def accepting(name: str, port: int, process: asyncio.subprocess.Process) -> None:
-    """Return when a bouncer takes connections."""
+    """Wait until a bouncer accepts connections. Raises AssertionError after PATIENCE seconds."""
     deadline = asyncio.get_running_loop().time() + PATIENCE
     while True:
         try:
@@ -99,7 +99,7 @@ async def accepting(name: str, port: int, process: asyncio.subprocess.Process) -
             late = asyncio.get_running_loop().time() > deadline
             if late or process.returncode is not None:
                 raise AssertionError(f"{name} did not start") from None
-            await asyncio.sleep(0.02)  # a foreign process tells us in no other way
+            await asyncio.sleep(0.02)  # polled: bouncers do not signal that they are ready
         else:
             writer.close()
             await writer.wait_closed()

@@ -1,1 +1,1 @@
-"""A tendril of Terrarium that posts what is new in feeds."""
+"""Terrarium tendril that posts new entries of feeds."""

@@ -1,4 +1,4 @@
-"""Watches feeds: what is new is posted to a channel, with a sentence that sums it up."""
+"""Tendril that watches feeds and posts new entries to a channel, each with a summary."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from terrarium import Settings, Tendril, TurnRequest, escape_tags, tool
 
 MOST_BYTES = 5_000_000  # of a feed
 LONGEST_TITLE, LONGEST_SUMMARY, LONGEST_ENTRY = 150, 300, 8_000  # characters
-REMEMBERED = 2_000  # ids of a feed
+REMEMBERED = 2_000  # ids per feed
 
 
 class FeedsSettings(Settings):
@@ -33,7 +33,7 @@ class FeedsSettings(Settings):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An entry of a feed; all of it is what a stranger has written."""
+    """An entry of a feed. All fields are untrusted text."""
 
     id: str
     title: str
@@ -42,7 +42,7 @@ class Entry:
 
 
 class FeedsTendril(Tendril):
-    """Looks at each feed in turn, and posts what it has not posted before."""
+    """Polls the feeds in turn and posts entries that it has not posted before."""
 
     name = "feeds"
     asked_about = "what is new in the feeds that are watched"
@@ -60,8 +60,10 @@ class FeedsTendril(Tendril):
                 await asyncio.sleep(60 * self.settings.every)
 
     async def look(self, name: str, url: str) -> None:
-        """Post what is new in a feed, the oldest first. Of one that is seen for the first time,
-        that is its newest entry."""
+        """Post the new entries of a feed, oldest first; of a feed not seen before, only the newest.
+
+        An unreadable feed is reported in the tendril's status until it can be read again.
+        """
         try:
             entries = read_entries(await self.fetch(url))
         except (httpx2.HTTPError, httpx2.InvalidURL, ValueError) as error:
@@ -75,11 +77,14 @@ class FeedsTendril(Tendril):
                 self.posted.add(name, *(entry.id for entry in entries[1:]))
             for entry in reversed(entries):
                 if not self.posted.has(name, entry.id) and not await self.post(name, entry):
-                    break  # the model is away: the rest waits for the next look
+                    break  # the model is unavailable: retry from here at the next poll
         self.status.report_trouble("; ".join(self.problems.values()))
 
     async def fetch(self, url: str) -> bytes:
-        """Return a feed. Raises HTTPError, and ValueError for one that is too long."""
+        """Return the content of a feed.
+
+        Raises HTTPError, InvalidURL, and ValueError if it is longer than MOST_BYTES.
+        """
         content = bytearray()
         async with self.http.stream("GET", url) as answer:
             answer.raise_for_status()
@@ -90,7 +95,8 @@ class FeedsTendril(Tendril):
         return bytes(content)
 
     async def post(self, name: str, entry: Entry) -> bool:
-        """Post an entry, once whatever happens; return False while the model is away."""
+        """Post an entry exactly once, with a summary; return False if the model is unavailable."""
+        # Untrusted text: escape the reserved tags of prompts, such as <system> or </tools>.
         text = escape_tags(f"{entry.title}\n{entry.text}"[:LONGEST_ENTRY])
         result = await self.turn(
             TurnRequest(
@@ -105,7 +111,8 @@ class FeedsTendril(Tendril):
         if not result.ok:
             return False
         summary = plain(result.text, LONGEST_SUMMARY)
-        # With the same key it is said once, also when we are killed before it is noted.
+        # The key makes this idempotent: the outbox delivers it once, even if the process is killed
+        # before the id is stored below and posts the entry again after a restart.
         await self.outbox.say(
             self.settings.tendril,
             self.settings.channel,
@@ -127,31 +134,34 @@ class FeedsTendril(Tendril):
 
 
 class PostedIds:
-    """The ids of the entries that were posted, by feed, in a JSON file."""
+    """The ids of posted entries by feed, stored in a JSON file."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._ids: dict[str, list[str]] = json.loads(path.read_text()) if path.exists() else {}
 
     def knows(self, feed: str) -> bool:
-        """Return whether the feed was seen before."""
+        """Return True if the feed was seen before."""
         return feed in self._ids
 
     def has(self, feed: str, entry: str) -> bool:
-        """Return whether an entry was posted."""
+        """Return True if an entry was posted."""
         return entry in self._ids.get(feed, ())
 
     def add(self, feed: str, *entries: str) -> None:
-        """Remember entries of a feed, in the file before this returns."""
+        """Store ids of a feed, keeping the newest REMEMBERED; the file is written on return."""
         self._ids[feed] = [*self._ids.get(feed, ()), *entries][-REMEMBERED:]
+        # Renaming is atomic: a crash leaves the old or the new file, never a partial one.
         written = self._path.with_suffix(".tmp")
         written.write_text(json.dumps(self._ids))
         written.replace(self._path)
 
 
 def read_entries(content: bytes) -> list[Entry]:
-    """Return the entries of a feed, the newest first as feeds have them. Raises ValueError for what
-    is no feed."""
+    """Return the entries of a feed in its order, usually newest first.
+
+    Raises ValueError if the content is not a feed.
+    """
     feed = feedparser.parse(content)
     if not feed.version:
         raise ValueError("it is no feed")
@@ -167,7 +177,7 @@ def read_entries(content: bytes) -> list[Entry]:
 
 
 def plain(text: str, longest: int) -> str:
-    """Return a text without HTML, control characters and line ends, cut to a length."""
+    """Return a text without HTML tags, control characters and line breaks, cut to a length."""
     words = " ".join(html.unescape(re.sub(r"<[^>]*>", " ", text)).split())
     words = "".join(char for char in words if char.isprintable())
     return words if len(words) <= longest else f"{words[: longest - 3].rstrip()}..."

@@ -1,4 +1,4 @@
-"""Real feeds over HTTP, a scripted model, and the outbox that the IRC tendril reads."""
+"""Tests of the feeds tendril with feeds over real HTTP, a scripted model and the real outbox."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ITEM = (
 
 
 class Feed:
-    """A feed whose newest entry is the first; `body` takes its place when it is set."""
+    """A feed with the entries `numbers`, newest first; a non-empty `body` replaces it."""
 
     def __init__(self) -> None:
         self.numbers: list[int] = []
@@ -38,7 +38,7 @@ class Feed:
         self.asked = 0
 
     async def answer(self, _request: Request) -> Response:
-        """Serve the feed as it is."""
+        """Serve the feed and count the request."""
         self.asked += 1
         text = self.body or RSS.format("".join(ITEM.format(each) for each in self.numbers))
         return Response(text, 200, media_type="application/rss+xml")
@@ -46,7 +46,7 @@ class Feed:
 
 @asynccontextmanager
 async def watching(data: Path, model: str, url: str) -> AsyncIterator[FeedsTendril]:
-    """A tendril that watches one feed."""
+    """Run a tendril that watches one feed."""
     tables = {
         "agent": {"api_url": model, "timezone": "UTC"},
         "feeds": {"urls": {"ponds": url}, "channel": "#ponds", "every": 0.002},
@@ -57,13 +57,13 @@ async def watching(data: Path, model: str, url: str) -> AsyncIterator[FeedsTendr
 
 @asynccontextmanager
 async def served(feed: Feed) -> AsyncIterator[str]:
-    """The address of a feed."""
+    """Serve a feed and yield its URL."""
     async with serving(Starlette(routes=[Route("/feed", feed.answer)])) as url:
         yield f"{url}/feed"
 
 
 async def posts(tendril: FeedsTendril, count: int) -> Sequence[str]:
-    """Return what is to be posted, once it is that many."""
+    """Wait for at least `count` posts in the outbox and return their texts."""
     async with asyncio.timeout(PATIENCE):
         while len(waiting := await tendril.outbox.waiting("irc")) < count:  # noqa: ASYNC110
             await asyncio.sleep(0.05)
@@ -71,7 +71,7 @@ async def posts(tendril: FeedsTendril, count: int) -> Sequence[str]:
 
 
 async def looked_again(feed: Feed, times: int = 2) -> None:
-    """Return when the feed was asked for some more times."""
+    """Wait until the feed has been polled `times` more times."""
     until = feed.asked + times
     async with asyncio.timeout(PATIENCE):
         while feed.asked < until:  # noqa: ASYNC110

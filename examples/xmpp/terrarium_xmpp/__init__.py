@@ -1,1 +1,1 @@
-"""A tendril of Terrarium in an XMPP room."""
+"""Terrarium tendril for an XMPP chat room."""

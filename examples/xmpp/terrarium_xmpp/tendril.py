@@ -1,4 +1,4 @@
-"""A room of XMPP (XEP-0045): what is said there is logged, and "Terra: ..." is a question."""
+"""Tendril in an XMPP room (XEP-0045): logs messages and answers those that begin "Terra:"."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class XmppSettings(Settings):
 
 
 class XmppTendril(Tendril):
-    """One room. In the log it is the channel #ROOM of the network "xmpp"."""
+    """Connects one room, which is the channel #ROOM of the network "xmpp" in the log."""
 
     name = "xmpp"
 
@@ -46,11 +46,12 @@ class XmppTendril(Tendril):
             await asyncio.sleep(5)
 
     async def connected(self) -> None:
-        """Connect and join; return when the connection is lost."""
+        """Connect and join the room; return when the connection is lost."""
         settings = self.settings
         self.xmpp = client = ClientXMPP(settings.jid, settings.password.get_secret_value())
         for plugin in ("xep_0045", "xep_0199", "xep_0203"):  # rooms, pings, delayed messages
             client.register_plugin(plugin)
+        # With TLS, which is the default, never authenticate over an unencrypted connection.
         client.enable_direct_tls = client.enable_starttls = settings.tls
         client.enable_plaintext = not settings.tls
         client.plugin["feature_mechanisms"].unencrypted_scram = not settings.tls
@@ -91,10 +92,10 @@ class XmppTendril(Tendril):
         self.status.waiting(f"the server cannot be reached: {error}")
 
     async def on_message(self, message: Message) -> None:
-        """Log what is said, and answer who says our nick first. The client does not wait for it."""
+        """Log a message and, if it begins with our nick, start a task that answers it."""
         nick, text = message["mucnick"], message["body"]
         if not text or not nick or nick == self.settings.nick or message["delay"]["stamp"]:
-            return  # subjects, ourselves, and what was said before we came
+            return  # subjects, our own messages, and the room's history (delayed messages)
         who = self.identity(message)
         line = self.log.record(self.channel, who, text)
         name, _, question = text.partition(":")
@@ -110,19 +111,20 @@ class XmppTendril(Tendril):
             self.send(f"{nick}: {result.text}")
 
     def identity(self, message: Message) -> Identity:
-        """Return who says something: by their account where the room shows it, else by the id that
-        the room gives to each person (XEP-0421). A nick is nobody's own."""
+        """Return the sender's identity: their account if the room reveals it, else the occupant id
+        that the room assigns (XEP-0421), else the bare nick, which anyone can take."""
         nick, room = message["mucnick"], message["from"].bare
         jid = self.xmpp.plugin["xep_0045"].get_jid_property(room, nick, "jid")
         if jid:
             return Identity(nick, account=jid.bare)
         given = message.xml.find(f"{{{OCCUPANT_ID}}}occupant-id")
-        if given is None or not self.has_ids:  # anybody can send an id to a room that gives none
+        # Only a room that announces XEP-0421 removes ids forged by clients.
+        if given is None or not self.has_ids:
             return Identity(nick)
         return Identity(nick, given.get("id", ""), room)
 
     async def say(self, place: Place, text: str) -> bool:
-        """Say what other tendrils, or reminders, want said here."""
+        """Say a text of another tendril or a reminder; return False for another channel."""
         if place.channel != self.channel:
             return False
         self.log.record_own(self.channel, self.settings.nick, text)
@@ -139,5 +141,5 @@ class XmppTendril(Tendril):
 
 
 def reason(error: Exception) -> str:
-    """Return the condition of a refusal, as RFC 6120 names it."""
+    """Return the stanza error condition of RFC 6120, or "no answer" for other errors."""
     return error.condition if isinstance(error, PresenceError | IqError) else "no answer"

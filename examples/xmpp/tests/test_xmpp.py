@@ -1,4 +1,4 @@
-"""A real XMPP server and a real client beside the tendril, and a scripted model."""
+"""Tests of the XMPP tendril with a real XMPP server, a real client and a scripted model."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ROOM = "pond@rooms.localhost"
 
 
 class Person:
-    """Somebody in the room; what they hear is in `heard` as "<nick> text"."""
+    """A person in the room; `heard` has all messages as "<nick> text"."""
 
     def __init__(self, name: str) -> None:
         self.heard: asyncio.Queue[str] = asyncio.Queue()
@@ -38,11 +38,11 @@ class Person:
         self.heard.put_nowait(f"<{message['mucnick']}> {message['body']}")
 
     def say(self, text: str) -> None:
-        """Say something to all."""
+        """Send a message to the room."""
         self.client.send_message(mto=ROOM, mbody=text, mtype="groupchat")
 
     async def hears(self, text: str) -> None:
-        """Return when a line is heard."""
+        """Wait for a message. Raises TimeoutError."""
         async with asyncio.timeout(PATIENCE):
             while await self.heard.get() != text:
                 pass
@@ -50,7 +50,7 @@ class Person:
 
 @asynccontextmanager
 async def person(server: Prosody, name: str) -> AsyncIterator[Person]:
-    """Somebody who has joined the room."""
+    """Connect a person and have them join the room."""
     them = Person(name)
     started = asyncio.get_running_loop().create_future()
     them.client.add_event_handler("session_start", started.set_result)
@@ -69,7 +69,7 @@ async def person(server: Prosody, name: str) -> AsyncIterator[Person]:
 async def in_the_room(
     folder: Path, script: ScriptedOpenAI, *, public_jids: bool
 ) -> AsyncIterator[tuple[XmppTendril, Person]]:
-    """The tendril and ada in a room of a server."""
+    """Run a server, ada and the tendril, all in one room."""
     server_folder, data = folder / "prosody", folder / "data"
     server_folder.mkdir()
     async with prosody(server_folder, "terra", "ada", public_jids=public_jids) as server:
@@ -85,7 +85,7 @@ async def in_the_room(
             },
         }
         async with (
-            person(server, "ada") as ada,  # who makes the room is its owner
+            person(server, "ada") as ada,  # joins first: creates the room and owns it
             ready(XmppTendril(Config(tables, None, data))) as tendril,
         ):
             yield tendril, ada

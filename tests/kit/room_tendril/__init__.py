@@ -1,4 +1,4 @@
-"""A tendril with rooms in memory, built on the public door alone, for tests of what that has."""
+"""Tendril with in-memory rooms that uses only the public API, for tests of that API."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ BOB = Identity("bob", "bob", "bob.example.org")
 
 
 class RoomTendril(Tendril):
-    """People talk in rooms by `hear`; what is said to them is in the queue `spoken`.
+    """A tendril whose people speak with `hear`; its own messages go to the queue `spoken`.
 
-    While not `open` nothing can be said.
+    While `open` is not set, `say` fails.
     """
 
     name: ClassVar[str] = "rooms"
@@ -36,29 +36,29 @@ class RoomTendril(Tendril):
         self.open.set()
 
     async def serve(self) -> None:
-        """Be there."""
+        """Report that the tendril is ready, and wait until cancelled."""
         self.status.ready("rooms are open")
         await asyncio.Event().wait()
 
     async def say(self, place: Place, text: str) -> bool:
-        """Say a text in a room, if the rooms are open."""
+        """Say a text in a room; return False if the rooms are not open."""
         if self.open.is_set():
             self.spoken.put_nowait((place.channel, text))
         return self.open.is_set()
 
     async def hear(self, room: str, who: Identity, text: str) -> LoggedLine:
-        """Take in a line, and return once it is in the log."""
+        """Log a line and return it once it is visible to readers."""
         line = self.log.record(room, who, text)
         await line.pending.wait_visible()
         return line
 
     async def ask(self, room: str, who: Identity, text: str) -> str:
-        """Answer a question that was asked in a room."""
+        """Log a question in a room and return the answer."""
         result = await self.turn(self.request(await self.hear(room, who, text)))
         return result.text
 
     async def next_spoken(self) -> tuple[str, str]:
-        """Return what is said next, with its room."""
+        """Wait for the tendril's next message and return its room and text."""
         async with asyncio.timeout(PATIENCE):
             return await self.spoken.get()
 
@@ -69,20 +69,20 @@ class RoomTendril(Tendril):
 
 
 def rooms_config(data: Path, api_url: str = "http://127.0.0.1:9") -> Config:
-    """A configuration with the data folder and the agent server's address."""
+    """Return a configuration with the data folder and the agent server's URL."""
     return Config({"agent": {"api_url": api_url, "timezone": "UTC"}}, None, data)
 
 
 def room_tendril(
     config: Config, clock: Clock | None = None
 ) -> AbstractAsyncContextManager[RoomTendril]:
-    """A tendril that is ready."""
+    """Run a `RoomTendril`; yield it once it is ready."""
     return ready(RoomTendril(config, clock))
 
 
 @asynccontextmanager
 async def ready(tendril: R) -> AsyncIterator[R]:
-    """Run a tendril, which is ready."""
+    """Run a tendril; yield it once it is ready."""
     running = asyncio.create_task(tendril.run())
     try:
         async with asyncio.timeout(PATIENCE):

@@ -1,6 +1,6 @@
-"""A tendril of a few lines, for tests of what every tendril gets from its base.
+"""Minimal tendril for tests of the base class.
 
-`python -m tests.kit.small_tendril DATA AGENT_URL` runs it as a process of its own.
+`python -m tests.kit.small_tendril DATA AGENT_URL` runs it as a separate process.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tests.kit.jobs import settled
 
 
 class SmallTendril(Tendril):
-    """Answers the files NAME.ask of the data folder, each its own conversation, then waits."""
+    """Answers the files NAME.ask of the data folder, each in its own conversation, then waits."""
 
     name: ClassVar[str] = "small"
 
@@ -27,7 +27,7 @@ class SmallTendril(Tendril):
         self.is_ready = asyncio.Event()
 
     async def serve(self) -> None:
-        """Answer what is there, until told to stop."""
+        """Answer the files into NAME.answer, then wait until cancelled."""
         self.status.ready("answering files")
         self.is_ready.set()
         for path in _asked(self.config.data):
@@ -38,7 +38,7 @@ class SmallTendril(Tendril):
         await asyncio.Event().wait()
 
     async def settled(self) -> None:
-        """Return when all jobs that are due have been done."""
+        """Wait until all due jobs are finished."""
         await settled(self._worker, self.jobs)
 
     @tool

@@ -1,4 +1,4 @@
-"""The process."""
+"""Entry point of `python -m tests.kit.small_tendril DATA AGENT_URL`."""
 
 from __future__ import annotations
 
