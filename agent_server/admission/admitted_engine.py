@@ -303,8 +303,9 @@ class AdmittedEngine:
         """Record the usage of a request; return its cost in the currency of the price table."""
         context, metering, now = call.context, self._metering, time.monotonic()
         if call.cached_limit is not None:
-            # The history needs the true length of the prompt; the capped count goes everywhere
-            # else, as keys can read it at /usage.
+            # The history needs the true length of the prompt. The capped count goes everywhere
+            # else, as keys can read it at /usage. The cost is computed from it too: that of the
+            # true count would give the count away.
             if call.usage:
                 self._history.add(context.key.name, call.digests, used.prompt)
             used = used.limit_cached(call.cached_limit)
