@@ -11,6 +11,7 @@ import errno
 import fcntl
 import hashlib
 import json
+import os
 import re
 import shutil
 from collections.abc import Iterator
@@ -70,29 +71,26 @@ def require_sha256(path: Path, wanted: str) -> None:
         )
 
 
-def fetch(url: str, target: Path, wanted: ExpectedFile) -> Path:
-    """Download `url` to a `.part` file next to `target`; return it, complete and verified.
+def fetch(url: str, part: Path, wanted: ExpectedFile) -> None:
+    """Download `url` to `part` and verify it. The caller holds the lock, `exclusive(part)`.
 
-    Bytes that earlier attempts left in the `.part` file are not requested again (range requests,
+    Bytes that earlier attempts left in `part` are not requested again (range requests,
     RFC 9110, 14.2), unless the file on the server has changed. A broken transfer is resumed at
     once, as long as each attempt makes progress. Raises PullError.
     """
-    part = target.with_name(f"{target.name}.part")
-    with _alone(part):
-        while True:
-            before = _size(part)
-            try:
-                promised = _attempt(url, part, wanted)
-                break
-            except (httpx2.TransportError, _Broken) as error:
-                if _size(part) <= before:
-                    raise _connection_error(url, error, begun=bool(_size(part))) from error
-        if promised.sha256:
-            require_sha256(part, promised.sha256)
-        return part
+    while True:
+        before = _size(part)
+        try:
+            promised = _attempt(url, part, wanted)
+            break
+        except (httpx2.TransportError, _Broken) as error:
+            if _size(part) <= before:
+                raise _connection_error(url, error, begun=bool(_size(part))) from error
+    if promised.sha256:
+        require_sha256(part, promised.sha256)
 
 
-def clear(part: Path) -> None:
+def _remove_note(part: Path) -> None:
     """Remove the note of URL and ETag that belongs to a `.part` file."""
     _mark(part).unlink(missing_ok=True)
 
@@ -276,20 +274,35 @@ def _total(response: httpx2.Response) -> int | None:
 
 
 @contextmanager
-def _alone(part: Path) -> Iterator[None]:
-    """Hold an exclusive lock, so that no other command writes into `part`. Raises PullError."""
+def exclusive(part: Path) -> Iterator[None]:
+    """Hold an exclusive lock, so that no other command touches `part`. Raises PullError."""
     lock = part.with_name(f"{part.name}.lock")
-    with lock.open("a") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise PullError(f"another command is fetching {part.stem}; wait for its end") from None
-        try:
-            yield
-        finally:
-            if not part.exists():  # refused or unusable: a note without its part means nothing
-                clear(part)
-            lock.unlink(missing_ok=True)
+    while True:
+        with lock.open("a") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                text = f"another command is fetching {part.stem}; wait for its end"
+                raise PullError(text) from None
+            # The holder before us may have unlinked the file after we opened it: a lock on a file
+            # without a name excludes nobody.
+            if not _is_at(file.fileno(), lock):
+                continue
+            try:
+                yield
+            finally:
+                if not part.exists():  # renamed or refused: a note without its part means nothing
+                    _remove_note(part)
+                lock.unlink(missing_ok=True)
+            return
+
+
+def _is_at(descriptor: int, path: Path) -> bool:
+    """Return whether `path` is still the name of an open file."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 def _bar() -> Progress:

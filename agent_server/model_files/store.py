@@ -17,7 +17,13 @@ import structlog
 from agent_server.errors import PullError
 from agent_server.model_catalogue import catalogue
 from agent_server.model_catalogue.catalogue import BUILT_IN, CatalogueEntry
-from agent_server.model_files.download import ExpectedFile, clear, fetch, require_sha256, sha256_of
+from agent_server.model_files.download import (
+    ExpectedFile,
+    exclusive,
+    fetch,
+    require_sha256,
+    sha256_of,
+)
 from agent_server.settings.models import DEFAULT_NAME, ModelSettings
 from terrarium.config import ConfigError
 
@@ -135,13 +141,14 @@ def _fetch(url: str, target: Path, wanted: ExpectedFile, force: bool) -> Path:
         return target
     _require_free(target, force)
     target.parent.mkdir(parents=True, exist_ok=True)
-    part = fetch(url, target, wanted)
-    if not _is_gguf(part):
-        part.unlink()
-        clear(part)
-        raise PullError(f"what {url} sent is not a GGUF file; it was removed")
-    part.replace(target)
-    clear(part)
+    part = target.with_name(f"{target.name}.part")
+    with exclusive(part):
+        _require_free(target, force)  # another command may have ended since
+        fetch(url, part, wanted)
+        if not _is_gguf(part):
+            part.unlink()
+            raise PullError(f"what {url} sent is not a GGUF file; it was removed")
+        part.replace(target)
     return target
 
 

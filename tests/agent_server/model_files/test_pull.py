@@ -8,7 +8,9 @@ import hashlib
 import os
 import resource
 import shutil
+import threading
 from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -18,6 +20,7 @@ from agent_server.errors import PullError
 from agent_server.model_catalogue import catalogue
 from agent_server.model_catalogue.catalogue import CatalogueEntry
 from agent_server.model_files import store as model_store
+from agent_server.model_files.download import exclusive
 from agent_server.settings.models import ModelSettings
 from terrarium.config import Config, ConfigError
 from tests.agent_server.test_cli import ended, start
@@ -231,6 +234,27 @@ async def test_a_second_command_does_not_write_into_the_file_of_the_first(
         fcntl.flock(lock, fcntl.LOCK_EX)
         with pytest.raises(PullError, match="another command"):
             await pulled(entry, tmp_path)
+
+
+async def test_of_commands_that_come_and_go_one_at_a_time_has_the_file(tmp_path: Path) -> None:
+    part, held = tmp_path / "model.gguf.part", threading.Lock()
+
+    def come_and_go(_: int) -> bool:
+        is_alone = True
+        for _ in range(1_000):
+            with suppress(PullError), exclusive(part):
+                has_come_alone = held.acquire(blocking=False)
+                os.sched_yield()
+                if has_come_alone:
+                    held.release()
+                is_alone &= has_come_alone
+        return is_alone
+
+    with ThreadPoolExecutor(4) as threads:
+        loop = asyncio.get_running_loop()
+        each = [loop.run_in_executor(threads, come_and_go, number) for number in range(4)]
+        assert all(await asyncio.gather(*each))
+    assert inside(tmp_path) == []
 
 
 async def test_the_command_names_what_to_set_and_the_settings_find_the_file(
