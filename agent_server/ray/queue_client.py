@@ -56,7 +56,7 @@ class QueueLink:
             await asyncio.sleep(RENEWAL)
 
     async def ask(self, method: str, *arguments: Any) -> Any:
-        """Call a method of the process, again when the process dies, and return its answer.
+        """Call `acquire` or `reserve` of the process, again if it gives no answer; return that.
 
         Raises ApiError; EngineUnavailable after `PATIENCE` seconds.
         """
@@ -68,8 +68,9 @@ class QueueLink:
             except asyncio.CancelledError:
                 response.cancel()  # else the call would go on waiting for a slot over there
                 raise
-            # `acquire` can be repeated, as only the last request under one id counts; a reservation
-            # is lost with the process that made it.
+            # Both methods can be repeated, as their ids show a repetition: the process may live,
+            # and only its answer be lost. Of `acquire` the last call under an id counts, of
+            # `reserve` the first one.
             except LOST as error:
                 if time.monotonic() > deadline:
                     raise EngineUnavailable("the queue cannot be reached") from error
@@ -107,7 +108,7 @@ class AccountsClient:
         """
         if not use.key.has_quotas and not (self._has_budgets and use.spender):
             return None
-        reservation: Reservation | None = await self._link.ask("reserve", use)
+        reservation: Reservation | None = await self._link.ask("reserve", token_hex(8), use)
         return reservation
 
     def settle(self, reservation: Reservation, tokens: int, cost: float) -> None:

@@ -8,6 +8,7 @@ windows of a minute. This module does not depend on Ray.
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from contextlib import suppress
 
 import structlog
@@ -26,6 +27,9 @@ log = structlog.get_logger()
 PATIENCE = 5.0
 """Seconds to wait while another process writes to the server's database."""
 
+MAX_REMEMBERED = 10_000
+"""Number of the latest reservations that are remembered for repeated calls."""
+
 
 class SharedAccounts:
     """The accounts in this process, for servers in others.
@@ -38,12 +42,22 @@ class SharedAccounts:
         self._accounts = ServerAccounts(config.section(UsageSettings).budgets, clock)
         self._restoring = asyncio.Lock()
         self._is_restored = False
+        self._reserved: OrderedDict[str, Reservation | None] = OrderedDict()
 
-    async def reserve(self, use: ExpectedUse) -> Reservation | ApiError | None:
-        """Reserve the expected use of a request; None if no limit holds for it."""
+    async def reserve(self, call: str, use: ExpectedUse) -> Reservation | ApiError | None:
+        """Reserve the expected use of a request; None if no limit holds for it.
+
+        A server that got no answer repeats its call, with the same unique id `call`. It then gets
+        the reservation that was made, as it would settle only one of two.
+        """
         try:
             await self._restore()
-            return await self._accounts.reserve(use)
+            # `ServerAccounts.reserve` never suspends, so a repeated call finds the first one's.
+            if call not in self._reserved:
+                self._reserved[call] = await self._accounts.reserve(use)
+                if len(self._reserved) > MAX_REMEMBERED:
+                    self._reserved.popitem(last=False)
+            return self._reserved[call]
         except StorageError as error:
             log.warning("usage.unread", error=str(error))
             return EngineUnavailable("the usage of keys cannot be read now; ask again later")

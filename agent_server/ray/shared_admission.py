@@ -163,9 +163,9 @@ class SharedAdmission:
         """End a lease; `cost` is as in `AdmissionQueue.release`."""
         self._models[model].release(lease, cost)
 
-    async def reserve(self, use: ExpectedUse) -> Reservation | ApiError | None:
-        """Reserve the expected use of a request, as `Accounts.reserve`; an error is returned."""
-        return await self._accounts.reserve(use)
+    async def reserve(self, call: str, use: ExpectedUse) -> Reservation | ApiError | None:
+        """Reserve the expected use of a request, as `SharedAccounts.reserve`."""
+        return await self._accounts.reserve(call, use)
 
     async def settle(self, reservation: Reservation, tokens: int, cost: float) -> None:
         """Correct a reservation, as `Accounts.settle`."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
+from secrets import token_hex
 
 from agent_server.errors import EngineUnavailable, RateLimited
 from agent_server.metering.accounts import ExpectedUse, Reservation, Spender
@@ -21,7 +22,7 @@ BUDGET = {"budgets": {"people": {"per": "person", "tokens_per_day": 50}}}
 
 
 async def reserved(accounts: SharedAccounts, use: ExpectedUse = USE) -> Reservation:
-    found = await accounts.reserve(use)
+    found = await accounts.reserve(token_hex(8), use)
     assert isinstance(found, Reservation)
     return found
 
@@ -31,7 +32,7 @@ async def test_a_successor_begins_with_the_usage_table(tmp_path: Path) -> None:
     async with Database.open(server_path(tmp_path)) as database:
         await UsageTable(database).add({today: UsageAmount(1, prompt=90, completion=10)})
     accounts = SharedAccounts(Config({}, None, tmp_path))
-    assert isinstance(await accounts.reserve(USE), RateLimited)
+    assert isinstance(await accounts.reserve(token_hex(8), USE), RateLimited)
 
 
 async def test_what_was_reserved_at_its_predecessor_counts_whole(tmp_path: Path) -> None:
@@ -41,7 +42,17 @@ async def test_what_was_reserved_at_its_predecessor_counts_whole(tmp_path: Path)
     await predecessor.settle(reservation, 99, 0.0)
     await reserved(predecessor)
     await successor.settle(reservation, 100, 0.0)
-    assert isinstance(await successor.reserve(USE), RateLimited)
+    assert isinstance(await successor.reserve(token_hex(8), USE), RateLimited)
+
+
+async def test_a_reservation_whose_answer_was_lost_is_not_made_twice(tmp_path: Path) -> None:
+    accounts = SharedAccounts(Config({}, None, tmp_path))
+    half = ExpectedUse(IRC, 50, SPENDER)
+    first = await accounts.reserve("one call", half)
+    assert first is not None
+    assert await accounts.reserve("one call", half) == first
+    assert isinstance(await accounts.reserve("another", half), Reservation)
+    assert isinstance(await accounts.reserve("a third", half), RateLimited)
 
 
 async def test_a_budget_counts_what_was_settled_and_not_what_was_reserved(tmp_path: Path) -> None:
@@ -51,16 +62,16 @@ async def test_a_budget_counts_what_was_settled_and_not_what_was_reserved(tmp_pa
     second = await reserved(accounts, large)
     await accounts.settle(first, 0, 0.0)
     await accounts.settle(second, 50, 0.0)
-    refused = await accounts.reserve(large)
+    refused = await accounts.reserve(token_hex(8), large)
     assert isinstance(refused, RateLimited)
     assert refused.code == "budget_exhausted"
     second_part = ExpectedUse(Key("irc"), 1000, SPENDER, is_continuation=True)
-    assert await accounts.reserve(second_part) is not None
+    assert await accounts.reserve(token_hex(8), second_part) is not None
 
 
 async def test_without_the_table_no_key_gets_more_than_its_quota(tmp_path: Path) -> None:
     server_path(tmp_path).mkdir()
     accounts = SharedAccounts(Config({}, None, tmp_path))
-    assert isinstance(await accounts.reserve(USE), EngineUnavailable)
+    assert isinstance(await accounts.reserve(token_hex(8), USE), EngineUnavailable)
     server_path(tmp_path).rmdir()
-    assert isinstance(await accounts.reserve(USE), Reservation)
+    assert isinstance(await accounts.reserve(token_hex(8), USE), Reservation)
