@@ -5,7 +5,7 @@ pieces. A general-purpose client would be the most expensive part of a request (
 has a gateway that is little else), so this one has only what is needed here, on top of the parser
 httptools.
 
-`EventData` parses server-sent events. In them only CR and LF end a line
+`EventData` parses server-sent events. In them only CR, LF and CRLF end a line
 (https://html.spec.whatwg.org/multipage/server-sent-events.html): a general line splitter would cut
 JSON at U+2028 or U+0085. Model APIs write each event's data on one line; llama.cpp sends errors in
 a field called `error`.
@@ -484,7 +484,8 @@ class EventData:
 
     def feed(self, piece: bytes) -> list[bytes]:
         """Return the data of the events that `piece` completes. Raises EventTooLong."""
-        *lines, self._rest = (self._rest + piece).split(b"\n")
+        # LF, CR and CRLF end a line. CRLF makes an empty line more here, but those are skipped.
+        *lines, self._rest = (self._rest + piece.replace(b"\r", b"\n")).split(b"\n")
         if len(self._rest) > LONGEST:
             raise EventTooLong(f"one event has more than {LONGEST} bytes")
         return [line.partition(b":")[2].strip() for line in lines if line.startswith(_FIELDS)]

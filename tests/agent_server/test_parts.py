@@ -149,7 +149,7 @@ def test_definitions_of_two_tools_with_one_name_stay_apart() -> None:
 @given(cuts=st.lists(st.integers(min_value=0), max_size=8))
 def test_events_are_read_whole_wherever_the_bytes_are_cut(cuts: list[int]) -> None:
     wanted = ['{"a": "x\u2028y\x85z"}', '{"message": "broken"}', "[DONE]"]
-    raw = f"data: {wanted[0]}\r\n\r\n: ping\n\nerror: {wanted[1]}\n\ndata:[DONE]\n".encode()
+    raw = f"data: {wanted[0]}\r\n\r\n: ping\n\nerror: {wanted[1]}\r\rdata:[DONE]\n".encode()
     marks = sorted({cut % (len(raw) + 1) for cut in cuts} | {0, len(raw)})
     reader = EventData()
     pieces = [raw[a:b] for a, b in itertools.pairwise(marks)]
