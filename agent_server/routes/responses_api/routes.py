@@ -20,6 +20,12 @@ from agent_server.schemas.responses import DeletedResponse, ResponseBody, answer
 
 router = APIRouter(prefix="/v1/responses")
 
+ABSENT = (
+    "here: never kept, deleted, too long ago, or kept by another replica of this server (send the"
+    " same x-session-id with each request)"
+)
+"""Reasons for an unknown id: every replica of a server on Ray Serve has a store of its own."""
+
 
 async def _store(request: Request) -> ResponseStore:
     store = request.app.state.responses
@@ -96,8 +102,11 @@ async def delete(identity: str, store: Store, context: Context) -> dict[str, Any
 
 def _require_stored(kept: StoredResponse | None, identity: str) -> StoredResponse:
     if kept is None:
-        text = f"there is no response {identity!r} here: never kept, deleted, or too long ago"
-        raise NotFound(text, param="response_id", code="response_not_found")
+        raise NotFound(
+            f"there is no response {identity!r} {ABSENT}",
+            param="response_id",
+            code="response_not_found",
+        )
     return kept
 
 
@@ -109,7 +118,7 @@ def _previous_response(
     kept = store.get(owner, identity)
     if kept is None:
         raise InvalidRequest(
-            f"there is no response {identity!r} to follow: never kept, deleted, or too long ago",
+            f"there is no response {identity!r} to follow {ABSENT}",
             param="previous_response_id",
             code="previous_response_not_found",
         )
