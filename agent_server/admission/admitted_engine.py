@@ -18,16 +18,20 @@ import structlog
 from agent_server.admission.prompt_history import PromptHistory, prefix_digests
 from agent_server.admission.queue import AdmissionQueue, RequestQueue
 from agent_server.admission.scheduler import QueuedRequest
-from agent_server.engine_protocol import Chunk, Chunks, Engine, ModelInfo, TokenCount
+from agent_server.engine_protocol import (
+    Chunk,
+    Chunks,
+    Engine,
+    ModelInfo,
+    TokenCount,
+    has_output,
+)
 from agent_server.engines.cache_salt import CACHE_SALT, cache_salt
 from agent_server.errors import ApiError, Unsupported
 from agent_server.metering.accounts import ExpectedUse, Metering, Reservation, Spender
 from agent_server.metering.request_context import ANYBODY, RequestContext
 from terrarium.cancellation import ScopeCancelled
 from terrarium.usage import TokenUsage
-
-SAYING = ("content", "reasoning_content", "tool_calls")
-"""Fields of a delta with output: a delta that has only a role is no first token."""
 
 NOTHING = TokenUsage()
 
@@ -55,7 +59,7 @@ class EngineCall:
 
     def observe(self, chunk: Chunk) -> None:
         """Update the time of the first token, the number of chunks and the usage."""
-        if self.first is None and _says_something(chunk):
+        if self.first is None and has_output(chunk):
             self.first = time.monotonic()
         if isinstance(usage := chunk.get("usage"), dict):
             read = TokenUsage.from_wire(usage)
@@ -87,13 +91,6 @@ class EngineCall:
 
 def _model(name: str, variant: str | None) -> str:
     return f"{name}:{variant}" if variant else name
-
-
-def _says_something(chunk: Chunk) -> bool:
-    return any(
-        choice.get("text") or any((choice.get("delta") or {}).get(key) for key in SAYING)
-        for choice in chunk.get("choices") or ()
-    )
 
 
 log = structlog.get_logger()

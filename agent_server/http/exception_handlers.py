@@ -13,7 +13,6 @@ from starlette.responses import Response
 
 from agent_server.errors import ApiError, BodyTooLarge, InvalidRequest
 from agent_server.http.error_responses import ErrorResponse
-from agent_server.http.middleware import error_response
 
 TAGGED = ("messages", "content", "input")
 """Fields with lists of tagged unions: in pydantic's location the index of an item is followed by
@@ -37,7 +36,7 @@ def to_response(
 ) -> Response:
     """Return the response to a request that ended in `error`."""
     if isinstance(error, ApiError):
-        return error_response(error)
+        return ErrorResponse(error)
     if isinstance(error, RequestValidationError):
         return _invalid(error)
     return _http_error(request, error)
@@ -53,16 +52,16 @@ def _invalid(error: RequestValidationError) -> Response:
     # branch that was meant; of those equally deep, a wrong value says more than missing fields.
     problem = max(error.errors(), key=lambda each: (len(each["loc"]), each["type"] in WORDS))
     if problem["type"] == "json_invalid":
-        return error_response(InvalidRequest("the body is not valid JSON", code="invalid_json"))
+        return ErrorResponse(InvalidRequest("the body is not valid JSON", code="invalid_json"))
     param = _param(problem["loc"])
     message = str(problem["msg"]).removeprefix("Value error, ")
     text = f"{param}: {message}" if param else message
-    return error_response(InvalidRequest(text, param=param))
+    return ErrorResponse(InvalidRequest(text, param=param))
 
 
 def _http_error(request: Request, error: HTTPException) -> Response:
     if error.status_code == BodyTooLarge.status:
-        return error_response(BodyTooLarge(error.detail))
+        return ErrorResponse(BodyTooLarge(error.detail))
     if error.status_code == 404:
         text = f"there is no {request.url.path} here; see /openapi.json"
     elif error.status_code == 405:

@@ -39,11 +39,6 @@ QUIET = frozenset({"/health", "/ready", "/metrics"})
 """Paths that are polled: they need no key, and their requests are logged at debug level."""
 
 
-def error_response(error: ApiError) -> ErrorResponse:
-    """Return the HTTP response for `error`."""
-    return ErrorResponse(error)
-
-
 @dataclass(slots=True)
 class ResponseState:
     """The progress of a response, as its ASGI messages show it."""
@@ -128,7 +123,7 @@ class AccessLogMiddleware:
             log.exception("request.crashed")
             if state.status is None:
                 text = f"something went wrong here; the log has it as {request_id.decode()}"
-                await error_response(ApiError(text))(scope, receive, send_tracked)
+                await ErrorResponse(ApiError(text))(scope, receive, send_tracked)
         finally:
             self._finish(scope, state, time.monotonic() - began)
 
@@ -154,7 +149,7 @@ async def _farewell(state: ResponseState, scope: Scope, receive: Receive, send: 
     """Tell the client that the server is stopping, by a 503 or by the last event of its stream."""
     error = EngineUnavailable("the server is stopping")
     if state.status is None:
-        await error_response(error)(scope, receive, send)
+        await ErrorResponse(error)(scope, receive, send)
     elif not state.complete:
         last = error_event(error, scope["path"]) if state.streaming else b""
         await send({"type": "http.response.body", "body": last, "more_body": False})
@@ -174,7 +169,7 @@ class AuthMiddleware:
         # takes this server for the page's own origin. The Host header still has the page's name.
         if self._api_keys.is_open and not _is_loopback_host(headers):
             text = "without a key this server answers to loopback names such as localhost only"
-            await error_response(Forbidden(text))(scope, receive, send)
+            await ErrorResponse(Forbidden(text))(scope, receive, send)
             return
         if _is_guarded(scope["path"]):
             given = _secret(headers)
@@ -182,12 +177,12 @@ class AuthMiddleware:
             if owner is None:
                 reason = "wrong key" if given else "a key is needed"
                 hint = "send your key as Authorization: Bearer KEY"
-                await error_response(Unauthorized(f"{reason}; {hint}"))(scope, receive, send)
+                await ErrorResponse(Unauthorized(f"{reason}; {hint}"))(scope, receive, send)
                 return
             try:
                 scope["request_context"] = RequestContext.from_headers(owner, headers)
             except InvalidRequest as error:
-                await error_response(error)(scope, receive, send)
+                await ErrorResponse(error)(scope, receive, send)
                 return
         await self._app(scope, receive, send)
 
@@ -228,7 +223,7 @@ class BodySizeLimitMiddleware:
         # A chunked body declares no length: it is counted while it is read.
         declared = dict(scope["headers"]).get(b"content-length", b"")
         if declared.isdigit() and int(declared) > self._most:
-            await error_response(too_large(self._most))(scope, receive, send)
+            await ErrorResponse(too_large(self._most))(scope, receive, send)
             return
         seen, commas, has_texts = 0, 0, scope["path"] == EMBEDDINGS
 

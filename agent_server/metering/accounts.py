@@ -165,8 +165,8 @@ def _require(seconds: float, quota: str) -> None:
         )
 
 
-_DAY = 86_400
-_MOST = 100_000  # accounts of one budget in a day; all further persons or channels share one
+MAX_ACCOUNTS = 100_000
+"""Accounts of one budget in a day; all further persons or channels share one."""
 
 
 @dataclass(slots=True)
@@ -236,7 +236,7 @@ class Budgets:
 
     def _accounts(self, spender: Spender, now: float) -> list[tuple[str, _Spent]]:
         """Return the budgets of a spender by name, each with what was spent of it today."""
-        day = int(now // _DAY)
+        day = int(now // DAY)
         if day > self._day:
             self._day, self._spent = day, {}
         if spender.tendril == OURSELVES.name:
@@ -247,7 +247,7 @@ class Budgets:
             if account is not None:
                 accounts = self._spent.setdefault(name, {})
                 # Pseudonyms come from clients: memory must stay bounded however many they make up.
-                if account not in accounts and len(accounts) >= _MOST:
+                if account not in accounts and len(accounts) >= MAX_ACCOUNTS:
                     account = ""
                 found.append((name, accounts.setdefault(account, _Spent())))
         return found
@@ -263,7 +263,7 @@ def _account(budget: BudgetSettings, spender: Spender) -> str | None:
 
 
 def _exhausted(name: str, limit: str, now: float) -> RateLimited:
-    wait = math.ceil(_DAY - now % _DAY)
+    wait = math.ceil(DAY - now % DAY)
     return RateLimited(
         f"the budget {name} of {limit} a day is used up; try again in {wait} s",
         code="budget_exhausted",

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 MAGIC = b"GGUF"
+"""The first bytes of a GGUF file."""
 
 # The format's numbers of value types, with the `struct` formats of the fixed-size ones.
 _NUMBERS = dict(enumerate("BbHhIif?")) | {10: "Q", 11: "q", 12: "d"}
@@ -50,7 +51,7 @@ class Header:
 def read_header(path: Path) -> Header:
     """Parse the header of a GGUF file. Raises HeaderError, OSError."""
     with path.open("rb") as file:
-        if file.read(4) != MAGIC:
+        if file.read(len(MAGIC)) != MAGIC:
             raise HeaderError("not a GGUF file")
         try:
             facts = dict(_facts(file))

