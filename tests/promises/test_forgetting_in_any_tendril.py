@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from harnesses.core.tendril.turn import ConversationQueues, TurnResult
+from llm.messages.message import Question
 from terrarium import Identity
 from tests.kit.clock import ManualClock
 from tests.kit.openai_script import ScriptedOpenAI
@@ -78,3 +81,27 @@ async def test_a_forgetting_is_confirmed_by_the_one_who_wants_it_once_and_in_tim
         word = privacy.confirmation_word(ada)
         await clock.advance(timedelta(minutes=2))
         assert not privacy.confirms(ada, word)
+
+
+async def test_no_question_of_who_is_forgotten_is_answered_after_that_however_it_waited() -> None:
+    queues, answered = ConversationQueues(), list[str]()
+    queue = queues.for_conversation("tea/ada")
+
+    async def ask(text: str) -> None:
+        async def answer() -> TurnResult:
+            answered.append(text)
+            return TurnResult(text)
+
+        if await queue.enter(Question("ada", text), joins=False):
+            await queue.run(answer())
+            queue.leave()
+
+    assert await queue.enter(Question("ada", "first"), joins=False)
+    waiting = [asyncio.create_task(ask(text)) for text in ("granted", "waiting")]
+    await asyncio.sleep(0)
+    queue.leave()  # grants the next one its turn, but its task has not run since
+    await queues.drop(lambda name: name == "tea/ada")
+    await asyncio.wait(waiting)
+    assert (answered, len(queues)) == ([], 0)
+    await ask("after")
+    assert answered == ["after"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any
+from typing import Any, TypeVar
 
 import structlog
 
@@ -32,6 +32,8 @@ NO_DISK = "I cannot use my files at the moment (the disk may be full); please te
 
 COMPACTED = 4
 """The number of turns that the model still sees after `Tendril.compact`."""
+
+T = TypeVar("T")
 
 _log = structlog.get_logger()
 
@@ -96,15 +98,25 @@ class Tendril(TendrilProcess):
             request.person or request.who,
         )
         result = await self.catch_errors(lambda: self._responder.answer(request, queue, memory))
-        if request.deliver and not await request.deliver(result):
+        if request.deliver and not await self._log_errors(request.deliver(result)):
             _log.warning("turn.not_delivered", tendril=self.name)
             return result
         # Shielded, because the person has the answer: a tendril that is just then stopping must
         # not forget a turn that the person refers to later.
         await await_shielded(asyncio.ensure_future(_remember(result, queue, memory)))
         if result.on_delivered:
-            await result.on_delivered()
+            await self._log_errors(result.on_delivered())
         return result
+
+    async def _log_errors(self, work: Awaitable[T]) -> T | None:
+        """Return the result of `work`, or None if it fails; the error is logged."""
+        try:
+            return await work
+        except StorageError as error:
+            _log.error("turn.no_disk", tendril=self.name, error=str(error))
+        except Exception:  # noqa: BLE001 -- as in `catch_errors`: a turn never raises
+            _log.exception("turn.failed", tendril=self.name)
+        return None
 
     async def catch_errors(self, work: Callable[[], Awaitable[TurnResult]]) -> TurnResult:
         """Return the result of `work` or, if it fails, an apology to send to the person. Errors are
@@ -129,7 +141,7 @@ class Tendril(TendrilProcess):
 
     def stop(self, conversation: str) -> bool:
         """Cancel the running turn of a conversation and drop its queued questions, without
-        remembering any of them; return False if nothing was running."""
+        remembering any of them; return False if there were none."""
         return self._queues.stop(conversation)
 
     async def clear(self, conversation: str) -> int:

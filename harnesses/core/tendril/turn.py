@@ -201,6 +201,7 @@ class ConversationQueue:
         self.ephemeral = False
         self._busy = False
         self._waiting: deque[_Waiting] = deque()
+        self._granted: _Waiting | None = None  # until its `enter` resumes
         self._running: asyncio.Task[TurnResult] | None = None
 
     def __repr__(self) -> str:
@@ -221,7 +222,7 @@ class ConversationQueue:
         waiting = _Waiting(question, joins, asyncio.get_running_loop().create_future())
         self._waiting.append(waiting)
         try:
-            return await waiting.turn
+            may_run = await waiting.turn
         except asyncio.CancelledError:
             with suppress(ValueError):
                 self._waiting.remove(waiting)
@@ -230,6 +231,12 @@ class ConversationQueue:
             if waiting.turn.done() and not waiting.turn.cancelled() and waiting.turn.result():
                 self.leave()
             raise
+        # `stop` may have been called since `leave` granted us the turn.
+        if may_run and self._granted is not waiting:
+            self.leave()
+            return False
+        self._granted = None if may_run else self._granted
+        return may_run
 
     async def run(
         self, work: Coroutine[Any, Any, TurnResult], keeps: bool = True
@@ -252,13 +259,14 @@ class ConversationQueue:
 
     def leave(self) -> None:
         """End the current turn, and grant the next waiting question its turn."""
-        self._running = None
+        self._running = self._granted = None
         # The queue stays busy while it is handed over, so that a question which arrives before the
         # granted one resumes cannot overtake it.
         while self._waiting:
             waiting = self._waiting.popleft()
             if not waiting.turn.done():  # done: cancelled, but its task has not run since
                 waiting.turn.set_result(True)
+                self._granted = waiting
                 return
         self._busy = False
 
@@ -279,14 +287,15 @@ class ConversationQueue:
         return [each.question.message() for each in joining]
 
     def stop(self) -> bool:
-        """Cancel the running turn and drop all waiting questions; return False if none was
-        running."""
-        stopped = self._running is not None and self._running.cancel()
-        for waiting in self._waiting:
-            if not waiting.turn.done():
-                waiting.turn.set_result(False)
+        """Cancel the running turn and drop all waiting questions; return False if there were
+        none."""
+        dropped = [waiting for waiting in self._waiting if not waiting.turn.done()]
+        for waiting in dropped:
+            waiting.turn.set_result(False)
         self._waiting.clear()
-        return stopped
+        granted, self._granted = self._granted, None
+        cancelled = self._running is not None and self._running.cancel()
+        return cancelled or granted is not None or bool(dropped)
 
 
 def _is_follow_up(waiting: _Waiting) -> bool:
@@ -310,7 +319,7 @@ class ConversationQueues:
 
     def stop(self, conversation: str) -> bool:
         """Cancel the running turn of a conversation and drop its waiting questions; return False if
-        none was running."""
+        there were none."""
         queue = self._queues.get(conversation)
         return queue.stop() if queue else False
 

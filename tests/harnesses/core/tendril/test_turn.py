@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from harnesses.core.tendril.turn import TurnRequest, TurnResult
 from tests.harnesses.core.tendril.test_base import small, texts
@@ -137,3 +138,56 @@ async def test_what_is_stopped_is_answered_with_nothing(tmp_path: Path) -> None:
         nothing = TurnResult("", ok=False)
         assert (await first, await second) == (nothing, nothing)
         assert await tendril.conversations.turns("kitchen") == []
+
+
+async def test_a_question_that_was_just_granted_its_turn_is_stopped_too(tmp_path: Path) -> None:
+    async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
+        request = TurnRequest(conversation="kitchen", who="ada", text="first")
+
+        async def ask_and_stop() -> bool:
+            await tendril.turn(request)
+            # The turn has just gone to the second question, whose task has not run since.
+            return tendril.stop("kitchen")
+
+        script.hang("Seven.")
+        first = asyncio.create_task(ask_and_stop())
+        await script.arrived(1)
+        second = asyncio.create_task(tendril.turn(replace(request, text="second")))
+        await asyncio.sleep(0)
+        script.release()
+        assert await first
+        assert await second == TurnResult("", ok=False)
+        assert not tendril.stop("kitchen")
+        assert (await tendril.turn(replace(request, text="third"))).ok
+        kept = await tendril.conversations.turns("kitchen")
+        assert [turn.messages[0]["content"] for turn in kept] == ["first", "third"]
+
+
+async def test_a_stop_tells_that_it_dropped_questions_though_no_turn_was_running(
+    tmp_path: Path,
+) -> None:
+    async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
+        compacting = asyncio.create_task(tendril.compact("kitchen"))
+        await asyncio.sleep(0)
+        request = TurnRequest(conversation="kitchen", who="ada", text="first")
+        asked = asyncio.create_task(tendril.turn(request))
+        await asyncio.sleep(0)
+        assert tendril.stop("kitchen")
+        assert await asked == TurnResult("", ok=False)
+        assert await compacting == 0
+
+
+async def test_a_delivery_that_fails_is_logged_and_the_turn_is_not_remembered(
+    tmp_path: Path,
+) -> None:
+    async def deliver(result: TurnResult) -> bool:
+        raise RuntimeError("a bug of the tendril")
+
+    async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
+        request = TurnRequest(conversation="kitchen", who="ada", text="Hi", deliver=deliver)
+        with capture_logs() as log:
+            assert (await tendril.turn(request)).text == "ok"
+        events = [each["event"] for each in log if each["event"].startswith("turn.")]
+        assert events == ["turn.done", "turn.failed", "turn.not_delivered"]
+        assert await tendril.conversations.turns("kitchen") == []
+        assert (await tendril.turn(replace(request, deliver=None))).ok
