@@ -10,9 +10,11 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import date, datetime
 from hashlib import blake2b
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 
 import structlog
 
@@ -47,15 +49,20 @@ class Pseudonyms:
             make_folder(self._folder)
             for old in set(self._folder.glob(f"{self._name}-????-??-??.key")) - {path}:
                 old.unlink(missing_ok=True)
-            # Several processes of a tendril, as IRC standbys, share the file: O_EXCL lets one of
-            # them create it, and the others read its key.
-            try:
-                with open(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
-                    file.write(secrets.token_bytes(_BYTES))
-            except FileExistsError:
-                pass
+            if not path.exists():
+                self._create_key(path)
             key = path.read_bytes()
         except OSError as error:  # a full disk: the pseudonyms are stable only in this process
             _log.warning("pseudonyms.not_kept", error=str(error))
             key = b""
         return key if len(key) == _BYTES else secrets.token_bytes(_BYTES)
+
+    def _create_key(self, path: Path) -> None:
+        """Create the file of a new key, unless another process is faster. Raises OSError."""
+        # Several processes of a tendril, as IRC standbys, share the file. A link creates it at
+        # once with its content, and fails if it exists, so that all of them read the same key.
+        with NamedTemporaryFile(dir=path.parent, suffix=".tmp") as file:  # of mode 600
+            file.write(secrets.token_bytes(_BYTES))
+            file.flush()
+            with suppress(FileExistsError):
+                os.link(file.name, path)

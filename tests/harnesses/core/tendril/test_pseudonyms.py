@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import stat
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from threading import Barrier
 
 from harnesses.core.tendril.pseudonyms import Pseudonyms
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+STANDBYS = 4
 
 
 def test_a_pseudonym_is_the_same_after_a_restart_and_another_one_the_next_day(
@@ -33,3 +36,16 @@ def test_without_a_folder_that_can_be_written_they_hold_until_the_process_ends(
     (tmp_path / "run").write_text("a file where the folder should be")
     pseudonyms = Pseudonyms(tmp_path, "irc", lambda: NOON)
     assert pseudonyms.of("ada") == pseudonyms.of("ada") != pseudonyms.of("bob")
+
+
+def test_processes_that_start_at_the_same_time_have_the_same_pseudonyms(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(STANDBYS) as threads:
+        for number in range(100):
+            begin = Barrier(STANDBYS)
+
+            def pseudonym(begin: Barrier = begin, folder: Path = tmp_path / str(number)) -> str:
+                begin.wait()
+                return Pseudonyms(folder, "irc", lambda: NOON).of("ada")
+
+            found = [threads.submit(pseudonym) for _ in range(STANDBYS)]
+            assert len({each.result() for each in found}) == 1
