@@ -42,7 +42,7 @@ _PROBLEMS: dict[int | str, dict[str, object]] = {
 _PROBLEMS_OF_STREAMS: dict[int | str, dict[str, object]] = {
     status: {
         "description": problem["description"],
-        "content": {"application/json": {"schema": {"$ref": "#/components/schemas/ProblemAnswer"}}},
+        "content": {"application/json": {"schema": {"$ref": "#/components/schemas/ErrorEnvelope"}}},
     }
     for status, problem in _PROBLEMS.items()
 }

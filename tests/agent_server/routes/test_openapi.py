@@ -6,6 +6,7 @@ import asyncio
 from contextlib import suppress
 from typing import Any
 
+import httpx2
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
@@ -21,6 +22,7 @@ from schemathesis.specs.openapi.checks import (
 
 from tests.kit.agent_server import agent_server
 from tests.kit.openai_script import Answer, ScriptedOpenAI
+from tests.kit.openapi import unresolved_references
 from tests.kit.patience import PATIENCE
 
 CHECKS = [status_code_conformance, content_type_conformance, response_schema_conformance]
@@ -70,6 +72,16 @@ def ask(cases: SearchStrategy[Case[Any]], *, right: bool) -> None:
     # The generator gives up on some wrong bodies of its own making.
     with suppress(*([] if right else [InvalidSchema])):
         send()
+
+
+@pytest.mark.process
+async def test_every_reference_of_the_description_leads_somewhere() -> None:
+    async with (
+        ScriptedOpenAI() as script,
+        agent_server({"upstream": script.url}) as url,
+        httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http,
+    ):
+        assert unresolved_references((await http.get("/openapi.json")).json()) == []
 
 
 @pytest.mark.slow

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from storage.chat_log.event import EventType
+from tests.kit.openapi import unresolved_references
 from tests.kit.web_site import event, excerpt, web_site
 
 HERE = "irc/#ubuntu"
@@ -244,6 +245,7 @@ async def test_the_api_describes_itself_with_examples(tmp_path: Path) -> None:
             *("limit", "cursor"),
         }
         assert "irc/#terrarium" in str(parameters["channel"])
+        assert unresolved_references(described) == []
         assert (await site.get("/health")) == {"status": "ok"}
 
 
