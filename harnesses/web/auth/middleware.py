@@ -56,11 +56,8 @@ class SecurityMiddleware:
 
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                headers.update(HEADERS)
-                headers.setdefault("Cache-Control", "private, no-cache")
-                if not state.get(INDEXABLE):
-                    headers["X-Robots-Tag"] = "noindex"
+                is_indexable = bool(state.get(INDEXABLE))
+                add_security_headers(MutableHeaders(scope=message), is_indexable=is_indexable)
             await send(message)
 
         request = Request(scope)
@@ -125,6 +122,14 @@ class SecurityMiddleware:
         return response
 
 
+def add_security_headers(headers: MutableHeaders, *, is_indexable: bool = False) -> None:
+    """Add the headers of every response: `HEADERS`, and that it is private and not indexed."""
+    headers.update(HEADERS)
+    headers.setdefault("Cache-Control", "private, no-cache")
+    if not is_indexable:
+        headers["X-Robots-Tag"] = "noindex"
+
+
 def refuse(status: HTTPStatus, message: str, headers: dict[str, str] | None = None) -> Response:
     """Return a refusal as JSON, in the error format of the API."""
     kind = status.name.lower()
@@ -151,7 +156,7 @@ def ask_to_log_in(request: Request) -> Response:
     """Return a redirect to the login page for a browser that asks for a page, else a 401."""
     wants_page = "text/html" in request.headers.get("accept", "")
     is_api = request.scope["path"].startswith(("/api/", "/mcp"))
-    if wants_page and request.method == "GET" and not is_api:
+    if wants_page and request.method in ("GET", "HEAD") and not is_api:
         target = quote(
             _with_query(request, request.scope["query_string"].decode("latin-1")), safe=""
         )

@@ -21,7 +21,7 @@ class ETag:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Tag the response, unless it is streamed or has a tag already."""
-        if scope["type"] != "http" or scope["method"] not in ("GET", "HEAD"):
+        if scope["type"] != "http" or scope["method"] != "GET":  # HEAD comes as GET
             await self._app(scope, receive, send)
             return
         known = Headers(scope=scope).get("if-none-match", "")

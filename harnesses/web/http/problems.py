@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
 from harnesses.web.api.models import ErrorDetails, ErrorEnvelope
-from harnesses.web.auth.middleware import ask_to_log_in
+from harnesses.web.auth.middleware import add_security_headers, ask_to_log_in
 from harnesses.web.rendering.view import page
 
 _log = structlog.get_logger()
@@ -51,7 +51,11 @@ async def _on_server_error(request: Request, error: Exception) -> Response:
         message="Something went wrong here, and the log of the web tendril says what. Try again.",
         type="internal_error",
     )
-    return _answer(request, 500, problem)
+    response = _answer(request, 500, problem)
+    # Starlette calls this handler outside all middleware, so `SecurityMiddleware` does not see the
+    # response.
+    add_security_headers(response.headers)
+    return response
 
 
 _ADVICE = {

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
+from sqlite3 import connect
 
 import httpx2
 import pytest
@@ -37,6 +39,8 @@ async def test_a_browser_is_sent_to_the_login_and_back(tmp_path: Path) -> None:
     async with web_site(tmp_path, settings=WITH_TOKEN) as site:
         sent = await site.http.get("/search?q=frogs", headers=PAGE)
         assert sent.headers["location"] == "/login?next=%2Fsearch%3Fq%3Dfrogs"
+        head = await site.http.head("/search?q=frogs", headers=PAGE)
+        assert head.headers["location"] == sent.headers["location"]
         form = await site.http.get(sent.headers["location"])
         assert 'value="/search?q=frogs"' in form.text
         wrong = await login(site, "wrong")
@@ -138,12 +142,25 @@ async def test_every_answer_carries_the_headers_that_protect_readers(
     tmp_path: Path, path: str
 ) -> None:
     async with web_site(tmp_path) as site:
-        headers = (await site.http.get(path)).headers
-        assert headers["x-robots-tag"] == "noindex"
-        assert headers["x-content-type-options"] == "nosniff"
-        assert headers["referrer-policy"] == "same-origin"
-        assert "script-src 'self'" in headers["content-security-policy"]
-        assert "unsafe" not in headers["content-security-policy"]
+        assert_protecting((await site.http.get(path)).headers)
+
+
+async def test_an_answer_to_a_failure_of_ours_carries_them_too(tmp_path: Path) -> None:
+    async with web_site(tmp_path) as site:
+        with closing(connect(tmp_path / "irc.db")) as file:
+            file.execute("ALTER TABLE channels RENAME TO gone")
+        answer = await site.http.get("/api/channels")
+        assert (answer.status_code, answer.json()["error"]["type"]) == (500, "internal_error")
+        assert_protecting(answer.headers)
+
+
+def assert_protecting(headers: httpx2.Headers) -> None:
+    assert headers["x-robots-tag"] == "noindex"
+    assert headers["cache-control"] == "private, no-cache"
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["referrer-policy"] == "same-origin"
+    assert "script-src 'self'" in headers["content-security-policy"]
+    assert "unsafe" not in headers["content-security-policy"]
 
 
 @pytest.mark.parametrize("path", ["/", "/api/channels", "/static/site.css"])
