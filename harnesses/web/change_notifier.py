@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 
+from storage.chat_log.arrivals import LogEnd
 from storage.chat_log.event import Event
 from storage.db.database import Database
 from storage.log import ChatLog, Query
@@ -45,7 +46,7 @@ class LogChangeNotifier:
             # missed: they follow as arrivals.
             end = await log.end()
             position = end.position
-            async for event in self._between(log, query, end.newest_id, is_open):
+            async for event in self._between(log, query, end, is_open):
                 yield event
         query = replace(query, after_id=None, limit=_BATCH)
         while not self._closed:
@@ -61,17 +62,23 @@ class LogChangeNotifier:
                 await changed.wait()
 
     async def _between(
-        self, log: ChatLog, query: Query, newest: int, is_open: Callable[[], Awaitable[bool]]
+        self, log: ChatLog, query: Query, end: LogEnd, is_open: Callable[[], Awaitable[bool]]
     ) -> AsyncIterator[Event]:
-        """Yield the events that match `query` up to the id `newest`, oldest first, while `is_open`
-        returns True."""
+        """Yield the events that match `query` and arrived before `end`, oldest first, while
+        `is_open` returns True."""
         position = query.after_id or 0
         while not self._closed and await is_open():
-            piece = replace(query, after_id=position, before_id=newest + 1, limit=_BATCH)
+            piece = replace(query, after_id=position, before_id=end.newest_id + 1, limit=_BATCH)
             found = await log.find(piece, newest=False)
+            # Ids follow the times of events, so one that has arrived since may be among them. It
+            # is left out here, as it follows as an arrival.
+            ids = frozenset(event.id for event in found)
+            since = await log.arrivals(replace(piece, ids=ids), end.position)
+            late = {event.id for event in since.events}
             for event in found:
                 position = event.id
-                yield event
+                if event.id not in late:
+                    yield event
             if len(found) < _BATCH:
                 return
 

@@ -14,6 +14,10 @@ from typing import Any
 
 import httpx2
 
+from harnesses.web.change_notifier import LogChangeNotifier
+from storage.chat_log.event import PUBLIC
+from storage.db.database import Database
+from storage.log import ChatLog, Query
 from tests.kit.patience import PATIENCE
 from tests.kit.web_site import WebSite, event, excerpt, web_site
 
@@ -197,3 +201,21 @@ async def test_history_that_is_imported_meanwhile_is_not_shown_as_new(tmp_path: 
         await site.log.add(excerpt())
         await site.said("and now")
         assert [(await anext(events)).data["text"] for _ in range(2)] == ["now", "and now"]
+
+
+async def test_a_line_that_arrives_among_those_missed_is_shown_once(tmp_path: Path) -> None:
+    async def is_open() -> bool:
+        return True
+
+    # More than one batch; what is said now gets an id before that of the last one.
+    missed = [*excerpt(), event("I am early", time=datetime(2099, 1, 1, tzinfo=UTC))]
+    async with Database.open(tmp_path / "irc.db") as database, ChatLog.open(database) as log:
+        await log.add(missed)
+        notifier = LogChangeNotifier(database)
+        events = notifier.events(log, Query(scope=PUBLIC), is_open)
+        texts = [(await anext(events)).text]
+        for text in ("meanwhile", "last"):
+            await log.append(event(text))
+        while len(texts) < len(missed) + 2:
+            texts.append((await anext(events)).text)
+    assert texts == [*(each.text for each in missed), "meanwhile", "last"]
