@@ -53,7 +53,8 @@ def shift_timezone(heat: HeatMap, zone: ZoneInfo, now: datetime) -> HeatMap:
     This is approximate for other offsets, and for lines from the other half of the year.
     """
     offset = now.astimezone(zone).utcoffset() or timedelta()
-    hours = round(offset / timedelta(hours=1))
+    # Half an hour is rounded up everywhere; `round` would round it to the even hour.
+    hours = math.floor(offset / timedelta(hours=1) + 0.5)
     flat = [count for row in heat for count in row]
     moved = [flat[(slot - hours) % _HOURS_OF_WEEK] for slot in range(_HOURS_OF_WEEK)]
     return tuple(tuple(moved[day * 24 : day * 24 + 24]) for day in range(7))

@@ -47,6 +47,8 @@ def test_a_week_is_turned_to_the_hours_of_a_zone_across_its_ends() -> None:
     assert shift_timezone(heat(6, 23), ZoneInfo("Europe/Vienna"), SUMMER) == heat(0, 1)
     assert shift_timezone(heat(0, 2), ZoneInfo("America/New_York"), SUMMER) == heat(6, 22)
     assert shift_timezone(heat(3, 12), ZoneInfo("UTC"), SUMMER) == heat(3, 12)
+    assert shift_timezone(heat(3, 12), ZoneInfo("Asia/Kabul"), SUMMER) == heat(3, 17)  # +4:30
+    assert shift_timezone(heat(3, 12), ZoneInfo("Asia/Kolkata"), SUMMER) == heat(3, 18)  # +5:30
 
 
 def test_a_small_line_goes_from_edge_to_edge_and_stays_inside() -> None:
