@@ -19,7 +19,7 @@ from harnesses.web.pages.place import ChannelDep
 from harnesses.web.params import Id, Moment
 from harnesses.web.rendering.text import plain_line
 from harnesses.web.rendering.timezones import MOST_DAYS, Day, DayRange, TheZone, local_day
-from harnesses.web.rendering.urls import day_path, zone_query
+from harnesses.web.rendering.urls import day_path
 from harnesses.web.rendering.view import lines, page
 from storage.chat_log.event import Event, Place
 from storage.chat_log.query import Query
@@ -88,7 +88,7 @@ async def show_channel(
         "channel.html",
         place=place,
         log_slice=log_slice,
-        tail=channel_path(place, "tail", tz=zone_query(zone)),
+        tail=channel_path(place, "tail", tz=zone.key),
         lines=lines(log_slice.events, zone),
         most_days=MOST_DAYS,
     )
@@ -171,14 +171,13 @@ async def _around(reader: LogAccess, place: Place, page_query: PageQuery) -> Log
     # and the time finds it.
     if event is None or Place(event.network, event.channel) != place:
         event = await reader.first_from(place, page_query.time) if page_query.time else None
-    if event is None:
-        raise HTTPException(404, f"There is no line {page_query.at} on {place.channel}.")
     half = LINES // 2
-    around = await reader.context(event.id, half, half)
-    assert around is not None  # it has just been read
+    around = await reader.context(event.id, half, half) if event else None
+    if around is None:  # there was no event, or it has just been erased
+        raise HTTPException(404, f"There is no line {page_query.at} on {place.channel}.")
     return _with_links(
         place,
-        [*around.before, event, *around.after],
+        [*around.before, around.event, *around.after],
         older=len(around.before) == half,
         newer=len(around.after) == half,
     )

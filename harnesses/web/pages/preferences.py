@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from http import HTTPStatus
 from typing import Annotated
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from fastapi import APIRouter, HTTPException
 from fastapi import Query as Param
@@ -34,7 +35,8 @@ async def choose_zone(request: Request) -> Response:
     name = form.get("zone", "")
     if name not in zone_names():
         raise HTTPException(422, f"{name} is no time zone; choose one such as Europe/Vienna.")
-    response = RedirectResponse(local_path(form.get("next", "/")), HTTPStatus.SEE_OTHER)
+    target = _in_zone(local_path(form.get("next", "/")), name)
+    response = RedirectResponse(target, HTTPStatus.SEE_OTHER)
     response.set_cookie(
         COOKIE,
         name,
@@ -44,3 +46,12 @@ async def choose_zone(request: Request) -> Response:
         secure=request.url.scheme == "https",
     )
     return response
+
+
+def _in_zone(path: str, zone: str) -> str:
+    """Return an address of this site with another zone in its `tz`, if it has one, which would take
+    precedence over the cookie."""
+    address = urlsplit(path)
+    query = parse_qsl(address.query, keep_blank_values=True)
+    changed = [(key, zone if key == "tz" else value) for key, value in query]
+    return address._replace(query=urlencode(changed)).geturl() if changed != query else path

@@ -15,15 +15,11 @@ def day_path(
 ) -> str:
     """Return the address of a channel's `page` for `days` days from `day` on.
 
-    It includes the zone, unless that is UTC, because the zone decides where the days begin.
+    It includes the zone, also UTC, because the zone decides where the days begin: without it,
+    whoever follows the link would see the days of the zone in their own cookie.
     """
     span = days if days > 1 else None
-    return channel_path(place, page, day=day.isoformat(), days=span, tz=zone_query(zone), **query)
-
-
-def zone_query(zone: ZoneInfo) -> str | None:
-    """Return the value of the query parameter `tz` for a zone; None for UTC, the default."""
-    return None if zone.key == "UTC" else zone.key
+    return channel_path(place, page, day=day.isoformat(), days=span, tz=zone.key, **query)
 
 
 def person_path(nick: str) -> str:

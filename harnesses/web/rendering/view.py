@@ -23,7 +23,7 @@ from harnesses.web.rendering.text import (
     strip_formatting,
 )
 from harnesses.web.rendering.timezones import UTC, in_words, local_day, short, zone_of
-from harnesses.web.rendering.urls import day_path, person_path, zone_query
+from harnesses.web.rendering.urls import day_path, person_path
 from storage.chat_log.event import SPOKEN, Event
 
 
@@ -115,4 +115,3 @@ _templates.filters |= {
     "short": short,
     "local_day": local_day,
 }
-_templates.globals |= {"zone_query": zone_query}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
+from html import unescape
 from pathlib import Path
 
 import pytest
@@ -35,12 +36,12 @@ async def test_a_day_has_its_lines_and_leads_to_the_days_around_it(tmp_path: Pat
         first = await shown(site, f"{HERE}?day=2004-11-15")
         assert "Monday, 15 November 2004" in first
         assert len(said(first)) == 172
-        assert f'rel="next" href="{HERE}?day=2009-10-01"' in first
+        assert f'rel="next" href="{HERE}?day=2009-10-01&amp;tz=UTC"' in first
         assert 'rel="prev"' not in first
         between = await shown(site, f"{HERE}?day=2006-01-01")
         assert "Nobody has said anything on this day" in between
-        assert f'rel="prev" href="{HERE}?day=2004-11-15"' in between
-        assert f'rel="next" href="{HERE}?day=2009-10-01"' in between
+        assert f'rel="prev" href="{HERE}?day=2004-11-15&amp;tz=UTC"' in between
+        assert f'rel="next" href="{HERE}?day=2009-10-01&amp;tz=UTC"' in between
 
 
 async def test_a_day_is_a_day_of_the_zone_also_when_the_clock_is_changed(tmp_path: Path) -> None:
@@ -63,6 +64,20 @@ async def test_a_zone_is_chosen_once_for_a_browser(tmp_path: Path) -> None:
         assert (chosen.status_code, chosen.headers["location"]) == (303, form["next"])
         assert said(await shown(site, form["next"])) == ["already Monday"]
         assert "selected>Europe/Zurich<" in await shown(site, "/zone")
+        chosen = await site.http.post(
+            "/zone", data=form | {"next": f"{HERE}?day=2026-10-26&tz=UTC"}
+        )
+        assert chosen.headers["location"] == f"{HERE}?day=2026-10-26&tz=Europe%2FZurich"
+
+
+async def test_a_link_to_a_day_shows_everybody_the_same_lines(tmp_path: Path) -> None:
+    async with web_site(tmp_path, events=ZURICH_NIGHT) as site:
+        page = await shown(site, f"{HERE}?day=2026-10-24")
+        (link,) = re.findall(r'rel="next" href="(.*?)"', page)
+        answer = await site.http.get(
+            unescape(link), headers={"cookie": "terrarium_zone=Asia/Tokyo"}
+        )
+        assert said(answer.text) == ["Sunday ends", "already Monday"]
 
 
 @pytest.mark.parametrize("zone", ["Mars/Base", "../../etc/passwd", "", "localtime", "a" * 200])
