@@ -25,7 +25,7 @@ from statistics import fmean
 from benchmarks.context_data import Annotated, Said, annotated, follow, stripped
 from benchmarks.figure import Figure
 from llm.threads.channel_threads import Threads
-from llm.threads.model import LIKELY
+from llm.threads.model import MIN_RANKING_SCORE
 
 _SIZES = {20: (88, 86), 50: (96.5, 96)}  # lines: goals in percent, mentions kept and ignored
 _WORSE = 2  # goal: percentage points behind the window, in the worst file
@@ -119,7 +119,7 @@ def _choose(
     measured.selection.append((time.process_time() - began) * 1000)
     text = stripped(said.text, threads.people)
     window = set(range(before - 50, before))
-    added = threads.find_related(said.nick, text, said.minute, 50, LIKELY)
+    added = threads.find_related(said.nick, text, said.minute, 50, MIN_RANKING_SCORE)
     measured.added.append(len(set(added) - window))
     measured.coverage["shown", 50].append(100 * len(wanted & window.union(added)) / len(wanted))
     chosen = {

@@ -75,7 +75,7 @@ def parent_samples(file: Annotated, threads: Threads) -> Iterator[Sample]:
             continue
         right = {numbers.get(parent) for parent in parents[index]}
         reply = threads.reply(threads.utterance(said.nick, said.text, said.minute))
-        near = threads.near()
+        near = threads.link_candidates()
         rows = link_features(reply, near)
         hits = [line.n in right for line in near]
         start = index in parents[index]
@@ -93,8 +93,8 @@ def conversation_samples(file: Annotated, threads: Threads) -> Iterator[Sample]:
         for text in (said.text, stripped(said.text, threads.people)) if index in chosen else ():
             reply = threads.reply(threads.utterance(said.nick, text, said.minute))
             right = {numbers[line] for line in chosen[index]}
-            lines = threads.lines()
-            rows = ranking_features(reply, lines, threads.chances(reply))
+            lines = threads.ranking_candidates()
+            rows = ranking_features(reply, lines, threads.same_conversation_probabilities(reply))
             yield Sample(rows, [(line.n in right) / len(right) for line in lines])
 
 

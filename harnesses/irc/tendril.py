@@ -94,7 +94,7 @@ class IrcTendril(Tendril):
             ):
                 tasks.create_task(work)
             if self.log.semantic_index:
-                tasks.create_task(self.log.semantic_index.index())
+                tasks.create_task(self.log.semantic_index.run())
             try:
                 await asyncio.Event().wait()
             finally:

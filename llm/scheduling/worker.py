@@ -24,10 +24,12 @@ An exception fails the attempt, and the job is retried later. `Unreachable` and 
 job without costing an attempt.
 """
 
-_AT_ONCE = 4  # jobs that run concurrently
-_LOOK = 30.0  # polling interval in seconds: jobs added by other processes, a lock that was freed
-_AWAY = timedelta(minutes=1)  # delay of a job whose server is unreachable or busy
-_SWEEP = timedelta(hours=1)  # interval of taking back expired leases and deleting old jobs
+_MAX_CONCURRENT = 4  # jobs that run concurrently
+_POLL_INTERVAL = (
+    30.0  # polling interval in seconds: jobs added by other processes, a lock that was freed
+)
+_UNREACHABLE_DELAY = timedelta(minutes=1)  # delay of a job whose server is unreachable or busy
+_SWEEP_INTERVAL = timedelta(hours=1)  # interval of taking back expired leases and deleting old jobs
 
 _log = structlog.get_logger()
 
@@ -53,10 +55,10 @@ class Worker:
 
     async def run(self) -> None:
         """Acquire the lock, then run jobs until cancelled."""
-        async with self._alone(), asyncio.TaskGroup() as tasks:
+        async with self._exclusive_lock(), asyncio.TaskGroup() as tasks:
             while True:
-                # Cleared before claiming: a job added from here on sets it again, so that `_idle`
-                # returns at once and no wake-up is lost.
+                # Cleared before claiming: a job added from here on sets it again, so that
+                # `_wait_for_work` returns at once and no wake-up is lost.
                 self._jobs.changed.clear()
                 due = None
                 try:
@@ -64,7 +66,7 @@ class Worker:
                     due = await self._jobs.next_due(self._handlers, now)
                 except StorageError as error:
                     _log.error("worker.no_jobs", error=str(error))
-                await self._idle(due)
+                await self._wait_for_work(due)
 
     async def _start_due(self, tasks: asyncio.TaskGroup) -> datetime:
         """Start all due jobs that the limit and their lanes allow, and return the time that counted
@@ -74,10 +76,10 @@ class Worker:
         if self._swept is None:
             await self._jobs.recover(self._lock.stem)
         now = self._clock.now()
-        if self._swept is None or now - self._swept >= _SWEEP:
+        if self._swept is None or now - self._swept >= _SWEEP_INTERVAL:
             await self._jobs.sweep(now)
             self._swept = now
-        while self._running < _AT_ONCE:
+        while self._running < _MAX_CONCURRENT:
             job = await self._jobs.claim(self._lock.stem, self._handlers, now)
             if job is None:
                 break
@@ -85,7 +87,7 @@ class Worker:
             tasks.create_task(self._execute(job))
         return now
 
-    async def _idle(self, due: datetime | None) -> None:
+    async def _wait_for_work(self, due: datetime | None) -> None:
         """Wait until a job is added or ends, until `due`, or for the polling interval."""
         if self._running == 0 and not self._jobs.changed.is_set():
             self.idle.set()
@@ -93,7 +95,7 @@ class Worker:
             waits = [tasks.create_task(self._jobs.changed.wait())]
             if due:
                 waits.append(tasks.create_task(self._until(due)))
-            await asyncio.wait(waits, timeout=_LOOK, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(waits, timeout=_POLL_INTERVAL, return_when=asyncio.FIRST_COMPLETED)
             for each in waits:
                 each.cancel()
         self.idle.clear()
@@ -122,7 +124,7 @@ class Worker:
             async with asyncio.timeout(LEASE.total_seconds()):
                 result = await self._handlers[job.kind](job)
         except (Unreachable, Busy):
-            await self._jobs.postpone(job, self._clock.now() + _AWAY)
+            await self._jobs.postpone(job, self._clock.now() + _UNREACHABLE_DELAY)
         except Exception as error:  # noqa: BLE001 -- any exception of a job costs it an attempt
             _log.warning("worker.failed", kind=job.kind, job=job.id, exc_info=True)
             await self._jobs.fail(job, type(error).__name__)
@@ -131,7 +133,7 @@ class Worker:
             _log.info("worker.done", kind=job.kind, job=job.id)
 
     @asynccontextmanager
-    async def _alone(self) -> AsyncIterator[None]:
+    async def _exclusive_lock(self) -> AsyncIterator[None]:
         """Hold the exclusive file lock, waiting for it if necessary. The kernel releases it however
         the process ends."""
         self._lock.parent.mkdir(parents=True, exist_ok=True)
@@ -141,5 +143,5 @@ class Worker:
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     break
                 except BlockingIOError:
-                    await asyncio.sleep(_LOOK)
+                    await asyncio.sleep(_POLL_INTERVAL)
             yield

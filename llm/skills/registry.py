@@ -33,15 +33,15 @@ from storage.memory.taught_skills import SkillTable, TaughtSkill
 from terrarium.config import Config, ConfigError
 from terrarium.front_matter import NAME, parse
 
-GROUP = "terrarium.skills"
+ENTRY_POINT_GROUP = "terrarium.skills"
 FILE = "SKILL.md"
 
-MOST = 3
+MAX_MATCHES = 3
 """Maximum number of skills for one question."""
 
-_ENOUGH = 1.0  # minimum score: a trigger, a hint, one very rare word or a few less rare ones
+_MIN_SCORE = 1.0  # minimum score: a trigger, a hint, one very rare word or a few less rare ones
 _HINT_TIME = 1.0  # seconds, for all hints of a question together
-_SILENT = WorkedOut("")
+_NO_HINT = WorkedOut("")
 
 _log = structlog.get_logger()
 
@@ -142,7 +142,7 @@ class SkillRegistry:
         allowed: Collection[str] | None,
         context: HintContext | None = None,
     ) -> list[Match]:
-        """Return at most `MOST` skills that match a question, best first.
+        """Return at most `MAX_MATCHES` skills that match a question, best first.
 
         A skill matches by a trigger, by words shared with its description, or because its hint
         returns something. `allowed` restricts the names; None: all. The default `context` is the
@@ -153,16 +153,16 @@ class SkillRegistry:
         hints = await _hints(skills, question, context or HintContext(datetime.now(UTC)))
         found = []
         for skill in skills:
-            hint = hints.get(skill.name, _SILENT)
+            hint = hints.get(skill.name, _NO_HINT)
             score = 2.0 * (skill.is_triggered(question) + hint.is_whole) + bool(hint.text)
-            score += _common(skill, asked)
+            score += _description_overlap(skill, asked)
             found.append(Match(skill, score, hint.text, hint.is_whole))
         found.sort(key=lambda match: (-match.score, match.skill.name))
-        return [match for match in found if match.score >= _ENOUGH][:MOST]
+        return [match for match in found if match.score >= _MIN_SCORE][:MAX_MATCHES]
 
 
 def _sources(folder: Path) -> Iterator[tuple[str, EntryPoint | Path]]:
-    for entry in entry_points(group=GROUP):
+    for entry in entry_points(group=ENTRY_POINT_GROUP):
         yield entry.name, entry
     for path in sorted(folder.glob(f"*/{FILE}")):
         yield path.parent.name, path.parent
@@ -255,7 +255,7 @@ async def _hints(
     return hints
 
 
-def _common(skill: Skill, asked: frozenset[str]) -> float:
+def _description_overlap(skill: Skill, asked: frozenset[str]) -> float:
     """Return the summed weights, 0 to 1 each, of the rare words that question and description
     share."""
     idf = _rarity()

@@ -10,34 +10,34 @@ from itertools import islice
 from typing import TypeVar
 
 from llm.threads.model import (
-    LIKELY,
-    MOST_SHARED,
-    MOST_WORDS,
-    NEAR,
+    LINK_WINDOW,
+    MAX_SHARED_WEIGHT,
+    MAX_WORDS,
+    MIN_RANKING_SCORE,
     InverseDocumentFrequency,
     ReplyFeatures,
     ThreadModel,
     Utterance,
-    likeliest,
     load_model,
     parents,
+    rank,
     words,
 )
 from storage.chat_log.event import SPOKEN, Event, EventType, Place, Scope
 from storage.chat_log.query import Query
 from storage.protocols import LogReader
 
-_TAIL = "`_|^-0123456789"  # characters that people append to a nick that is taken
-_SHORTEST = 3  # letters of a nick that is recognised in the middle of a line
-_AROUND = ",:;!?()<>\"'."
+_NICK_SUFFIX = "`_|^-0123456789"  # characters that people append to a nick that is taken
+_MIN_NICK_LENGTH = 3  # letters of a nick that is recognised in the middle of a line
+_PUNCTUATION = ",:;!?()<>\"'."
 
 
-BACK = 300
+TRACKED_LINES = 300
 """Number of latest lines in which conversations are tracked."""
 
 MAX_PEOPLE = 4_000
-"""Number of nicks that are known at most, those that were used last. Far more than speak in `BACK`
-lines; it bounds what guests with generated nicks leave behind."""
+"""Number of nicks that are known at most, those that were used last. Far more than speak in
+`TRACKED_LINES` lines; it bounds what guests with generated nicks leave behind."""
 
 Key = TypeVar("Key", str, int)
 
@@ -96,17 +96,17 @@ class People:
 
     def _know(self, key: str, person: int) -> None:
         _keep_latest(self._by_nick, key, person)
-        stem = key.rstrip(_TAIL)
-        if len(stem) >= _SHORTEST:
+        stem = key.rstrip(_NICK_SUFFIX)
+        if len(stem) >= _MIN_NICK_LENGTH:
             _keep_latest(self._by_stem, stem, person)
 
     def _leading(self, token: str) -> int | None:
-        person = self._find(token.strip(_AROUND).lower())
+        person = self._find(token.strip(_PUNCTUATION).lower())
         return self._find(token[:-1].lower()) if person is None else person
 
     def _find_named(self, token: str) -> int | None:
-        word = token.strip(_AROUND).lower()
-        if len(word) < _SHORTEST or self._is_common(word):
+        word = token.strip(_PUNCTUATION).lower()
+        if len(word) < _MIN_NICK_LENGTH or self._is_common(word):
             return None
         return self._find(word)
 
@@ -114,15 +114,15 @@ class People:
         for nicks in (self._by_nick, self._by_former_nick):
             if key in nicks:
                 return nicks[key]
-        stem = key.rstrip(_TAIL)
-        return self._by_stem.get(stem) if len(stem) >= _SHORTEST else None
+        stem = key.rstrip(_NICK_SUFFIX)
+        return self._by_stem.get(stem) if len(stem) >= _MIN_NICK_LENGTH else None
 
 
 def _are_variants(one: str, other: str) -> bool:
     """Return whether one nick is the beginning of the other one, except for characters at its end
     that people append to a nick that is taken."""
-    stem = min(one.rstrip(_TAIL), other.rstrip(_TAIL), key=len)
-    return len(stem) >= _SHORTEST and one.startswith(stem) and other.startswith(stem)
+    stem = min(one.rstrip(_NICK_SUFFIX), other.rstrip(_NICK_SUFFIX), key=len)
+    return len(stem) >= _MIN_NICK_LENGTH and one.startswith(stem) and other.startswith(stem)
 
 
 def _keep_latest(index: dict[Key, int], key: Key, value: int) -> None:
@@ -133,8 +133,8 @@ def _keep_latest(index: dict[Key, int], key: Key, value: int) -> None:
         del index[next(iter(index))]
 
 
-_LEAST_CHANCE = 0.004  # probabilities of one conversation below this are dropped
-_LEAST_SQUARED = 4.0  # squared weight below which a word is too frequent to be evidence
+_MIN_PROBABILITY = 0.004  # probabilities of one conversation below this are dropped
+_MIN_SQUARED_WEIGHT = 4.0  # squared weight below which a word is too frequent to be evidence
 
 
 class Threads:
@@ -152,9 +152,10 @@ class Threads:
         self._lines: deque[Utterance] = deque()  # newest first
         self.count = 0  # lines so far, which is also the number of the next one
         self._last: dict[int, int] = {}  # number of each person's latest line
-        # P(same conversation) by line, for the last NEAR lines, and by other line.
+        # P(same conversation) by line, for the last LINK_WINDOW lines, and by other line.
         self._chances: dict[int, dict[int, float]] = {}
-        # Line numbers by word and partners by person, oldest first, over the last BACK lines.
+        # Line numbers by word and partners by person, oldest first, over the last TRACKED_LINES
+        # lines.
         self._postings: defaultdict[str, deque[int]] = defaultdict(deque)
         self._contacts: defaultdict[int, deque[int]] = defaultdict(deque)
 
@@ -170,13 +171,13 @@ class Threads:
         """Record a line that `nick` said in the minute `minute` (of any epoch), and return its
         number."""
         line = self.utterance(nick, text, minute)
-        chances = self.chances(self.reply(line))
+        chances = self.same_conversation_probabilities(self.reply(line))
         # Kept symmetric, so that a later line whose parent is `n` is related to this one too.
         for n, chance in chances.items():
             if n in self._chances:
                 self._chances[n][line.n] = chance
         self._chances[line.n] = chances | {line.n: 1.0}
-        self._chances.pop(line.n - NEAR, None)
+        self._chances.pop(line.n - LINK_WINDOW, None)
         self._remember(line)
         return line.n
 
@@ -190,8 +191,8 @@ class Threads:
     def related_to(self, line: Utterance, most: int, least: float = -math.inf) -> list[int]:
         """Return what `find_related` does, for an utterance."""
         reply = self.reply(line)
-        chances = self.chances(reply)
-        chosen = likeliest(self._model.ranking, reply, self.lines(), chances, most, least)
+        chances = self.same_conversation_probabilities(reply)
+        chosen = rank(self._model.ranking, reply, self.ranking_candidates(), chances, most, least)
         return [line.n for line in chosen]
 
     def reply(self, line: Utterance) -> ReplyFeatures:
@@ -199,28 +200,30 @@ class Threads:
         circle = line.named.union(self._contacts.get(line.speaker, ()))
         return ReplyFeatures(line, circle, self._shared_words(line))
 
-    def chances(self, reply: ReplyFeatures) -> dict[int, float]:
+    def same_conversation_probabilities(self, reply: ReplyFeatures) -> dict[int, float]:
         """Return, by earlier line, the probability of being in one conversation with the reply."""
         # P(j, i) = sum over parents p of P(p is j's parent) * P(p, i). The P(p, i) of the last
-        # NEAR lines are stored, so a line costs (its few parents) * (the lines of their threads).
+        # LINK_WINDOW lines are stored, so a line costs (its few parents) * (the lines of their
+        # threads).
         chances: dict[int, float] = {}
         for parent, chance in self.parents(reply):
             for n, same in self._chances[parent.n].items():
                 chances[n] = chances.get(n, 0) + chance * same
-        first = reply.line.n - BACK
-        return {n: c for n, c in chances.items() if c >= _LEAST_CHANCE and n >= first}
+        first = reply.line.n - TRACKED_LINES
+        return {n: c for n, c in chances.items() if c >= _MIN_PROBABILITY and n >= first}
 
     def parents(self, reply: ReplyFeatures) -> list[tuple[Utterance, float]]:
         """Return the likeliest parents of a reply, each with its probability."""
-        return parents(self._model.links, reply, self.near(), self.since(reply.line))
+        return parents(self._model.links, reply, self.link_candidates(), self.since(reply.line))
 
-    def lines(self) -> list[Utterance]:
-        """Return the last BACK lines, the candidates of the ranking model, newest first."""
+    def ranking_candidates(self) -> list[Utterance]:
+        """Return the last TRACKED_LINES lines, the candidates of the ranking model, newest
+        first."""
         return list(self._lines)
 
-    def near(self) -> list[Utterance]:
-        """Return the last NEAR lines, the candidates of the link model, newest first."""
-        return list(islice(self._lines, NEAR))
+    def link_candidates(self) -> list[Utterance]:
+        """Return the last LINK_WINDOW lines, the candidates of the link model, newest first."""
+        return list(islice(self._lines, LINK_WINDOW))
 
     def since(self, line: Utterance) -> int | None:
         """Return how many lines ago the speaker of a line last spoke, None if never."""
@@ -231,7 +234,7 @@ class Threads:
         """Return a line as the next utterance, without recording it."""
         speaker = self.people.person(nick)
         addressee, named = self.people.find_addressee(speaker, text)
-        length = min(len(text.split()), MOST_WORDS)
+        length = min(len(text.split()), MAX_WORDS)
         return Utterance(
             self.count, minute, speaker, addressee, named, words(text), length, "?" in text
         )
@@ -240,10 +243,10 @@ class Threads:
         shared: defaultdict[int, float] = defaultdict(float)
         for word in line.words & self._postings.keys():
             squared = self._idf.squared_weight(word)
-            if squared >= _LEAST_SQUARED:
+            if squared >= _MIN_SQUARED_WEIGHT:
                 for n in self._postings[word]:
                     shared[n] += squared
-        return {n: min(int(squared), MOST_SHARED) for n, squared in shared.items()}
+        return {n: min(int(squared), MAX_SHARED_WEIGHT) for n, squared in shared.items()}
 
     def _remember(self, line: Utterance) -> None:
         self._lines.appendleft(line)
@@ -255,7 +258,7 @@ class Threads:
         if line.addressee is not None:
             self._contacts[line.speaker].append(line.addressee)
             self._contacts[line.addressee].append(line.speaker)
-        if len(self._lines) > BACK:
+        if len(self._lines) > TRACKED_LINES:
             self._forget(self._lines.pop())
 
     def _forget(self, line: Utterance) -> None:
@@ -273,24 +276,24 @@ def _drop_first(index: defaultdict[Key, deque[int]], key: Key) -> None:
         del index[key]
 
 
-_FOLLOWED = SPOKEN | {EventType.JOIN, EventType.NICK}
-_MOST = 2 * BACK  # events read at once; what came before them no longer matters
-_MINUTE = 60_000  # of event ids, which are times in milliseconds
-_PIECE = 50  # events processed before the event loop is given control
+_FOLLOWED_TYPES = SPOKEN | {EventType.JOIN, EventType.NICK}
+_PAGE_SIZE = 2 * TRACKED_LINES  # events read at once; what came before them no longer matters
+_MILLISECONDS_PER_MINUTE = 60_000  # of event ids, which are times in milliseconds
+_YIELD_INTERVAL = 50  # events processed before the event loop is given control
 
 
 class ChannelThreads:
     """The threads of a `place`, read incrementally from the log when a question comes.
 
-    Continues after the last event read. If more than `_MOST` events have accumulated since, starts
-    over with the newest ones.
+    Continues after the last event read. If more than `_PAGE_SIZE` events have accumulated since,
+    starts over with the newest ones.
     """
 
     def __init__(self, log: LogReader, place: Place) -> None:
         self._log = log
         self._place = place
         self._busy = asyncio.Lock()
-        self._load_recent()
+        self._reset()
 
     async def follow(self) -> None:
         """Read the events since the last call, so that the next question need not wait for it."""
@@ -307,31 +310,31 @@ class ChannelThreads:
         async with self._busy:
             if self._seen < anchor - 1:  # otherwise no event lies between them
                 await self._catch_up(anchor)
-            minute = anchor // _MINUTE  # ids follow time
-            numbers = self._threads.find_related(who, text, minute, most, LIKELY)
+            minute = anchor // _MILLISECONDS_PER_MINUTE  # ids follow time
+            numbers = self._threads.find_related(who, text, minute, most, MIN_RANKING_SCORE)
             oldest = self._threads.count - len(self._ids)  # number of the line of `_ids[0]`
             return [self._ids[number - oldest] for number in numbers]
 
     async def _catch_up(self, before: int | None) -> None:
         query = Query(
             scope=Scope.from_places(self._place),
-            types=_FOLLOWED,
+            types=_FOLLOWED_TYPES,
             after_id=self._seen,
             before_id=before,
-            limit=_MOST,
+            limit=_PAGE_SIZE,
         )
         [events] = await self._log.for_model(query)
         # A full page has only the newest events: between it and those read before may be a gap.
-        if len(events) == _MOST:
-            self._load_recent()
+        if len(events) == _PAGE_SIZE:
+            self._reset()
         for number, event in enumerate(events, 1):
             self._follow(event)
-            if number % _PIECE == 0:
+            if number % _YIELD_INTERVAL == 0:
                 await asyncio.sleep(0)
 
-    def _load_recent(self) -> None:
+    def _reset(self) -> None:
         self._threads = Threads()
-        self._ids: deque[int] = deque(maxlen=BACK)  # of the newest lines
+        self._ids: deque[int] = deque(maxlen=TRACKED_LINES)  # of the newest lines
         self._seen = 0
 
     def _follow(self, event: Event) -> None:

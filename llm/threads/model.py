@@ -5,9 +5,9 @@ Both models are linear over binned features: a score is the sum of one weight pe
 the bin its value falls into. So fitting is a convex problem, and scoring a few list look-ups.
 
 The link model predicts the parent of a line, the earlier line that it replies to, or that it starts
-a conversation. It is a multinomial logit over the last `NEAR` lines and "starts one". Its features
-are the usual ones of the field (Elsner and Charniak 2008; Kummerfeld et al. 2019): the distance of
-a line, who said it and to whom, who has spoken since, which words it shares.
+a conversation. It is a multinomial logit over the last `LINK_WINDOW` lines and "starts one". Its
+features are the usual ones of the field (Elsner and Charniak 2008; Kummerfeld et al. 2019): the
+distance of a line, who said it and to whom, who has spoken since, which words it shares.
 
 The ranking model selects the lines, of the last few hundred, that belong to a question. It combines
 the probability of one conversation, from the link model, with the other lines of the same speaker,
@@ -67,10 +67,10 @@ Weights = Sequence[float]
 
 
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
-_MOST = 11.0  # maximum weight, that of a word which is neither listed nor learned
-_COMMON = 0.0005  # fraction of lines from which a word counts as common
-_OWN = 20  # a line of the channel counts as much as this many lines of the list
-_MEMORY = 10_000  # lines of the channel after which the learned counts are halved
+_MAX_WEIGHT = 11.0  # maximum weight, that of a word which is neither listed nor learned
+_COMMON_FREQUENCY = 0.0005  # fraction of lines from which a word counts as common
+_OWN_LINE_WEIGHT = 20  # a line of the channel counts as much as this many lines of the list
+_HALVING_INTERVAL = 10_000  # lines of the channel after which the learned counts are halved
 
 
 def words(text: str) -> frozenset[str]:
@@ -94,21 +94,24 @@ class InverseDocumentFrequency:
 
     def is_common(self, word: str) -> bool:
         """Return whether a token is more likely an ordinary word than a nick."""
-        return self._counts.get(word, 0) >= _COMMON * self._lines
+        return self._counts.get(word, 0) >= _COMMON_FREQUENCY * self._lines
 
     def squared_weight(self, word: str) -> float:
         """Return the square of a word's weight."""
         listed = self._counts.get(word)
         # Only frequent words are listed (60 lines or more); for others a prior count of 3.
-        seen = (listed or 3) + _OWN * self._own[word]
-        return min(math.log((self._lines + _OWN * self._own_lines) / seen), _MOST) ** 2
+        seen = (listed or 3) + _OWN_LINE_WEIGHT * self._own[word]
+        return (
+            min(math.log((self._lines + _OWN_LINE_WEIGHT * self._own_lines) / seen), _MAX_WEIGHT)
+            ** 2
+        )
 
     def learn(self, line: Iterable[str]) -> None:
         """Learn from the distinct words of a new line."""
         self._own.update(line)
         self._own_lines += 1
         # Exponential forgetting; it also bounds the table, as words seen once are dropped.
-        if self._own_lines > _MEMORY:
+        if self._own_lines > _HALVING_INTERVAL:
             self._own = Counter({word: n // 2 for word, n in self._own.items() if n > 1})
             self._own_lines //= 2
 
@@ -132,7 +135,7 @@ def load_model() -> ThreadModel:
     return ThreadModel(saved["links"], saved["ranking"], saved["words"], saved["lines"])
 
 
-MOST_WORDS = 20
+MAX_WORDS = 20
 """Maximum length of a line in words, as a feature."""
 
 
@@ -147,19 +150,19 @@ class Utterance:
     addressee: int | None
     named: frozenset[int]
     words: frozenset[str]
-    length: int  # in words, at most MOST_WORDS
+    length: int  # in words, at most MAX_WORDS
     asks: bool
 
 
-SAME, ADDRESSED, ANOTHER, CIRCLE, ANYBODY = RELATIONS = range(5)
+SAME, ADDRESSED, ANOTHER, CIRCLE, ANYBODY = AUTHOR_RELATIONS = range(5)
 """Author of an earlier line in relation to a reply: its speaker; its addressee; somebody else,
 though the reply has an addressee; one of the speaker's circle; anybody else."""
 
-NOBODY, SPEAKER, INSIDE, OUTSIDE, NAMES = KINDS = range(5)
+NOBODY, SPEAKER, INSIDE, OUTSIDE, NAMES = ADDRESSEE_RELATIONS = range(5)
 """Addressee of an earlier line in relation to a reply: nobody; the reply's speaker; one of the
 speaker's circle; somebody else; or the line names the speaker among others."""
 
-MOST_SHARED = 201
+MAX_SHARED_WEIGHT = 201
 """Maximum of the sum of squared weights of shared words, as a feature."""
 
 
@@ -167,14 +170,14 @@ MOST_SHARED = 201
 class ReplyFeatures:
     """A line as a reply, the people its speaker interacts with (`circle`), and the rarity of the
     words it shares with earlier lines (`shared`: sum of squared weights by line number, at most
-    MOST_SHARED)."""
+    MAX_SHARED_WEIGHT)."""
 
     line: Utterance
     circle: Set[int]
     shared: Mapping[int, int]
 
-    def relation(self, earlier: Utterance) -> int:
-        """Return the relation to the author of an earlier line, one of RELATIONS."""
+    def author_relation(self, earlier: Utterance) -> int:
+        """Return the relation to the author of an earlier line, one of AUTHOR_RELATIONS."""
         line, by, to = self.line, earlier.speaker, earlier.addressee
         if by == line.speaker:
             return SAME
@@ -184,8 +187,8 @@ class ReplyFeatures:
             return CIRCLE
         return ANYBODY
 
-    def kind(self, earlier: Utterance) -> int:
-        """Return the addressee of an earlier line, one of KINDS."""
+    def addressee_relation(self, earlier: Utterance) -> int:
+        """Return the addressee of an earlier line, one of ADDRESSEE_RELATIONS."""
         to = earlier.addressee
         if to == self.line.speaker:
             return SPEAKER
@@ -204,28 +207,28 @@ class ReplyFeatures:
         return self.line.addressee is not None and self.line.addressee == earlier.addressee
 
 
-NEAR = 120  # latest lines that are candidates for the parent
-_MOST_PARENTS = 6
-_LEAST_CHANCE = 0.01  # parents that are less probable are dropped
+LINK_WINDOW = 120  # latest lines that are candidates for the parent
+_MAX_PARENTS = 6
+_MIN_PROBABILITY = 0.01  # parents that are less probable are dropped
 # Inverse temperature of the softmax: below 1, uncertainty between parents is kept. Chosen on the
 # training files.
 _SHARPNESS = 0.8
 
-_distances = Bins((1, 2, 3, 4, 5, 6, 8, 10, 13, 17, 22, 28, 36, 48, 64, 85), NEAR)
+_distances = Bins((1, 2, 3, 4, 5, 6, 8, 10, 13, 17, 22, 28, 36, 48, 64, 85), LINK_WINDOW)
 _gaps = Bins((0, 1, 2, 3, 5, 8, 12, 20, 40, 90), 91)
-_lengths = Bins((1, 2, 3, 5, 8, 12, 18), MOST_WORDS)
-_shares = Bins((0, 5, 12, 20, 32, 50, 80, 130, 200), MOST_SHARED)
+_lengths = Bins((1, 2, 3, 5, 8, 12, 18), MAX_WORDS)
+_shares = Bins((0, 5, 12, 20, 32, 50, 80, 130, 200), MAX_SHARED_WEIGHT)
 _since = Bins((0, 1, 3, 5, 8, 13, 22, 36, 64, 120), 121)
-_few = Bins((0, 1, 2), NEAR)
+_few = Bins((0, 1, 2), LINK_WINDOW)
 
 _layout = WeightLayout()
-_DISTANCE = _layout.block(len(RELATIONS), _distances.bins)
-_GAP = _layout.block(len(RELATIONS), _gaps.bins)
-_KIND = _layout.block(len(RELATIONS), len(KINDS))
-_OWN_BETWEEN = _layout.block(len(RELATIONS), _few.bins)
-_THEIR_BETWEEN = _layout.block(len(RELATIONS), _few.bins)
-_SHARED = _layout.block(len(RELATIONS), _shares.bins)
-_LENGTH = _layout.block(len(RELATIONS), _lengths.bins)
+_DISTANCE = _layout.block(len(AUTHOR_RELATIONS), _distances.bins)
+_GAP = _layout.block(len(AUTHOR_RELATIONS), _gaps.bins)
+_KIND = _layout.block(len(AUTHOR_RELATIONS), len(ADDRESSEE_RELATIONS))
+_OWN_BETWEEN = _layout.block(len(AUTHOR_RELATIONS), _few.bins)
+_THEIR_BETWEEN = _layout.block(len(AUTHOR_RELATIONS), _few.bins)
+_SHARED = _layout.block(len(AUTHOR_RELATIONS), _shares.bins)
+_LENGTH = _layout.block(len(AUTHOR_RELATIONS), _lengths.bins)
 _SAME_ADDRESSEE = _layout.block(2)
 _START_SINCE = _layout.block(_since.bins + 1)
 _START_LENGTH = _layout.block(_lengths.bins)
@@ -233,20 +236,23 @@ _START_ASKS = _layout.block(2, 2)
 _START_CIRCLE = _layout.block(_few.bins)
 LINK_SIZE = _layout.size
 
-_PLACES = [
+_LINK_INDICES = [
     (
         _distances.indices(_DISTANCE, relation),
         _gaps.indices(_GAP, relation),
-        range(_KIND + relation * len(KINDS), _KIND + (relation + 1) * len(KINDS)),
+        range(
+            _KIND + relation * len(ADDRESSEE_RELATIONS),
+            _KIND + (relation + 1) * len(ADDRESSEE_RELATIONS),
+        ),
         _few.indices(_OWN_BETWEEN, relation),
         _few.indices(_THEIR_BETWEEN, relation),
         _shares.indices(_SHARED, relation),
         _lengths.indices(_LENGTH, relation),
     )
-    for relation in RELATIONS
+    for relation in AUTHOR_RELATIONS
 ]
-"""Weight indices of the link model by relation, precomputed because each line has up to `NEAR`
-candidates."""
+"""Weight indices of the link model by relation, precomputed because each line has up to
+`LINK_WINDOW` candidates."""
 
 Features = tuple[int, ...]
 """The index of the active weight of each feature."""
@@ -259,13 +265,15 @@ def link_features(reply: ReplyFeatures, earlier: Iterable[Utterance]) -> list[Fe
     spoken: dict[int, int] = {}
     rows: list[Features] = []
     for each in earlier:
-        distances, gaps, kinds, own, theirs, shares, lengths = _PLACES[reply.relation(each)]
+        distances, gaps, kinds, own, theirs, shares, lengths = _LINK_INDICES[
+            reply.author_relation(each)
+        ]
         since = spoken.get(each.speaker, 0)
         rows.append(
             (
                 distances[n - each.n],
                 gaps[min(reply.minutes_since(each), _gaps.most)],
-                kinds[reply.kind(each)],
+                kinds[reply.addressee_relation(each)],
                 own[spoken.get(speaker, 0)],
                 theirs[since],
                 shares[shared.get(each.n, 0)],
@@ -307,11 +315,11 @@ def parents(
     chances = [math.exp(_SHARPNESS * (score - most)) for score in scores]
     whole = sum(chances) + math.exp(_SHARPNESS * (start - most))
     best = sorted(zip(earlier, chances, strict=True), key=itemgetter(1), reverse=True)
-    likely = [(each, chance / whole) for each, chance in best[:_MOST_PARENTS]]
-    return [(each, chance) for each, chance in likely if chance > _LEAST_CHANCE]
+    likely = [(each, chance / whole) for each, chance in best[:_MAX_PARENTS]]
+    return [(each, chance) for each, chance in likely if chance > _MIN_PROBABILITY]
 
 
-LIKELY = -4.0
+MIN_RANKING_SCORE = -4.0
 """Minimum score at which a line is worth its tokens for a model that sees the last lines anyway:
 more than a third of the older lines above it belong to the question."""
 
@@ -320,29 +328,32 @@ _chances = Bins((1, 3, 7, 14, 29, 49, 79, 119, 179, 259, 359, 479, 619, 779, 899
 _coarse = Bins((1, 19, 79, 199, 449, 749), _PERMILLE)
 _ranking_distances = Bins((1, 2, 3, 5, 8, 12, 17, 22, 30, 40, 55, 75, 100, 140, 190, 240), 300)
 _ranking_gaps = Bins((0, 1, 2, 3, 5, 8, 12, 20, 40, 90), 91)
-_ranking_shares = Bins((0, 5, 12, 20, 32, 50, 80, 130, 200), MOST_SHARED)
+_ranking_shares = Bins((0, 5, 12, 20, 32, 50, 80, 130, 200), MAX_SHARED_WEIGHT)
 _counts = Bins((1, 2, 4, 8, 16), 17)
 
 _ranking_layout = WeightLayout()
 _CHANCE = _ranking_layout.block(_chances.bins)
-_RELATION = _ranking_layout.block(len(RELATIONS), _coarse.bins)
-_RANKING_DISTANCE = _ranking_layout.block(len(RELATIONS), _ranking_distances.bins)
+_RELATION = _ranking_layout.block(len(AUTHOR_RELATIONS), _coarse.bins)
+_RANKING_DISTANCE = _ranking_layout.block(len(AUTHOR_RELATIONS), _ranking_distances.bins)
 _RANKING_GAP = _ranking_layout.block(_ranking_gaps.bins)
-_RANKING_SHARED = _ranking_layout.block(len(RELATIONS), _ranking_shares.bins)
-_RANKING_KIND = _ranking_layout.block(len(RELATIONS), len(KINDS))
+_RANKING_SHARED = _ranking_layout.block(len(AUTHOR_RELATIONS), _ranking_shares.bins)
+_RANKING_KIND = _ranking_layout.block(len(AUTHOR_RELATIONS), len(ADDRESSEE_RELATIONS))
 _SPEAKER = _ranking_layout.block(_coarse.bins, _coarse.bins)
 _COUNT = _ranking_layout.block(_counts.bins)
 RANKING_SIZE = _ranking_layout.size
 
 
-_RANKING_PLACES = [
+_RANKING_INDICES = [
     (
         range(_RELATION + relation * _coarse.bins, _RELATION + (relation + 1) * _coarse.bins),
         _ranking_distances.indices(_RANKING_DISTANCE, relation),
         _ranking_shares.indices(_RANKING_SHARED, relation),
-        range(_RANKING_KIND + relation * len(KINDS), _RANKING_KIND + (relation + 1) * len(KINDS)),
+        range(
+            _RANKING_KIND + relation * len(ADDRESSEE_RELATIONS),
+            _RANKING_KIND + (relation + 1) * len(ADDRESSEE_RELATIONS),
+        ),
     )
-    for relation in RELATIONS
+    for relation in AUTHOR_RELATIONS
 ]
 """Weight indices of the ranking model by relation, precomputed because each question ranks some
 hundred lines."""
@@ -360,7 +371,7 @@ def ranking_features(
     speakers = _speakers(earlier, permille)
     rows: list[Features] = []
     for each in earlier:
-        relations, distances, shares, kinds = _RANKING_PLACES[reply.relation(each)]
+        relations, distances, shares, kinds = _RANKING_INDICES[reply.author_relation(each)]
         chance = permille.get(each.n, 0)
         coarse = _coarse[chance]
         speaker, count = speakers[each.speaker]
@@ -371,7 +382,7 @@ def ranking_features(
                 distances[n - each.n],
                 _GAPS[min(reply.minutes_since(each), longest)],
                 shares[shared.get(each.n, 0)],
-                kinds[reply.kind(each)],
+                kinds[reply.addressee_relation(each)],
                 speaker + coarse,
                 count,
             )
@@ -397,7 +408,7 @@ def _speakers(earlier: list[Utterance], permille: Mapping[int, int]) -> dict[int
     }
 
 
-def likeliest(
+def rank(
     weights: Weights,
     reply: ReplyFeatures,
     earlier: list[Utterance],

@@ -18,10 +18,10 @@ from storage.passages.words import asks, question_words
 from storage.protocols import LogReader
 from storage.search.models import Order, SearchQuery
 
-_DEFAULT = 20  # lines in a result
-_MOST = 100
-_MOST_NEAR = 6  # lines of a semantic search
-_COMMANDS = 2  # overfetch factor: commands and the like are filtered out after the query
+_DEFAULT_LIMIT = 20  # lines in a result
+_MAX_LIMIT = 100
+_MAX_SEMANTIC = 6  # lines of a semantic search
+_OVERFETCH = 2  # overfetch factor: commands and the like are filtered out after the query
 
 
 class LogTools:
@@ -59,7 +59,9 @@ class LogTools:
         ] = "",
         user: Annotated[str, Field(max_length=64, description="nick who said it")] = "",
         hours: Annotated[int, Field(ge=0, le=87_600, description="how far back; 0: all")] = 0,
-        limit: Annotated[int, Field(ge=1, le=_MOST, description="most lines")] = _DEFAULT,
+        limit: Annotated[
+            int, Field(ge=1, le=_MAX_LIMIT, description="most lines")
+        ] = _DEFAULT_LIMIT,
         before: Annotated[
             str,
             Field(max_length=32, description="only lines before this time, YYYY-MM-DD HH:MM:SS"),
@@ -80,16 +82,16 @@ class LogTools:
             limit=limit,
         )
         if asks(query) and question_words(query).words:
-            return await self._answers(query, within)
+            return await self._passages(query, within)
         lines = await self._by_words(query, within)
-        return "\n".join(lines or await self._near(query, within)) or "nothing found"
+        return "\n".join(lines or await self._semantic(query, within)) or "nothing found"
 
     async def _by_words(self, query: str, within: Query) -> list[str]:
         """Return the newest lines that match a full-text query, rendered, in chronological order.
 
         Notes follow if there are more results, or if the search ran out of time.
         """
-        reading = replace(within, limit=_COMMANDS * within.limit)
+        reading = replace(within, limit=_OVERFETCH * within.limit)
         page = await self._log.search_for_model(
             SearchQuery(text=query, within=reading, order=Order.TIME)
         )
@@ -102,20 +104,22 @@ class LogTools:
             lines.append(f"(searched back to {stamp(page.searched_back_to)} only)")
         return lines
 
-    async def _answers(self, question: str, within: Query) -> str:
+    async def _passages(self, question: str, within: Query) -> str:
         """Return the lines most likely to answer a question, best first."""
         passages = await self._log.passages_for_model(question, within, self._line_filter)
         events = [passage.event for passage in passages.answers]
         if not events:
-            near = await self._near(question, within)
+            near = await self._semantic(question, within)
             return "\n".join(["no line answers that", *near])
         return "\n".join(["best first:", *map(self._render, events)])
 
-    async def _near(self, text: str, within: Query) -> list[str]:
+    async def _semantic(self, text: str, within: Query) -> list[str]:
         """Return the rendered lines nearest in meaning to a query, after a heading; empty if there
         are none."""
         # The vector index knows no opt-outs, so `shown_to_model` filters the result.
-        near = await nearest_events(self._semantic_index, text, replace(within, limit=_MOST_NEAR))
+        near = await nearest_events(
+            self._semantic_index, text, replace(within, limit=_MAX_SEMANTIC)
+        )
         shown = await self._log.shown_to_model(near)
         lines = [self._render(event) for event in shown if not self._line_filter.leaves_out(event)]
         return ["no line has these words; nearest in meaning:", *lines] if lines else []

@@ -19,11 +19,11 @@ from storage.db.errors import StorageError, Unavailable
 from storage.search.models import SearchPage
 from storage.search.vectors import VectorIndex
 
-_BATCH = 16  # lines embedded at once
-_PAUSE = 60.0  # seconds between passes over new lines, and until a failed one is repeated
-_NEWEST = 1 << 62  # greater than any event id
-_WHOLE = 60  # every 60th pass covers the whole log
-_LONGEST = 1_000  # characters of a line that are embedded
+_BATCH_SIZE = 16  # lines embedded at once
+_PASS_INTERVAL = 60.0  # seconds between passes over new lines, and until a failed one is repeated
+_AFTER_ALL_IDS = 1 << 62  # greater than any event id
+_FULL_PASS_EVERY = 60  # every 60th pass covers the whole log
+_MAX_TEXT_LENGTH = 1_000  # characters of a line that are embedded
 _SESSION = "meaning"
 
 _log = structlog.get_logger()
@@ -50,7 +50,7 @@ class SemanticIndex:
             raise Unavailable("the lines are being indexed by another model; try again later")
         return await self._vectors.nearest(vectors[0], within)
 
-    async def index(self) -> None:
+    async def run(self) -> None:
         """Embed all lines that have no vector yet, newest first, and new ones, until cancelled.
 
         Requests have background priority.
@@ -59,25 +59,25 @@ class SemanticIndex:
         while True:
             try:
                 # Imported lines have ids among older ones, so the whole log is checked regularly.
-                after = newest if passes % _WHOLE else 0
-                newest = max(newest, await self.catch_up(after))
+                after = newest if passes % _FULL_PASS_EVERY else 0
+                newest = max(newest, await self.index_pass(after))
                 passes += 1
             except ModelError as error:
                 _log.warning("meaning.no_vectors", reason=type(error).__name__, error=str(error))
             except StorageError as error:
                 _log.error("meaning.not_kept", error=str(error))
-            await asyncio.sleep(_PAUSE)
+            await asyncio.sleep(_PASS_INTERVAL)
 
-    async def catch_up(self, after: int = 0) -> int:
+    async def index_pass(self, after: int = 0) -> int:
         """Embed the lines without a vector in one pass from the newest back to the id `after`.
 
         Returns the newest id that had no vector, 0 if all had one. Raises ModelError and
         StorageError, keeping the vectors stored so far.
         """
-        count, first, before = 0, 0, _NEWEST
-        while lines := await self._vectors.missing(after, before, _BATCH):
+        count, first, before = 0, 0, _AFTER_ALL_IDS
+        while lines := await self._vectors.missing(after, before, _BATCH_SIZE):
             ids = [event_id for event_id, _ in lines]
-            texts = [text[:_LONGEST] for _, text in lines]
+            texts = [text[:_MAX_TEXT_LENGTH] for _, text in lines]
             model, vectors = await self._client.embed(texts, RequestOptions(_SESSION, "background"))
             await self._vectors.use_model(model)
             await self._vectors.add(dict(zip(ids, vectors, strict=True)))

@@ -88,7 +88,7 @@ async def told_secrets(data: Path) -> AsyncIterator[tuple[IrcTendril, ScriptedOp
                     await person.expect("pong")
             assert tendril.services.semantic_index is not None
             await tendril.services.log.flush()
-            assert await tendril.services.semantic_index.catch_up() > 0
+            assert await tendril.services.semantic_index.index_pass() > 0
             async with irc_client(ircd.port, "dave") as dave:
                 for channel in (RED, GREEN):
                     await dave.join(channel)

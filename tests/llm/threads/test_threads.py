@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llm.threads.channel_threads import BACK, MAX_PEOPLE, People, Threads
+from llm.threads.channel_threads import MAX_PEOPLE, TRACKED_LINES, People, Threads
 from llm.threads.model import InverseDocumentFrequency, words
 
 KERNEL = (
@@ -78,7 +78,7 @@ def test_lines_are_given_once_and_no_more_than_wanted() -> None:
     talk(threads, *KERNEL * 200)
     chosen = threads.find_related("alice", "kernel?", 900, 50)
     assert len(chosen) == len(set(chosen)) == 50
-    assert min(chosen) >= 800 - BACK
+    assert min(chosen) >= 800 - TRACKED_LINES
     assert threads.find_related("alice", "kernel?", 900, 0) == []
 
 

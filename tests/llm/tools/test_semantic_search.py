@@ -73,8 +73,8 @@ async def test_a_question_in_other_words_finds_its_line(tmp_path: Path) -> None:
         filled(tmp_path, [said(text, number) for number, text in enumerate(TALK)]) as (db, _, _),
     ):
         semantic_index = SemanticIndex(client, db)
-        assert await semantic_index.catch_up() > 0
-        assert await semantic_index.catch_up() == 0
+        assert await semantic_index.index_pass() > 0
+        assert await semantic_index.index_pass() == 0
         for question, number in (
             ("Wi-Fi adapter does not work", 0),
             ("when do we come together?", 3),
@@ -148,7 +148,7 @@ async def test_the_site_and_the_bot_offer_what_is_near_in_meaning(tmp_path: Path
             await ask(alice, ".ping")
             await tendril.services.log.flush()
             assert tendril.services.semantic_index is not None
-            await tendril.services.semantic_index.catch_up()
+            await tendril.services.semantic_index.index_pass()
             answer = await ask(alice, ".search preparing a meal")
             assert answer == "Nobody wrote that; near in meaning:"
             line = await alice.expect(rf":Terra!\S+ PRIVMSG {ROOM} :(.*)$")
