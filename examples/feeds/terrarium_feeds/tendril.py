@@ -74,7 +74,8 @@ class FeedsTendril(Tendril):
             self.problems.pop(name, None)
             self.newest[name] = entries
             if not self.posted.knows(name):
-                self.posted.add(name, *(entry.id for entry in entries[1:]))
+                # Oldest first, so that the newest ids are the ones that are kept.
+                self.posted.add(name, *(entry.id for entry in reversed(entries[1:])))
             for entry in reversed(entries):
                 if not self.posted.has(name, entry.id) and not await self.post(name, entry):
                     break  # the model is unavailable: retry from here at the next poll
@@ -96,8 +97,10 @@ class FeedsTendril(Tendril):
 
     async def post(self, name: str, entry: Entry) -> bool:
         """Post an entry exactly once, with a summary; return False if the model is unavailable."""
-        # Untrusted text: escape the reserved tags of prompts, such as <system> or </tools>.
-        text = escape_tags(f"{entry.title}\n{entry.text}"[:LONGEST_ENTRY])
+        # Untrusted text: `escape_tags` knows the reserved tags of prompts, such as <system>, not
+        # our <entry>, so every "<" is escaped.
+        text = f"{entry.title}\n{entry.text}"[:LONGEST_ENTRY].replace("<", "&lt;")
+        text = escape_tags(text)
         result = await self.turn(
             TurnRequest(
                 conversation=f"feeds/{name}",
@@ -149,7 +152,7 @@ class PostedIds:
         return entry in self._ids.get(feed, ())
 
     def add(self, feed: str, *entries: str) -> None:
-        """Store ids of a feed, keeping the newest REMEMBERED; the file is written on return."""
+        """Store ids of a feed, keeping the last REMEMBERED; the file is written on return."""
         self._ids[feed] = [*self._ids.get(feed, ()), *entries][-REMEMBERED:]
         # Renaming is atomic: a crash leaves the old or the new file, never a partial one.
         written = self._path.with_suffix(".tmp")

@@ -71,6 +71,8 @@ class XmppTendril(Tendril):
             client.abort()
 
     async def join(self, _event: object) -> None:
+        # Messages may arrive before the room has been asked what it supports.
+        self.has_ids = False
         self.xmpp.send_presence()
         rooms, settings = self.xmpp.plugin["xep_0045"], self.settings
         room = JID(settings.room)
