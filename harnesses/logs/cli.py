@@ -154,8 +154,8 @@ def _import_files(config: Config, paths: list[str], options: ImportOptions) -> I
 
 
 def _report(stats: ImportStats, paths: list[str]) -> None:
-    """Print the counts of an import. Exit with status 1 if a path names no file, no file was
-    imported, or a line was refused."""
+    """Print the counts of an import. Exit with status 1 if a path names no file, or if a file or a
+    line was left out."""
     typer.echo(
         f"{counted(stats.files, 'file')}: {counted(stats.imported, 'event')} imported,"
         f" {stats.present} already there, {counted(stats.unclear, 'line')} not understood"
@@ -174,7 +174,7 @@ def _report(stats: ImportStats, paths: list[str]) -> None:
     missing = [path for path in paths if not files([path])]
     if missing:
         typer.echo(strip_control_chars(f"  no such file: {', '.join(missing)}"), err=True)
-    if missing or not stats.files or stats.refused_lines:
+    if missing or stats.refused or not stats.files:
         raise typer.Exit(1)
 
 

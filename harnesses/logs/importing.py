@@ -20,7 +20,8 @@ _BATCH = 2_000  # events of a transaction, for one of which the bot may have to 
 _EXAMPLES = 3
 
 OnProgress = Callable[[Path, int], None]
-"""Called with a file and the approximate number of bytes processed since the last call."""
+"""Called with a file and the number of its bytes that were read since the last call, as they are on
+the disk, compressed or not."""
 
 
 @dataclass(slots=True)
@@ -104,9 +105,8 @@ async def _import_file(
     # One transaction for each batch, not for the file: the bot goes on writing in between, and an
     # interrupted import keeps what it has added.
     batch: list[ImportedEvent] = []
-    size = 0
+    done = 0
     for read in file.lines():
-        size += len(read.line) + 1
         if read.refused:
             stats.count_refused(read, file.path)
         elif read.event is None:
@@ -117,10 +117,10 @@ async def _import_file(
             batch.append(ImportedEvent(read.event, read.exact))
         if len(batch) >= _BATCH:
             stats.count_batch(batch, await file_import.add(batch))
-            on_progress(file.path, size)
-            batch, size = [], 0
+            on_progress(file.path, read.position - done)
+            batch, done = [], read.position
     stats.count_batch(batch, await file_import.add(batch))
-    on_progress(file.path, size)
+    on_progress(file.path, file.path.stat().st_size - done)
 
 
 def _below(folder: Path) -> Iterator[Path]:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from harnesses.logs.errors import OperationRefused
 
+_EXISTS = "{} is there already; --force replaces it"
 _PART = ".part"  # suffix of a file that is being written
 
 
@@ -22,7 +23,7 @@ def atomic_write(path: Path, *, force: bool) -> Iterator[Path]:
     `force`.
     """
     if path.exists() and not force:
-        raise OperationRefused(f"{path} is there already; --force replaces it")
+        raise OperationRefused(_EXISTS.format(path))
     part = path.with_name(path.name + _PART)
     # O_EXCL follows no symbolic link that somebody else may have put there, and the mode is set
     # before there is anything to read.
@@ -34,7 +35,12 @@ def atomic_write(path: Path, *, force: bool) -> Iterator[Path]:
     try:
         yield part
         _fsync(part)
+        if not force:
+            # Reserve the name: another process may have taken it since the look above.
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         part.replace(path)
+    except FileExistsError as error:
+        raise OperationRefused(_EXISTS.format(path)) from error
     except OSError as error:
         raise OperationRefused(f"{path} cannot be written: {error.strerror}") from error
     finally:

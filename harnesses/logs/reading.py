@@ -7,7 +7,6 @@ import gzip
 import lzma
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from itertools import islice
@@ -22,7 +21,8 @@ from harnesses.logs.formats.grammar import DayChange, Format, Ignored, ParsedLin
 from harnesses.logs.naming import parse_path
 from storage.chat_log.event import Event, Place, is_private
 
-_LONGEST = 64 * 1024  # bytes of a line, more than IRC has; the rest is read as another line
+_MAX_LINE_SIZE = 64 * 1024  # bytes, more than IRC has
+_TOO_LONG = f"it is longer than {_MAX_LINE_SIZE:,} bytes"
 _LOOKED_AT = 400  # lines by which a format is detected
 _AHEAD = timedelta(days=1)  # by which a clock or a time zone may be wrong
 _BROKEN = (OSError, EOFError, lzma.LZMAError, zlib.error)
@@ -51,13 +51,25 @@ class ParsedEvent:
     `refused` for a reason.
 
     `exact` tells that its time has seconds; `number` is that of the line in the file, from 1.
+    `position` is how many bytes of the file, compressed or not, were read so far.
     """
 
     event: Event | None
     exact: bool
     line: str
     number: int
+    position: int
     refused: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _RawLine:
+    """A decoded line without its end; `is_cut` if it is longer than `_MAX_LINE_SIZE`. `position` is
+    as in `ParsedEvent`."""
+
+    text: str
+    is_cut: bool
+    position: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +87,7 @@ class LogFile:
         UnrecognisedLog."""
         dates = DateTracker(self.options.zone, self.day)
         for number, line in enumerate(_lines(self.path, self.options), 1):
-            parsed = self.format.parse(line)
+            parsed = Refused(_TOO_LONG) if line.is_cut else self.format.parse(line.text)
             if isinstance(parsed, DayChange):
                 dates.turn_to(parsed.date)
             elif isinstance(parsed, Ignored):
@@ -89,11 +101,11 @@ class LogFile:
                 yield self._parsed(parsed, False, line, number)
 
     def _parsed(
-        self, found: Event | Refused | None, exact: bool, line: str, number: int
+        self, found: Event | Refused | None, exact: bool, line: _RawLine, number: int
     ) -> ParsedEvent:
         if isinstance(found, Refused):
-            return ParsedEvent(None, exact, line, number, found.reason)
-        return ParsedEvent(found, exact, line, number)
+            return ParsedEvent(None, exact, line.text, number, line.position, found.reason)
+        return ParsedEvent(found, exact, line.text, number, line.position)
 
     def _check_time(self, found: Event | Refused | None) -> Event | Refused | None:
         """Refuse an event whose time is in the future."""
@@ -131,7 +143,7 @@ class LogFile:
 def log_file(path: Path, options: ImportOptions) -> LogFile:
     """Return a file with its format and place, as its first lines and its path tell. Raises
     UnrecognisedLog."""
-    head = list(islice(_lines(path, options), _LOOKED_AT))
+    head = [line.text for line in islice(_lines(path, options), _LOOKED_AT)]
     format = FORMATS[options.format] if options.format else detect(head)
     if format is None:
         raise UnrecognisedLog(f"{path}: not a log in a format that is known")
@@ -154,33 +166,30 @@ def _channel_in(lines: Iterable[str], format: Format) -> str | None:
     return next(named_in, None)
 
 
-def _lines(path: Path, options: ImportOptions) -> Iterator[str]:
-    """Yield the lines of a file, decoded, without line ends. Raises UnrecognisedLog."""
+def _lines(path: Path, options: ImportOptions) -> Iterator[_RawLine]:
+    """Yield the lines of a file. Raises UnrecognisedLog."""
     decoder = _decoder(options.encoding)
-    with _open_binary(path) as file:
-        while line := file.readline(_LONGEST):
-            yield decoder(line.rstrip(b"\r\n"))
-
-
-@contextmanager
-def _open_binary(path: Path) -> Iterator[IO[bytes]]:
     try:
-        with _open(path) as file:
-            yield file
+        with path.open("rb") as packed, _decompress(packed, path.suffix) as file:
+            while line := file.readline(_MAX_LINE_SIZE):
+                rest = line
+                while len(rest) == _MAX_LINE_SIZE and not rest.endswith(b"\n"):
+                    rest = file.readline(_MAX_LINE_SIZE)
+                yield _RawLine(decoder(line.rstrip(b"\r\n")), rest is not line, packed.tell())
     except _BROKEN as error:
         raise UnrecognisedLog(f"{path}: cannot be read: {error}") from error
 
 
-def _open(path: Path) -> IO[bytes]:
-    """Open a file, with decompression by its suffix."""
-    match path.suffix:
+def _decompress(file: IO[bytes], suffix: str) -> IO[bytes]:
+    """Return a file with decompression by the suffix of its name."""
+    match suffix:
         case ".gz":
-            return cast("IO[bytes]", gzip.open(path, "rb"))
+            return cast("IO[bytes]", gzip.open(file, "rb"))
         case ".xz":
-            return lzma.open(path, "rb")
+            return lzma.open(file, "rb")
         case ".bz2":
-            return bz2.open(path, "rb")
-    return path.open("rb")
+            return bz2.open(file, "rb")
+    return file
 
 
 def _decoder(encoding: str | None) -> Callable[[bytes], str]:

@@ -10,7 +10,7 @@ from itertools import zip_longest
 from llm.log_questions.parser import ALL_TIME, LogQuestion, Wish, read_log_question
 from storage.chat_log.event import SPOKEN, Event, EventType
 from storage.chat_log.query import Query
-from storage.passages.passages import PEOPLE, LineFilter, Passage
+from storage.passages.passages import PEOPLE, LineFilter, Passage, Passages
 from storage.passages.score import rarity
 from storage.passages.words import is_content, stem, tokens
 from storage.protocols import LogReader
@@ -275,7 +275,7 @@ async def _about(
     )
     fitting = [each for each in passages.items if each.coverage >= _COVERED]
     if not fitting:
-        return QuotedAnswer(_nobody(question, quoting, passages.searched_back_to))
+        return QuotedAnswer(_nobody(question, quoting, passages))
     if not best:  # among the lines that cover the topic best, time decides
         most = max(each.coverage for each in fitting)
         fitting = [each for each in fitting if each.coverage >= most - 0.01]
@@ -288,11 +288,14 @@ async def _about(
     return QuotedAnswer(lead, tuple(events), tuple(events), quoting, score=fitting[0].coverage)
 
 
-def _nobody(question: LogQuestion, quoting: Quoting, back_to: datetime | None) -> str:
+def _nobody(question: LogQuestion, quoting: Quoting, passages: Passages) -> str:
     who = quoting.nick(question.nick) if question.nick else "Nobody"
     said = "has not said that here" if question.nick else "said that here"
-    back = f" (searched back to {back_to.astimezone(quoting.zone):%Y-%m-%d})" if back_to else ""
-    return f"{who} {said}{question.span.phrase}{back}."
+    extent = ""
+    if reached := passages.searched_back_to or passages.searched_up_to:
+        direction = "back" if passages.searched_back_to else "up"
+        extent = f" (searched {direction} to {reached.astimezone(quoting.zone):%Y-%m-%d})"
+    return f"{who} {said}{question.span.phrase}{extent}."
 
 
 def _select(said: Sequence[Passage]) -> list[Event]:

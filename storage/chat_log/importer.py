@@ -18,6 +18,7 @@ from itertools import groupby
 from storage.chat_log.event import Event
 from storage.chat_log.event_table import insert, storable
 from storage.db.database import Connection, Database, to_micros
+from storage.log_index import fold_name
 
 _MINUTE, _SECOND = 60_000_000, 1_000_000  # microseconds
 _REMEMBERED = timedelta(days=1)  # by how much the times in a file may go backwards
@@ -101,7 +102,7 @@ def _count_known(connection: Connection, events: Sequence[ImportedEvent]) -> Cou
     """Count the events of the log in the time range of these, by dedup key."""
 
     def by_place(old: ImportedEvent) -> tuple[str, str, int]:
-        return (old.event.network, old.event.channel.lower(), old.grain)
+        return (old.event.network, fold_name(old.event.channel), old.grain)
 
     known: Counter[_DedupKey] = Counter()
     for (network, channel, grain), group in groupby(sorted(events, key=by_place), key=by_place):
@@ -117,7 +118,7 @@ def _count_known(connection: Connection, events: Sequence[ImportedEvent]) -> Cou
 def _dedup_key(old: ImportedEvent) -> _DedupKey:
     event = old.event
     return _DedupKey(
-        (event.network, event.channel.lower()),
+        (event.network, fold_name(event.channel)),
         event.type.value,
         old.grain,
         to_micros(event.time) // old.grain,

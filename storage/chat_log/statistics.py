@@ -6,7 +6,6 @@ All of them count spoken lines. Times are UTC unless a zone is given.
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta, tzinfo
@@ -256,20 +255,28 @@ def _of_all_time(
 
 def _top(connection: Connection, where: str, values: list[Any], top: int) -> list[tuple[str, int]]:
     """Return the most talkative nicks with their lines, most first. A nick that was both ours and
-    somebody else's has two rows, which are added up."""
-    alone = where.startswith("channel_id IN (?)")  # then the index `people_lines` is in this order
-    said = "lines" if alone else "sum(lines)"
-    group = "" if alone else "GROUP BY nick"
+    somebody else's has two rows in a channel, which are added up."""
+    if not where.startswith("channel_id IN (?)"):
+        rows = connection.execute(
+            f"SELECT nick, sum(lines) AS n FROM people WHERE {where} GROUP BY nick"
+            " ORDER BY n DESC LIMIT ?",
+            [*values, top],
+        )
+        return [(row[0], row[1]) for row in rows]
+    # In a single channel the index `people_lines` has this order. A nick with only one row, among
+    # other such nicks, is in the result only if that row is among the first `top`; the few nicks
+    # that were ours are added up separately.
     rows = connection.execute(
-        f"SELECT nick, {said} AS n FROM people WHERE {where} {group} ORDER BY n DESC LIMIT ?",
-        [*values, 2 * top],
+        f"SELECT nick, lines FROM people WHERE {where} ORDER BY lines DESC LIMIT ?", [*values, top]
     )
-    most: Counter[str] = Counter()
-    spelled: dict[str, str] = {}
-    for nick, lines in rows:
-        spelled.setdefault(fold_name(nick), nick)
-        most[fold_name(nick)] += lines
-    return [(spelled[nick], lines) for nick, lines in most.most_common(top)]
+    most = {fold_name(row[0]): (row[0], row[1]) for row in rows}
+    ours = connection.execute(
+        f"SELECT nick, sum(lines) FROM people WHERE {where} AND nick IN"
+        f" (SELECT nick FROM people WHERE {where} AND own = 1) GROUP BY nick",
+        [*values, *values],
+    )
+    most |= {fold_name(row[0]): (row[0], row[1]) for row in ours}
+    return sorted(most.values(), key=lambda each: -each[1])[:top]
 
 
 def _lines_by_nick(

@@ -88,7 +88,7 @@ def find_nearest(
         is_question = event.text.rstrip().endswith("?")
         found.append(Passage(event, min(score, MOST_OF_QUESTION) if is_question else score))
     best = distinct(sorted(found, key=lambda each: (-each.score, -each.event.id)))
-    return Passages(tuple(best[: within.limit]), search.searched_back_to)
+    return search.passages(best[: within.limit])
 
 
 def chance(values: Sequence[float]) -> float:

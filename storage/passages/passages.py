@@ -20,7 +20,7 @@ from heapq import nlargest
 
 from storage.chat_log.event import SPOKEN, Event
 from storage.chat_log.event_table import event_of
-from storage.chat_log.query import Query, find, id_range, query_rows
+from storage.chat_log.query import Query, find, id_range, last_credible_id, query_rows
 from storage.connection import Connection, Dialect, Row
 from storage.db.database import from_micros
 from storage.db.sqlite import Interrupted, interruptible
@@ -132,8 +132,9 @@ class PassageIndex:
         self, plans: Sequence[IndexPlan], further: Sequence[IndexPlan], enough: float
     ) -> tuple[list[int], int | None]:
         """Return the ids of the lines whose words weigh most together, and the id down to which
-        `plans` were searched, None for the whole log. Only if all of it was searched and no line
-        weighs `enough`, the `further` plans are run, as long as there is time."""
+        `plans` were searched, or with `oldest` up to which; None for the whole log. Only if all of
+        it was searched and no line weighs `enough`, the `further` plans are run, as long as there
+        is time."""
         sums: dict[int, float] = {}
         reached = self._collect(sums, plans)
         if reached is None and max(sums.values(), default=0) < enough:
@@ -147,15 +148,20 @@ class PassageIndex:
 
     def _collect(self, sums: dict[int, float], plans: Sequence[IndexPlan]) -> int | None:
         """Add the weights of the lines that plans find to `sums`, by id. Return the id down to
-        which there was time, None if all partitions were read."""
-        reached: int | None = None
+        which, or with `oldest` up to which, there was time; None if all partitions were read."""
+        # Of the partition that is being read nothing is sure.
+        is_forward = self._sign > 0
+        reached = self._first if is_forward else min(self._last, last_credible_id())
         try:
             with interruptible(self._connection, self._late):
                 for number, lines in self._partitions[:: -self._sign]:
+                    if is_forward:
+                        reached = max(reached, number << PARTITION_BITS)
                     self._add(sums, number, plans, max(_LEAST_READ, _READ * lines // self._indexed))
-                    reached = number << PARTITION_BITS
-        except Interrupted:  # before the first partition was done: nothing is sure below its end
-            return reached or min(self._last, (self._partitions[0][0] + 1) << PARTITION_BITS)
+                    if not is_forward:
+                        reached = number << PARTITION_BITS
+        except Interrupted:
+            return reached
         return None
 
     def _add(
@@ -271,11 +277,15 @@ class Passage:
 
 @dataclass(frozen=True, slots=True)
 class Passages:
-    """The lines that may answer a question, best first. `searched_back_to` is the time down to
-    which the log was searched when time was over, None if all of it was searched."""
+    """The lines that may answer a question, best first.
+
+    When time was over before all of the log was searched, `searched_back_to` is the time down to
+    which it was, or `searched_up_to` the time up to which it was, if the oldest lines came first.
+    """
 
     items: tuple[Passage, ...] = ()
     searched_back_to: datetime | None = None
+    searched_up_to: datetime | None = None
 
     @property
     def answers(self) -> tuple[Passage, ...]:
@@ -369,10 +379,14 @@ class PassageSearch:
             return None
         return cls(connection, filtering, asked, line_filter)
 
-    @property
-    def searched_back_to(self) -> datetime | None:
-        """The time down to which the log was searched when time was over, None for all of it."""
-        return None if self._reached is None else from_micros(self._reached * 1000)
+    def passages(self, items: Iterable[Passage]) -> Passages:
+        """Return the result with `items`, and how far the log was searched."""
+        if self._reached is None:
+            return Passages(tuple(items))
+        reached = from_micros(self._reached * 1000)
+        if self._line_filter.oldest:
+            return Passages(tuple(items), searched_up_to=reached)
+        return Passages(tuple(items), searched_back_to=reached)
 
     def run(self, limit: int) -> Passages:
         """Return the best `limit` passages, without repeated texts."""
@@ -394,7 +408,7 @@ class PassageSearch:
         best = distinct(
             sorted(passages, key=lambda each: (-rounded_log_odds(each.score), sign * each.event.id))
         )
-        return Passages(tuple(best[:limit]), self.searched_back_to)
+        return self.passages(best[:limit])
 
     def events(self) -> Iterator[Event]:
         """Yield the newest lines whatever their words, then the candidates of the index."""

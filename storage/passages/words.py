@@ -22,6 +22,7 @@ from math import log
 from storage.text_index.model import Phrase
 
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
+_ACCENTS = re.compile("[\u0300-\u036f]")  # the block Combining Diacritical Marks
 _POSSESSIVE = re.compile(r"['’]s?$")
 _VOWELS = frozenset("aeiouy")
 _DOUBLED = frozenset("bdfgklmnprtvz")
@@ -96,8 +97,10 @@ def plain(text: str) -> str:
     lower = text.lower().replace("’", "'")
     if lower.isascii():
         return lower
-    decomposed = unicodedata.normalize("NFKD", lower)
-    return "".join(char for char in decomposed if not unicodedata.combining(char))
+    # As FTS5's unicode61 folds: it keeps full-width letters and ligatures, which NFKD would
+    # replace, Hangul syllables, and voiced kana, whose marks are not among the accents.
+    decomposed = unicodedata.normalize("NFD", lower)
+    return unicodedata.normalize("NFC", _ACCENTS.sub("", decomposed))
 
 
 def tokens(text: str) -> list[str]:
@@ -269,7 +272,7 @@ some somebody someone something sort still such sure tell than thank thanks that
 them then there these they thing things this those though through to too under until up upon us
 use used uses using very want was we were what whats when where whether which while who whom whose
 why will with within without would yes yet you your yours re ve happen happened happens supposed
-called anymore currently again actually there's guys folks
+called anymore actually guys folks
 """
 _STOP = frozenset(_STOP_TEXT.split())
 _KEPT_WHEN_ALONE_TEXT = """

@@ -42,7 +42,8 @@ ON CONFLICT (key) DO NOTHING RETURNING id"""
 # another: rows that another claim has locked are skipped, and the unique index `jobs_lane` allows
 # only one running job of a lane, so that the slower of two claims ends in a Conflict.
 _CLAIM = """
-UPDATE jobs SET state = 'running', attempts = attempts + 1, worker = :worker, lease = :lease
+UPDATE jobs SET state = 'running', attempts = attempts + 1, claims = claims + 1,
+    worker = :worker, lease = :lease
 WHERE id = (
     SELECT id FROM jobs AS next
     WHERE state = 'pending' AND run_at <= :now
@@ -61,7 +62,10 @@ WITH RECURSIVE below (id) AS (
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job as it was read. `attempts` counts those that have begun, the running one included."""
+    """A job as it was read. `attempts` counts those that have begun, the running one included.
+
+    `claims` is the fencing token of whoever has claimed the job: it grows with each claim.
+    """
 
     id: int
     kind: str
@@ -73,6 +77,7 @@ class Job:
     lane: str = ""
     error: str = ""
     depends_on: int | None = None
+    claims: int = 0
 
 
 class Jobs:
@@ -307,11 +312,11 @@ async def _finish(
     result: str | None = None,
     error: str = "",
 ) -> bool:
-    # `attempts` is the fencing token: it has grown if another worker has claimed the job since.
+    # `claims` is the fencing token: it has grown if another worker has claimed the job since.
     cursor = await db.execute(
         "UPDATE jobs SET state = ?, finished = ?, result = ?, error = ?, lease = NULL"
-        " WHERE id = ? AND state = 'running' AND attempts = ?",
-        [state, to_micros(now), result, error, job.id, job.attempts],
+        " WHERE id = ? AND state = 'running' AND claims = ?",
+        [state, to_micros(now), result, error, job.id, job.claims],
     )
     return cursor.rowcount > 0
 
@@ -321,8 +326,8 @@ async def _retry(
 ) -> bool:
     cursor = await db.execute(
         "UPDATE jobs SET state = 'pending', run_at = ?, error = ?, attempts = ?, lease = NULL"
-        " WHERE id = ? AND state = 'running' AND attempts = ?",
-        [to_micros(until), error, attempts, job.id, job.attempts],
+        " WHERE id = ? AND state = 'running' AND claims = ?",
+        [to_micros(until), error, attempts, job.id, job.claims],
     )
     return cursor.rowcount > 0
 
@@ -349,4 +354,5 @@ def _job(row: Row) -> Job:
         row["lane"],
         row["error"],
         row["depends_on"],
+        row["claims"],
     )

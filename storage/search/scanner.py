@@ -227,7 +227,8 @@ class ResultScanner:
         """Return the width of the next piece, in ids."""
         pace = self._pace
         if took < pace.quick:
-            growth = min(max(4, int(pace.slow / took)), pace.most_growth)
+            # A coarse clock may not have moved at all.
+            growth = min(max(4, int(pace.slow / max(took, 1e-6))), pace.most_growth)
             widest = LAST_ID if pace.spans_partitions else 1 << PARTITION_BITS
             return min(width * growth, widest)
         return max(width >> 1, 1 << 20) if took > pace.slow else width

@@ -15,7 +15,7 @@ from storage.connection import Connection
 from storage.text_index.model import IdRange, IndexedLine, IndexQuery, Phrase, WordMatch
 
 _MERGED = 256  # pages of a table that one step of `merge` writes, about
-_MOST_TRIGRAMS = 12  # taken from one part, about: so many match hardly any other text
+_MAX_TRIGRAMS = 12  # taken from one part: so many match hardly any other text
 _WORDS = """
 CREATE VIRTUAL TABLE IF NOT EXISTS words_{} USING fts5 (
     text, tags, content = '', columnsize = 0, tokenize = "unicode61 remove_diacritics 2"
@@ -157,7 +157,7 @@ def _trigrams(parts: Iterable[str]) -> str:
     trigrams: list[str] = []
     for part in parts:
         each = list(dict.fromkeys(part[i : i + 3] for i in range(len(part) - 2)))
-        step = max(1, len(each) // _MOST_TRIGRAMS)
+        step = -(-len(each) // _MAX_TRIGRAMS) or 1  # rounded up
         trigrams += each[::step]
     return " AND ".join(map(_quote, trigrams))
 

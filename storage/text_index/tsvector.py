@@ -129,7 +129,8 @@ def _query(match: WordMatch) -> str:
     """Return a condition as a tsquery literal."""
     # A phrase without any word is left out, as an empty operand is a syntax error.
     wanted = [_any(map(_phrase, group)) for group in match.words]
-    wanted += [_any(_quote(f":{tag}") for tag in group) for group in match.tags]
+    # An empty group of tags must match no line; no tag is just a colon.
+    wanted += [_any(_quote(f":{tag}") for tag in group or ("",)) for group in match.tags]
     lack = [*map(_phrase, match.no_words), *(_quote(f":{tag}") for tag in match.no_tags)]
     unwanted = [f"!{_any(lack)}"] if any(lack) else []
     return " & ".join([*filter(None, wanted), *unwanted])

@@ -6,6 +6,7 @@ import asyncio
 import gzip
 import json
 import os
+from collections import Counter
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -167,7 +168,7 @@ async def test_the_command_says_what_it_did_and_what_it_could_not_read(tmp_path:
     (folder / "#frogs.2024-01-01.log").write_text(DAY + "what is \x1b[31mthis\n")
     (folder / "notes.txt").write_text("milk\n")
     done = await terrarium("logs", "import", "logs", "--data", "data", cwd=tmp_path)
-    assert done.status == 0
+    assert done.status == 1
     assert "1 file: 4 events imported, 0 already there, 1 line not understood" in done.out
     assert "  of libera/#frogs\n" in done.out
     assert "for example: #frogs.2024-01-01.log: what is \ufffd[31mthis" in done.out
@@ -251,3 +252,35 @@ async def test_what_is_said_in_the_future_is_refused_with_its_number(tmp_path: P
     assert f"{znc}:1: its time, 2099-01-01 12:00 UTC, is in the future" in done.err
     assert "2 lines left out" in done.out
     assert [line.split(maxsplit=2)[2] for line in await logged(tmp_path)] == ["soon"]
+
+
+async def test_a_channel_with_capitals_outside_ascii_comes_in_once(tmp_path: Path) -> None:
+    (tmp_path / "#ÄRGER.2024-01-01.log").write_text(DAY)
+    assert (await imported(tmp_path, tmp_path)).imported == 4
+    again = await imported(tmp_path, tmp_path)
+    assert (again.imported, again.present) == (0, 4)
+
+
+async def test_a_line_that_is_too_long_is_refused_whole(tmp_path: Path) -> None:
+    log = tmp_path / "#frogs.2024-01-01.log"
+    rest = "[12:01] <eve> hidden in the rest".rjust(66_000)
+    log.write_text(f"[12:00] <ada> before\n[12:00] <ada> {rest}\n[12:02] <bob> after\n")
+    stats = await imported(tmp_path, log)
+    assert (stats.imported, stats.refused_lines, stats.unclear) == (2, 1, 0)
+    assert stats.refused == [f"{log}:2: it is longer than 65,536 bytes"]
+    assert await logged(tmp_path) == ["12:00 ada before", "12:02 bob after"]
+
+
+async def test_the_progress_of_an_import_ends_at_the_size_of_the_files(tmp_path: Path) -> None:
+    packed, plain = tmp_path / "#frogs.2024-01-01.log.gz", tmp_path / "#pond.2024-01-01.log"
+    packed.write_bytes(gzip.compress(DAY.encode() * 2_000))
+    plain.write_bytes(DAY.replace("yes", "j\u00e4").encode())
+    done = Counter[Path]()
+
+    def on_progress(path: Path, size: int) -> None:
+        done[path] += size
+        assert done[path] <= path.stat().st_size
+
+    options = ImportOptions(zone=UTC, default_network="irc")
+    await import_logs(config(tmp_path), [str(packed), str(plain)], options, on_progress)
+    assert done == {path: path.stat().st_size for path in (packed, plain)}

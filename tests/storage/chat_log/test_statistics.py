@@ -171,3 +171,17 @@ async def test_context_is_the_neighbours_on_the_channel_and_stays_in_scope(log: 
     assert context.event.id == ids[2]
     assert [event.id for event in context.after] == [ids[4]]
     assert await log.context(Scope.from_places(LAKE), ids[2], before=1, after=1) is None
+
+
+@pytest.mark.parametrize("scope", [PUBLIC, Scope.from_places(POND)])
+async def test_a_nick_that_is_ours_and_somebody_elses_is_ranked_by_the_sum(
+    log: ChatLog, scope: Scope
+) -> None:
+    lines = [("ada", 10, False), ("bob", 9, False), ("Terra", 8, False), ("terra", 8, True)]
+    await log.add(
+        [replace(said(nick=nick), own=own) for nick, often, own in lines for _ in range(often)]
+    )
+    for top, nicks in ((1, ["terra"]), (3, ["terra", "ada", "bob"])):
+        stats = await log.stats(Query(scope=scope), top=top)
+        assert [nick.lower() for nick, _ in stats.top] == nicks
+    assert [count for _, count in stats.top] == [16, 10, 9]

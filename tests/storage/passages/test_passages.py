@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -11,10 +12,14 @@ from hypothesis import strategies as st
 
 from storage.chat_log.event import PUBLIC, Event, EventType, Identity, Place, Scope
 from storage.chat_log.opt_outs import OptOuts
-from storage.db.database import Database
+from storage.connection import Connection
+from storage.db.database import Database, from_micros
 from storage.log import ChatLog, Query
-from storage.passages.passages import LineFilter, Passages
+from storage.passages.passages import IndexPlan, LineFilter, PassageIndex, Passages
 from storage.passages.words import question_words
+from storage.search.planner import LineConditions
+from storage.search.query_parser import ParsedQuery
+from storage.text_index.model import Phrase
 from tests.kit.stores import Stores
 from tests.kit.ubuntu import spoken
 
@@ -161,3 +166,41 @@ async def test_a_line_of_years_ago_is_found_by_its_speaker(log: ChatLog) -> None
 @given(text=st.text(max_size=200))
 def test_no_question_is_an_error(text: str) -> None:
     assert len(question_words(text).words) <= 12
+
+
+@pytest.mark.parametrize(
+    ("line", "question"),
+    [
+        ("ｗｉｆｉ ｐａｓｓｗｏｒｄ is swordfish", "what is the ｗｉｆｉ ｐａｓｓｗｏｒｄ?"),
+        ("the ﬁrst ﬂoor is wet", "where is the ﬁrst ﬂoor?"),
+        ("한국 is in the far east", "where is 한국?"),
+        ("ガレージ is behind the house", "where is ガレージ?"),
+        ("the cafe of Zoë opens at nine", "when does the café of zoe open?"),
+    ],
+)
+async def test_words_of_any_script_are_looked_up_as_the_index_has_them(
+    log: ChatLog, line: str, question: str
+) -> None:
+    await log.add([said(line, minute=-60)])  # the newest lines are read without the index
+    assert texts(await asked(log, question))[:1] == [line]
+
+
+@pytest.mark.parametrize("oldest", [False, True])
+async def test_a_search_that_is_interrupted_at_once_tells_no_time_in_the_future(
+    log: ChatLog, database: Database, oldest: bool
+) -> None:
+    await log.add([replace(said("the end"), time=datetime.now(UTC))])
+
+    def searched(db: Connection) -> int | None:
+        conditions = LineConditions(db, Query(scope=PUBLIC), ParsedQuery())
+        plan = IndexPlan(((Phrase("the"),),), 1.0)
+        index = PassageIndex(db, conditions, oldest=oldest)
+        _, bound = index.candidates([plan] * 1_000_000, [], 1.0)
+        return bound
+
+    bound = await database.read(searched)
+    assert bound is not None
+    if oldest:
+        assert from_micros(bound * 1_000) <= NOON
+    else:
+        assert from_micros(bound * 1_000) <= datetime.now(UTC) + timedelta(days=2)

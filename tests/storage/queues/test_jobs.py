@@ -214,3 +214,15 @@ async def test_ids_are_never_used_twice(queue: Queue) -> None:
     await queue.finish(await queue.one())
     await queue.sweep(NOON + timedelta(days=1))
     assert await queue.add("work", {}) > first
+
+
+async def test_who_had_claimed_a_job_before_it_was_retried_cannot_finish_it(queue: Queue) -> None:
+    job_id = await queue.add("work", {})
+    first = await queue.one()
+    await queue.cancel(job_id)
+    await queue.retry(job_id)
+    second = await queue.one()
+    assert not await queue.finish(first, "old")
+    assert not await queue.fail(first, "old")
+    assert await queue.finish(second, "new")
+    assert await queue.result(job_id) == "new"

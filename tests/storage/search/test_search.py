@@ -15,11 +15,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from storage.chat_log.event import PUBLIC, Event, EventType, Place, Scope
+from storage.connection import Connection
 from storage.db.database import Database
 from storage.db.errors import BadCursor
 from storage.log import ChatLog, Query
+from storage.log_index import text_index
 from storage.search.models import Order, SearchPage, SearchQuery
 from storage.search.query_parser import Mode
+from storage.search.scanner import LAST_ID
+from storage.text_index.model import IdRange, Phrase, WordMatch
 from tests.kit.stores import Stores
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
@@ -346,3 +350,16 @@ async def test_searches_run_beside_one_another_and_beside_a_writer(stores: Store
         assert len(await asyncio.gather(*searches)) == 20
         await asyncio.gather(*stored)
         assert (await log.search(asked("frogs"))).count == 300
+
+
+async def test_a_search_for_no_type_of_event_finds_nothing(log: ChatLog, stores: Stores) -> None:
+    await log.add([said("frogs")])
+    match = WordMatch(((Phrase("frogs"),),), tags=((),))
+    async with Database.open(stores("irc")) as database:
+
+        def matching(db: Connection) -> list[int]:
+            (number,) = db.execute("SELECT number FROM partitions").fetchone()
+            whole = IdRange(number, 1, LAST_ID)
+            return text_index(db).matching(db, whole, match, "ASC", 9)
+
+        assert await database.read(matching) == []
