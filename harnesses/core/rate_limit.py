@@ -36,9 +36,14 @@ class TokenBuckets:
     """
 
     def __init__(self, rate: float, clock: Callable[[], float], *, refusals_cost: bool) -> None:
-        self._rate, self._clock, self._most = rate, clock, max(1.0, rate * _BURST)
+        self._clock = clock
+        self.set_rate(rate)
         self._refusals_cost = refusals_cost
         self._buckets: OrderedDict[Hashable, _Bucket] = OrderedDict()
+
+    def set_rate(self, rate: float) -> None:
+        """Change the tokens per second; the balances stay, as far as the buckets hold them."""
+        self._rate, self._most = rate, max(1.0, rate * _BURST)
 
     def try_acquire(self, key: Hashable) -> bool:
         """Take a token from the bucket of `key`; return False if there was none."""

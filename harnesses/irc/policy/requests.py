@@ -207,19 +207,20 @@ class RequestPolicy:
     def __init__(
         self, settings: IrcSettings, overrides: AdminOverrides, clock: Callable[[], float]
     ) -> None:
-        self._overrides, self._clock = overrides, clock
+        self._overrides = overrides
         self._loop_detector = BotLoopDetector(clock)
         self._explained = TokenBuckets(1.0, clock, refusals_cost=False)
+        # A refused command costs its author a token, so that a flood is not heard until it pauses.
+        # It costs the channel none: others there would pay for it.
+        self._people = TokenBuckets(1.0, clock, refusals_cost=True)
+        self._rooms = TokenBuckets(1.0, clock, refusals_cost=False)
         self.configure(settings)
 
     def configure(self, settings: IrcSettings) -> None:
-        """Apply other settings; all rate limits start afresh."""
+        """Apply other settings; whoever has used up a rate limit is not free again by that."""
         self._settings = settings
-        # A refused command costs its author a token, so that a flood is not heard until it pauses.
-        # It costs the channel none: others there would pay for it.
-        person, room = settings.person_per_minute / 60, settings.channel_per_minute / 60
-        self._people = TokenBuckets(person, self._clock, refusals_cost=True)
-        self._rooms = TokenBuckets(room, self._clock, refusals_cost=False)
+        self._people.set_rate(settings.person_per_minute / 60)
+        self._rooms.set_rate(settings.channel_per_minute / 60)
 
     def speaker(self, network: Network, event: IrcEvent) -> tuple[IrcEvent, Identity]:
         """Return the event and its author, who for a relayed message is the person behind it."""

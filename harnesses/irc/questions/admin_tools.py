@@ -30,9 +30,18 @@ Reason = Annotated[
 Nick = Annotated[str, Field(min_length=1, max_length=64, description="nick of who it is about")]
 
 
-# Word stems, so that "kicking" and "banned" count as well.
-_KICKS = re.compile(r"\b(?:kick|remove|throw|eject|boot)", re.IGNORECASE)
-_BANS = re.compile(r"\b(?:ban|block|akick)", re.IGNORECASE)
+_KICK = "kick|kickban|remove|throw|eject|boot"
+_BAN = "ban|kickban|akick|block"
+
+_SENTENCE = re.compile(r"[^.!?\n]+[.!?]*")
+# A talk about kicks is no order to kick: "why was bob kicked?", "never ban bob".
+_NO_ORDER = re.compile(
+    r"\s*(?:(?:and|but|so|hey|please)\W+)?(?:who|what|when|where|why|how|which|if|did|do|does|was|were"
+    r"|is|are|has|have|had|should|shall|may|might|must)\w*\b|.*(?:\b(?:not|never|cannot)\b|n['’]?t\b)",
+    re.IGNORECASE,
+)
+_REQUEST = r"\b(?:can|could|will|would) you(?: please| just| now)?"
+_ORDER = rf"(?:\A|[,;]|{_REQUEST}|\b(?:please|pls|and|then|now|also|just))\s*(?:{{verbs}})\b"
 
 
 class AdminTools:
@@ -45,14 +54,14 @@ class AdminTools:
     async def kick(self, nick: Nick, reason: Reason) -> str:
         """Remove somebody from this channel, when the person who asks you wants it."""
         self._require_named(nick)
-        self._require_words(_KICKS, f"kick {nick}")
+        self._require_order(_KICK, f"kick {nick}")
         return await self._do("kick", nick, reason, "KICK", self._channel, nick, reason)
 
     @tool(effect=True, needs=OPERATE)
     async def ban(self, nick: Nick, reason: Reason) -> str:
         """Ban somebody from this channel, when the person who asks you wants it."""
         self._require_named(nick)
-        self._require_words(_BANS, f"ban {nick}")
+        self._require_order(_BAN, f"ban {nick}")
         member = self._request.network.member(self._channel, nick)
         # By host where it is known, as a nick is changed in a moment.
         mask = f"*!*@{member.host}" if member and member.host else f"{nick}!*@*"
@@ -97,13 +106,22 @@ class AdminTools:
         if not re.search(named, self._request.words, re.IGNORECASE):
             raise ToolError(f"not done: {self._request.nick} has not named {nick}")
 
+    def _require_order(self, verbs: str, confirmation: str) -> None:
+        """Raise ToolError, with the `confirmation` to write, unless the question is an order with
+        one of these verbs."""
+        if not is_order(self._request.words, verbs):
+            raise self._not_asked(confirmation)
+
     def _require_words(self, words: re.Pattern[str], confirmation: str) -> None:
         """Raise ToolError, with the `confirmation` to write, unless the question has the words."""
         if not words.search(self._request.words):
-            raise ToolError(
-                f"not done: {self._request.nick} has not asked for it in so many words; tell them"
-                f" to write, if they want it: {_one_line(confirmation)}"
-            )
+            raise self._not_asked(confirmation)
+
+    def _not_asked(self, confirmation: str) -> ToolError:
+        return ToolError(
+            f"not done: {self._request.nick} has not asked for it in so many words; tell them"
+            f" to write, if they want it: {_one_line(confirmation)}"
+        )
 
     async def _do(self, action: str, target: str, reason: str, *message: str) -> str:
         """Send the IRC message, if the admin is still there and we are an operator.
@@ -124,6 +142,21 @@ class AdminTools:
         await self._audit.add(AuditEntry(self._request.place, str(who), action, target, reason))
         await network.send_line(line)
         return f"done: {action} {target}"
+
+
+def is_order(text: str, verbs: str) -> bool:
+    """Return whether a sentence of a text is an order with one of these verbs, `a|b`.
+
+    The verb is an imperative, or follows "can you". Doubtful sentences are no orders: then the
+    admin is only asked to write one.
+    """
+    order = re.compile(_ORDER.format(verbs=verbs), re.IGNORECASE)
+    for sentence in _SENTENCE.findall(text):
+        if _NO_ORDER.match(sentence) or not order.search(sentence.lstrip()):
+            continue
+        if not sentence.endswith("?") or re.search(_REQUEST, sentence, re.IGNORECASE):
+            return True
+    return False
 
 
 def _phrase(text: str) -> re.Pattern[str]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from harnesses.core.rate_limit import TokenBuckets
 from harnesses.irc.channel_settings import (
+    AdminOverrides,
     BehaviourResolver,
     ChannelBehaviour,
     ChannelKeys,
@@ -23,9 +25,28 @@ from harnesses.irc.policy.log_records import (
     scope_of,
     status_of,
 )
-from harnesses.irc.policy.requests import BotLoopDetector, KickCounter, matches_any
+from harnesses.irc.policy.requests import (
+    BotLoopDetector,
+    CommandRequest,
+    Decision,
+    KickCounter,
+    RequestPolicy,
+    matches_any,
+)
 from harnesses.irc.replies.sender import sanitize
-from storage.chat_log.event import Identity, Place, Scope, channel_of_room, status_room
+from harnesses.irc.settings import IrcSettings, NetworkSettings
+from harnesses.irc.transport.network import Network
+from storage.chat_log.event import (
+    PUBLIC,
+    Identity,
+    PendingEvent,
+    Place,
+    Scope,
+    channel_of_room,
+    status_room,
+)
+from storage.db.database import Database
+from storage.queues.channel_settings import ChannelSettings
 from tests.kit.irc_session import WELCOME, Story, inside
 
 ALICE = Identity("alice[x]", "al", "h.example", "Alice")
@@ -176,6 +197,22 @@ def test_the_third_kick_in_an_hour_is_enough() -> None:
     ] == [False] * 3
     clock.now += 3_700
     assert [kick_counter.limit_reached("#c") for _ in range(3)] == [False, False, True]
+
+
+async def test_new_settings_do_not_end_the_silence_after_a_flood(tmp_path: Path) -> None:
+    clock, network = Clock(), Network("net", NetworkSettings(server="irc.example"))
+    async with Database.open(tmp_path / "irc.db") as database:
+        overrides = AdminOverrides(ChannelSettings(database))
+    policy = RequestPolicy(IrcSettings(person_per_minute=60), overrides, clock)
+    request = CommandRequest(
+        network, Place("net", "#c"), "#c", False, ALICE, "hi", PUBLIC, PendingEvent(None), False
+    )
+    while policy.decide(request) is Decision.YES:
+        pass
+    policy.configure(IrcSettings(person_per_minute=120))
+    assert policy.decide(request) is Decision.NO
+    clock.now += 3.0
+    assert policy.decide(request) is Decision.YES, "it is the new rate that refills"
 
 
 def test_what_is_said_has_no_codes_no_overrides_and_no_towers_of_marks() -> None:

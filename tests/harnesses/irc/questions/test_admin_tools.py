@@ -1,0 +1,47 @@
+"""Which words of an admin are an order to kick or ban, and which only talk about it."""
+
+from __future__ import annotations
+
+import pytest
+
+from harnesses.irc.questions.admin_tools import is_order
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "kick bob",
+        "Kick bob, please!",
+        "please throw bob out",
+        "bob is spamming again. kick him",
+        "mode +m, and remove bob now",
+        "bob floods, so please kick him",
+        "can you kick bob?",
+        "would you please boot bob?",
+        "hey, could you kickban bob",
+    ],
+)
+def test_an_order_is_one(text: str) -> None:
+    assert is_order(text, "kick|kickban|remove|throw|eject|boot")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "why was bob kicked?",
+        "why did you kick bob?",
+        "who would kick bob",
+        "did alice remove bob and kick carol?",
+        "please never kick bob",
+        "can you not kick bob?",
+        "don't kick bob",
+        "should I kick bob?",
+        "and what if I kick bob?",
+        "kick bob?",
+        "bob likes kickers",
+        "alice has kicked bob; tell me more",
+        "summarise the kicks of bob",
+    ],
+)
+def test_talk_about_a_kick_is_none(text: str) -> None:
+    assert not is_order(text, "kick|kickban|remove|throw|eject|boot")
