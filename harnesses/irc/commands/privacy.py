@@ -70,7 +70,7 @@ class PrivacyCommands:
         privacy = self._services.tendril.privacy
         person = privacy.person(request.who, request.network.name)
         words = request.words.lower().split()
-        if len(words) == 2 and privacy.confirms(person, words[1]):
+        if words[:1] == ["me"] and len(words) == 2 and privacy.confirms(person, words[1]):
             # First, so that no running turn stores anything of the person after the erasure.
             await self._cancel_all(request)
             return PrivateReply(await self._forget(person))
