@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from datetime import UTC, datetime
 
 import structlog
 
@@ -58,7 +57,7 @@ class LogViews:
         The threads of its channel are kept up to date from now on.
         """
         services, event = self._services, request.pending_event.event
-        asked = event.time if event else datetime.now(UTC)
+        asked = event.time if event else services.tendril.clock.now()
         return LogWindow(
             log=services.log,
             place=request.place,

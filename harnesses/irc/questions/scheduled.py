@@ -7,7 +7,6 @@ nor had the question erased.
 from __future__ import annotations
 
 import functools
-import time
 from dataclasses import replace
 
 from harnesses.core.services.reminders import RunOutcome, previous_due
@@ -21,6 +20,7 @@ from harnesses.irc.replies.sender import with_mark
 from harnesses.irc.services import BotServices
 from llm.prompt.log_window import LogWindow
 from storage.chat_log.event import Event, Identity, PendingEvent, Scope
+from storage.db.database import to_micros
 from storage.log import Query
 from storage.queues.reminders import Reminder
 
@@ -104,7 +104,7 @@ class ScheduledQuestions:
             services.policy.note_reply(request)
             return await services.sender.deliver(target, text, services.sender.lines(target, text))
 
-        now = round(time.time() * 1000)  # ids of the log follow time
+        now = to_micros(services.tendril.clock.now()) // 1000  # ids of the log follow time
         return await services.tendril.turn(
             TurnRequest(
                 conversation=conversation_of(request),

@@ -6,7 +6,6 @@ instead of said.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
@@ -23,6 +22,7 @@ from llm.attention.attention import Trigger, TriggerKind
 from llm.attention.prompts import follow_up, passing_mention, unanswered_question
 from storage.chat_log.event import Event, PendingEvent, Place, Scope
 from storage.chat_log.query import Query
+from storage.db.database import to_micros
 
 _NOTHING = TurnResult("")
 
@@ -80,7 +80,8 @@ class UnaskedTurns:
         nick = said.nick if said else member.nick if member else trigger.person
         room = channel_key(place, network.fold)
         is_personal = said is not None or trigger.kind is TriggerKind.THOUGHT
-        anchor = said.id if said else round(time.time() * 1000)  # ids of the log follow time
+        now = to_micros(services.tendril.clock.now()) // 1000  # ids of the log follow time
+        anchor = said.id if said else now
         scope = scope_of(place, services.networks.settings.channel_groups)
 
         async def deliver(result: TurnResult) -> bool:
