@@ -1,4 +1,4 @@
-"""One tendril has another say something: once, in order, also after a restart."""
+"""One tendril has another say something: once for each key, also after a restart."""
 
 from __future__ import annotations
 
