@@ -159,7 +159,7 @@ class AdminCommands:
             self._services.tendril.prompts.personas.require(value)
         await self._services.overrides.set_value(place, key, None if value is None else str(value))
         self._services.behaviours.set_value(place, key, value)
-        if key == "proactive":  # setting it ends the silence after a kick
+        if key == "proactive" and channel != EVERYWHERE:  # it ends the silence after a kick there
             await self._proactive.unmute(place)
         await self._note(request, "set", key, text)
         where = "every channel of this network" if channel == EVERYWHERE else channel
