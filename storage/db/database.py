@@ -104,8 +104,9 @@ class Database:
         """Yield a connection in a transaction, durable once committed; any exception rolls it back.
 
         With `exclusive=False` it may run concurrently with others, where the database supports
-        that, and must itself lock the rows that it changes. Raises Unavailable; on PostgreSQL also
-        Conflict, when a unique constraint is violated.
+        that, and must itself lock the rows that it changes. If PostgreSQL goes away during its
+        COMMIT, it may then have taken effect although Unavailable is raised; an exclusive one has
+        not. Raises Unavailable; on PostgreSQL also Conflict, when a unique constraint is violated.
         """
         return self._backend.transaction(exclusive=exclusive)
 

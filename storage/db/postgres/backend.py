@@ -111,16 +111,31 @@ class PostgresBackend:
 
     @asynccontextmanager
     async def transaction(self, *, exclusive: bool = True) -> AsyncIterator[AsyncConnection]:
-        """Yield a connection in a transaction; any exception rolls it back."""
+        """Yield a connection in a transaction; any exception rolls it back.
+
+        If the connection is lost during the COMMIT of an exclusive transaction, it finds out
+        whether that took effect.
+        """
         if not exclusive:
             async with self._transaction() as connection:
                 yield connection
             return
         # Our own lock first: without it several connections of this process, which has few, could
         # wait for the advisory lock at once.
-        async with self._lock, self._transaction() as connection:
-            await connection.execute(_LOCK)
-            yield connection
+        async with self._lock:
+            self._last_write += 1
+            is_committing = False
+            try:
+                async with self._transaction() as connection:
+                    await connection.raw.execute(_LOCK_AND_NUMBER, [self._name, self._last_write])
+                    yield connection
+                    is_committing = True
+            except Unavailable as error:
+                is_unanswered = is_committing and isinstance(
+                    error.__cause__, psycopg.OperationalError
+                )
+                if not (is_unanswered and await self._find_outcome()):
+                    raise
 
     @asynccontextmanager
     async def _transaction(self) -> AsyncIterator[AsyncPostgresConnection]:
@@ -170,6 +185,14 @@ class PostgresBackend:
         if unanswered is not None and not self._was_committed():
             raise unanswered
         return result
+
+    async def _find_outcome(self) -> bool:
+        """Call `_was_committed` in a thread, and await it even if the caller is cancelled."""
+        loop = asyncio.get_running_loop()
+        try:
+            return await await_shielded(loop.run_in_executor(self._threads, self._was_committed))
+        except psycopg.Error as error:
+            raise _unwritable(error) from error
 
     def _was_committed(self) -> bool:
         """Return True if the last write was committed although its COMMIT was never answered, so

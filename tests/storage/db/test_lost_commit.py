@@ -15,6 +15,7 @@ from storage.db.address import PostgresSchema
 from storage.db.database import Database
 from storage.db.errors import Unavailable
 from storage.log import ChatLog, Query
+from storage.usage.usage import UsageAmount, UsageKey, UsageTable
 from tests.kit.patience import PATIENCE
 from tests.kit.postgres import PostgresServer, postgres_server
 
@@ -72,6 +73,20 @@ async def test_a_commit_that_was_made_is_not_made_again(server: PostgresServer) 
         (event_id,) = await writing
         found = await ChatLog(database).find(Query(scope=EVERYTHING))
         assert [event.id for event in found] == [event_id]
+
+
+async def test_a_transaction_that_was_committed_is_no_error(server: PostgresServer) -> None:
+    address = PostgresSchema(server.create("lost"), "irc")
+    spent = {UsageKey(LINE.time.date(), "irc", "terra"): UsageAmount(1, 20, 0, 3)}
+    async with Database.open(address) as database, asyncio.timeout(PATIENCE):
+        with admin(address) as connection:
+            connection.execute("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
+            connection.execute("SELECT pg_reload_conf()")
+        writing = asyncio.create_task(UsageTable(database).add(spent))
+        await lose_the_answer(address)
+        await writing  # else whoever counts usage would add it once more
+        rows = await database.fetch_all("SELECT requests FROM usage")
+        assert [row[0] for row in rows] == [1]
 
 
 async def test_a_commit_that_was_not_made_is_an_error(server: PostgresServer) -> None:
