@@ -36,10 +36,3 @@ class PostgresSchema:
 
 
 Address = Path | PostgresSchema
-
-
-def beside(address: Address, name: str) -> Address:
-    """Return the address of the store called `name` in the same folder or database."""
-    if isinstance(address, Path):
-        return address.with_name(f"{name}.db")
-    return PostgresSchema(address.url, name)

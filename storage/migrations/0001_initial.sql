@@ -6,7 +6,7 @@ CREATE TABLE channels (
     UNIQUE (network, name)
 ) STRICT;
 
--- Ids grow in order of arrival, so a range of ids is a range of time.
+-- Ids grow in order of arrival here; since migration 4 they follow the times of the events.
 CREATE TABLE events (
     id INTEGER PRIMARY KEY,
     channel_id INTEGER NOT NULL REFERENCES channels (id),

@@ -38,7 +38,7 @@ ALTER TABLE timely_events RENAME TO events;
 CREATE INDEX events_channel ON events (channel_id);
 CREATE INDEX events_nick ON events (nick, channel_id);
 
--- One pair of full-text tables for each stretch of ids (storage/text_index.py makes them).
+-- One pair of full-text tables for each stretch of ids (storage/text_index/fts5.py makes them).
 CREATE TABLE partitions (
     number INTEGER PRIMARY KEY,
     lines INTEGER NOT NULL,
@@ -46,7 +46,7 @@ CREATE TABLE partitions (
     drift INTEGER NOT NULL -- the most that an id is ahead of its event's time, milliseconds
 ) STRICT;
 
--- What is counted as it is written (storage/counts.py). The channel 0 is all public ones together.
+-- What is counted as it is written (storage/log_index.py). The channel 0 is all public ones together.
 CREATE TABLE totals (
     channel_id INTEGER PRIMARY KEY,
     events INTEGER NOT NULL,

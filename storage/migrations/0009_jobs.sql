@@ -1,5 +1,5 @@
--- Work that is done later, whatever happens meanwhile (storage/jobs.py). An id is never used twice,
--- so nothing waits for a job that is not its own.
+-- Work that is done later, whatever happens meanwhile (storage/queues/jobs.py). An id is never used
+-- twice, so nothing waits for a job that is not its own.
 CREATE TABLE jobs (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     kind TEXT NOT NULL,

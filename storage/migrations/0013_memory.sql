@@ -1,8 +1,8 @@
 -- Who a conversation is with, as memory compares names; '' is not known yet.
 ALTER TABLE conversations ADD COLUMN person TEXT NOT NULL DEFAULT '';
 
--- What is remembered beside turns (storage/memory.py): facts and notes as somebody said them,
--- episodes and summaries made of turns. Nothing of one room is ever read for another.
+-- What is remembered beside turns (storage/memory/memories.py): facts and notes as somebody said
+-- them, episodes and summaries made of turns. Nothing of one room is ever read for another.
 CREATE TABLE memories (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     layer TEXT NOT NULL, -- fact, note, episode or summary

@@ -31,7 +31,14 @@ from storage.passages.passages import (
 )
 from storage.passages.score import SpokenLine
 from storage.passages.word_vectors import word_vectors
-from storage.passages.words import QuestionWords, asks, is_content, question_words, shows
+from storage.passages.words import (
+    QuestionWords,
+    asks,
+    is_content,
+    question_words,
+    rarity_of_rank,
+    shows,
+)
 
 FEATURES = (
     "similarity",
@@ -172,12 +179,8 @@ class MeantQuestion:
 
 @lru_cache(8_192)
 def _word(root: str) -> _Word:
-    return _Word(root, _weight(root), word_vectors().vector(root))
-
-
-def _weight(root: str) -> float:
-    """Return how much a stem tells by its frequency in English, from 1 (frequent) to 7 (rare)."""
-    return min(_HEAVIEST, max(1.0, math.log(20 + word_vectors().rank(root)) - 2.0))
+    table = word_vectors()
+    return _Word(root, rarity_of_rank(table.rank(root)), table.vector(root))
 
 
 def _sum(words: Sequence[_Word]) -> list[float]:

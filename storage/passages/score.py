@@ -17,6 +17,7 @@ from storage.passages.words import (
     QuestionWords,
     asks,
     is_content,
+    rarity_of_rank,
     related_words,
     shows,
     stem,
@@ -122,7 +123,7 @@ class WeighedQuestion:
 @lru_cache(8_192)
 def rarity(root: str) -> float:
     """Return how much a stem tells by its frequency in English, from 1 (frequent) to 7 (rare)."""
-    return min(_HEAVIEST, max(1.0, math.log(20 + related_words().rank(root)) - 2.0))
+    return rarity_of_rank(related_words().rank(root))
 
 
 def features(asking: WeighedQuestion, line: SpokenLine, *, recent: bool) -> list[float]:
@@ -149,8 +150,6 @@ def features(asking: WeighedQuestion, line: SpokenLine, *, recent: bool) -> list
         matched.add(root)
         heaviest = max(heaviest, weight * (1 - likeness))
         name_missing = max(name_missing, float(word.is_name))
-    whole = asking.whole
-    size = math.log10(asking.lines + 10) / 6
     states = float(asking.question.is_state and _states(line, matched))
     shown = shows(asking.question.expected, _remaining_text(words, matched))
     density, new = _density(line, matched)

@@ -216,6 +216,11 @@ class RelatedWords:
         return self.ranks.get(root, len(self.lines))
 
 
+def rarity_of_rank(rank: int) -> float:
+    """Return how much a word tells by its rank in English, from 1 (frequent) to 7 (rare)."""
+    return min(_MAX_RARITY, max(1.0, log(20 + rank) - 2.0))
+
+
 # Synonyms of people on a channel that general sources do not have.
 _GROUPS = """
 pc computer machine box server host workstation|wifi wlan wireless internet network
@@ -260,7 +265,7 @@ LONGEST_QUESTION = 1_000
 slow, and everybody else waits meanwhile."""
 
 _MOST_WORDS = 12  # of a question; further ones, as of a pasted text, are ignored
-_RARE = 7.0  # greatest rarity of a word
+_MAX_RARITY = 7.0
 _STOP_TEXT = """
 a about after again all also am an and any anybody anyone anything are as at be because been
 before being but by can come could currently did do does doing done each ever every everybody
@@ -391,7 +396,7 @@ def question_words(text: str) -> QuestionWords:
     for word in kept:
         root = stem(word)
         if root not in words and len(words) < _MOST_WORDS:
-            rarity = min(_RARE, max(1.0, log(20 + table.rank(root)) - 2.0))
+            rarity = rarity_of_rank(table.rank(root))
             words[root] = QuestionWord(
                 root, forms(word), rarity, table.related_to(root), word in names
             )

@@ -13,6 +13,7 @@ from storage.log_index import fold_name, text_index
 from storage.search.matcher import Matcher, contains
 from storage.search.query_parser import Clause, ParsedQuery, Term, TermKind
 from storage.text_index.model import IdRange, IndexQuery, Phrase, WordMatch
+from storage.text_index.words import escape_like
 
 _MOST_CHANNELS = 24  # as tags of an index query; with more, the channel of each hit is checked
 _SHORTEST_PART = 3  # characters of a part that the trigram index can find
@@ -146,7 +147,7 @@ class ClausePlan:
         )
         # LIKE scans the lines: only for clauses with neither a word nor a part of three letters.
         likes = "".join(" AND lower(text) LIKE lower(?) ESCAPE '\\'" for _ in self._have)
-        extra = (likes, [f"%{_unlike(part)}%" for part in self._have])
+        extra = (likes, [f"%{escape_like(part)}%" for part in self._have])
         rows = query_rows(connection, query, self._filter.channels, newest=True, extra=extra)
         return [row["id"] for row in rows]
 
@@ -196,7 +197,3 @@ def _words_match(clause: Clause, filtering: LineConditions) -> WordMatch | None:
 
 def _phrase(term: Term) -> Phrase:
     return Phrase(term.text, prefix=term.kind is TermKind.PREFIX)
-
-
-def _unlike(text: str) -> str:
-    return text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")

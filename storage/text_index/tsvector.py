@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 
 from storage.connection import Connection
 from storage.text_index.model import IdRange, IndexedLine, IndexQuery, Phrase, WordMatch
-from storage.text_index.words import fold, words
+from storage.text_index.words import escape_like, fold, words
 
 # Limits of the type tsvector, or just below them.
 _LAST_POSITION = 16_383  # of a word
@@ -80,7 +80,7 @@ class TsvectorIndex:
             where, values = " AND words @@ CAST(? AS tsquery)", [_query(wanted.match)]
         for part in wanted.parts:
             where += " AND parts LIKE ?"
-            values.append(f"%{_unlike(part.lower())}%")
+            values.append(f"%{escape_like(part.lower())}%")
         # Without ORDER BY the server can stop at the first `limit` of a common word's many lines.
         end = f"{' ORDER BY rowid DESC' if wanted.ordered else ''} LIMIT {wanted.limit}"
         each = [
@@ -161,7 +161,3 @@ def _shortened(word: str) -> str:
 def _quote(text: str) -> str:
     """Return a quoted lexeme."""
     return "'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
-
-
-def _unlike(text: str) -> str:
-    return text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")

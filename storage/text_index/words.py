@@ -28,6 +28,11 @@ def _words(text: str) -> Iterator[str]:
         yield word
 
 
+def escape_like(text: str) -> str:
+    """Return a text as it stands for itself in a LIKE pattern with the escape character `\\`."""
+    return text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+
+
 def fold(text: str) -> str:
     """Return a text in lower case, without accents."""
     return text.lower() if text.isascii() else fold_with_offsets(text)[0]

@@ -29,8 +29,7 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE,
 )
-_COPIED = 20  # rows at least
-_COPIED = 20  # rows at least
+_MIN_ROWS_FOR_COPY = 20
 _NUL, _REPLACEMENT = "\0", "\N{REPLACEMENT CHARACTER}"  # PostgreSQL cannot store NUL in text
 
 
@@ -165,7 +164,7 @@ class PostgresConnection:
     def insert_rows(self, into: str, rows: Sequence[Sequence[Any]], /) -> None:
         """Insert rows, by COPY if there are many: it costs one more round trip, but not a statement
         for each row."""
-        if len(rows) >= _COPIED:
+        if len(rows) >= _MIN_ROWS_FOR_COPY:
             with self.raw.cursor().copy(f"COPY {into} FROM STDIN".encode()) as copy:
                 for row in rows:
                     copy.write_row(row)
