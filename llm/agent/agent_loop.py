@@ -115,7 +115,7 @@ class AgentLoop:
         self._trace = trace or Trace()
         self._escalation, self._deferring = EscalateTool(), DeferTool()
         offered = [self._escalation] if self._smart else []
-        full = toolbox.plus(*offered, *([self._deferring] if self._unasked else []))
+        full = toolbox.extended_by(*offered, *([self._deferring] if self._unasked else []))
         self._tools = toolbox
         self._guard = Guardrails(self._limits, full.options)
         self._execution = ToolExecutor(
@@ -238,7 +238,7 @@ class AgentLoop:
         self._smart, self._steps = "", _without_images(self._steps)
         # Without the escalation tool: there is no third model to hand over to.
         kept = [self._deferring] if self._unasked else []
-        self._execution.toolbox = self._tools.plus(*kept)
+        self._execution.toolbox = self._tools.extended_by(*kept)
         self._execution.restart()
 
     def _outcome(self, reply: ModelReply, *, forced: bool) -> Outcome:

@@ -104,7 +104,7 @@ class RunStore(Protocol):
         """Close a run."""
 
 
-Beside = Callable[[Coroutine[Any, Any, None]], None]
+Spawn = Callable[[Coroutine[Any, Any, None]], None]
 """Starts a coroutine in the background; it runs to completion."""
 
 
@@ -119,7 +119,7 @@ class Trace:
         self,
         run: Run | None = None,
         store: RunStore | None = None,
-        spawn: Beside | None = None,
+        spawn: Spawn | None = None,
         pending_event: PendingEvent | None = None,
     ) -> None:
         self._run = run.key if run else ""

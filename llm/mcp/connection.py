@@ -23,17 +23,18 @@ from llm.mcp.foreign_tools import (
     result_text,
 )
 from llm.mcp.settings import McpServerSettings
-from llm.mcp.transports import LastWords, transport
-from llm.tools.toolbox import Tool, ToolError, ToolOptions, UnsureToolError
+from llm.mcp.transports import StderrTail, transport
+from llm.tools.toolbox import IndeterminateToolError, Tool, ToolError, ToolOptions
 from terrarium.backoff import Backoff
 
-_CONNECT = 60.0  # seconds until the tools are listed; the program may have to be fetched first
-_ANSWER = 20.0  # seconds for every request but a tool's
-_AT_ONCE = 8  # concurrent tool calls
-_MOST_PAGES = 20  # of a list of tools, against servers whose cursors never end
-_PAUSE = 1.0  # seconds between two listings of the tools
-_MOST_WORDS = 500  # characters of an error
-_LAST_WORDS = 1_000  # the same, of the end of a program's standard error
+# Seconds until the tools are listed; the program may have to be fetched first.
+_CONNECT_TIMEOUT = 60.0
+_REQUEST_TIMEOUT = 20.0  # seconds for every request but a tool's
+_MAX_CONCURRENT = 8  # concurrent tool calls
+_MAX_PAGES = 20  # of a list of tools, against servers whose cursors never end
+_LISTING_INTERVAL = 1.0  # seconds between two listings of the tools
+_MAX_ERROR_LENGTH = 500  # characters of an error
+_MAX_STDERR_LENGTH = 1_000  # the same, of the end of a program's standard error
 
 _log = structlog.get_logger()
 
@@ -50,11 +51,11 @@ class McpConnection:
         self.settings = settings
         self.tools: tuple[Tool, ...] = ()
         self.trouble = ""
-        self._last_words = LastWords()
+        self._stderr_tail = StderrTail()
         self._client: Client | None = None
         self._changed = asyncio.Event()  # the tools may have changed, or the connection ended
         self._ended = ""  # why the connection can no longer be used
-        self._at_once = asyncio.Semaphore(_AT_ONCE)
+        self._at_once = asyncio.Semaphore(_MAX_CONCURRENT)
 
     def __repr__(self) -> str:
         state = f"{len(self.tools)} tools" if self._client else "away"
@@ -70,7 +71,7 @@ class McpConnection:
             if task is not None and task.cancelling():
                 raise asyncio.CancelledError
             wait = backoff.delay()
-            said = plain(self._last_words.text, _LAST_WORDS)
+            said = plain(self._stderr_tail.text, _MAX_STDERR_LENGTH)
             self.trouble = f"{reason}; its last words: {said}" if said else reason
             _log.warning("mcp.away", server=self.name, reason=reason, again_in=wait)
             await asyncio.sleep(wait)
@@ -80,14 +81,14 @@ class McpConnection:
         self._ended = ""
         self._changed.clear()
         client = Client(
-            transport(self.settings, self._on_end, self._last_words),
-            read_timeout_seconds=_ANSWER,
+            transport(self.settings, self._on_end, self._stderr_tail),
+            read_timeout_seconds=_REQUEST_TIMEOUT,
             message_handler=self._on_message,
             client_info=types.Implementation(name="terrarium", version=version("terrarium")),
             cache=None,  # `_list` must read from the server, not from the SDK's cache
         )
         try:
-            async with asyncio.timeout(_CONNECT) as limit, client:
+            async with asyncio.timeout(_CONNECT_TIMEOUT) as limit, client:
                 await self._list(client)
                 limit.reschedule(None)  # the limit is for connecting and the first listing
                 backoff.mark_started()
@@ -95,9 +96,9 @@ class McpConnection:
                 _log.info("mcp.connected", server=self.name, tools=len(self.tools))
                 await self._follow(client)
         except TimeoutError:
-            return self._ended or f"no answer within {_CONNECT:g} seconds"
+            return self._ended or f"no answer within {_CONNECT_TIMEOUT:g} seconds"
         except Exception as error:  # noqa: BLE001 -- whatever a foreign server makes the SDK raise
-            return self._ended or plain(_reason(error), _MOST_WORDS)
+            return self._ended or plain(_reason(error), _MAX_ERROR_LENGTH)
         finally:
             self._client, self.tools = None, ()
         return self._ended
@@ -112,7 +113,7 @@ class McpConnection:
                 if not self._ended:
                     await self._list(client)
                     # Notifications during the pause cause one more listing, however many they are.
-                    await asyncio.sleep(_PAUSE)
+                    await asyncio.sleep(_LISTING_INTERVAL)
         finally:
             listening.cancel()
             await asyncio.gather(listening, return_exceptions=True)
@@ -138,7 +139,7 @@ class McpConnection:
         """Read the list of tools, within the limits on its pages and tools. Raises MCPError."""
         found: dict[str, Tool] = {}
         left_out, cursor = 0, None
-        for _ in range(_MOST_PAGES):
+        for _ in range(_MAX_PAGES):
             page = await client.list_tools(cursor=cursor)
             for each in page.tools:
                 tool = self._tool(each) if fits(each.name, self.settings.tools) else None
@@ -175,8 +176,8 @@ class McpConnection:
     async def _call(self, tool: str, /, **arguments: Any) -> str:
         """Call a tool of the server.
 
-        Raises ToolError while the server is away. Any failure after that raises UnsureToolError, as
-        the server may have done something nevertheless.
+        Raises ToolError while the server is away. Any failure after that raises
+        IndeterminateToolError, as the server may have done something nevertheless.
         """
         async with self._at_once:
             client = self._client
@@ -189,14 +190,16 @@ class McpConnection:
                 )
             except MCPError as error:
                 self._changed.set()  # listing the tools shows whether the server is still there
-                raise UnsureToolError(plain(error.message, _MOST_WORDS)) from error
+                raise IndeterminateToolError(plain(error.message, _MAX_ERROR_LENGTH)) from error
             except Exception as error:
                 self._changed.set()
                 _log.warning("mcp.call_failed", server=self.name, reason=type(error).__name__)
-                raise UnsureToolError(f"the server {self.name} gave no usable answer") from error
+                raise IndeterminateToolError(
+                    f"the server {self.name} gave no usable answer"
+                ) from error
         text = result_text(result)
         if result.is_error:
-            raise UnsureToolError(plain(text, _MOST_WORDS))
+            raise IndeterminateToolError(plain(text, _MAX_ERROR_LENGTH))
         return text
 
     async def _on_message(self, message: object) -> None:

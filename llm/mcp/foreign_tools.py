@@ -20,7 +20,7 @@ import mcp_types as types
 from pydantic import BaseModel, ConfigDict
 
 from llm.messages.message import escape_tags
-from llm.tools.toolbox import FOREIGN
+from llm.tools.toolbox import MCP_SEPARATOR
 
 MOST_TOOLS = 64
 """The most tools of one server that are offered; each costs tokens in every prompt."""
@@ -31,12 +31,12 @@ MOST_SCHEMA = 8_000
 MOST_TEXT = 20_000
 """The most characters of a result; the toolbox cuts it further."""
 
-_MOST_NAME = 64  # characters, the limit of the OpenAI API
-_MOST_DESCRIPTION = 600
-_MOST_HINT = 200  # of one parameter
-_MOST_DEPTH = 8
-_MOST_PROPERTIES = 64
-_MOST_CHOICES = 100
+_MAX_NAME_LENGTH = 64  # characters, the limit of the OpenAI API
+_MAX_DESCRIPTION_LENGTH = 600
+_MAX_HINT_LENGTH = 200  # of one parameter
+_MAX_DEPTH = 8
+_MAX_PROPERTIES = 64
+_MAX_CHOICES = 100
 _TYPES = frozenset({"string", "number", "integer", "boolean", "array", "object", "null"})
 _PROPERTY = re.compile(r"[\w.$-]{1,64}", re.ASCII)
 _UNFIT = re.compile(r"[^a-zA-Z0-9_-]")
@@ -56,12 +56,12 @@ def fits(name: str, patterns: Sequence[str]) -> bool:
 
 def local_name(server: str, tool: str) -> str:
     """Return the name that the model sees, `server__tool`, as the OpenAI API allows it."""
-    return f"{server}{FOREIGN}{_UNFIT.sub('_', tool)}"[:_MOST_NAME]
+    return f"{server}{MCP_SEPARATOR}{_UNFIT.sub('_', tool)}"[:_MAX_NAME_LENGTH]
 
 
 def openai_schema(server: str, tool: types.Tool) -> dict[str, Any] | None:
     """Return a tool in the format of OpenAI's `tools` field, None if that is too large."""
-    said = plain(tool.description or tool.title or "", _MOST_DESCRIPTION)
+    said = plain(tool.description or tool.title or "", _MAX_DESCRIPTION_LENGTH)
     parameters = {"properties": {}, **clean_schema(tool.input_schema), "type": "object"}
     function = {
         "name": local_name(server, tool.name),
@@ -92,7 +92,7 @@ def clean_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(schema.get(where), Mapping)
         for name, value in schema[where].items()
     }
-    return _clean(schema, definitions, _MOST_DEPTH)
+    return _clean(schema, definitions, _MAX_DEPTH)
 
 
 def _clean(schema: object, definitions: Mapping[str, Any], depth: int) -> dict[str, Any]:
@@ -105,7 +105,7 @@ def _clean(schema: object, definitions: Mapping[str, Any], depth: int) -> dict[s
     clean = dict(_simple(schema))
     if isinstance(properties := schema.get("properties"), Mapping):
         fitting = (name for name in properties if _PROPERTY.fullmatch(name))
-        names = list(islice(fitting, _MOST_PROPERTIES))
+        names = list(islice(fitting, _MAX_PROPERTIES))
         clean["properties"] = {
             name: _clean(properties[name], definitions, depth - 1) for name in names
         }
@@ -128,9 +128,9 @@ def _simple(schema: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     elif isinstance(kind, list) and kind and all(each in _TYPES for each in map(str, kind)):
         yield "anyOf", [{"type": each} for each in dict.fromkeys(map(str, kind))]
     if isinstance(text := schema.get("description"), str) and text:
-        yield "description", plain(text, _MOST_HINT)
+        yield "description", plain(text, _MAX_HINT_LENGTH)
     choices = schema.get("enum", [schema["const"]] if "const" in schema else None)
-    if isinstance(choices, list) and 0 < len(choices) <= _MOST_CHOICES:
+    if isinstance(choices, list) and 0 < len(choices) <= _MAX_CHOICES:
         sound = [each for each in choices if _is_sound(each)]
         if sound:
             yield "enum", sound
@@ -144,7 +144,7 @@ def _is_sound(choice: object) -> bool:
     """Return whether a model may be offered an enum value: a finite number, a short text that
     `plain` does not change, or null."""
     if isinstance(choice, str):
-        return len(choice) <= _MOST_HINT and plain(choice, _MOST_HINT) == choice
+        return len(choice) <= _MAX_HINT_LENGTH and plain(choice, _MAX_HINT_LENGTH) == choice
     return choice is None or (isinstance(choice, int | float) and isfinite(choice))
 
 
@@ -165,6 +165,6 @@ def _block_text(block: types.ContentBlock) -> str:
         case types.EmbeddedResource(resource=types.TextResourceContents() as resource):
             return resource.text
         case types.ResourceLink():
-            return f"[{plain(block.uri, _MOST_HINT)}]"
+            return f"[{plain(block.uri, _MAX_HINT_LENGTH)}]"
         case _:
             return f"[{block.type}, which cannot be shown]"

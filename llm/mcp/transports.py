@@ -33,10 +33,10 @@ BURST, PER_SECOND = 500, 20
 """The messages that a server may send in a burst, and the rate per second beyond that."""
 
 _LAST_BYTES, _LAST_LINES = 4_096, 5  # kept of a program's standard error
-_LONGEST_LINE = 200  # characters of each of these lines
-_GRACE = 1.0  # seconds to end, before SIGTERM, and again before SIGKILL
-_CONNECT = 10.0
-_LONGEST_STREAM = 660.0  # seconds of silence in an answer; above the longest timeout of a tool
+_MAX_LINE_LENGTH = 200  # characters of each of these lines
+_GRACE_PERIOD = 1.0  # seconds to end, before SIGTERM, and again before SIGKILL
+_CONNECT_TIMEOUT = 10.0
+_STREAM_TIMEOUT = 660.0  # seconds of silence in an answer; above the longest timeout of a tool
 
 Item = SessionMessage | Exception
 
@@ -63,7 +63,7 @@ class MessageBudget:
         self._left -= 1
 
 
-class LastWords:
+class StderrTail:
     """The tail of a program's standard error, with the secrets of its environment masked."""
 
     def __init__(self) -> None:
@@ -81,7 +81,7 @@ class LastWords:
         for secret in self._secrets:
             text = text.replace(secret, "***")
         lines = text.strip().splitlines()[-_LAST_LINES:]
-        return "\n".join(line[:_LONGEST_LINE] for line in lines)
+        return "\n".join(line[:_MAX_LINE_LENGTH] for line in lines)
 
     async def follow(self, errors: asyncio.StreamReader, secrets: Iterable[str]) -> None:
         """Read a program's standard error to its end, replacing the tail of the previous
@@ -95,14 +95,14 @@ class LastWords:
 
 @asynccontextmanager
 async def transport(
-    settings: McpServerSettings, on_end: Callable[[str], None], last_words: LastWords
+    settings: McpServerSettings, on_end: Callable[[str], None], stderr_tail: StderrTail
 ) -> AsyncGenerator[TransportStreams]:
     """Connect to a server and yield the streams for the SDK.
 
     `on_end` is called with the reason when the server has gone or was cut off. The standard error
-    of a program goes to `last_words`.
+    of a program goes to `stderr_tail`.
     """
-    inner = _http(settings) if settings.url else _process(settings, last_words)
+    inner = _http(settings) if settings.url else _process(settings, stderr_tail)
     async with inner as (incoming, outgoing):
         # Unbuffered, so that a server is read only as fast as its messages are handled.
         send, receive = anyio.create_memory_object_stream[Item](0)
@@ -122,7 +122,7 @@ async def transport(
                     reason = "the connection was closed"
             on_end(reason)
 
-        async with _beside(pump()):
+        async with _background_tasks(pump()):
             try:
                 yield receive, outgoing
             finally:
@@ -131,7 +131,7 @@ async def transport(
 
 
 @asynccontextmanager
-async def _beside(*work: Coroutine[Any, Any, None]) -> AsyncGenerator[None]:
+async def _background_tasks(*work: Coroutine[Any, Any, None]) -> AsyncGenerator[None]:
     """Run coroutines as tasks for the duration of the block, then cancel them. The first error
     among them is raised on exit."""
     running = [asyncio.create_task(each) for each in work]
@@ -160,7 +160,7 @@ def _without_output_schemas(item: Item) -> Item:
 async def _http(settings: McpServerSettings) -> AsyncGenerator[TransportStreams]:
     token = settings.token
     headers = {"authorization": f"Bearer {token.get_secret_value()}"} if token else {}
-    timeout = httpx2.Timeout(_LONGEST_STREAM, connect=_CONNECT)
+    timeout = httpx2.Timeout(_STREAM_TIMEOUT, connect=_CONNECT_TIMEOUT)
     # The SDK follows no redirect to another origin, so only the configured one sees the token.
     async with (
         httpx2.AsyncClient(headers=headers, timeout=timeout, transport=_BoundedTransport()) as http,
@@ -202,7 +202,7 @@ class _BoundedStream(httpx2.AsyncByteStream):
 
 @asynccontextmanager
 async def _process(
-    settings: McpServerSettings, last_words: LastWords
+    settings: McpServerSettings, stderr_tail: StderrTail
 ) -> AsyncGenerator[TransportStreams]:
     """Start a server and exchange lines of JSON with it; it is stopped on exit.
 
@@ -222,12 +222,12 @@ async def _process(
     assert process.stdin is not None
     assert process.stdout is not None
     assert process.stderr is not None
-    listening = asyncio.create_task(last_words.follow(process.stderr, own.values()))
+    listening = asyncio.create_task(stderr_tail.follow(process.stderr, own.values()))
     into, incoming = anyio.create_memory_object_stream[Item](0)
     outgoing, from_us = anyio.create_memory_object_stream[SessionMessage](0)
     try:
         reading = _read_lines(process.stdout, into)
-        async with _beside(reading, _write_lines(process.stdin, from_us, into)):
+        async with _background_tasks(reading, _write_lines(process.stdin, from_us, into)):
             yield incoming, outgoing
     finally:
         for stream in (into, incoming, outgoing, from_us):
@@ -235,7 +235,7 @@ async def _process(
         # Also when cancelled: no process may be left behind.
         with anyio.CancelScope(shield=True):
             await _stop(process)
-            await asyncio.wait({listening}, timeout=_GRACE)
+            await asyncio.wait({listening}, timeout=_GRACE_PERIOD)
             listening.cancel()
 
 
@@ -285,7 +285,7 @@ async def _stop(process: asyncio.subprocess.Process) -> None:
     assert process.stdout is not None
     process.stdin.close()
     # Keep reading: a server that blocks on a full pipe cannot exit.
-    async with _beside(_drain(process.stdout)):
+    async with _background_tasks(_drain(process.stdout)):
         for number in (signal.SIGTERM, signal.SIGKILL):
             if await _has_ended(process):
                 break
@@ -304,9 +304,10 @@ async def _drain(stdout: asyncio.StreamReader) -> None:
 
 
 async def _has_ended(process: asyncio.subprocess.Process) -> bool:
-    """Wait up to `_GRACE` seconds for a process and its pipes to end; return whether it exited."""
+    """Wait up to `_GRACE_PERIOD` seconds for a process and its pipes to end; return whether it
+    exited."""
     with suppress(TimeoutError):
-        async with asyncio.timeout(_GRACE):
+        async with asyncio.timeout(_GRACE_PERIOD):
             await process.wait()
     return process.returncode is not None
 

@@ -49,7 +49,7 @@ _INVISIBLE = re.compile(  # what nobody sees
 )
 _DISGUISE = re.compile(f"{_INVISIBLE.pattern}|[\ufe64\ufe65\uff00-\uff5e]")
 _ANGLE = re.compile("[<\uff1c\ufe64\\[\uff3b]")
-_LONGEST_TAG = 120  # characters that are normalised to recognise a disguised tag
+_MAX_TAG_LENGTH = 120  # characters that are normalised to recognise a disguised tag
 
 
 def escape_tags(text: str) -> str:
@@ -68,12 +68,12 @@ def _escape(match: re.Match[str]) -> str:
 
 def _escape_disguised(match: re.Match[str]) -> str:
     # The normal form only decides; the text itself is kept as it was written.
-    ahead = match.string[match.start() : match.start() + _LONGEST_TAG]
+    ahead = match.string[match.start() : match.start() + _MAX_TAG_LENGTH]
     plain = normalize("NFKC", _INVISIBLE.sub("", ahead))
     return _escape(match) if _RESERVED.match(plain) else match[0]
 
 
-_CUT = "...[truncated]"
+_TRUNCATION_MARK = "...[truncated]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class PromptSection:
             )
 
     def __str__(self) -> str:
-        text = _cut(self.text.strip(), self.budget)
+        text = _truncate(self.text.strip(), self.budget)
         return f"<{self.name}>\n{escape_tags(text)}\n</{self.name}>" if text else ""
 
 
@@ -117,17 +117,17 @@ def render_sections(sections: Sequence[PromptSection]) -> str:
     return "\n\n".join(filter(None, map(str, sections)))
 
 
-def _cut(text: str, budget: int) -> str:
+def _truncate(text: str, budget: int) -> str:
     """Cut a text to whole lines within `budget` characters; cut the first line if even that is too
     long."""
     if len(text) <= budget:
         return text
-    kept = text[: max(0, budget - len(_CUT) - 1) + 1]
+    kept = text[: max(0, budget - len(_TRUNCATION_MARK) - 1) + 1]
     whole, newline, _ = kept.rpartition("\n")
-    return f"{whole if newline else kept[:-1]}\n{_CUT}" if len(kept) > 1 else ""
+    return f"{whole if newline else kept[:-1]}\n{_TRUNCATION_MARK}" if len(kept) > 1 else ""
 
 
-_FOLDED = {EventType.JOIN: "joined", EventType.PART: "left", EventType.QUIT: "quit"}
+_MERGED_TYPES = {EventType.JOIN: "joined", EventType.PART: "left", EventType.QUIT: "quit"}
 
 
 EARLIER = "earlier_irc_logs"
@@ -151,7 +151,7 @@ def _lines(events: Iterable[Event]) -> Iterable[str]:
     Consecutive joins, parts and quits share a line. It has no time, which would take most of its
     tokens and can be seen from the lines around it.
     """
-    for folded, group in groupby(events, key=lambda event: event.type in _FOLDED):
+    for folded, group in groupby(events, key=lambda event: event.type in _MERGED_TYPES):
         if folded:
             yield escape_tags(f"*** {'; '.join(_came_and_went(group))}")
         else:
@@ -159,7 +159,7 @@ def _lines(events: Iterable[Event]) -> Iterable[str]:
 
 
 def _came_and_went(events: Iterable[Event]) -> Iterable[str]:
-    for kind, group in groupby(events, key=lambda event: _FOLDED[event.type]):
+    for kind, group in groupby(events, key=lambda event: _MERGED_TYPES[event.type]):
         nicks = ", ".join(dict.fromkeys(event.nick for event in group))
         yield f"{nicks} {kind}"
 
@@ -180,21 +180,22 @@ In memory it may have further keys, such as `name` (the asker) and `reasoning_co
 thoughts), which `wire` leaves out. A user message of a prompt may have an `image`
 (`llm.messages.image`), which `wire` makes a part of the content."""
 
-_SENT = ("role", "content", "tool_calls", "tool_call_id")
+_WIRE_FIELDS = ("role", "content", "tool_calls", "tool_call_id")
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
     """A tool call that the model proposes; `arguments` is JSON text as the model wrote it.
 
-    `source` is the original text of a call that was written as text. `cut`: its end was missing.
+    `source` is the original text of a call that was written as text. `truncated`: its end was
+    missing.
     """
 
     id: str
     name: str
     arguments: str
     source: str = ""
-    cut: bool = False
+    truncated: bool = False
 
     def message_part(self) -> dict[str, Any]:
         """Return the call as a part of an assistant message.
@@ -247,37 +248,37 @@ def wire(message: Message) -> Message:
     What the model said is escaped too, including the arguments of its calls, as anybody can make it
     repeat a tag.
     """
-    sent = {key: message[key] for key in _SENT if key in message}
+    sent = {key: message[key] for key in _WIRE_FIELDS if key in message}
     if sent["role"] == "assistant" and sent["content"]:
         sent["content"] = escape_tags(sent["content"])
     if image := message.get("image"):
         text, shown = {"type": "text", "text": sent["content"]}, {"url": image.url}
         sent["content"] = [text, {"type": "image_url", "image_url": shown}]
     if "tool_calls" in sent:
-        sent["tool_calls"] = [_harmless(call) for call in sent["tool_calls"]]
+        sent["tool_calls"] = [_escape_call(call) for call in sent["tool_calls"]]
     return sent
 
 
-def _harmless(call: Message) -> Message:
+def _escape_call(call: Message) -> Message:
     """Escape a call, which chat templates write into the prompt; its name becomes one word."""
     function = call["function"]
     name = re.sub(r"[^\w-]+", "_", function["name"])[:64] or "_"
     given: Any = json.loads(function["arguments"])
-    harmless = _neutral_in(given)
+    harmless = _escape_strings(given)
     # Without a tag the arguments stay as the model spelled them: so they are in the prefix cache.
     arguments = function["arguments"] if harmless == given else json.dumps(harmless)
     return call | {"function": {"name": name, "arguments": arguments}}
 
 
-def _neutral_in(value: Any) -> Any:
+def _escape_strings(value: Any) -> Any:
     """Escape all strings of a JSON value, including keys."""
     match value:
         case str():
             return escape_tags(value)
         case list():
-            return [_neutral_in(item) for item in value]
+            return [_escape_strings(item) for item in value]
         case dict():
-            return {escape_tags(key): _neutral_in(item) for key, item in value.items()}
+            return {escape_tags(key): _escape_strings(item) for key, item in value.items()}
     return value
 
 

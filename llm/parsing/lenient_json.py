@@ -13,7 +13,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-_DEEPEST = 32  # nested brackets: bounds the recursion
+_MAX_DEPTH = 32  # nested brackets: bounds the recursion
 # The quantifiers are possessive: without backtracking, hostile text takes linear time.
 _SPACE = re.compile(r"[ \t\r\n]*+")
 _STRINGS = {
@@ -36,11 +36,11 @@ class IncompleteJson(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ParsedValue:
-    """A value and the index after it; `cut` if its missing end was filled in."""
+    """A value and the index after it; `truncated` if its missing end was filled in."""
 
     value: Any
     end: int
-    cut: bool = False
+    truncated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class ParsedArguments:
     positional: tuple[Any, ...]
     named: dict[str, Any]
     end: int
-    cut: bool = False
+    truncated: bool = False
 
 
 def read_value(text: str, start: int = 0, *, final: bool = True) -> ParsedValue:
@@ -60,7 +60,7 @@ def read_value(text: str, start: int = 0, *, final: bool = True) -> ParsedValue:
     text will follow, an open object, list or string is closed instead.
     """
     reader = _Reader(text, start, final)
-    return ParsedValue(reader.value(), reader.at, reader.cut)
+    return ParsedValue(reader.value(), reader.at, reader.truncated)
 
 
 def read_arguments(text: str, start: int, *, final: bool = True) -> ParsedArguments:
@@ -76,7 +76,7 @@ def read_arguments(text: str, start: int, *, final: bool = True) -> ParsedArgume
             positional.append(value)
         else:
             named[key] = value
-    return ParsedArguments(tuple(positional), named, reader.at, reader.cut)
+    return ParsedArguments(tuple(positional), named, reader.at, reader.truncated)
 
 
 class _Reader:
@@ -85,7 +85,7 @@ class _Reader:
         self._final = final
         self._depth = 0
         self.at = start
-        self.cut = False
+        self.truncated = False
 
     def value(self) -> Any:
         first = self._next()
@@ -100,7 +100,7 @@ class _Reader:
     def items(self, between: str) -> list[tuple[str | None, Any]]:
         """Parse the items in brackets; `between` separates a key from its value, "" for no keys."""
         self._depth += 1
-        if self._depth > _DEEPEST:
+        if self._depth > _MAX_DEPTH:
             raise ParseError
         opening = self._next()
         end = _ENDS[opening]
@@ -114,7 +114,7 @@ class _Reader:
                 if not self._final:
                     raise
                 # Drop a key without value, and half a word or number, which may be another one.
-                self.cut = True
+                self.truncated = True
                 break
             self._comma(end)
         self._depth -= 1
@@ -138,16 +138,16 @@ class _Reader:
         if self.at >= len(self._text):
             if not self._final:
                 raise IncompleteJson
-            self.cut = True
+            self.truncated = True
             return True
-        if self.cut or self._text[self.at] != end:
-            return self.cut
+        if self.truncated or self._text[self.at] != end:
+            return self.truncated
         self.at += 1
         return True
 
     def _comma(self, end: str) -> None:
         self._skip()
-        if self.cut or self.at >= len(self._text):
+        if self.truncated or self.at >= len(self._text):
             return
         if self._text[self.at] == ",":
             self.at += 1
@@ -167,7 +167,7 @@ class _Reader:
             raise ParseError
         else:
             return None
-        if self.cut:
+        if self.truncated:
             raise IncompleteJson
         if self._next() != between:
             raise ParseError
@@ -190,7 +190,7 @@ class _Reader:
         if match is None:
             if not self._final:
                 raise IncompleteJson
-            inner, self.at, self.cut = self._text[self.at + 1 :], len(self._text), True
+            inner, self.at, self.truncated = self._text[self.at + 1 :], len(self._text), True
         else:
             inner, self.at = match[1], match.end()
         return _unescape(inner, quote)

@@ -239,10 +239,10 @@ def read_output(text: str) -> StructuredOutput:
     if read.value and not any(answer.startswith(key) for key in read.value for answer in _KEYS):
         return StructuredOutput(text)
     said, status = read.value.get("response", ""), read.value.get("status")
-    if not isinstance(said, str) or not (read.value or read.cut):
+    if not isinstance(said, str) or not (read.value or read.truncated):
         return StructuredOutput(text)
     known = cast(Status, status) if status in get_args(Status) else None
-    return StructuredOutput(said.strip(), known, silent=not said.strip() and not read.cut)
+    return StructuredOutput(said.strip(), known, silent=not said.strip() and not read.truncated)
 
 
 class OutputSplitter:

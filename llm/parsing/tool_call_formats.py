@@ -56,12 +56,12 @@ class ToolCallFormats:
         return any(name.startswith(word.lower()) for name in self._spelling)
 
     def parse_object(
-        self, value: Any, source: str, *, cut: bool, strict: bool
+        self, value: Any, source: str, *, truncated: bool, strict: bool
     ) -> list[ToolCall] | None:
         """Return the calls that a JSON value represents, None if it represents none.
 
         With `strict`, each object may have no other keys than those of a call, and must name an
-        existing tool. `source` is the text of the calls; `cut` says that its end was missing.
+        existing tool. `source` is the text of the calls; `truncated` says that its end was missing.
         """
         if isinstance(value, dict) and isinstance(value.get("tool_calls"), list):
             value = value["tool_calls"]
@@ -71,26 +71,35 @@ class ToolCallFormats:
         whole = [call for call in calls if call is not None]
         if strict and not all(fits and self.knows(name) for name, _, fits in whole):
             return None
-        return [self._call(name, arguments, source, cut=cut) for name, arguments, _ in whole]
+        return [
+            self._call(name, arguments, source, truncated=truncated) for name, arguments, _ in whole
+        ]
 
-    def parse_tag(self, name: str, parameters: str, source: str, *, cut: bool = False) -> ToolCall:
+    def parse_tag(
+        self, name: str, parameters: str, source: str, *, truncated: bool = False
+    ) -> ToolCall:
         """Return the call in a tag. Its `parameters` are a JSON object, keyword arguments, or else
         the value of the tool's first parameter."""
         text = parameters.strip()
         if not text:
-            return self._call(name, {}, source, cut=cut)
+            return self._call(name, {}, source, truncated=truncated)
         if text[0] in "{[\"'":
             try:
                 read = read_value(text)
             except (ParseError, IncompleteJson):
                 # Kept as written: validating them fails when the call runs, and tells the model.
-                return self._call(name, text, source, cut=cut)
+                return self._call(name, text, source, truncated=truncated)
             value = read.value if not text[read.end :].strip() else text
             return self._call(
-                name, self._bind_arguments(name, [value], {}), source, cut=cut or read.cut
+                name,
+                self._bind_arguments(name, [value], {}),
+                source,
+                truncated=truncated or read.truncated,
             )
         named = self._by_name(name, text)
-        return self._call(name, named or self._bind_arguments(name, [text], {}), source, cut=cut)
+        return self._call(
+            name, named or self._bind_arguments(name, [text], {}), source, truncated=truncated
+        )
 
     def function(self, text: str, start: int, *, final: bool) -> tuple[ToolCall, int] | None:
         """Return the function call of a known tool at `start` and the index after it, None if there
@@ -104,7 +113,7 @@ class ToolCallFormats:
             return None
         arguments = self._bind_arguments(match[1], read.positional, read.named)
         source = text[match.start() : read.end]
-        return self._call(match[1], arguments, source, cut=read.cut), read.end
+        return self._call(match[1], arguments, source, truncated=read.truncated), read.end
 
     def parse_all(
         self, body: str, source: str, *, final: bool, strict: bool, functions: bool = True
@@ -122,7 +131,9 @@ class ToolCallFormats:
                 at = found[1]
             else:
                 read = read_value(body, at, final=final)
-                some = self.parse_object(read.value, source, cut=read.cut, strict=strict)
+                some = self.parse_object(
+                    read.value, source, truncated=read.truncated, strict=strict
+                )
                 if some is None:
                     raise ParseError
                 calls += some
@@ -143,12 +154,12 @@ class ToolCallFormats:
         """Return a call for text that cannot be parsed. It fails when it runs, so that the model
         sees an error message."""
         match = _SOME_NAME.search(body)
-        return self._call(match[1] if match else "", body.strip() or "{", source, cut=False)
+        return self._call(match[1] if match else "", body.strip() or "{", source, truncated=False)
 
-    def _call(self, name: str, arguments: Any, source: str, *, cut: bool) -> ToolCall:
+    def _call(self, name: str, arguments: Any, source: str, *, truncated: bool) -> ToolCall:
         written = arguments if isinstance(arguments, str) else json.dumps(arguments)
         spelt = self._spelling.get(name.lower(), name)
-        return ToolCall(f"call_{uuid.uuid4().hex[:12]}", spelt, written, source, cut)
+        return ToolCall(f"call_{uuid.uuid4().hex[:12]}", spelt, written, source, truncated)
 
     def _bind_arguments(
         self, name: str, positional: Sequence[Any], named: Mapping[str, Any]

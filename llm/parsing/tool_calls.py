@@ -27,7 +27,7 @@ from llm.messages.message import ToolCall
 from llm.parsing.lenient_json import IncompleteJson, ParseError, read_value
 from llm.parsing.tool_call_formats import HEADS, ToolCallFormats
 
-LONGEST = 20_000
+MAX_CALL_LENGTH = 20_000
 """Maximum characters of one call: limits how much text is held back."""
 
 
@@ -47,12 +47,12 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """A reading: the first `length` characters are calls. Unless `sure`, text that follows turns
-    them into an example, which is shown."""
+    """A reading: the first `length` characters are calls. Unless `is_final`, text that follows
+    turns them into an example, which is shown."""
 
     calls: Sequence[ToolCall]
     length: int
-    sure: bool = True
+    is_final: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,14 +94,16 @@ def _read_tag(text: str, formats: ToolCallFormats, *, final: bool) -> Reading:
     if match[2] == ">>":
         return Calls([formats.parse_tag(name, "", match[0])], begin)
     end = _end_of_parameters(text, begin)
-    cut = end is None
+    truncated = end is None
     if end is None:
         if not final:
             return NeedMore(">>")
         first = text.find(">>", begin)
         end = first if first >= 0 else len(text)
     length = min(end + 2, len(text))
-    return Calls([formats.parse_tag(name, text[begin:end], text[:length], cut=cut)], length)
+    return Calls(
+        [formats.parse_tag(name, text[begin:end], text[:length], truncated=truncated)], length
+    )
 
 
 def _end_of_parameters(text: str, begin: int) -> int | None:
@@ -112,13 +114,13 @@ def _end_of_parameters(text: str, begin: int) -> int | None:
         try:
             end = read_value(text, begin, final=False).end
         except IncompleteJson:
-            if len(text) - begin <= LONGEST:
+            if len(text) - begin <= MAX_CALL_LENGTH:
                 return None
         except ParseError:
             pass
         else:
             rest = text[end:].lstrip()
-            if rest.startswith(">>") and end - begin <= LONGEST:
+            if rest.startswith(">>") and end - begin <= MAX_CALL_LENGTH:
                 return len(text) - len(rest)
     first = text.find(">>", begin)
     return first if first >= 0 else None
@@ -155,10 +157,10 @@ def _closing(
     except ParseError:
         end = begin
     except IncompleteJson:
-        if len(text) - begin <= LONGEST:
+        if len(text) - begin <= MAX_CALL_LENGTH:
             raise
         end = begin
-    match = closer.search(text, end if end - begin <= LONGEST else begin)
+    match = closer.search(text, end if end - begin <= MAX_CALL_LENGTH else begin)
     if match is None:
         raise IncompleteJson
     return match
@@ -233,8 +235,8 @@ def _function(text: str, at: int, formats: ToolCallFormats, *, final: bool) -> R
     try:
         found = formats.function(text, at, final=final)
     except IncompleteJson:
-        return NeedMore() if len(text) - at <= LONGEST else None
-    if found is None or found[1] - at > LONGEST:
+        return NeedMore() if len(text) - at <= MAX_CALL_LENGTH else None
+    if found is None or found[1] - at > MAX_CALL_LENGTH:
         return None
     return _alone([found[0]], text, found[1], final=final)
 
@@ -252,12 +254,14 @@ def _object(text: str, at: int, formats: ToolCallFormats, *, final: bool) -> Rea
     try:
         read = read_value(text, at, final=final)
     except IncompleteJson:
-        return NeedMore() if len(text) - at <= LONGEST else None
+        return NeedMore() if len(text) - at <= MAX_CALL_LENGTH else None
     except ParseError:
         return None
-    if read.end - at > LONGEST:
+    if read.end - at > MAX_CALL_LENGTH:
         return None
-    calls = formats.parse_object(read.value, text[at : read.end], cut=read.cut, strict=True)
+    calls = formats.parse_object(
+        read.value, text[at : read.end], truncated=read.truncated, strict=True
+    )
     return Text(read.end) if calls is None else _alone(calls, text, read.end, final=final)
 
 
@@ -307,7 +311,7 @@ def _parse_fence(
     closing = re.compile(rf"^[ \t]*+{ticks[0]}{{{len(ticks)},}}+[ \t\r]*+$", re.MULTILINE)
     match = closing.search(text, begin)
     end = match.start() if match else len(text)
-    if end - begin > LONGEST:
+    if end - begin > MAX_CALL_LENGTH:
         return None
     if not final and (match is None or match.end() == len(text)):
         return NeedMore()
@@ -322,22 +326,23 @@ def _parse_fence(
         )
     except (ParseError, IncompleteJson):
         return None
-    return Calls(calls, after, sure=False) if calls else None
+    return Calls(calls, after, is_final=False) if calls else None
 
 
 _SPECIAL = re.compile(rf"\n|`++|{'|'.join(OPENERS)}", re.IGNORECASE | re.ASCII)
-_LONGEST_OPENER = max(map(len, OPENERS))
-_LONGEST_SPAN = 2_000  # characters of inline code that are held back until it is closed
+_MAX_OPENER_LENGTH = max(map(len, OPENERS))
+_MAX_SPAN_LENGTH = 2_000  # characters of inline code that are held back until it is closed
 _QUOTES = "\"'`“‘«„"
 
 
 @dataclass(slots=True)
 class _Found:
-    """Adjacent calls of the stream; unless `sure`, their `source` is shown if more text follows."""
+    """Adjacent calls of the stream; unless `is_final`, their `source` is shown if more text
+    follows."""
 
     calls: tuple[ToolCall, ...]
     source: str
-    sure: bool
+    is_final: bool
 
 
 class ToolCallParser:
@@ -396,7 +401,7 @@ class ToolCallParser:
             self._show(reading.length)
         elif isinstance(reading, Calls):
             source = self._take(reading.length)
-            self._found.append(_Found(tuple(reading.calls), source, reading.sure))
+            self._found.append(_Found(tuple(reading.calls), source, reading.is_final))
         elif isinstance(reading, Code):
             self._fence = reading.fence
             self._show(reading.length)
@@ -426,9 +431,9 @@ class ToolCallParser:
         # A fence with calls counts only at the very end of an answer. Text after it makes it an
         # example, so its source is shown first. Whitespace is undecided, so it joins the source.
         if text.strip():
-            self._out += "".join(found.source for found in self._found if not found.sure)
-            self._found = [found for found in self._found if found.sure]
-        elif self._found and not self._found[-1].sure:
+            self._out += "".join(found.source for found in self._found if not found.is_final)
+            self._found = [found for found in self._found if found.is_final]
+        elif self._found and not self._found[-1].is_final:
             self._found[-1].source += text
             return
         self._out += text
@@ -442,7 +447,7 @@ class ToolCallParser:
 
     def _certain(self, *, final: bool) -> int:
         """Return how many of the held characters certainly do not begin a tag."""
-        start = -1 if final else self._held.find("<", max(0, len(self._held) - _LONGEST_OPENER))
+        start = -1 if final else self._held.find("<", max(0, len(self._held) - _MAX_OPENER_LENGTH))
         while start >= 0:
             if any(tag.startswith(self._held[start:].lower()) for tag in OPENERS):
                 return start
@@ -454,8 +459,8 @@ class ToolCallParser:
 
         As in CommonMark, it is closed by a run of exactly as many backticks.
         """
-        line, end, _ = self._held[:_LONGEST_SPAN].partition("\n")
-        decided = final or bool(end) or len(line) == _LONGEST_SPAN
+        line, end, _ = self._held[:_MAX_SPAN_LENGTH].partition("\n")
+        decided = final or bool(end) or len(line) == _MAX_SPAN_LENGTH
         closing = re.compile(rf"(?<!`)`{{{ticks}}}(?!`)").search(line, ticks)
         if closing and (decided or closing.end() < len(line)):
             return Text(closing.end())

@@ -410,14 +410,14 @@ class PromptBuilder:
             *self._functions(request.room, matches),
             *([self.mcp_servers] if self.mcp_servers.settings else []),
             rights=request.rights,
-        ).only(request.persona.tools)
+        ).restricted_to(request.persona.tools)
         hints = "\n".join(filter(None, (match.hint for match in matches)))
         whole = next((match.hint for match in matches if match.is_whole), "")
         skills = tuple(match.skill.name for match in matches)
         if budget.is_small:
             called_for = tools_called_for(request.text) if budget.may_call else ()
             system = request.persona.render(request.values, short=True)
-            return Prompt(system, (), hints, whole, toolbox.only(called_for), skills)
+            return Prompt(system, (), hints, whole, toolbox.restricted_to(called_for), skills)
         learned, taught = await _lessons(table, request)
         usable = toolbox.names() if budget.may_call else ()
         rules = [CORE, TOOLS if usable else "", STATUS if request.wants_status else ""]

@@ -25,9 +25,7 @@ job without costing an attempt.
 """
 
 _MAX_CONCURRENT = 4  # jobs that run concurrently
-_POLL_INTERVAL = (
-    30.0  # polling interval in seconds: jobs added by other processes, a lock that was freed
-)
+_POLL_INTERVAL = 30.0  # seconds; finds jobs of other processes, and a lock that was freed
 _UNREACHABLE_DELAY = timedelta(minutes=1)  # delay of a job whose server is unreachable or busy
 _SWEEP_INTERVAL = timedelta(hours=1)  # interval of taking back expired leases and deleting old jobs
 

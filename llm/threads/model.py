@@ -265,9 +265,8 @@ def link_features(reply: ReplyFeatures, earlier: Iterable[Utterance]) -> list[Fe
     spoken: dict[int, int] = {}
     rows: list[Features] = []
     for each in earlier:
-        distances, gaps, kinds, own, theirs, shares, lengths = _LINK_INDICES[
-            reply.author_relation(each)
-        ]
+        indices = _LINK_INDICES[reply.author_relation(each)]
+        distances, gaps, kinds, own, theirs, shares, lengths = indices
         since = spoken.get(each.speaker, 0)
         rows.append(
             (

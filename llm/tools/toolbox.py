@@ -20,12 +20,12 @@ from pydantic_core import to_jsonable_python
 from llm.messages.image import Image
 from llm.messages.message import escape_tags
 
-FOREIGN = "__"
+MCP_SEPARATOR = "__"
 """Separator of server and tool in the names of MCP servers' tools; no name of ours contains it."""
 
 _MARK = "__terrarium_tool__"
-_LONG = 3_000  # characters of a result; a longer one is cut to _SHORT
-_SHORT = 2_500
+_MAX_RESULT_LENGTH = 3_000  # characters of a result; a longer one is cut to _SHORTENED_LENGTH
+_SHORTENED_LENGTH = 2_500
 
 EffectKey = NewType("EffectKey", str)
 """Idempotency key of one effect of a run, the same when the run is repeated after a crash.
@@ -45,13 +45,13 @@ _log = structlog.get_logger()
 class ToolError(Exception):
     """The tool could not do its work; the message is given to the model."""
 
-    unsure = False
+    indeterminate = False
 
 
-class UnsureToolError(ToolError):
+class IndeterminateToolError(ToolError):
     """The tool failed, and may have had an effect all the same."""
 
-    unsure = True
+    indeterminate = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,11 +118,11 @@ class ImageResult:
 @dataclass(frozen=True, slots=True)
 class ToolResult:
     """Result of a call as the model reads it, optionally with an image; `ok` if the tool succeeded,
-    `unsure` if it failed and may have had an effect all the same."""
+    `indeterminate` if it failed and may have had an effect all the same."""
 
     text: str
     ok: bool
-    unsure: bool = False
+    indeterminate: bool = False
     image: Image | None = None
 
 
@@ -178,7 +178,7 @@ class Toolbox:
         of `ToolSource`."""
         return cls((tool for owner in owners for tool in _owned_tools(owner)), rights)
 
-    def only(self, names: Collection[str] | None) -> Toolbox:
+    def restricted_to(self, names: Collection[str] | None) -> Toolbox:
         """Return a toolbox with only the tools of these names; None: all."""
         if names is None:
             return self
@@ -193,7 +193,7 @@ class Toolbox:
         """Return the names of the tools."""
         return self._tools.keys()
 
-    def plus(self, *owners: object) -> Toolbox:
+    def extended_by(self, *owners: object) -> Toolbox:
         """Return a toolbox with these tools and those of more owners."""
         more = Toolbox.from_owners(*owners)._tools.values()
         return Toolbox([*self._tools.values(), *more], self._rights)
@@ -225,7 +225,7 @@ class Toolbox:
         try:
             result = await self.run(name, arguments, timeout, key)
         except ToolError as error:
-            return error_result(name, str(error), unsure=error.unsure)
+            return error_result(name, str(error), indeterminate=error.indeterminate)
         image = result.image if isinstance(result, ImageResult) else None
         return ToolResult(render_result(name, text_of(result)), ok=True, image=image)
 
@@ -237,7 +237,8 @@ class Toolbox:
         key: EffectKey = NO_KEY,
     ) -> object:
         """Run a tool as `call` does, and return its result as a JSON-compatible value or an
-        `ImageResult`. Raises only ToolError, and UnsureToolError for a timeout or a crash."""
+        `ImageResult`. Raises only ToolError, and IndeterminateToolError for a timeout or a
+        crash."""
         item = self._tools.get(name)
         if item is None:
             raise ToolError(f"no such tool; there are: {', '.join(self._tools)}")
@@ -254,22 +255,24 @@ class Toolbox:
         except ToolError:
             raise
         except TimeoutError as error:
-            raise UnsureToolError(f"no result within {timeout:g} seconds") from error
+            raise IndeterminateToolError(f"no result within {timeout:g} seconds") from error
         except Exception as error:
             # Any third-party code may raise anything. The details go to our log, not to the model.
             _log.exception("tool.failed", tool=name)
-            raise UnsureToolError("the tool failed") from error
+            raise IndeterminateToolError("the tool failed") from error
 
 
-def error_result(name: str, reason: str, *, unsure: bool = False) -> ToolResult:
+def error_result(name: str, reason: str, *, indeterminate: bool = False) -> ToolResult:
     """Return the result of a failed call, with the reason for the model."""
-    return ToolResult(render_result(name, f"error: {reason}"), ok=False, unsure=unsure)
+    return ToolResult(
+        render_result(name, f"error: {reason}"), ok=False, indeterminate=indeterminate
+    )
 
 
 def render_result(name: str, text: str) -> str:
     """Render a result for the model: marked as data and bounded in length."""
-    if len(text) > _LONG:
-        text = text[:_SHORT] + "...[truncated]"
+    if len(text) > _MAX_RESULT_LENGTH:
+        text = text[:_SHORTENED_LENGTH] + "...[truncated]"
     # The name comes from the model, so neither name nor text may close the tag or open another.
     label = "".join(c for c in name if c.isalnum() or c in "_-")[:64]
     return f'<tool_result tool="{label}">\n{escape_tags(text)}\n</tool_result>'
@@ -308,8 +311,10 @@ def _require_usable(function: Callable[..., object]) -> None:
     name = getattr(function, "__qualname__", repr(function))
     if not inspect.iscoroutinefunction(function):
         raise TypeError(f"@tool {name}: write it as `async def`")
-    if FOREIGN in function.__name__.strip("_"):
-        raise TypeError(f"@tool {name}: names with {FOREIGN} belong to the tools of MCP servers")
+    if MCP_SEPARATOR in function.__name__.strip("_"):
+        raise TypeError(
+            f"@tool {name}: names with {MCP_SEPARATOR} belong to the tools of MCP servers"
+        )
     if not inspect.getdoc(function):
         raise TypeError(f"@tool {name}: write a docstring; it tells the model what the tool does")
     for parameter in inspect.signature(function).parameters.values():

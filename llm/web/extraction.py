@@ -19,10 +19,10 @@ from dataclasses import dataclass
 
 from llm.web.errors import ExtraMissing, PageUnreadable
 
-_SECONDS = 10  # of CPU time; twice as many of wall-clock time
-_MEMORY = 1_500_000_000  # bytes of address space, most of them shared libraries
-_MISSING = 3  # exit status if the extra is not installed
-_MOST = 60_000  # characters of text that are kept
+_CPU_SECONDS = 10  # of CPU time; twice as many of wall-clock time
+_MAX_MEMORY = 1_500_000_000  # bytes of address space, most of them shared libraries
+_EXTRA_MISSING_STATUS = 3  # exit status if the extra is not installed
+_MAX_TEXT_LENGTH = 60_000  # characters of text that are kept
 _ENTRIES, _SUMMARY = 30, 300  # entries of a feed, characters of the summary of each
 _TAG = re.compile(r"<[^<>]*>")
 
@@ -49,7 +49,7 @@ async def extract(page: bytes, url: str, *, is_feed: bool = False) -> Extracted:
         stderr=asyncio.subprocess.DEVNULL,
     )
     try:
-        async with asyncio.timeout(2 * _SECONDS):
+        async with asyncio.timeout(2 * _CPU_SECONDS):
             found, _ = await child.communicate(page)
     except TimeoutError as error:
         raise PageUnreadable("its text could not be taken out in time") from error
@@ -58,7 +58,7 @@ async def extract(page: bytes, url: str, *, is_feed: bool = False) -> Extracted:
         if child.returncode is None:
             child.kill()
             await child.wait()
-    if child.returncode == _MISSING:
+    if child.returncode == _EXTRA_MISSING_STATUS:
         raise ExtraMissing
     if child.returncode:
         raise PageUnreadable("its text could not be taken out")
@@ -67,13 +67,13 @@ async def extract(page: bytes, url: str, *, is_feed: bool = False) -> Extracted:
 
 def main() -> None:
     """Read a page from standard input and write its parts as JSON."""
-    resource.setrlimit(resource.RLIMIT_CPU, (_SECONDS, _SECONDS))
-    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
+    resource.setrlimit(resource.RLIMIT_CPU, (_CPU_SECONDS, _CPU_SECONDS))
+    resource.setrlimit(resource.RLIMIT_AS, (_MAX_MEMORY, _MAX_MEMORY))
     page, url, kind = sys.stdin.buffer.read(), *sys.argv[1:]
     try:
         parts = _feed_parts(page) if kind == "feed" else _page_parts(page, url)
     except ImportError:
-        sys.exit(_MISSING)
+        sys.exit(_EXTRA_MISSING_STATUS)
     json.dump({name: part or "" for name, part in parts.items()}, sys.stdout)
 
 
@@ -92,7 +92,11 @@ def _feed_parts(feed: bytes) -> dict[str, str | None]:
     )
     text = "\n\n".join("\n".join(filter(None, entry)) for entry in entries)
     about = read.feed
-    return {"title": about.get("title"), "description": about.get("subtitle"), "text": text[:_MOST]}
+    return {
+        "title": about.get("title"),
+        "description": about.get("subtitle"),
+        "text": text[:_MAX_TEXT_LENGTH],
+    }
 
 
 def _page_parts(page: bytes, url: str) -> dict[str, str | None]:
@@ -107,7 +111,7 @@ def _page_parts(page: bytes, url: str) -> dict[str, str | None]:
         "date": about.date,
         "site": about.sitename,
         "description": about.description,
-        "text": text[:_MOST],
+        "text": text[:_MAX_TEXT_LENGTH],
     }
 
 

@@ -26,7 +26,7 @@ from llm.web.robots import MAX_ROBOTS_SIZE, RobotsRules
 AGENT = "Terrarium"
 """Product token of this crawler, which robots.txt files match (RFC 9309)."""
 
-TEXT_TYPES = frozenset(
+TEXT_MEDIA_TYPES = frozenset(
     (
         *("text/html", "application/xhtml+xml", "text/plain", "text/markdown", "text/x-markdown"),
         *("application/json", "application/xml", "text/xml", "application/ld+json"),
@@ -34,13 +34,13 @@ TEXT_TYPES = frozenset(
     )
 )
 
-IMAGE_TYPES = frozenset(("image/png", "image/jpeg", "image/gif", "image/webp"))
+IMAGE_MEDIA_TYPES = frozenset(("image/png", "image/jpeg", "image/gif", "image/webp"))
 
-_ADDRESSES = 3  # addresses of a host that are tried
-_CACHED = 64  # pages and robots.txt files
-_FRESH = 600.0  # seconds that they are cached
-_AT_ONCE = 4  # concurrent fetches
-_LONGEST_URL = 2_000
+_MAX_ADDRESSES = 3  # addresses of a host that are tried
+_CACHE_SIZE = 64  # pages and robots.txt files
+_CACHE_SECONDS = 600.0  # seconds that they are cached
+_MAX_CONCURRENT = 4  # concurrent fetches
+_MAX_URL_LENGTH = 2_000
 _HEADERS = {
     "User-Agent": f"Mozilla/5.0 (compatible; {AGENT}/1; reads a page that somebody asked about)",
     "Accept": "text/html,application/xhtml+xml,text/plain;q=0.9,*/*;q=0.5",
@@ -117,10 +117,10 @@ class Fetcher:
         self._limits = limits or FetchLimits()
         self._tls = tls or ssl.create_default_context()
         self._cache: OrderedDict[str, _Cached] = OrderedDict()
-        self._slots = asyncio.Semaphore(_AT_ONCE)
+        self._slots = asyncio.Semaphore(_MAX_CONCURRENT)
 
     async def fetch(
-        self, url: str, types: frozenset[str] = TEXT_TYPES, *, is_api: bool = False
+        self, url: str, types: frozenset[str] = TEXT_MEDIA_TYPES, *, is_api: bool = False
     ) -> Page:
         """Return the page of a URL, cached for ten minutes, if its media type is in `types`.
 
@@ -224,7 +224,7 @@ class Fetcher:
         """
         # The URL has the address, so that nothing is resolved again between check and connection
         # (DNS rebinding). TLS verifies the certificate against `sni_hostname`.
-        tried = target.endpoints[:_ADDRESSES]
+        tried = target.endpoints[:_MAX_ADDRESSES]
         for endpoint in tried:
             request = client.build_request(
                 "GET",
@@ -259,15 +259,15 @@ class Fetcher:
         return found.value
 
     def _keep(self, key: str, value: Page | RobotsRules) -> None:
-        self._cache[key] = _Cached(value, asyncio.get_running_loop().time() + _FRESH)
-        while len(self._cache) > _CACHED:
+        self._cache[key] = _Cached(value, asyncio.get_running_loop().time() + _CACHE_SECONDS)
+        while len(self._cache) > _CACHE_SIZE:
             self._cache.popitem(last=False)
 
 
 def _parse(url: str) -> httpx2.URL:
     """Parse an absolute http or https URL without credentials. Raises PageRefused."""
-    if len(url) > _LONGEST_URL:
-        raise PageRefused(f"its address has more than {_LONGEST_URL} characters")
+    if len(url) > _MAX_URL_LENGTH:
+        raise PageRefused(f"its address has more than {_MAX_URL_LENGTH} characters")
     # Parsers disagree about the host in URLs with whitespace or backslashes.
     if _ODD.search(url):
         raise PageRefused("its address has a blank or a backslash in it")

@@ -10,7 +10,7 @@ from llm.messages.image import Image, UnusableImage
 from llm.web.detectors import Detector, Summary, detect
 from llm.web.errors import ExtraMissing, PageError, PageUnreadable
 from llm.web.extraction import Extracted, extract
-from llm.web.fetcher import IMAGE_TYPES, TEXT_TYPES, Fetcher, Page
+from llm.web.fetcher import IMAGE_MEDIA_TYPES, TEXT_MEDIA_TYPES, Fetcher, Page
 
 ARTICLE = "article"
 _HTML = frozenset(("text/html", "application/xhtml+xml"))
@@ -76,8 +76,8 @@ class PageReader:
 
     async def _read_page(self, url: str) -> PageText:
         """Read a page as an article, feed, plain text or image. Raises PageError."""
-        page = await self._fetcher.fetch(url, TEXT_TYPES | IMAGE_TYPES)
-        if page.type in IMAGE_TYPES:
+        page = await self._fetcher.fetch(url, TEXT_MEDIA_TYPES | IMAGE_MEDIA_TYPES)
+        if page.type in IMAGE_MEDIA_TYPES:
             return PageText("image", page.url, "", image=_image(page))
         if _is_feed(page):
             parts = await extract(page.body, page.url, is_feed=True)

@@ -13,7 +13,7 @@ from llm.web.errors import ExtraMissing, PageUnreadable
 from llm.web.settings import PUBLIC_ENGINES
 
 _TIMEOUT = 15.0  # seconds
-_AWAY = "the search engine gave no answer; try again later"
+_NO_ANSWER = "the search engine gave no answer; try again later"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +53,9 @@ class SearxngSearch:
                     "the SearXNG server does not give JSON: its operator lists json under"
                     " search.formats in settings.yml"
                 ) from error
-            raise PageUnreadable(_AWAY) from error
+            raise PageUnreadable(_NO_ANSWER) from error
         except (httpx2.HTTPError, ValueError, KeyError, TypeError) as error:
-            raise PageUnreadable(_AWAY) from error
+            raise PageUnreadable(_NO_ANSWER) from error
         return _results(found, "url", "content", limit)
 
 
@@ -76,7 +76,7 @@ class DdgsSearch:
         except Exception as error:
             # ddgs passes on errors of its HTTP client and of pages that have changed; to whoever
             # asks they all mean the same.
-            raise PageUnreadable(_AWAY) from error
+            raise PageUnreadable(_NO_ANSWER) from error
         return _results(found, "href", "body", limit)
 
 

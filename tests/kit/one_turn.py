@@ -12,7 +12,7 @@ from llm.agent.trace import Outcome
 from llm.client.client import AgentClient, RequestOptions
 from llm.client.settings import AgentSettings
 from llm.messages.message import Message
-from llm.tools.toolbox import Toolbox, ToolError, UnsureToolError, tool
+from llm.tools.toolbox import IndeterminateToolError, Toolbox, ToolError, tool
 from terrarium.config import Config
 from tests.kit.openai_script import ScriptedOpenAI
 
@@ -43,7 +43,7 @@ class World:
     async def stumble(self) -> str:
         """Do something, perhaps."""
         self.said.append("stumbled")
-        raise UnsureToolError("the connection broke")
+        raise IndeterminateToolError("the connection broke")
 
     @tool(reads=True, research=True)
     async def look(self, query: str) -> str:

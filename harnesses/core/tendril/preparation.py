@@ -8,7 +8,7 @@ from hashlib import blake2b
 
 from harnesses.core.tendril.resources import TendrilResources
 from harnesses.core.tendril.turn import TurnRequest
-from llm.agent.trace import Beside, Trace
+from llm.agent.trace import Spawn, Trace
 from llm.client.client import RequestOptions
 from llm.client.token_usage import ANSWER
 from llm.intents.question_text import is_about_time
@@ -138,7 +138,7 @@ async def create_context(
 
 
 def create_trace(
-    tendril: TendrilResources, request: TurnRequest, options: RequestOptions, background: Beside
+    tendril: TendrilResources, request: TurnRequest, options: RequestOptions, background: Spawn
 ) -> Trace:
     """Create the trace of a turn, which is stored in the tendril's runs; `background` starts the
     task that closes it.

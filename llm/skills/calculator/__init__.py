@@ -8,8 +8,8 @@ from typing import Annotated
 from pydantic import Field
 
 from llm.intents.question_text import plain, without_courtesies
-from llm.skills.calculator.sums import NoSum, evaluate, format_number
-from llm.skills.calculator.units import NoUnit, convert_named, measure_in, measures_within
+from llm.skills.calculator.sums import ExpressionError, evaluate, format_number
+from llm.skills.calculator.units import UnitError, convert_named, measure_in, measures_within
 from llm.skills.calculator.words import sentence_in, sum_in
 from llm.skills.hint import HintContext, WorkedOut
 from llm.tools.toolbox import ToolError, tool
@@ -67,7 +67,7 @@ async def calculate(
     """Work out a sum."""
     try:
         return format_number(evaluate(expression).value)
-    except NoSum as error:
+    except ExpressionError as error:
         raise ToolError(str(error)) from error
 
 
@@ -80,7 +80,7 @@ async def convert_unit(
     """Convert a measure into another unit."""
     try:
         return f"{float(convert_named(value, unit, to)):.6g} {to}"
-    except NoUnit as error:
+    except UnitError as error:
         raise ToolError(str(error)) from error
 
 

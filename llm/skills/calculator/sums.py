@@ -22,26 +22,26 @@ from fractions import Fraction
 
 Number = Fraction | float
 
-_DIGITS = 300.0  # of an integer: bounds the time of any operation on it
-_BITS = int(_DIGITS * math.log2(10))
-_LARGEST = 10 ** int(_DIGITS)
-_MOST_FACTORIAL = 150
-_SHOWN_EXACTLY = 15  # digits of a decimal fraction
-_SHOWN = 12  # significant digits of an inexact number
+_MAX_DIGITS = 300.0  # of an integer: bounds the time of any operation on it
+_MAX_BITS = int(_MAX_DIGITS * math.log2(10))
+_MAX_NUMBER = 10 ** int(_MAX_DIGITS)
+_MAX_FACTORIAL = 150
+_MAX_DECIMAL_DIGITS = 15  # digits of a decimal fraction
+_SIGNIFICANT_DIGITS = 12  # significant digits of an inexact number
 
 
-class NoSum(ValueError):
+class ExpressionError(ValueError):
     """The text is not a sum, or its result is undefined or too large; the message says why."""
 
 
 def format_number(number: Number) -> str:
     """Return a number for people: exact if that is short, else with twelve significant digits."""
     if isinstance(number, float):
-        return f"{number:.{_SHOWN}g}"
+        return f"{number:.{_SIGNIFICANT_DIGITS}g}"
     if number.denominator == 1:
         return str(number.numerator)
     exact = _decimal(number)
-    return exact if exact is not None else f"{float(number):.{_SHOWN}g}"
+    return exact if exact is not None else f"{float(number):.{_SIGNIFICANT_DIGITS}g}"
 
 
 def equals(number: Number) -> str:
@@ -51,9 +51,9 @@ def equals(number: Number) -> str:
 
 
 def root(number: Number, degree: int) -> Number:
-    """Return the square or cube root, exactly if it is rational. Raises NoSum."""
+    """Return the square or cube root, exactly if it is rational. Raises ExpressionError."""
     if number < 0 and degree == 2:
-        raise NoSum("a negative number has no real square root")
+        raise ExpressionError("a negative number has no real square root")
     if isinstance(number, Fraction):
         # Guess from floats the roots of numerator and denominator, then check the guess exactly.
         whole = [round(abs(part) ** (1 / degree)) for part in number.as_integer_ratio()]
@@ -64,49 +64,49 @@ def root(number: Number, degree: int) -> Number:
 
 
 def factorial(number: Number) -> Number:
-    """Return n! for an integer from 0 to 150. Raises NoSum."""
+    """Return n! for an integer from 0 to 150. Raises ExpressionError."""
     if not isinstance(number, Fraction) or number.denominator != 1:
-        raise NoSum("only a whole number has a factorial")
-    if not 0 <= number <= _MOST_FACTORIAL:
-        raise NoSum(f"I know the factorials of 0 to {_MOST_FACTORIAL}")
+        raise ExpressionError("only a whole number has a factorial")
+    if not 0 <= number <= _MAX_FACTORIAL:
+        raise ExpressionError(f"I know the factorials of 0 to {_MAX_FACTORIAL}")
     return Fraction(math.factorial(int(number)))
 
 
 def power(base: Number, exponent: Number) -> Number:
-    """Return the power, exactly if it is rational and not too long. Raises NoSum."""
+    """Return the power, exactly if it is rational and not too long. Raises ExpressionError."""
     if isinstance(base, Fraction) and exponent == Fraction(1, 2):
         return root(base, 2)
     if isinstance(base, Fraction) and isinstance(exponent, Fraction) and exponent.denominator == 1:
         # Estimate the bits of the result before computing it: a power such as 9^9^9 would never
         # end. They are at least half of the estimate.
         bits = max(base.numerator.bit_length(), base.denominator.bit_length())
-        if base in (-1, 0, 1) or bits * abs(exponent) <= 4 * _BITS:
+        if base in (-1, 0, 1) or bits * abs(exponent) <= 4 * _MAX_BITS:
             return check_bounds(base**exponent)
     try:
         result = float(base) ** float(exponent)
     except OverflowError:
-        raise NoSum("the result is too large") from None
+        raise ExpressionError("the result is too large") from None
     if isinstance(result, complex):
-        raise NoSum("it has no real result")
+        raise ExpressionError("it has no real result")
     if not result:
-        raise NoSum("the result is too close to zero")
+        raise ExpressionError("the result is too close to zero")
     return check_bounds(result)
 
 
 def check_bounds(value: Number | int) -> Number:
     """Return a value as a `Number`; a fraction is rounded if it is too long to be exact. Raises
-    NoSum if the value is too large, too close to zero or not finite."""
+    ExpressionError if the value is too large, too close to zero or not finite."""
     if isinstance(value, int):
         value = Fraction(value)
     if isinstance(value, float):
         if not math.isfinite(value):
-            raise NoSum("it has no real result")
-    elif max(value.numerator.bit_length(), value.denominator.bit_length()) > _BITS:
-        if value.denominator == 1 or abs(value) >= _LARGEST:
-            raise NoSum("the result is too large")
+            raise ExpressionError("it has no real result")
+    elif max(value.numerator.bit_length(), value.denominator.bit_length()) > _MAX_BITS:
+        if value.denominator == 1 or abs(value) >= _MAX_NUMBER:
+            raise ExpressionError("the result is too large")
         value = float(value)
         if not value:
-            raise NoSum("the result is too close to zero")
+            raise ExpressionError("the result is too close to zero")
     return value
 
 
@@ -119,16 +119,16 @@ def _decimal(number: Fraction) -> str | None:
             rest //= prime
     if rest != 1:
         return None
-    exact = Context(prec=_SHOWN_EXACTLY + 5).divide(
+    exact = Context(prec=_MAX_DECIMAL_DIGITS + 5).divide(
         Decimal(number.numerator), Decimal(number.denominator)
     )
     digits = len(exact.normalize().as_tuple().digits)
-    return f"{exact.normalize():f}" if digits <= _SHOWN_EXACTLY else None
+    return f"{exact.normalize():f}" if digits <= _MAX_DECIMAL_DIGITS else None
 
 
-_LONGEST = 200  # characters
-_DEEPEST = 40  # nested brackets and signs: bounds the recursion
-_EXPONENT = 300  # the largest exponent of a literal in scientific notation
+_MAX_LENGTH = 200  # characters
+_MAX_DEPTH = 40  # nested brackets and signs: bounds the recursion
+_MAX_EXPONENT = 300  # the largest exponent of a literal in scientific notation
 
 _TOKEN = re.compile(
     r"\s*(?:(?P<number>(?:\d{1,3}(?:,\d{3})+(?![\d,])|\d+)(?:\.\d+)?(?:e[+-]?\d{1,3}(?![\w.]))?"
@@ -177,14 +177,14 @@ class Sum:
 
 
 def evaluate(text: str) -> Sum:
-    """Evaluate a sum written in symbols. Raises NoSum."""
-    if len(text) > _LONGEST:
-        raise NoSum("that is too long")
+    """Evaluate a sum written in symbols. Raises ExpressionError."""
+    if len(text) > _MAX_LENGTH:
+        raise ExpressionError("that is too long")
     tokens = _tokens(text.strip().rstrip("= "))
     try:
         value = _Reader(tokens).whole()
     except (ArithmeticError, ValueError, TypeError, RecursionError) as error:
-        raise NoSum(str(error) or "it has no result") from error
+        raise ExpressionError(str(error) or "it has no result") from error
     operands = sum(token.kind in ("number", "constant") for token in tokens)
     functions = sum(token.kind == "function" or token.text == "!" for token in tokens)
     return Sum(_shown_tokens(tokens), value, functions + operands - 1)
@@ -230,10 +230,10 @@ class _Reader:
         self._depth = 0
 
     def whole(self) -> Number:
-        """Return the value of the whole sum. Raises NoSum."""
+        """Return the value of the whole sum. Raises ExpressionError."""
         value = self._sum()
         if self._at < len(self._tokens):
-            raise NoSum("that is no sum")
+            raise ExpressionError("that is no sum")
         return value
 
     def _sum(self) -> Number:
@@ -255,8 +255,8 @@ class _Reader:
 
     def _unary(self) -> Number:
         self._depth += 1
-        if self._depth > _DEEPEST:
-            raise NoSum("that has too many brackets")
+        if self._depth > _MAX_DEPTH:
+            raise ExpressionError("that has too many brackets")
         negative = self._take("-", "+")
         value = self._unary() if negative else self._power()
         self._depth -= 1
@@ -290,7 +290,7 @@ class _Reader:
 
     def _operand(self) -> Number:
         if self._at >= len(self._tokens):
-            raise NoSum("that is no sum")
+            raise ExpressionError("that is no sum")
         token = self._tokens[self._at]
         self._at += 1
         if token.kind == "number":
@@ -301,7 +301,7 @@ class _Reader:
             return check_bounds(_FUNCTIONS[token.text](*self._arguments()))
         if token.text == "(":
             return self._bracket()
-        raise NoSum("a sum has numbers, + - * / ^ ( ) and " + ", ".join(_FUNCTIONS))
+        raise ExpressionError("a sum has numbers, + - * / ^ ( ) and " + ", ".join(_FUNCTIONS))
 
     def _arguments(self) -> list[Number]:
         if not self._take("("):
@@ -310,13 +310,13 @@ class _Reader:
         while self._take(","):
             values.append(self._sum())
         if not self._take(")"):
-            raise NoSum("a bracket is not closed")
+            raise ExpressionError("a bracket is not closed")
         return values
 
     def _bracket(self) -> Number:
         value = self._sum()
         if not self._take(")"):
-            raise NoSum("a bracket is not closed")
+            raise ExpressionError("a bracket is not closed")
         return value
 
     def _take(self, *signs: str) -> str:
@@ -334,7 +334,7 @@ def _tokens(text: str) -> list[Token]:
     while at < len(text):
         match = _TOKEN.match(text, at)
         if not match:
-            raise NoSum("that is no sum")
+            raise ExpressionError("that is no sum")
         at = match.end()
         tokens += _token(match, tokens)
     return tokens
@@ -353,7 +353,7 @@ def _token(match: re.Match[str], before: list[Token]) -> list[Token]:
             return [Token("sign", "*")]
         if word in ("mod", "of"):
             return [Token("sign", word)]
-        raise NoSum("that is no sum")
+        raise ExpressionError("that is no sum")
     symbol = _SIGNS.get(match["symbol"], match["symbol"])
     if symbol == "sqrt":
         return [Token("function", symbol)]
@@ -366,8 +366,8 @@ def _token(match: re.Match[str], before: list[Token]) -> list[Token]:
 
 def _number(text: str) -> Fraction:
     exponent = re.search(r"e([+-]?\d+)$", text, re.IGNORECASE)
-    if len(text) > 60 or (exponent and abs(int(exponent[1])) > _EXPONENT):
-        raise NoSum("that number is too long")
+    if len(text) > 60 or (exponent and abs(int(exponent[1])) > _MAX_EXPONENT):
+        raise ExpressionError("that number is too long")
     return Fraction(text.replace(",", ""))
 
 
@@ -392,5 +392,5 @@ def _shown_tokens(tokens: list[Token]) -> str:
 
 def _whole(number: Number) -> int:
     if number != int(number):
-        raise NoSum("only whole numbers have that")
+        raise ExpressionError("only whole numbers have that")
     return int(number)

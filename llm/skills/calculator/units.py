@@ -87,7 +87,7 @@ _ZERO = {"°C": Fraction("273.15"), "°F": Fraction("459.67") * 5 / 9, "K": Frac
 _DEGREE = {"°C": Fraction(1), "°F": Fraction(5, 9), "K": Fraction(1)}
 
 
-class NoUnit(ValueError):
+class UnitError(ValueError):
     """A unit is unknown, or the conversion impossible."""
 
 
@@ -116,22 +116,22 @@ def unit_of(name: str) -> Unit | None:
 
 
 def convert(value: Fraction, unit: Unit, to: Unit) -> Fraction:
-    """Convert a value from one unit to another. Raises NoUnit."""
+    """Convert a value from one unit to another. Raises UnitError."""
     if unit.measures != to.measures:
-        raise NoUnit(f"{unit.shown} cannot be converted to {to.shown}")
+        raise UnitError(f"{unit.shown} cannot be converted to {to.shown}")
     if unit.measures == "temperature":
         kelvin = value * unit.factor + _ZERO[unit.shown]
         if kelvin < 0:
-            raise NoUnit("nothing is colder than 0 K")
+            raise UnitError("nothing is colder than 0 K")
         return (kelvin - _ZERO[to.shown]) / to.factor
     return value * unit.factor / to.factor
 
 
 def convert_named(value: float, unit: str, to: str) -> Fraction:
-    """Convert a value between units given by name. Raises NoUnit."""
+    """Convert a value between units given by name. Raises UnitError."""
     one, other = unit_of(unit), unit_of(to)
     if one is None or other is None or not math.isfinite(value):
-        raise NoUnit(f"{unit} cannot be converted to {to}")
+        raise UnitError(f"{unit} cannot be converted to {to}")
     return convert(Fraction(str(value)), one, other)
 
 
@@ -267,7 +267,7 @@ def _unit(name: str, written: str, which: int = 0) -> Unit | None:
 def _sentence(value: Fraction, unit: Unit, to: Unit) -> str | None:
     try:
         result = convert(value, unit, to)
-    except NoUnit:
+    except UnitError:
         return None
     sign = "=" if is_exact(result) else "≈"
     leap = ""

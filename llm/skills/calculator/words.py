@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from math import prod
 
-from llm.skills.calculator.sums import NoSum, Number, Sum, equals, evaluate, format_number
+from llm.skills.calculator.sums import ExpressionError, Number, Sum, equals, evaluate, format_number
 
 _SMALL = (
     *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"),
@@ -105,7 +105,7 @@ _LISTS: dict[str, Callable[[Sequence[Fraction]], Number]] = {
     "min": min,
     "smallest": min,
 }
-_MOST_VALUES = 50
+_MAX_VALUES = 50
 
 
 def sum_in(text: str) -> Sum | None:
@@ -118,7 +118,7 @@ def sum_in(text: str) -> Sum | None:
             if match := pattern.fullmatch(text):
                 return evaluate(_without_needless_brackets(_fill(symbols, match)))
         found = evaluate(symbols_of(text))
-    except NoSum:
+    except ExpressionError:
         return None
     return found if found.operations else None
 
@@ -160,7 +160,7 @@ def number_in(text: str) -> Fraction | None:
 def _value(text: str) -> Fraction | None:
     try:
         found = evaluate(symbols_of(text.strip().rstrip(".,")))
-    except NoSum:
+    except ExpressionError:
         return None
     is_plain = isinstance(found.value, Fraction) and found.operations == 0
     return Fraction(found.value) if is_plain else None
@@ -173,7 +173,7 @@ def _list_sentence(name: str, listed: str) -> str | None:
     parts = re.split(r"\s*;\s*|,\s*and\s+|\s+and\s+|,\s+|,(?!\d{3}(?!\d))|\s+", listed)
     values = [_value(part) for part in parts if part.strip()]
     numbers = [value for value in values if value is not None]
-    most = 2 if name == "difference" else _MOST_VALUES
+    most = 2 if name == "difference" else _MAX_VALUES
     if grouped or len(numbers) != len(values) or not 2 <= len(numbers) <= most:
         return None
     if name in _LISTS:
@@ -182,7 +182,7 @@ def _list_sentence(name: str, listed: str) -> str | None:
         function = "gcd" if name.startswith("g") else "lcm"
         try:
             value = evaluate(f"{function}({', '.join(map(format_number, numbers))})").value
-        except NoSum:
+        except ExpressionError:
             return None
     told = [format_number(number) for number in numbers]
     about = "" if equals(value).startswith("=") else "about "

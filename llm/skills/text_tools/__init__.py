@@ -19,8 +19,8 @@ _ROMAN = (
     *((1000, "M"), (900, "CM"), (500, "D"), (400, "CD"), (100, "C"), (90, "XC"), (50, "L")),
     *((40, "XL"), (10, "X"), (9, "IX"), (5, "V"), (4, "IV"), (1, "I")),
 )
-_MOST_BITS = 128
-_LONGEST = 200  # characters of a text to encode or decode
+_MAX_BITS = 128
+_MAX_LENGTH = 200  # characters of a text to encode or decode
 
 _QUOTED = r"[\"'](?P<{0}>[^\"]+?)[\"']"
 _NAMED = (
@@ -217,7 +217,7 @@ def _code_answer(asked: str, written: str) -> str | None:
     """Return a text encoded as rot13, base64 or hex, or decoded from rot13 or base64."""
     match = _CODE.fullmatch(asked)
     text = match and (match["after"] or match["text"])
-    if not match or not text or text.startswith("what") or len(text) > _LONGEST:
+    if not match or not text or text.startswith("what") or len(text) > _MAX_LENGTH:
         return None
     code, verb = (
         match["code"].replace("-", "").replace(" ", ""),
@@ -265,7 +265,7 @@ def _number(asked: str, written: str) -> str | None:
     if to.startswith(("arabic", "number", "digit")):
         return _arabic(digits)
     value = _value(digits, _BASES[origin] if origin else None, to)
-    if value is None or value.bit_length() > _MOST_BITS:
+    if value is None or value.bit_length() > _MAX_BITS:
         return None
     if to.startswith(("roman", "röm")):
         return _in_roman(value)

@@ -118,7 +118,7 @@ async def test_one_that_dies_in_mid_call_is_started_again() -> None:
         await until(lambda: names(servers))
         (before,) = children()
         result = await call(servers, "demo__die")
-        assert (result.ok, result.unsure) == (False, True)
+        assert (result.ok, result.indeterminate) == (False, True)
         await until(lambda: names(servers) and children() and children()[0].pid != before.pid)
         assert (await call(servers, "demo__echo")).ok
 

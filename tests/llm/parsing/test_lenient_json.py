@@ -60,7 +60,7 @@ def test_a_stream_is_told_that_more_must_come(length: int) -> None:
 
 @pytest.mark.parametrize("text", ['{"n": "fr', '{"n": [1, 2', '{"n": {"m": "x"'])
 def test_a_value_that_was_cut_off_says_so(text: str) -> None:
-    assert read_value(text).cut
+    assert read_value(text).truncated
 
 
 @pytest.mark.parametrize("text", ["tru", "12", "-", ""])

@@ -80,7 +80,7 @@ def parted(pieces: list[str]) -> tuple[str, list[tuple[str, Any, bool]]]:
     """What is shown of the pieces, and the calls in them."""
     splitter = ToolCallParser(ToolCallFormats.from_schemas(SCHEMAS))
     shown = "".join([*map(splitter.feed, pieces), splitter.finish()])
-    return shown, [(call.name, _read(call.arguments), call.cut) for call in splitter.calls]
+    return shown, [(call.name, _read(call.arguments), call.truncated) for call in splitter.calls]
 
 
 def _read(arguments: str) -> Any:
@@ -94,7 +94,7 @@ def uttered(pieces: list[str]) -> tuple[str, str, list[str], str | None, bool]:
     utterance = StreamParser(SCHEMAS)
     shown = "".join([*map(utterance.feed, pieces), utterance.finish()])
     assert shown == utterance.shown
-    calls = [f"{call.name} {call.arguments} {call.cut}" for call in utterance.calls]
+    calls = [f"{call.name} {call.arguments} {call.truncated}" for call in utterance.calls]
     return shown, utterance.thought, calls, utterance.status, utterance.silent
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from llm.intents.question_text import without_courtesies
 from llm.scheduling.days import easter
-from llm.skills.calculator.sums import NoSum, evaluate
+from llm.skills.calculator.sums import ExpressionError, evaluate
 from llm.skills.hint import HintContext
 from llm.skills.registry import SkillRegistry
 from llm.skills.text_tools import from_roman, roman
@@ -312,7 +312,7 @@ async def test_no_question_makes_a_hint_fail(question: str) -> None:
     ],
 )
 def test_a_result_beyond_all_bounds_is_refused_with_the_reason(text: str, reason: str) -> None:
-    with pytest.raises(NoSum, match=reason):
+    with pytest.raises(ExpressionError, match=reason):
         evaluate(text)
 
 
