@@ -23,16 +23,16 @@ from storage.db.errors import StorageError
 
 _log = structlog.get_logger()
 
-SKEW = timedelta(seconds=2)
+CLOCK_SKEW = timedelta(seconds=2)
 """Tolerance at the beginning of the gap, for a server clock that is behind ours."""
 
-OWN_SKEW = timedelta(seconds=30)
+OWN_CLOCK_SKEW = timedelta(seconds=30)
 """Tolerance for our own lines, which were logged with the time of our clock."""
 
-MOST = 10_000
+MAX_QUEUED = 10_000
 """The most messages in the queue; further ones are dropped."""
 
-CLOSING = 2.0
+CLOSING_TIMEOUT = 2.0
 """Seconds for writing the rest of the queue when we stop."""
 
 
@@ -52,7 +52,7 @@ class PlaybackLog:
 
     def __init__(self, log: TendrilLog, networks: Mapping[str, Network]) -> None:
         self._log, self._opt_outs, self._networks = log.chat_log, log.opt_outs, networks
-        self._queue: asyncio.Queue[Event] = asyncio.Queue(MOST)
+        self._queue: asyncio.Queue[Event] = asyncio.Queue(MAX_QUEUED)
         self._taken: list[Event] = []
         self._newest: dict[str, datetime] = {}
 
@@ -66,7 +66,7 @@ class PlaybackLog:
     def add(self, event: Event) -> None:
         """Queue a replayed message, unless it is older than the gap or its author has opted out."""
         left = self._networks[event.network].left or self._newest.get(event.network)
-        if left is None or event.time < left - SKEW:
+        if left is None or event.time < left - CLOCK_SKEW:
             return
         if not self._opt_outs.opt_out_rules.keeps(event):
             return
@@ -86,7 +86,7 @@ class PlaybackLog:
             # would count as heard. `_taken` holds those of a write that was cancelled halfway;
             # `_has` finds the ones that it has stored.
             with suppress(TimeoutError):
-                async with asyncio.timeout(CLOSING):
+                async with asyncio.timeout(CLOSING_TIMEOUT):
                     await self._write_taken()
 
     async def _write_taken(self) -> None:
@@ -119,12 +119,12 @@ class PlaybackLog:
         """Return whether the log has this message, or the first line of a multiline one.
 
         They match by `msgid` if both have one, else by type and text and either the same nick
-        and second, or being one of our own lines within `OWN_SKEW`.
+        and second, or being one of our own lines within `OWN_CLOCK_SKEW`.
         """
         query = Query(
             scope=Scope.from_places(Place(event.network, event.channel)),
-            since=event.time - OWN_SKEW,
-            until=event.time + OWN_SKEW,
+            since=event.time - OWN_CLOCK_SKEW,
+            until=event.time + OWN_CLOCK_SKEW,
             limit=1000,
         )
         return any(_is_same(event, known) for known in await self._log.find(query))

@@ -8,7 +8,7 @@ from typing import Any
 
 from harnesses.irc.protocol.events import IrcEvent
 from harnesses.irc.protocol.message import parse
-from harnesses.irc.session.registration import QueuedMessage
+from harnesses.irc.session.outgoing import QueuedMessage
 from harnesses.irc.session.session import Session
 from harnesses.irc.settings import NetworkSettings
 

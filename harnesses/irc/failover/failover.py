@@ -10,7 +10,7 @@ from typing import Any
 from harnesses.core.errors import TendrilError, root_cause
 from harnesses.core.tendril.status import StatusFile
 from harnesses.irc.event_handler import EventHandler
-from harnesses.irc.failover.standby import PREFIX, Standby, require_same_networks
+from harnesses.irc.failover.standby import LEASE_PREFIX, Standby, require_same_networks
 from harnesses.irc.failover.takeover import Takeover
 from harnesses.irc.services import BotServices
 from harnesses.irc.transport.networks import Networks
@@ -62,13 +62,14 @@ class Failover:
         if self._standby:
             self._standby.guard(log)
             return
-        found = await Leases(database, "").find(PREFIX)
+        found = await Leases(database, "").find(LEASE_PREFIX)
         require_same_networks(found, self._networks)
         for lease in found:
             if lease.is_held:
+                network = lease.name.removeprefix(LEASE_PREFIX)
                 raise TendrilError(
-                    f"another IRC tendril is active on {lease.name.removeprefix(PREFIX)}, with the"
-                    " same log; stop that one, or set standby = true in [irc] for both"
+                    f"another IRC tendril is active on {network}, with the same log;"
+                    " stop that one, or set standby = true in [irc] for both"
                 )
 
     def background(self, services: BotServices, events: EventHandler) -> list[Work]:
@@ -109,11 +110,11 @@ async def _take_over(standby: Standby, services: BotServices, events: EventHandl
     """Process the events buffered during standby, then pass on live ones, until cancelled."""
     takeover = Takeover(services, events)
     # Events that arrive while `run` awaits are buffered too. Nothing is awaited between the last,
-    # empty `take_heard` and `pass_on`, so no event is lost or overtaken.
-    while heard := standby.take_heard():
+    # empty `drain` and `pass_on`, so no event is lost or overtaken.
+    while heard := standby.drain():
         await takeover.run(heard)
     standby.pass_on(events.on_event)
-    await standby.note_settled(services.log)
+    await standby.advance_watermark(services.log)
 
 
 @asynccontextmanager

@@ -33,22 +33,22 @@ from storage.db.errors import StorageError, Unavailable
 from storage.log import ChatLog
 from storage.queues.leases import Lease, Leases, Renewal
 
-PREFIX = "irc/"
+LEASE_PREFIX = "irc/"
 """Prefix of the lease names; the network's name follows."""
 
-LEASE = timedelta(seconds=5)
+LEASE_DURATION = timedelta(seconds=5)
 """Duration of a lease: how long a holder that stops renewing still counts as active."""
 
-RENEW_EVERY, LOOK_EVERY = 1.5, 0.5
+RENEW_INTERVAL, ACQUIRE_INTERVAL = 1.5, 0.5
 """Seconds between renewals by the holder, and between attempts of a standby to acquire leases."""
 
-REMEMBERED = 60.0
+BUFFER_SECONDS = 60.0
 """Seconds for which a standby buffers events; who asked earlier no longer waits for an answer."""
 
-MOST = 10_000
+MAX_BUFFERED = 10_000
 """Maximum number of buffered events."""
 
-LATE = 2.0
+MAX_LAG = 2.0
 """Seconds by which the holder may receive an event later than we do. An event this close to the
 holder's watermark may be missing in the log although we received it before."""
 
@@ -56,19 +56,19 @@ _log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
-class HeardEvent:
+class BufferedEvent:
     """An event received during standby.
 
-    `is_settled` is set if the last holder's watermark covers it: the holder has logged it, or chose
-    not to, so a takeover must not log it.
+    `below_watermark` is set if the last holder's watermark covers it: the holder has logged it, or
+    chose not to, so a takeover must not log it.
     """
 
     event: IrcEvent
-    is_settled: bool
+    below_watermark: bool
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
+class _Buffered:
     """A buffered event with the time of its receipt by the event loop's clock."""
 
     event: IrcEvent
@@ -89,11 +89,11 @@ class Standby:
         self._wanted = {name: network.settings for name, network in networks.items()}
         self._time = asyncio.get_running_loop().time
         self._valid_until = 0.0
-        self._settled: float | None = None
+        self._watermark: float | None = None
         self._holders: dict[str, Lease] = {}
-        self._looked = 0.0
-        self._kept: deque[_Kept] = deque(maxlen=MOST)
-        self._on_event: Callable[[IrcEvent], None] = self._keep_event
+        self._leases_read_at = 0.0
+        self._buffer: deque[_Buffered] = deque(maxlen=MAX_BUFFERED)
+        self._on_event: Callable[[IrcEvent], None] = self._buffer_event
         self.is_connected = False
         for network in networks.values():
             network.restrict(self.is_active)
@@ -110,16 +110,16 @@ class Standby:
         # Ages of watermarks are counted back from before the request: however long it takes, none
         # covers an event that the holder may not have logged.
         looked = self._time()
-        found = await self._leases.find(PREFIX)
+        found = await self._leases.find(LEASE_PREFIX)
         require_same_networks(found, self._names)
-        self._holders, self._looked = {lease.name: lease for lease in found}, looked
+        self._holders, self._leases_read_at = {lease.name: lease for lease in found}, looked
         if any(lease.is_held for lease in found):
             return False
         # Our validity is counted from before the request, the lease from when the database handles
         # it: whatever the latency, we stop sending before anybody else can acquire the lease.
         began = self._time()
-        if await self._leases.acquire(self._names.values(), LEASE):
-            self._valid_until = began + LEASE.total_seconds()
+        if await self._leases.acquire(self._names.values(), LEASE_DURATION):
+            self._valid_until = began + LEASE_DURATION.total_seconds()
             return True
         return False
 
@@ -142,7 +142,7 @@ class Standby:
     async def until_acquired(self) -> None:
         """Wait until we have acquired the leases, then claim the nicks."""
         while not await self._try_again():  # noqa: ASYNC110
-            await asyncio.sleep(LOOK_EVERY)  # a process that dies notifies nobody, so poll
+            await asyncio.sleep(ACQUIRE_INTERVAL)  # a process that dies notifies nobody, so poll
         _log.warning("irc.taking_over", networks=sorted(self._networks))
         for name, network in self._networks.items():
             network.claim_nick(self._wanted[name])
@@ -164,21 +164,23 @@ class Standby:
         while True:
             began = self._time()
             # An age, since the clocks of the machines and of the database need not agree.
-            settled = None if self._settled is None else timedelta(seconds=began - self._settled)
+            mark = self._watermark
+            settled = None if mark is None else timedelta(seconds=began - mark)
             renewals = {
                 self._names[name]: Renewal(_known_as(network), settled)
                 for name, network in self._networks.items()
             }
             try:
-                await self._leases.renew(renewals, LEASE)
+                await self._leases.renew(renewals, LEASE_DURATION)
             except Unavailable as error:
                 _log.warning("irc.lease_not_renewed", error=str(error))
             else:
-                was_active, self._valid_until = self.is_active(), began + LEASE.total_seconds()
+                was_active = self.is_active()
+                self._valid_until = began + LEASE_DURATION.total_seconds()
                 if not was_active:
                     for network in self._networks.values():
                         network.recheck()
-            await asyncio.sleep(RENEW_EVERY)
+            await asyncio.sleep(RENEW_INTERVAL)
 
     async def release(self) -> None:
         """Release the leases, so that a standby can take over at once, and stop sending."""
@@ -192,7 +194,7 @@ class Standby:
         """Make every write to `log` check the fencing numbers of our leases."""
         log.guard(self._leases.check)
 
-    async def note_settled(self, log: ChatLog) -> None:
+    async def advance_watermark(self, log: ChatLog) -> None:
         """Advance the watermark up to which our events are in the log, until cancelled.
 
         `keep` publishes it in the leases, for a later holder.
@@ -202,10 +204,10 @@ class Standby:
             began = self._time()
             try:
                 await log.flush()
-                self._settled = began
+                self._watermark = began
             except Unavailable:  # the log reports it
                 pass
-            await asyncio.sleep(RENEW_EVERY)
+            await asyncio.sleep(RENEW_INTERVAL)
 
     def on_event(self, event: IrcEvent) -> None:
         """Handle an event: buffer it during standby, pass it on after the takeover."""
@@ -215,20 +217,20 @@ class Standby:
         """Pass events to `on_event` from now on, instead of buffering them."""
         self._on_event = on_event
 
-    def take_heard(self) -> list[HeardEvent]:
-        """Remove and return the buffered events of the last `REMEMBERED` seconds, oldest first."""
-        kept, self._kept = self._kept, deque(maxlen=MOST)
-        since = self._time() - REMEMBERED
+    def drain(self) -> list[BufferedEvent]:
+        """Remove and return the buffered events of the last `BUFFER_SECONDS`, oldest first."""
+        kept, self._buffer = self._buffer, deque(maxlen=MAX_BUFFERED)
+        since = self._time() - BUFFER_SECONDS
         return [
-            HeardEvent(each.event, each.time < self._settled_until(each.event.network) - LATE)
+            BufferedEvent(each.event, each.time < self._watermark_of(each.event.network) - MAX_LAG)
             for each in kept
             if each.time >= since
         ]
 
-    def _keep_event(self, event: IrcEvent) -> None:
+    def _buffer_event(self, event: IrcEvent) -> None:
         now = self._time()
-        while self._kept and self._kept[0].time < now - REMEMBERED:
-            self._kept.popleft()
+        while self._buffer and self._buffer[0].time < now - BUFFER_SECONDS:
+            self._buffer.popleft()
         if event.type == "INVITE" or event.batch_type:
             return  # an invitation of the standby nick, or history, which the holder got live
         if event.channel is None and not self.is_active():
@@ -237,17 +239,17 @@ class Standby:
         lease = self._holders.get(self._names[event.network])
         if lease and _is_by(event, lease, self._networks[event.network]):
             event = replace(event, own=True)
-        self._kept.append(_Kept(event, now))
+        self._buffer.append(_Buffered(event, now))
 
-    def _settled_until(self, network: str) -> float:
+    def _watermark_of(self, network: str) -> float:
         """Return the last holder's watermark for a network, by the event loop's clock."""
         lease = self._holders.get(self._names[network])
-        return self._looked - lease.settled.total_seconds() if lease else 0.0
+        return self._leases_read_at - lease.settled.total_seconds() if lease else 0.0
 
 
 def lease_names(networks: Iterable[str]) -> dict[str, str]:
     """Return the lease names by network."""
-    return {name: f"{PREFIX}{name}" for name in networks}
+    return {name: f"{LEASE_PREFIX}{name}" for name in networks}
 
 
 def require_same_networks(found: Sequence[Lease], networks: Collection[str]) -> None:
@@ -259,7 +261,7 @@ def require_same_networks(found: Sequence[Lease], networks: Collection[str]) -> 
     # All leases of a holder count, expired ones too: they may expire one after another.
     by_holder: dict[str, set[str]] = {}
     for lease in found:
-        by_holder.setdefault(lease.holder, set()).add(lease.name.removeprefix(PREFIX))
+        by_holder.setdefault(lease.holder, set()).add(lease.name.removeprefix(LEASE_PREFIX))
     for lease in found:
         theirs = by_holder[lease.holder]
         if lease.is_held and theirs != set(networks):

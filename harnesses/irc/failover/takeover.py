@@ -16,8 +16,8 @@ import structlog
 
 from harnesses.irc.commands.privacy import UNLOGGED
 from harnesses.irc.event_handler import EventHandler
-from harnesses.irc.failover.standby import HeardEvent
-from harnesses.irc.playback import OWN_SKEW, SKEW
+from harnesses.irc.failover.standby import BufferedEvent
+from harnesses.irc.playback import CLOCK_SKEW, OWN_CLOCK_SKEW
 from harnesses.irc.policy.log_records import to_log_event
 from harnesses.irc.policy.requests import ASK
 from harnesses.irc.protocol.events import IrcEvent
@@ -26,7 +26,7 @@ from llm.prompt.log_window import PROGRESS
 from storage.chat_log.event import Event, PendingEvent, Place, Scope
 from storage.log import ChatLog, Query
 
-_MOST = 100_000  # lines of the log to compare with
+_MAX_LINES = 100_000  # lines of the log to compare with
 
 _log = structlog.get_logger()
 
@@ -41,7 +41,7 @@ class HeardLine:
 
     event: IrcEvent
     record: Event
-    is_settled: bool
+    below_watermark: bool
     command: str
     asker: tuple[str, str, str]
 
@@ -52,7 +52,7 @@ class Takeover:
     def __init__(self, services: BotServices, handler: EventHandler) -> None:
         self._services, self._handler = services, handler
 
-    async def run(self, heard: Sequence[HeardEvent]) -> None:
+    async def run(self, heard: Sequence[BufferedEvent]) -> None:
         """Log the events that are missing in the log and answer unanswered questions.
 
         Raises StorageError.
@@ -65,14 +65,14 @@ class Takeover:
         missing = 0
         for number, line in enumerate(lines):
             logged = known.get(number)
-            if logged is None and not line.is_settled:
+            if logged is None and not line.below_watermark:
                 missing += 1
                 self._handler.on_event(line.event, answers=number in unanswered)
             elif logged and number in unanswered:
                 self._answer(line.event, logged)
         _log.info("irc.taken_over", heard=len(lines), missing=missing, unanswered=len(unanswered))
 
-    def _line(self, heard: HeardEvent) -> HeardLine:
+    def _line(self, heard: BufferedEvent) -> HeardLine:
         services = self._services
         network, policy = services.networks[heard.event.network], services.policy
         event, who = policy.speaker(network, heard.event)
@@ -86,7 +86,7 @@ class Takeover:
         return HeardLine(
             heard.event,
             to_log_event(event, place),
-            heard.is_settled,
+            heard.below_watermark,
             command if policy.should_process(network, event, who) else "",
             (network.name, network.fold(event.channel or ""), network.fold(person)),
         )
@@ -133,9 +133,9 @@ async def find_logged(log: ChatLog, records: Sequence[Event]) -> Mapping[int, Ev
         return {}
     query = Query(
         scope=Scope.from_places(*{Place(each.network, each.channel) for each in records}),
-        since=min(each.time for each in records) - OWN_SKEW,
-        until=max(each.time for each in records) + OWN_SKEW,
-        limit=_MOST,
+        since=min(each.time for each in records) - OWN_CLOCK_SKEW,
+        until=max(each.time for each in records) + OWN_CLOCK_SKEW,
+        limit=_MAX_LINES,
     )
     known: dict[tuple[str, ...], list[Event]] = {}
     for event in await log.find(query):
@@ -158,4 +158,4 @@ def _is_same(record: Event, known: Event) -> bool:
     if record.msgid and known.msgid:
         return record.msgid == known.msgid
     apart = abs(record.time - known.time)
-    return apart <= (OWN_SKEW if record.own else SKEW)
+    return apart <= (OWN_CLOCK_SKEW if record.own else CLOCK_SKEW)

@@ -31,14 +31,14 @@ def _join(server: Server, client: Client, message: Message) -> None:
 @command("PART", needs=1)
 def _part(server: Server, client: Client, message: Message) -> None:
     for name in message.param(0).split(","):
-        if channel := _own_room(server, client, name):
+        if channel := _joined_channel(server, client, name):
             channel.send(Message("PART", (channel.name, *message.params[1:2]), client.source))
             server.leave(client, channel)
 
 
 @command("KICK", needs=2)
 def _kick(server: Server, client: Client, message: Message) -> None:
-    channel = _own_room(server, client, message.param(0))
+    channel = _joined_channel(server, client, message.param(0))
     if not channel or not _is_allowed(client, channel):
         return
     for nick in message.param(1).split(","):
@@ -53,7 +53,7 @@ def _kick(server: Server, client: Client, message: Message) -> None:
 
 @command("TOPIC", needs=1)
 def _topic(server: Server, client: Client, message: Message) -> None:
-    channel = _own_room(server, client, message.param(0))
+    channel = _joined_channel(server, client, message.param(0))
     if channel and len(message.params) == 1:
         _show_topic(client, channel)
     elif channel and ("t" not in channel.modes or _is_allowed(client, channel)):
@@ -143,7 +143,7 @@ def _user_mode(server: Server, client: Client, target: str, modes: str) -> None:
             client.send(Message("MODE", (client.nick, sign + "".join(known)), client.source))
 
 
-def _own_room(server: Server, client: Client, name: str) -> Channel | None:
+def _joined_channel(server: Server, client: Client, name: str) -> Channel | None:
     channel = server.find_channel(name)
     if not channel:
         client.reply("403", name, "No such channel")

@@ -27,13 +27,13 @@ ISUPPORT = (
 MOTD = ("Terrarium's own server.", "Join #terrarium and type .help")
 
 
-LINE = 510
+MAX_LINE = 510
 """Maximum bytes of a line to a client, without CRLF."""
 
 SEND_QUEUE = 1024 * 1024
 """Maximum bytes buffered for a client that does not read; beyond that it is disconnected."""
 
-QUIET, REGISTER_WITHIN = 120.0, 60.0
+PING_AFTER, REGISTER_TIMEOUT = 120.0, 60.0
 """Seconds of silence before a PING, and again before the client is disconnected; and the seconds
 that a client has to register."""
 
@@ -89,7 +89,7 @@ class Client(irc3d.IrcClient):  # type: ignore[misc]
     def connection_made(self, transport: asyncio.Transport) -> None:
         """Called by asyncio."""
         super().connection_made(transport)
-        self._timer = self.factory.loop.call_later(REGISTER_WITHIN, self._check)
+        self._timer = self.factory.loop.call_later(REGISTER_TIMEOUT, self._check)
 
     def data_received(self, data: bytes) -> None:
         """Called by asyncio."""
@@ -119,7 +119,7 @@ class Client(irc3d.IrcClient):  # type: ignore[misc]
         return Source(self.nick, self.data["username"], self.data["host"])
 
     def write(self, data: str | None) -> None:
-        """Send lines unformatted, each truncated to `LINE` bytes.
+        """Send lines unformatted, each truncated to `MAX_LINE` bytes.
 
         A client that lets more than `SEND_QUEUE` bytes accumulate is disconnected.
         """
@@ -150,13 +150,13 @@ class Client(irc3d.IrcClient):  # type: ignore[misc]
 
     def _check(self) -> None:
         idle = time.time() - self.data["data_received"]
-        if not self.registered or (self._pinged and idle >= QUIET):
+        if not self.registered or (self._pinged and idle >= PING_AFTER):
             self.end("Ping timeout")
             return
-        if idle >= QUIET:
+        if idle >= PING_AFTER:
             self._pinged = True
             self.send(Message("PING", (self.data["srv"],)))
-        self._timer = self.factory.loop.call_later(QUIET, self._check)
+        self._timer = self.factory.loop.call_later(PING_AFTER, self._check)
 
 
 def _word(text: str) -> str:
@@ -164,15 +164,15 @@ def _word(text: str) -> str:
 
 
 def _cut(line: bytes) -> bytes:
-    """Truncate to at most `LINE` bytes, not within a UTF-8 character."""
-    if len(line) <= LINE:
+    """Truncate to at most `MAX_LINE` bytes, not within a UTF-8 character."""
+    if len(line) <= MAX_LINE:
         return line
     # Step back over at most four continuation bytes (10xxxxxx) to the beginning of a character; if
     # there are more the text is no UTF-8, and any position will do.
-    end = LINE
-    while end > LINE - 4 and line[end] & 0xC0 == 0x80:
+    end = MAX_LINE
+    while end > MAX_LINE - 4 and line[end] & 0xC0 == 0x80:
         end -= 1
-    return line[: end if line[end] & 0xC0 != 0x80 else LINE]
+    return line[: end if line[end] & 0xC0 != 0x80 else MAX_LINE]
 
 
 SYMBOLS = {"o": "@", "v": "+"}

@@ -12,7 +12,7 @@ _HEX = re.compile(r"\\x([0-9A-Fa-f]{2})")
 _PREFIX = re.compile(r"\(([^)]*)\)(.*)")
 _CHANMODES = "beI,k,l,imnpst"
 
-MOST_LINELEN, MOST_NAME = 16 * 1024, 128
+MAX_LINELEN, MAX_NAME = 16 * 1024, 128
 """Upper bounds in bytes for LINELEN, and for USERLEN and HOSTLEN. An absurd LINELEN would make our
 lines endless; absurd name lengths would leave no room for text."""
 
@@ -133,17 +133,17 @@ class ISupport:
     @property
     def linelen(self) -> int:
         """LINELEN: the maximum bytes of a line, including CRLF and excluding tags."""
-        return min(max(self._number("LINELEN", 512), 512), MOST_LINELEN)
+        return min(max(self._number("LINELEN", 512), 512), MAX_LINELEN)
 
     @property
     def userlen(self) -> int:
         """USERLEN: the maximum bytes of a user name, plus one for the `~` that servers prepend."""
-        return min(self._number("USERLEN", 10), MOST_NAME) + 1
+        return min(self._number("USERLEN", 10), MAX_NAME) + 1
 
     @property
     def hostlen(self) -> int:
         """HOSTLEN: the maximum bytes of a host name."""
-        return min(self._number("HOSTLEN", 63), MOST_NAME)
+        return min(self._number("HOSTLEN", 63), MAX_NAME)
 
     @property
     def bot(self) -> str:

@@ -15,7 +15,7 @@ from harnesses.irc.protocol.errors import InvalidMessage
 
 log = structlog.get_logger()
 
-LONGEST_LINE = 64 * 1024
+MAX_LINE = 64 * 1024
 """Maximum bytes kept of one line. Servers send at most 8191 bytes of tags and 512 of the rest."""
 
 _UNESCAPED = {":": ";", "s": " ", "\\": "\\", "r": "\r", "n": "\n"}
@@ -134,9 +134,7 @@ class LineBuffer:
     Bytes are buffered undecoded, as a multi-byte character may arrive in two reads.
     """
 
-    def __init__(
-        self, decoder: Callable[[bytes], str] = decode, longest: int = LONGEST_LINE
-    ) -> None:
+    def __init__(self, decoder: Callable[[bytes], str] = decode, longest: int = MAX_LINE) -> None:
         self._decode, self._longest = decoder, longest
         self._rest = bytearray()
         self._dropped = 0

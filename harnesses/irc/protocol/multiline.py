@@ -12,10 +12,10 @@ MULTILINE = "draft/multiline"
 CONCAT = "draft/multiline-concat"
 """The tag of a line that continues the previous one without a line break."""
 
-MOST_LINES, MOST_CHARACTERS = 100, 64 * 1024
+MAX_LINES, MAX_CHARACTERS = 100, 64 * 1024
 """Limits of one message. Lines beyond them are passed on as single messages of the batch."""
 
-OPEN_AT_ONCE = 20
+MAX_OPEN = 20
 """Maximum number of open multiline batches; it bounds the memory that a server can make us use."""
 
 
@@ -44,7 +44,7 @@ class MultilineAssembler:
         reference = message.param(0)
         if not reference.startswith("+"):
             return self._end(reference[1:])
-        if message.param(1) == MULTILINE and len(self._open) < OPEN_AT_ONCE:
+        if message.param(1) == MULTILINE and len(self._open) < MAX_OPEN:
             self._open[reference[1:]] = _Batch(message)
         return []
 
@@ -64,7 +64,7 @@ class _Batch:
 
     @property
     def full(self) -> bool:
-        return len(self._lines) >= MOST_LINES or len(self._text) >= MOST_CHARACTERS
+        return len(self._lines) >= MAX_LINES or len(self._text) >= MAX_CHARACTERS
 
     def add(self, line: Message) -> bool:
         """Add a line and return True, or return False if it cannot belong to this message.

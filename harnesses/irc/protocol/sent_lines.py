@@ -25,19 +25,19 @@ import regex
 from harnesses.irc.protocol.isupport import ISupport
 from harnesses.irc.protocol.message import Message, Source, parse
 
-LEAST = 4
+MIN_BUDGET = 4
 """The smallest budget in bytes: the longest UTF-8 encoding of a character."""
 
 _LINE_BREAK = re.compile(r"\r\n|\r|\n")
 _WORD = re.compile(r"[ \t]*[^ \t]+")
 _CLUSTER = regex.compile(r"\X")  # an extended grapheme cluster of Unicode Standard Annex 29
 _MOSTLY_EMPTY = 3  # a line that uses less than 1/3 of its budget is filled with part of a word
-_LEAST_PIECE = 40  # bytes that must be free in a line for an overlong word to begin in it
+_MIN_PIECE = 40  # bytes that must be free in a line for an overlong word to begin in it
 _ACTION_BYTES = len("\x01ACTION \x01")
 
 
 def budget(isupport: ISupport, source: Source, command: str, target: str) -> int:
-    """Return how many bytes of text fit on a line of `command` to `target`; at least `LEAST`.
+    """Return how many bytes of text fit on a line of `command` to `target`; at least `MIN_BUDGET`.
 
     `command` is PRIVMSG, NOTICE or ACTION; `source` is our own. An unknown user or host counts as
     the longest that the server allows.
@@ -48,7 +48,7 @@ def budget(isupport: ISupport, source: Source, command: str, target: str) -> int
     host = len(source.host.encode()) if source.host else isupport.hostlen
     wire = "PRIVMSG" if command == "ACTION" else command
     taken = len(":!@ ") + nick + user + host + len(f"{wire} {target} :".encode()) + len("\r\n")
-    return max(isupport.linelen - taken - (_ACTION_BYTES if command == "ACTION" else 0), LEAST)
+    return max(isupport.linelen - taken - (_ACTION_BYTES if command == "ACTION" else 0), MIN_BUDGET)
 
 
 def split(text: str, budget_bytes: int) -> list[str]:
@@ -60,10 +60,10 @@ def split(text: str, budget_bytes: int) -> list[str]:
     leave the current one mostly empty (as in languages without spaces), unless it is a URL that
     fits on a line.
     NUL, which IRC cannot carry, is dropped; a lone surrogate becomes `?`.
-    Raises ValueError if the budget is below `LEAST`.
+    Raises ValueError if the budget is below `MIN_BUDGET`.
     """
-    if budget_bytes < LEAST:
-        raise ValueError(f"a line needs {LEAST} bytes at least, not {budget_bytes}")
+    if budget_bytes < MIN_BUDGET:
+        raise ValueError(f"a line needs {MIN_BUDGET} bytes at least, not {budget_bytes}")
     sendable = text.replace("\0", "").encode("utf-8", "replace").decode()
     return [
         line
@@ -95,7 +95,7 @@ def _fills(line: str, word: str, budget_bytes: int) -> bool:
         return False
     bare = word.lstrip(" \t")
     if _size(bare) > budget_bytes:
-        return _size(line) + _LEAST_PIECE <= budget_bytes
+        return _size(line) + _MIN_PIECE <= budget_bytes
     return "://" not in bare and _size(line) * _MOSTLY_EMPTY <= budget_bytes
 
 
@@ -115,7 +115,7 @@ def _size(text: str) -> int:
     return len(text.encode())
 
 
-KEPT, WITHIN = 50, timedelta(seconds=10)
+MAX_SENT_LINES, SENT_LINES_AGE = 50, timedelta(seconds=10)
 """The number and maximum age of the sent lines among which a rejected one is looked for."""
 
 _ACTION = "\x01ACTION "
@@ -126,8 +126,8 @@ class SentLines:
 
     def __init__(self, now: Callable[[], datetime]) -> None:
         self._now = now
-        self._lines: deque[tuple[datetime, int, Message]] = deque(maxlen=KEPT)
-        self._pieces: deque[tuple[str, ...]] = deque(maxlen=KEPT)
+        self._lines: deque[tuple[datetime, int, Message]] = deque(maxlen=MAX_SENT_LINES)
+        self._pieces: deque[tuple[str, ...]] = deque(maxlen=MAX_SENT_LINES)
 
     def add(self, line: str) -> None:
         """Record a line that was written to the connection."""
@@ -140,7 +140,7 @@ class SentLines:
 
         `label` is the label of the server's error, or "" if it has none.
         """
-        since = self._now() - WITHIN
+        since = self._now() - SENT_LINES_AGE
         lines = [entry for entry in self._lines if entry[0] >= since]
         named = [entry for entry in lines if label and entry[2].tags.get("label") == label]
         found = max(named or lines, key=lambda entry: entry[1], default=None)
@@ -149,7 +149,7 @@ class SentLines:
         self._lines.remove(found)
         return found[2]
 
-    def pieces(self, message: Message) -> list[Message]:
+    def split_once(self, message: Message) -> list[Message]:
         """Return `message` split into two or three messages.
 
         The result is empty if it is not a PRIVMSG, NOTICE or ACTION, cannot be split, or is itself
@@ -163,7 +163,7 @@ class SentLines:
         said = message.command in ("PRIVMSG", "NOTICE") and not plain.startswith("\x01")
         if not said or message.params in self._pieces:
             return []
-        cut = split(plain, max(LEAST, (len(plain.encode("utf-8", "replace")) + 1) // 2))
+        cut = split(plain, max(MIN_BUDGET, (len(plain.encode("utf-8", "replace")) + 1) // 2))
         texts = [f"{_ACTION}{piece}\x01" for piece in cut] if action else cut
         messages = [Message(message.command, (target, piece)) for piece in texts]
         self._pieces.extend(piece.params for piece in messages)
@@ -200,7 +200,7 @@ class ReceiptTracker:
 
     def __init__(self) -> None:
         self._numbers = itertools.count(1)
-        self._open: set[str] = set()
+        self._labelled: set[str] = set()
         self._unlabelled: dict[str, str] = {}
         self._fences: dict[str, tuple[str, ...]] = {}
         self._closed: list[tuple[str, Receipt]] = []
@@ -239,22 +239,22 @@ class ReceiptTracker:
     def label(self) -> str:
         """Return a new label for one line, and track it."""
         label = f"t{next(self._numbers):x}"
-        self._open.add(label)
+        self._labelled.add(label)
         return label
 
     def on_message(self, message: Message) -> bool:
         """Record the outcome if `message` answers a labelled line; return whether it does."""
         label = message.tags.get("label", "")
-        if label not in self._open:
+        if label not in self._labelled:
             return False
-        self._open.discard(label)
+        self._labelled.discard(label)
         refused = Receipt(ReceiptStatus.REFUSED, message.param(-1))
         self._closed.append((label, refused if _is_error(message) else ACCEPTED))
         return True
 
-    def confirm(self, label: str) -> None:
+    def override_accepted(self, label: str) -> None:
         """Mark a labelled line as accepted, replacing an outcome that was not fetched yet."""
-        self._open.discard(label)
+        self._labelled.discard(label)
         self._closed = [entry for entry in self._closed if entry[0] != label]
         self._closed.append((label, ACCEPTED))
 

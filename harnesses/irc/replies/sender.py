@@ -362,7 +362,7 @@ class MessageSender:
         said, receipt = 0, LOST
         try:
             for line, pieces in zip(lines, sent, strict=True):
-                receipt = await _settled(pieces)
+                receipt = await _line_outcome(pieces)
                 if receipt.status is not ReceiptStatus.ACCEPTED:
                     break
                 said += 1
@@ -396,12 +396,12 @@ class _Outcome:
     reason: str = ""
 
 
-async def _settled(pieces: Sequence[SentLine]) -> Receipt:
+async def _line_outcome(pieces: Sequence[SentLine]) -> Receipt:
     """Return the first receipt of a line's pieces that is not ACCEPTED, else the last one; LOST if
     there are none, as without a connection."""
     receipt = LOST
     for piece in pieces:
-        receipt = await piece.settled()
+        receipt = await piece.outcome()
         if receipt.status is not ReceiptStatus.ACCEPTED:
             break
     return receipt

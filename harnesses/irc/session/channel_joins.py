@@ -13,7 +13,7 @@ from harnesses.irc.session.state import ConnectionState, Handler, JoinRefusal
 
 log = structlog.get_logger()
 
-ASK_AGAIN_FIRST, ASK_AGAIN_LONGEST = 60.0, 1800.0
+RETRY_FIRST, RETRY_MAX = 60.0, 1800.0
 """Seconds before a refused JOIN is tried again: the first wait and the longest."""
 
 _NAME = re.compile(r"[#&+!][^\s,\x00-\x1f]{0,199}")
@@ -51,10 +51,10 @@ def on_refused(state: ConnectionState, message: Message) -> list[IrcEvent]:
     key, numeric = state.isupport.fold(name), message.command
     before = state.refusals.get(key)
     attempts = before.attempts + 1 if before else 1
-    pause = min(ASK_AGAIN_FIRST * 2 ** min(attempts - 1, 10), ASK_AGAIN_LONGEST)
+    pause = min(RETRY_FIRST * 2 ** min(attempts - 1, 10), RETRY_MAX)
     reason = REASONS.get(numeric, "the server refuses")
     # Once the longest pause is reached, retries with the same result are not logged again.
-    if not before or before.numeric != numeric or pause != ASK_AGAIN_LONGEST:
+    if not before or before.numeric != numeric or pause != RETRY_MAX:
         log.warning(
             "irc.join_refused",
             network=state.network,

@@ -9,16 +9,16 @@ import structlog
 from harnesses.irc.protocol.events import IrcEvent
 from harnesses.irc.protocol.message import Message, Source
 from harnesses.irc.session import nick_recovery, nickserv, refusals
-from harnesses.irc.session.registration import QueuedMessage
-from harnesses.irc.session.state import ATTACHED, ConnectionState, Handler
+from harnesses.irc.session.outgoing import QueuedMessage
+from harnesses.irc.session.state import ATTACHED_MARK, ConnectionState, Handler
 
 log = structlog.get_logger()
 
-SASL_WITHIN = 15.0
+SASL_TIMEOUT = 15.0
 """Seconds that services have to complete SASL before we abort it and continue without."""
 
 
-CAP_WITHIN = 5.0
+CAP_TIMEOUT = 5.0
 """Seconds that a server has to answer CAP LS; some, and the bouncer bip, ignore it."""
 
 
@@ -37,7 +37,7 @@ def introduce_later(state: ConnectionState) -> None:
         return state.introduced or state.capabilities.listed
 
     state.outgoing += [
-        QueuedMessage(message, CAP_WITHIN, urgent=True, unless=needless)
+        QueuedMessage(message, CAP_TIMEOUT, urgent=True, unless=needless)
         for message in _introduction(state)
     ]
 
@@ -67,8 +67,8 @@ def _cap(state: ConnectionState, message: Message) -> list[IrcEvent]:
     if idle and state.sasl.running:
         # A server may offer SASL while its services are down; then nobody answers. If the server
         # does not answer the abort ("*") either, CAP END follows regardless.
-        state.send_later(SASL_WITHIN, lambda: not state.sasl.running, "AUTHENTICATE", "*")
-        state.send_later(SASL_WITHIN + 5, lambda: state.capabilities.has_ended, "CAP", "END")
+        state.send_later(SASL_TIMEOUT, lambda: not state.sasl.running, "AUTHENTICATE", "*")
+        state.send_later(SASL_TIMEOUT + 5, lambda: state.capabilities.has_ended, "CAP", "END")
     _require_login(state)
     return []
 
@@ -92,7 +92,7 @@ def _nick_refused(state: ConnectionState, message: Message) -> list[IrcEvent]:
     if state.registered and state.isupport.is_channel(message.param(1)):
         return refusals.on_refused(state, message)  # 437, ERR_UNAVAILRESOURCE: nick or channel
     if state.registered:
-        nick_recovery.on_nick_in_use(state, message)
+        nick_recovery.on_nick_refused(state, message)
     else:
         state.outgoing.append(state.nicks.next_nick(invalid=message.command == "432"))
     return []
@@ -162,7 +162,7 @@ def _motd_end(state: ConnectionState, message: Message) -> list[IrcEvent]:
             state.send("MODE", state.source.nick, f"+{state.isupport.bot}")
         if state.capabilities.of_bouncer:
             state.is_attaching = True
-            state.send("PING", ATTACHED, urgent=True)
+            state.send("PING", ATTACHED_MARK, urgent=True)
         nick_recovery.start_recovery(state)
         state.join_all()
     return []

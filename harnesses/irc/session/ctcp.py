@@ -7,14 +7,14 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from importlib.metadata import version
 
-EVERY = timedelta(seconds=2)
+REPLY_INTERVAL = timedelta(seconds=2)
 """Minimum time between two replies to one person; queries in between are not answered."""
 
-MOST, WITHIN = 5, timedelta(seconds=10)
+MAX_REPLIES, REPLIES_WINDOW = 5, timedelta(seconds=10)
 """Maximum number of replies to all people together, and the time window it applies to. A flood of
 queries would otherwise fill our paced send queue and delay everything else."""
 
-_KEPT = 200  # people whose last reply is remembered
+_MAX_PEOPLE = 200  # people whose last reply is remembered
 _UNSENDABLE = str.maketrans("", "", "\0\r\n\x01")
 
 
@@ -45,13 +45,13 @@ class CtcpResponder:
 
     def _may_answer(self, person: str) -> bool:
         now = self._now()
-        self._times = [time for time in self._times if now - time < WITHIN]
+        self._times = [time for time in self._times if now - time < REPLIES_WINDOW]
         last = self._last.get(person)
-        if len(self._times) >= MOST or (last and now - last < EVERY):
+        if len(self._times) >= MAX_REPLIES or (last and now - last < REPLY_INTERVAL):
             return False
         self._times.append(now)
         self._last[person] = now
         self._last.move_to_end(person)
-        if len(self._last) > _KEPT:
+        if len(self._last) > _MAX_PEOPLE:
             self._last.popitem(last=False)
         return True

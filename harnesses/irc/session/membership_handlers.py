@@ -49,7 +49,7 @@ def _ask_who(state: ConnectionState, name: str, nick: str) -> None:
         state.send("WHO", nick, idle=True)
 
 
-def _who_is(state: ConnectionState, message: Message) -> list[IrcEvent]:
+def _who_reply(state: ConnectionState, message: Message) -> list[IrcEvent]:
     """Handle 352, RPL_WHOREPLY: `channel user host server nick flags :hops real name`.
 
     The flags of a bot contain the letter of BOT (https://ircv3.net/specs/extensions/bot-mode).
@@ -158,18 +158,18 @@ def _own_host(state: ConnectionState, message: Message) -> list[IrcEvent]:
     return []
 
 
-def _offline(state: ConnectionState, message: Message) -> list[IrcEvent]:
-    nick_recovery.on_offline(state, message)
+def _monitor_offline(state: ConnectionState, message: Message) -> list[IrcEvent]:
+    nick_recovery.on_monitor_offline(state, message)
     return []
 
 
-def _online(state: ConnectionState, message: Message) -> list[IrcEvent]:
-    nick_recovery.on_online(state, message)
+def _ison_reply(state: ConnectionState, message: Message) -> list[IrcEvent]:
+    nick_recovery.on_ison_reply(state, message)
     return []
 
 
 def _monitor_full(state: ConnectionState, message: Message) -> list[IrcEvent]:
-    nick_recovery.on_monitor_full(state)
+    nick_recovery.poll_for_nick(state)
     return []
 
 
@@ -213,10 +213,10 @@ HANDLERS: Mapping[str, Handler] = {
     "ACCOUNT": _account,
     "CHGHOST": _chghost,
     "396": _own_host,
-    "731": _offline,
+    "731": _monitor_offline,
     "734": _monitor_full,
-    "303": _online,
-    "352": _who_is,
+    "303": _ison_reply,
+    "352": _who_reply,
     "311": _whois_user,
     "313": _whois_operator,
     "330": _whois_account,

@@ -13,11 +13,11 @@ from harnesses.irc.protocol.message import Message
 from harnesses.irc.session import nickserv
 from harnesses.irc.session.state import ConnectionState
 
-ASK_EVERY, LOOK_EVERY, GHOST_TAKES = 300.0, 30.0, 3.0
+RETRY_INTERVAL, ISON_INTERVAL, GHOST_DELAY = 300.0, 30.0, 3.0
 """Seconds between attempts to take the nick, between ISON queries on a server without MONITOR, and
 that NickServ gets to process a GHOST."""
 
-FORCED_FIRST, FORCED_LONGEST = 5.0, 300.0
+FORCED_RETRY_FIRST, FORCED_RETRY_MAX = 5.0, 300.0
 """Seconds before we request our nick after we were renamed: the first wait and the longest. Without
 backoff, services that deny us the nick and we would rename us back and forth for ever."""
 
@@ -28,14 +28,14 @@ def start_recovery(state: ConnectionState) -> None:
     if state.is_me(nick):
         return
     state.lost_nick = nick
-    if state.settings.nickserv_password and not state.sasl.betrayed:
+    if state.settings.nickserv_password and not state.sasl.server_untrusted:
         # GHOST disconnects the holder; it takes services a moment until the nick is free.
         nickserv.tell(state, "GHOST", nick)
-        _send_later(state, GHOST_TAKES, "NICK", nick)
+        _send_later(state, GHOST_DELAY, "NICK", nick)
     if "MONITOR" in state.isupport.tokens:
         state.send("MONITOR", "+", nick)
     else:
-        on_monitor_full(state)
+        poll_for_nick(state)
 
 
 def claim_nick(state: ConnectionState) -> None:
@@ -56,26 +56,26 @@ def on_nick_free(state: ConnectionState, nick: str) -> None:
         state.send("NICK", missed)
 
 
-def on_offline(state: ConnectionState, message: Message) -> None:
+def on_monitor_offline(state: ConnectionState, message: Message) -> None:
     """Handle 731, RPL_MONOFFLINE: the listed nicks are offline."""
     for nick in message.param(-1).split(","):
         on_nick_free(state, nick.partition("!")[0])
 
 
-def on_online(state: ConnectionState, message: Message) -> None:
+def on_ison_reply(state: ConnectionState, message: Message) -> None:
     """Handle 303, RPL_ISON: of the nicks that we queried, the listed ones are online."""
     there = {state.isupport.fold(nick) for nick in message.param(-1).split()}
     if nick := state.lost_nick:
         if state.isupport.fold(nick) not in there:
             on_nick_free(state, nick)
-        _send_later(state, LOOK_EVERY, "ISON", nick)
+        _send_later(state, ISON_INTERVAL, "ISON", nick)
 
 
-def on_monitor_full(state: ConnectionState) -> None:
+def poll_for_nick(state: ConnectionState) -> None:
     """Poll for the nick, on a server without MONITOR or whose list is full (734)."""
     if nick := state.lost_nick:
-        _send_later(state, LOOK_EVERY, "ISON", nick)
-        _send_later(state, ASK_EVERY, "NICK", nick)
+        _send_later(state, ISON_INTERVAL, "ISON", nick)
+        _send_later(state, RETRY_INTERVAL, "NICK", nick)
 
 
 def on_nick_change(state: ConnectionState) -> None:
@@ -90,7 +90,7 @@ def on_nick_change(state: ConnectionState) -> None:
         state.lost_nick = None
         return
     state.lost_nick = nick
-    pause = min(FORCED_FIRST * 2**state.nick_losses, FORCED_LONGEST)
+    pause = min(FORCED_RETRY_FIRST * 2**state.nick_losses, FORCED_RETRY_MAX)
     state.nick_losses = min(state.nick_losses + 1, 10)
     _send_later(state, pause, "NICK", nick)
     if is_watched:
@@ -98,10 +98,10 @@ def on_nick_change(state: ConnectionState) -> None:
         # Hence it waits for the pause too.
         state.send_later(pause + 1, lambda: state.lost_nick is None, "MONITOR", "+", nick)
     else:
-        _send_later(state, pause + LOOK_EVERY, "ISON", nick)
+        _send_later(state, pause + ISON_INTERVAL, "ISON", nick)
 
 
-def on_nick_in_use(state: ConnectionState, message: Message) -> None:
+def on_nick_refused(state: ConnectionState, message: Message) -> None:
     """Retry a refused nick later, unless MONITOR will report when it is free.
 
     It does so only for a nick in use (433). The other refusals (432, 437, 438, 447) do not mean
@@ -109,7 +109,7 @@ def on_nick_in_use(state: ConnectionState, message: Message) -> None:
     """
     nick = state.lost_nick
     if nick and not ("MONITOR" in state.isupport.tokens and message.command == "433"):
-        _send_later(state, ASK_EVERY, "NICK", nick)
+        _send_later(state, RETRY_INTERVAL, "NICK", nick)
 
 
 def _wanted(state: ConnectionState) -> str:

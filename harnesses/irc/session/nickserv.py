@@ -27,7 +27,7 @@ def tell(state: ConnectionState, command: str, account: str = "") -> None:
     the server to be an impostor.
     """
     password = state.settings.nickserv_password
-    if password is None or state.sasl.betrayed:
+    if password is None or state.sasl.server_untrusted:
         return
     if not state.encrypted and not is_loopback(state.settings.server or ""):
         _log.warning(

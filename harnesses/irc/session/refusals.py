@@ -9,7 +9,7 @@ import structlog
 from harnesses.irc.protocol.events import IrcEvent
 from harnesses.irc.protocol.message import Message
 from harnesses.irc.session import channel_joins
-from harnesses.irc.session.state import ATTACHED, ConnectionState, Handler
+from harnesses.irc.session.state import ATTACHED_MARK, ConnectionState, Handler
 
 log = structlog.get_logger()
 
@@ -40,7 +40,7 @@ def _not_said(state: ConnectionState, message: Message) -> list[IrcEvent]:
 
 def _answered(state: ConnectionState, message: Message) -> list[IrcEvent]:
     state.receipts.on_pong(message.param(-1))
-    if message.param(-1) == ATTACHED:
+    if message.param(-1) == ATTACHED_MARK:
         state.is_attaching = False
     return []
 

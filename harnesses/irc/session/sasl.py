@@ -35,11 +35,11 @@ class Mechanism(Protocol):
         """Return the response to a challenge; the first challenge is empty. Raises SaslFailed."""
 
 
-Makers = Mapping[str, Callable[[], Mechanism]]
+MechanismFactories = Mapping[str, Callable[[], Mechanism]]
 """Factories of mechanisms by name, in order of preference; they may raise OSError or ValueError."""
 
 
-def mechanisms(settings: NetworkSettings, encrypted: bool) -> Makers:
+def mechanisms(settings: NetworkSettings, encrypted: bool) -> MechanismFactories:
     """Return the mechanisms that we have credentials for, in the order of `sasl`, else by strength.
 
     PLAIN transmits the password itself, so it is used over an unencrypted connection only if `sasl`
@@ -47,21 +47,21 @@ def mechanisms(settings: NetworkSettings, encrypted: bool) -> Makers:
     """
     user = settings.sasl_username or ""
     password = settings.sasl_password.get_secret_value() if settings.sasl_password else None
-    makers: dict[str, Callable[[], Mechanism]] = {}
+    factories: dict[str, Callable[[], Mechanism]] = {}
     if settings.tls_cert and encrypted:
-        makers["EXTERNAL"] = lambda: _PlainOrExternal(user)
+        factories["EXTERNAL"] = lambda: _SingleMessageMechanism(user)
     if user and settings.sasl_key:
         key = settings.sasl_key.get_secret_value()
-        makers["ECDSA-NIST256P-CHALLENGE"] = lambda: _Ecdsa(user, key)
+        factories["ECDSA-NIST256P-CHALLENGE"] = lambda: _Ecdsa(user, key)
     if user and password is not None:
-        makers["SCRAM-SHA-512"] = lambda: Scram("SCRAM-SHA-512", user, password)
-        makers["SCRAM-SHA-256"] = lambda: Scram("SCRAM-SHA-256", user, password)
+        factories["SCRAM-SHA-512"] = lambda: Scram("SCRAM-SHA-512", user, password)
+        factories["SCRAM-SHA-256"] = lambda: Scram("SCRAM-SHA-256", user, password)
         if encrypted or settings.sasl:
-            makers["PLAIN"] = lambda: _PlainOrExternal(f"{user}\0{user}\0{password}")
-    return {name: makers[name] for name in settings.sasl or makers if name in makers}
+            factories["PLAIN"] = lambda: _SingleMessageMechanism(f"{user}\0{user}\0{password}")
+    return {name: factories[name] for name in settings.sasl or factories if name in factories}
 
 
-class _PlainOrExternal:
+class _SingleMessageMechanism:
     """A mechanism whose client sends a single message.
 
     `words` is the authorisation identity for EXTERNAL, and `authzid NUL authcid NUL password` for
@@ -101,20 +101,20 @@ class _Ecdsa:
 
 log = structlog.get_logger()
 
-CHUNK = 400
+CHUNK_SIZE = 400
 """Maximum base64 characters of one AUTHENTICATE. A shorter chunk ends the message; after a full one
 that is the last, an empty chunk (`+`) does."""
 
-LONGEST = 64 * 1024
+MAX_MESSAGE_SIZE = 64 * 1024
 """Maximum base64 characters of a server's message; no mechanism needs a tenth of that."""
 
 
 def chunks(answer: bytes) -> Iterator[Message]:
     """Yield the AUTHENTICATE messages that carry a response."""
     text = base64.b64encode(answer).decode()
-    for start in range(0, len(text), CHUNK):
-        yield Message("AUTHENTICATE", (text[start : start + CHUNK],))
-    if len(text) % CHUNK == 0:
+    for start in range(0, len(text), CHUNK_SIZE):
+        yield Message("AUTHENTICATE", (text[start : start + CHUNK_SIZE],))
+    if len(text) % CHUNK_SIZE == 0:
         yield Message("AUTHENTICATE", ("+",))
 
 
@@ -123,23 +123,23 @@ class Sasl:
 
     `account` is the services account that we are logged in to, or None. If a mechanism is refused
     the next one is tried. A server that violates a mechanism's protocol may be an impostor:
-    `betrayed` is then set, no further mechanism is tried, and no password may be sent to it.
-    `failure` is the reason of the last failure, or "".
+    `server_untrusted` is then set, no further mechanism is tried, and no password may be sent to
+    it. `failure` is the reason of the last failure, or "".
     """
 
-    def __init__(self, makers: Makers, network: str = "") -> None:
-        self._makers, self._network = makers, network
+    def __init__(self, factories: MechanismFactories, network: str = "") -> None:
+        self._factories, self._network = factories, network
         self._left: list[str] = []
         self._mechanism: Mechanism | None = None
         self._received = ""
         self.account: str | None = None
-        self.betrayed = False
+        self.server_untrusted = False
         self.failure = ""
 
     @property
     def wanted(self) -> bool:
         """True if we have credentials for any mechanism."""
-        return bool(self._makers)
+        return bool(self._factories)
 
     @property
     def running(self) -> bool:
@@ -149,7 +149,7 @@ class Sasl:
     def start(self, offered: str) -> list[Message]:
         """Begin; `offered` are the server's mechanisms, comma-separated, "" if it lists none."""
         names = offered.upper().split(",")
-        self._left = [name for name in self._makers if not offered or name in names]
+        self._left = [name for name in self._factories if not offered or name in names]
         if not self._left:
             self._warn("none of our mechanisms is offered", offered=offered)
         return self._next()
@@ -175,10 +175,10 @@ class Sasl:
 
     def _next(self) -> list[Message]:
         self._mechanism = None
-        while self._left and not self.betrayed:
+        while self._left and not self.server_untrusted:
             name = self._left.pop(0)
             try:
-                self._mechanism = self._makers[name]()
+                self._mechanism = self._factories[name]()
             except (OSError, ValueError) as error:
                 self._warn(str(error), mechanism=name)
                 continue
@@ -189,7 +189,7 @@ class Sasl:
         # A lone "+" is an empty chunk: an empty message, or the end of one that is a multiple of
         # 400 characters long.
         self._received += chunk.removeprefix("+") if len(chunk) == 1 else chunk
-        if len(chunk) == CHUNK and len(self._received) < LONGEST:
+        if len(chunk) == CHUNK_SIZE and len(self._received) < MAX_MESSAGE_SIZE:
             return []
         text, self._received = self._received, ""
         try:
@@ -201,7 +201,7 @@ class Sasl:
 
     def _abort(self, why: str) -> list[Message]:
         self._warn(why)
-        self.betrayed = True
+        self.server_untrusted = True
         return [Message("AUTHENTICATE", ("*",))]
 
     def _may_succeed(self) -> bool:
@@ -210,10 +210,10 @@ class Sasl:
         # and 903.
         if self._mechanism and not self._mechanism.complete:
             self._warn("the server calls it a success before it has proved who it is")
-            self.betrayed = True
-        if self.betrayed:
+            self.server_untrusted = True
+        if self.server_untrusted:
             self.account, self._mechanism, self._left = None, None, []
-        return not self.betrayed
+        return not self.server_untrusted
 
     def _warn(self, why: str, **details: str) -> None:
         self.failure = why

@@ -9,7 +9,7 @@ import scramp
 
 from harnesses.irc.protocol.errors import SaslFailed
 
-MOST_ITERATIONS = 1_000_000
+MAX_ITERATIONS = 1_000_000
 """The maximum iteration count that a server may demand; more would block our event loop for
 seconds. scramp itself refuses less than 4096 (RFC 7677), and salts of less than 12 bytes."""
 
@@ -52,7 +52,7 @@ class Scram:
 
     def _proof(self, server_first: str) -> bytes:
         self._client.set_server_first(server_first)
-        if int(self._client.iterations) > MOST_ITERATIONS:
+        if int(self._client.iterations) > MAX_ITERATIONS:
             raise SaslFailed(f"the server asks for {self._client.iterations} iterations")
         self._proved = True
         final: str = self._client.get_client_final()

@@ -23,10 +23,10 @@ from harnesses.irc.session import (
     nick_recovery,
     refusals,
 )
-from harnesses.irc.session.registration import QueuedMessage
+from harnesses.irc.session.outgoing import QueuedMessage
 from harnesses.irc.session.state import (
-    AHEAD,
-    PAST,
+    HISTORY_BATCHES,
+    MAX_AHEAD,
     ConnectionState,
     Handler,
     JoinRefusal,
@@ -250,7 +250,7 @@ def _standard_reply(state: ConnectionState, message: Message) -> list[IrcEvent]:
 def _too_long(state: ConnectionState, message: Message) -> list[IrcEvent]:
     """Send the pieces of a line rejected by 417; the line then counts as accepted."""
     line = state.sent_lines.take_rejected(message.tags.get("label", ""))
-    pieces = state.sent_lines.pieces(line) if line else []
+    pieces = state.sent_lines.split_once(line) if line else []
     command, target = (line.command, line.param(0)) if line else ("", "")
     log.warning(
         "irc.line_too_long",
@@ -264,7 +264,7 @@ def _too_long(state: ConnectionState, message: Message) -> list[IrcEvent]:
         state.outgoing.append(QueuedMessage(replace(piece, tags=tags)))
     # `_handle` has recorded the 417 as a refusal of the labelled line; the pieces replace it.
     if line and pieces and (label := line.tags.get("label")):
-        state.receipts.confirm(label)
+        state.receipts.override_accepted(label)
     return []
 
 
@@ -299,7 +299,7 @@ def _replay(state: ConnectionState, message: Message) -> list[IrcEvent]:
     with the log.
     """
     time, target, text = tagged_time(message), message.param(0), message.param(1)
-    if time is None or time > state.now() + AHEAD:
+    if time is None or time > state.now() + MAX_AHEAD:
         return []
     if message.command == "TOPIC":
         return [replace(state.past_event("TOPIC", message, target, text), time=time)]
@@ -363,7 +363,7 @@ def _batch(state: ConnectionState, message: Message) -> list[IrcEvent]:
     reference = message.param(0)
     if reference.startswith("+"):
         outer = state.batch_type(message)
-        state.batches[reference[1:]] = outer if outer in PAST else message.param(1)
+        state.batches[reference[1:]] = outer if outer in HISTORY_BATCHES else message.param(1)
     else:
         state.batches.pop(reference[1:], None)
     return []

@@ -15,39 +15,39 @@ from harnesses.irc.protocol.multiline import MultilineAssembler
 from harnesses.irc.protocol.sent_lines import ReceiptTracker, SentLines
 from harnesses.irc.session.capabilities import ECHO, CapabilityNegotiation
 from harnesses.irc.session.ctcp import CtcpResponder
-from harnesses.irc.session.registration import NickPicker, QueuedMessage
+from harnesses.irc.session.outgoing import NickPicker, QueuedMessage
 from harnesses.irc.session.sasl import Sasl, mechanisms
 from harnesses.irc.settings import NetworkSettings
 
 Handler = Callable[["ConnectionState", Message], list[IrcEvent]]
 """Handles one received message: updates the state and returns the resulting events."""
 
-PAST = frozenset({"chathistory", "playback", "znc.in/playback"})
+HISTORY_BATCHES = frozenset({"chathistory", "playback", "znc.in/playback"})
 """Types of batches that contain history."""
 
-ATTACHED = "attached"
+ATTACHED_MARK = "attached"
 """The token of the PING whose PONG follows the bouncer's replay of JOINs for its channels."""
 
-BIP = "bip@b.i.p"
+BIP_SOURCE = "bip@b.i.p"
 """The `user@host` under which the bouncer bip replays its backlog."""
 
-SKEW = timedelta(seconds=1)
+CLOCK_SKEW = timedelta(seconds=1)
 """Tolerated clock skew between the servers of a network."""
 
-AHEAD, BEHIND = timedelta(minutes=5), timedelta(days=1)
+MAX_AHEAD, MAX_BEHIND = timedelta(minutes=5), timedelta(days=1)
 """How far a server-time tag may be ahead of and behind our clock before it is ignored. The log is
 ordered by time: a line dated next year would remain its newest for a year."""
 
-REMEMBERED = 1000
+MAX_SEEN_IDS = 1000
 """Number of recent message ids that are kept to detect duplicates."""
 
-REPLAYED = 200
+MAX_REPLAYED = 200
 """Number of replayed lines that are kept, to find lines of our own among them."""
 
 WHOIS_TIMEOUT = 10.0
 """Seconds after which a WHOIS without an answer may be sent again."""
 
-JOINS_AT_ONCE = 10
+MAX_JOINS = 10
 """Maximum number of channels in one JOIN, which keeps the line within the length limit."""
 
 
@@ -277,7 +277,7 @@ class ConnectionState:
         self.receipts = ReceiptTracker()
         self.is_attaching = False
         self.seen: dict[tuple[str, str], None] = {}
-        self.replayed: deque[tuple[str, str, datetime]] = deque(maxlen=REPLAYED)
+        self.replayed: deque[tuple[str, str, datetime]] = deque(maxlen=MAX_REPLAYED)
         self.sent_lines = SentLines(now)
         self.multiline = MultilineAssembler()
         self.whois: dict[str, Whois] = {}
@@ -347,7 +347,7 @@ class ConnectionState:
         """Join all desired channels, with as many in one JOIN as the server accepts."""
         # RFC 1459, section 4.2.1: keys match channels by position, so channels with keys go first.
         wanted = sorted(self.desired_channels.items(), key=lambda pair: not pair[1])
-        at_once = min(self.isupport.targets("JOIN"), JOINS_AT_ONCE)
+        at_once = min(self.isupport.targets("JOIN"), MAX_JOINS)
         for start in range(0, len(wanted), at_once):
             some = wanted[start : start + at_once]
             names, keys = ",".join(n for n, _ in some), ",".join(k for _, k in some if k)
@@ -382,14 +382,15 @@ class ConnectionState:
         """Return whether `message` is replayed history and not a live message."""
         # Servers and bouncers replay history in a batch, or as plain lines whose server-time is
         # before our JOIN. The bouncer bip adds no time, but is itself the source of the lines.
-        if self.batch_type(message) in PAST or str(message.source).endswith(f"!{BIP}"):
+        from_bip = str(message.source).endswith(f"!{BIP_SOURCE}")
+        if from_bip or self.batch_type(message) in HISTORY_BATCHES:
             return True
         if message.command not in ("PRIVMSG", "NOTICE"):
             return False
         channel = self.roster.channel(self.isupport.channel_of(message.param(0)) or "")
         since, time = channel.joined if channel else None, tagged_time(message)
         if channel and since and time:
-            if since - time > SKEW:
+            if since - time > CLOCK_SKEW:
                 return True
             # The first live line ends the replay. Later ones are live even if the server's clock is
             # set back before our JOIN.
@@ -404,7 +405,7 @@ class ConnectionState:
             return False
         known = (msgid, target) in self.seen
         self.seen[msgid, target] = None
-        if len(self.seen) > REMEMBERED:
+        if len(self.seen) > MAX_SEEN_IDS:
             del self.seen[next(iter(self.seen))]
         return known
 
@@ -446,7 +447,7 @@ class ConnectionState:
     def _time(self, message: Message) -> datetime:
         """Return the server-time if it is plausible, else the time of receipt."""
         told, now = tagged_time(message), self.now()
-        return told if told and -BEHIND <= told - now <= AHEAD else now
+        return told if told and -MAX_BEHIND <= told - now <= MAX_AHEAD else now
 
     def _is_bot(self, message: Message, nick: str) -> bool:
         member = self.roster.member(nick)

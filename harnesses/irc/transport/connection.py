@@ -38,13 +38,13 @@ RATE = 1.0
 FREE_BYTES = 100
 """Bytes of a line that are covered by its first token."""
 
-BYTES_A_TOKEN = 300
+BYTES_PER_TOKEN = 300
 """Bytes beyond `FREE_BYTES` that cost one token."""
 
 
 def cost(size: int) -> float:
     """Return the cost in tokens of a line of `size` bytes."""
-    return 1.0 + max(0, size - FREE_BYTES) / BYTES_A_TOKEN
+    return 1.0 + max(0, size - FREE_BYTES) / BYTES_PER_TOKEN
 
 
 class TokenBucketQueue(Generic[T]):
@@ -195,10 +195,10 @@ class SendQueue:
 
 log = structlog.get_logger()
 
-CONNECT_WITHIN, HANDSHAKE_WITHIN, GOODBYE_WITHIN = 30.0, 15.0, 2.0
+CONNECT_TIMEOUT, HANDSHAKE_TIMEOUT, GOODBYE_TIMEOUT = 30.0, 15.0, 2.0
 """Timeouts in seconds for connecting, for the TLS handshake and for the TLS shutdown."""
 
-NEXT_ADDRESS_AFTER = 0.25
+NEXT_ADDRESS_DELAY = 0.25
 """Seconds until the server's next address is tried in parallel (RFC 8305, section 5)."""
 
 
@@ -303,7 +303,7 @@ class IrcClient:
         self._on_event, self._changed = on_event, changed
         self._connection = IrcConnection(self._on_open, self._on_line, trusted)
         self._send_queue = SendQueue(self._write, rate)
-        self._opening = asyncio.timeout(CONNECT_WITHIN)
+        self._opening = asyncio.timeout(CONNECT_TIMEOUT)
         self._receipts: dict[str, asyncio.Future[Receipt]] = {}
         self._heard = self._loop.time()
         self._pings: dict[str, asyncio.Future[None]] = {}
@@ -323,9 +323,9 @@ class IrcClient:
                 server,
                 port,
                 ssl=tls,
-                ssl_handshake_timeout=HANDSHAKE_WITHIN if tls else None,
-                ssl_shutdown_timeout=GOODBYE_WITHIN if tls else None,
-                happy_eyeballs_delay=None if _is_address(server) else NEXT_ADDRESS_AFTER,
+                ssl_handshake_timeout=HANDSHAKE_TIMEOUT if tls else None,
+                ssl_shutdown_timeout=GOODBYE_TIMEOUT if tls else None,
+                happy_eyeballs_delay=None if _is_address(server) else NEXT_ADDRESS_DELAY,
             )
 
     def silent_for(self) -> float:

@@ -28,22 +28,22 @@ from terrarium.backoff import Backoff
 
 log = structlog.get_logger()
 
-RECONNECT = 2.0, 300.0
+RECONNECT_DELAYS = 2.0, 300.0
 """Seconds before the first reconnect, and the longest wait between attempts."""
 
-SILENCE = 90.0
+SILENCE_LIMIT = 90.0
 """Seconds of silence before a PING is sent; after as many again the connection is dropped."""
 
-QUIT_WITHIN = 2.0
+QUIT_TIMEOUT = 2.0
 """Seconds that the server has to close the connection after our QUIT."""
 
-LAG_WITHIN = 5.0
+LAG_TIMEOUT = 5.0
 """Timeout in seconds of a lag measurement."""
 
-ECHO_WITHIN = 10.0
+ECHO_TIMEOUT = 10.0
 """Seconds to wait for the receipt of a line before the server is asked by a PING."""
 
-FENCE_EVERY = 2
+FENCE_INTERVAL = 2
 """Number of texts after which a PING is sent to a server that does not echo our lines."""
 
 UNWELCOME_WAIT = 60.0
@@ -73,7 +73,7 @@ class Network:
         plugins: Callable[[Network], PluginHost] | None = None,
         policies: StsPolicies | None = None,
         backoff: Backoff | None = None,
-        silence: float = SILENCE,
+        silence: float = SILENCE_LIMIT,
     ) -> None:
         if settings.server is None:
             raise IrcError(f"the network {name} has no server; set its key `server`")
@@ -81,7 +81,7 @@ class Network:
         self.connected, self.all_joined = asyncio.Event(), asyncio.Event()
         self._settings, self._make_plugins = settings, plugins
         self._policies = policies or StsPolicies()
-        self._backoff = backoff or Backoff(*RECONNECT, jitter=random.random)
+        self._backoff = backoff or Backoff(*RECONNECT_DELAYS, jitter=random.random)
         self._silence = silence
         self._wanted = dict(name_and_key(channel) for channel in settings.channels)
         self._session = Session(name, settings, self._wanted)
@@ -208,7 +208,7 @@ class Network:
         return self._session.account
 
     @property
-    def is_settled(self) -> bool:
+    def joins_answered(self) -> bool:
         """True if we are connected and every JOIN has been answered.
 
         We must be in at least one of our channels, if any are configured; each of the others has
@@ -253,9 +253,9 @@ class Network:
         return self._session.isupport.fold(name)
 
     async def lag(self) -> float | None:
-        """Measure the seconds until the server answers a PING; None after `LAG_WITHIN` seconds."""
+        """Measure the seconds until the server answers a PING; None after `LAG_TIMEOUT` seconds."""
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(LAG_WITHIN):
+            async with asyncio.timeout(LAG_TIMEOUT):
                 return await self._client.lag() if self._client else None
         return None
 
@@ -324,7 +324,7 @@ class Network:
         sent: list[list[SentLine]] = []
         for number, (command, text) in enumerate(texts, 1):
             sent.append(self._say(command, target, text, tracked=True))
-            asks = number % FENCE_EVERY == 0 or number == len(texts)
+            asks = number % FENCE_INTERVAL == 0 or number == len(texts)
             fence = self._session.fence() if asks and any(sent) else None
             if fence:
                 self.send_line(fence.render())
@@ -377,13 +377,13 @@ class Network:
         self.send_line(f"QUIT :{reason}", urgent=True)
 
     async def quit(self, reason: str = "") -> None:
-        """Send QUIT and wait at most `QUIT_WITHIN` seconds for the end of the connection.
+        """Send QUIT and wait at most `QUIT_TIMEOUT` seconds for the end of the connection.
 
         Afterwards it is dropped, and `run` returns.
         """
         self.close(reason)
         if self._client:
-            await self._client.wait_disconnected(QUIT_WITHIN)
+            await self._client.wait_disconnected(QUIT_TIMEOUT)
 
     def _endpoint(self) -> tuple[int, bool]:
         """Return the port to connect to and whether to use TLS, from an STS policy or settings."""
@@ -476,7 +476,7 @@ class Network:
     async def _accepted_lines(self, command: Talk, target: str, text: str) -> list[str]:
         (lines,) = self.send(target, (command, text))
         try:
-            receipts = [(line.text, await line.settled()) for line in lines]
+            receipts = [(line.text, await line.outcome()) for line in lines]
         except asyncio.CancelledError:
             for line in lines:
                 line.cancel()
@@ -497,10 +497,10 @@ class SentLine:
     receipt: asyncio.Future[Receipt] | None
     client: IrcClient
 
-    async def settled(self) -> Receipt:
+    async def outcome(self) -> Receipt:
         """Wait for the outcome of the line and return it.
 
-        If there is no receipt after `ECHO_WITHIN` seconds, a PING is sent; if the server answers
+        If there is no receipt after `ECHO_TIMEOUT` seconds, a PING is sent; if the server answers
         that but not the line, the line counts as accepted. If the connection is closed first, it is
         LOST.
         """
@@ -508,7 +508,7 @@ class SentLine:
             return LOST
         if self.receipt is None:
             return ACCEPTED
-        done, _ = await asyncio.wait({self.receipt}, timeout=ECHO_WITHIN)
+        done, _ = await asyncio.wait({self.receipt}, timeout=ECHO_TIMEOUT)
         if not done:
             answered = asyncio.create_task(self.client.lag())
             either: set[asyncio.Future[Any]] = {self.receipt, answered}

@@ -57,8 +57,8 @@ class Networks(dict[str, Network]):
 
     @property
     def incomplete(self) -> list[Network]:
-        """The networks that are not settled (`Network.is_settled`)."""
-        return [network for network in self.values() if not network.is_settled]
+        """The networks with a JOIN that is not answered yet (`Network.joins_answered`)."""
+        return [network for network in self.values() if not network.joins_answered]
 
 
 def describe_refusal(refusal: JoinRefusal) -> str:

@@ -6,7 +6,7 @@ import asyncio
 from datetime import timedelta
 from pathlib import Path
 
-from harnesses.irc.failover.standby import LATE, PREFIX, Standby
+from harnesses.irc.failover.standby import LEASE_PREFIX, MAX_LAG, Standby
 from harnesses.irc.protocol.message import parse
 from harnesses.irc.settings import NetworkSettings
 from harnesses.irc.transport.network import Network
@@ -21,7 +21,7 @@ class DistantDatabase(Database):
 
     async def fetch_all(self, sql: str, values: Values = ()) -> list[Row]:
         rows = await super().fetch_all(sql, values)
-        await asyncio.sleep(LATE + 0.2)
+        await asyncio.sleep(MAX_LAG + 0.2)
         return rows
 
 
@@ -35,9 +35,9 @@ async def test_a_slow_answer_about_the_leases_settles_nothing_that_came_after_th
         network = Network("net", NetworkSettings(server="irc.example"))
         standby = Standby(database, {"net": network})
         # A holder that has died since: its watermark is the time of this.
-        await Leases(database, "holder").acquire([f"{PREFIX}net"], timedelta())
+        await Leases(database, "holder").acquire([f"{LEASE_PREFIX}net"], timedelta())
         standby.on_event(event)
         assert await standby.try_acquire()
-        (heard,) = standby.take_heard()
+        (heard,) = standby.drain()
     assert heard.event.text == "only we have heard this"
-    assert not heard.is_settled
+    assert not heard.below_watermark

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from harnesses.irc.protocol.isupport import ISupport
 from harnesses.irc.protocol.message import Message, Source
-from harnesses.irc.protocol.sent_lines import LEAST, budget, split
+from harnesses.irc.protocol.sent_lines import MIN_BUDGET, budget, split
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
 CHAT = st.lists(
@@ -23,7 +23,7 @@ def bare(text: str) -> str:
     return "".join(text.split())
 
 
-@given(TEXT | CHAT, st.integers(LEAST, 60))
+@given(TEXT | CHAT, st.integers(MIN_BUDGET, 60))
 def test_every_line_fits_and_none_is_blank(text: str, size: int) -> None:
     for line in split(text, size):
         assert 0 < len(line.encode()) <= size
@@ -32,7 +32,7 @@ def test_every_line_fits_and_none_is_blank(text: str, size: int) -> None:
         assert "\n" not in line
 
 
-@given(TEXT | CHAT, st.integers(LEAST, 60))
+@given(TEXT | CHAT, st.integers(MIN_BUDGET, 60))
 def test_nothing_but_white_space_is_lost(text: str, size: int) -> None:
     assert bare("".join(split(text, size))) == bare(text)
 
@@ -65,7 +65,7 @@ def test_a_cut_is_never_inside_a_grapheme(text: str, size: int) -> None:
     ],
 )
 def test_what_a_reader_sees_as_one_character_is_one(cluster: str) -> None:
-    lines = split(f"a{cluster}{cluster}b", max(LEAST, len(cluster.encode())))
+    lines = split(f"a{cluster}{cluster}b", max(MIN_BUDGET, len(cluster.encode())))
     assert "".join(lines) == f"a{cluster}{cluster}b"
     assert {line.replace(cluster, "") for line in lines} <= {"", "a", "b"}
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from harnesses.core.services.shared_log import split_lines
 from harnesses.irc.policy.log_records import to_log_event
 from harnesses.irc.protocol.events import IrcEvent
-from harnesses.irc.protocol.multiline import MOST_LINES, OPEN_AT_ONCE
+from harnesses.irc.protocol.multiline import MAX_LINES, MAX_OPEN
 from storage.chat_log.event import Place
 from tests.kit.irc_session import IN_CHANNEL, Story, inside
 
@@ -88,12 +88,12 @@ def test_a_batch_of_any_kind_within_the_past_is_of_the_past() -> None:
 
 
 def test_of_too_many_lines_the_rest_is_logged_but_asks_nothing() -> None:
-    lines = [f"{LINE} :.terrarium {number}" for number in range(MOST_LINES + 2)]
+    lines = [f"{LINE} :.terrarium {number}" for number in range(MAX_LINES + 2)]
     whole, *rest = inside().feed(*several(*lines))
-    assert len(logged(whole)) == MOST_LINES
+    assert len(logged(whole)) == MAX_LINES
     assert [(event.text, event.batch_type) for event in rest] == [
-        (f".terrarium {MOST_LINES}", "draft/multiline"),
-        (f".terrarium {MOST_LINES + 1}", "draft/multiline"),
+        (f".terrarium {MAX_LINES}", "draft/multiline"),
+        (f".terrarium {MAX_LINES + 1}", "draft/multiline"),
     ]
 
 
@@ -106,9 +106,9 @@ def test_one_that_is_too_long_ends_too() -> None:
 
 def test_messages_that_never_end_take_no_room_for_ever() -> None:
     story = inside()
-    for number in range(OPEN_AT_ONCE + 5):
+    for number in range(MAX_OPEN + 5):
         story.feed(f"{ALICE} BATCH +{number} draft/multiline #c")
-    heard = story.feed(*(f"@batch={n} {ALICE} PRIVMSG #c :x" for n in range(OPEN_AT_ONCE + 5)))
+    heard = story.feed(*(f"@batch={n} {ALICE} PRIVMSG #c :x" for n in range(MAX_OPEN + 5)))
     assert [event.batch_type for event in heard] == ["draft/multiline"] * 5
 
 

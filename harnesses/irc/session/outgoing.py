@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 from harnesses.irc.protocol.message import Message
 
-RETRY_FIRST, RETRY_LONGEST = 2.0, 60.0
+RETRY_FIRST, RETRY_MAX = 2.0, 60.0
 """Seconds before the next nick is tried once three were refused: the first wait and the longest."""
 
-SHORTEST_LIMIT = 9
+MIN_NICKLEN = 9
 """Length of a nick that every server accepts (RFC 1459, section 1.2)."""
 
 
@@ -58,7 +58,7 @@ class NickPicker:
                 Message("NICK", (self._wanted + "_" * self._refused,)), urgent=True
             )
         plain = "".join(c for c in self._wanted if c.isascii() and c.isalpha())
-        cut = self._wanted[:SHORTEST_LIMIT]
+        cut = self._wanted[:MIN_NICKLEN]
         if invalid and self._refused == 1 and cut != self._wanted and cut.isascii():
             # It may only have been too long: NICKLEN is not known before 005, after the welcome.
             return QueuedMessage(Message("NICK", (cut,)), urgent=True)
@@ -66,7 +66,7 @@ class NickPicker:
         # the same nick in use each time.
         base = plain[:4] if invalid else f"{self._wanted[:5]}_"
         doublings = max(0, self._refused - 3)
-        delay = min(RETRY_FIRST * 2**doublings, RETRY_LONGEST) if self._refused > 2 else 0.0
+        delay = min(RETRY_FIRST * 2**doublings, RETRY_MAX) if self._refused > 2 else 0.0
         return QueuedMessage(
             Message("NICK", ((base or "bot") + self._suffix(),)), delay, urgent=True
         )
