@@ -64,7 +64,7 @@ def links(folder: Path) -> dict[tuple[str, str], set[str]]:
     symbols of wninput(5WN), such as "@" for a hypernym or "!" for an antonym."""
     numbers = _sense_numbers(folder / "index.sense")
     synsets: dict[tuple[str, str], list[str]] = {}
-    pointers: list[tuple[tuple[str, str], str, tuple[str, str], str]] = []
+    pointers: list[tuple[tuple[str, str], str, tuple[str, str]]] = []
     for part, letter in (("noun", "n"), ("verb", "v"), ("adj", "a"), ("adv", "r")):
         for line in (folder / f"data.{part}").read_text(encoding="latin-1").splitlines():
             if line.startswith(" "):
@@ -76,19 +76,16 @@ def links(folder: Path) -> dict[tuple[str, str], set[str]]:
             words = [fields[4 + 2 * i].partition("(")[0].lower() for i in range(count)]
             key = (fields[0], letter)
             synsets[key] = [w for w in words if numbers.get((w, *key), 99) <= _SENSES]
-            at = 5 + 2 * count
-            while at + 3 < len(fields):
+            begin = 5 + 2 * count
+            for at in range(begin, begin + 4 * int(fields[begin - 1]), 4):
                 # Adjective satellites ("s") are in the file of adjectives.
-                symbol, offset, kind, ends = fields[at : at + 4]
-                pointers.append((key, symbol[0], (offset, kind.replace("s", "a")), ends))
-                at += 4
-                if at < len(fields) and fields[at] == "+":
-                    break
+                symbol, offset, kind, _ = fields[at : at + 4]
+                pointers.append((key, symbol[0], (offset, kind.replace("s", "a"))))
     found: dict[tuple[str, str], set[str]] = defaultdict(set)
     for words in synsets.values():
         for pair in _pairs(words, words):
             found[pair].add(_SYNONYM_SYMBOL)
-    for key, symbol, other, _ in pointers:
+    for key, symbol, other in pointers:
         if symbol in _BONUS or symbol == _OPPOSITE:
             for first, second in _pairs(synsets[key], synsets.get(other, [])):
                 found[first, second].add(symbol)
