@@ -24,7 +24,7 @@ from storage.settings import store_address
 from terrarium.config import Config, load
 
 ConfigFile = Annotated[Path | None, typer.Option("--config", help="terrarium.toml to read")]
-DataFolder = Annotated[Path, typer.Option("--data", help="folder for everything that is kept")]
+DataFolder = Annotated[Path, typer.Option("--data", help="folder for all stored data")]
 
 model = typer.Typer(help="Fetch and list models.", no_args_is_help=True)
 

@@ -76,7 +76,8 @@ def _show_version(wanted: bool) -> None:
 def _options(
     context: typer.Context,
     log_level: Annotated[
-        Level, typer.Option(envvar="TERRARIUM_LOG_LEVEL", help="Log this and what is graver.")
+        Level,
+        typer.Option(envvar="TERRARIUM_LOG_LEVEL", help="Log this level and above."),
     ] = "info",
     log_format: Annotated[
         Format, typer.Option(envvar="TERRARIUM_LOG_FORMAT", help="For people, or JSON lines.")
@@ -139,7 +140,7 @@ def run(
 def doctor(
     name: Annotated[
         str | None,
-        typer.Argument(metavar="[NAME]", help="Look only at this tendril's process, quickly."),
+        typer.Argument(metavar="[NAME]", help="Check only this tendril's process, which is quick."),
     ] = None,
     config: ConfigFile = None,
     data: DataFolder = Path("data"),

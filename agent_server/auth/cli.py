@@ -25,7 +25,7 @@ from terrarium.command_line.tables import align_columns
 from terrarium.config import Config, load
 
 ConfigFile = Annotated[Path | None, typer.Option("--config", help="terrarium.toml to read")]
-DataFolder = Annotated[Path, typer.Option("--data", help="folder for everything that is kept")]
+DataFolder = Annotated[Path, typer.Option("--data", help="folder for all stored data")]
 Quota = Annotated[int | None, typer.Option(min=1, help="At most so many; by default any number.")]
 
 keys = typer.Typer(

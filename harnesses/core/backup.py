@@ -58,8 +58,8 @@ def backup(
 
 
 def restore(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="What `backup` has made.")],
-    force: Annotated[bool, typer.Option("--force", help="Replace files that are there.")] = False,
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder written by `backup`.")],
+    force: Annotated[bool, typer.Option("--force", help="Replace existing files.")] = False,
     config: ConfigFile = None,
     data: DataFolder = Path("data"),
 ) -> None:

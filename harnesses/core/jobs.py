@@ -29,16 +29,14 @@ _OPEN = ("pending", "waiting", "running")
 _LOST = ("failed", "dead")
 _LONGEST = 60  # characters of a payload in the list
 
-Tendril = Annotated[str, typer.Argument(metavar="TENDRIL", help="Whose job it is, as listed.")]
+Tendril = Annotated[str, typer.Argument(metavar="TENDRIL", help="Name of the tendril, as listed.")]
 Number = Annotated[int, typer.Argument(metavar="NUMBER", min=1, help="Its number, as listed.")]
 
 
 @jobs.command("list")
 def list_(
-    dead: Annotated[
-        bool, typer.Option("--dead", help="Only those that have come to nothing.")
-    ] = False,
-    done: Annotated[bool, typer.Option("--done", help="Also those that are done.")] = False,
+    dead: Annotated[bool, typer.Option("--dead", help="Only jobs that have failed.")] = False,
+    done: Annotated[bool, typer.Option("--done", help="Also jobs that are done.")] = False,
     config: ConfigFile = None,
     data: DataFolder = Path("data"),
 ) -> None:
@@ -57,9 +55,9 @@ def retry(
     if not asyncio.run(_retry(load(config, data), tendril, number)):
         raise TendrilError(
             f"{tendril} has no job {number} that can be retried: `terrarium jobs list --dead` has"
-            " those that have come to nothing; of a chain, retry the first of them"
+            " the failed ones; if jobs depend on one another, retry the first of them"
         )
-    typer.echo(f"job {number} of {tendril} is in line again; it runs within half a minute")
+    typer.echo(f"job {number} of {tendril} is queued again; it runs within half a minute")
 
 
 @jobs.command()

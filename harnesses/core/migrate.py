@@ -26,7 +26,7 @@ from storage.settings import StorageSettings, log_path
 from storage.transfer.transfer import Transfer
 from terrarium.config import Config, load
 
-storage = typer.Typer(help="Where everything is kept.", no_args_is_help=True)
+storage = typer.Typer(help="Where all data is stored.", no_args_is_help=True)
 
 _SCHEMES = ("postgresql://", "postgres://")
 _LOG = "irc"
@@ -88,8 +88,8 @@ async def move_all(config: Config, to: str, tell: Tell) -> Sequence[str]:
         if not has_begun:
             raise
         raise TendrilError(
-            f"{error}; nothing is lost: once that is mended run the same command again: it goes on"
-            " where it was"
+            f"{error}; nothing is lost: once the cause is fixed, run the same command again;"
+            " it continues where it stopped"
         ) from error
     return list(pairs)
 

@@ -11,4 +11,4 @@ ConfigFile = Annotated[
     Path | None,
     typer.Option("--config", help="Configuration file.", show_default="./terrarium.toml, if any"),
 ]
-DataFolder = Annotated[Path, typer.Option("--data", help="Folder for everything that is kept.")]
+DataFolder = Annotated[Path, typer.Option("--data", help="Folder for all stored data.")]

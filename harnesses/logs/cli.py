@@ -289,4 +289,4 @@ def vacuum(config: ConfigFile = None, data: DataFolder = Path("data")) -> None:
     if isinstance(address, Path):
         typer.echo(f"{address}: {before:,} bytes before, {address.stat().st_size:,} now")
     else:
-        typer.echo(f"{address}: written anew")
+        typer.echo(f"{address}: rewritten")

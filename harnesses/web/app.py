@@ -40,9 +40,9 @@ LONGEST_BODY = chat.LONGEST_IMAGE + 64 * 1024
 """The most bytes of a request body: the longest is a chat question with an image."""
 
 _STATIC = Path(__file__).parent / "static"
-_ABOUT = """What was said on the public channels: to read, to search, to follow live.
+_ABOUT = """The log of the public channels: read it, search it, or follow it live.
 
-Private conversations are never shown here. Times are ISO 8601 with a zone. An error is
+Private conversations are never shown. Times are ISO 8601 with a time zone. An error is
 `{"error": {"message", "type", "param"}}`, and its message says what to do.
 """
 PAGES = tuple(

@@ -147,14 +147,14 @@ class LogAccess:
         if self.semantic_index is None:
             raise HTTPException(
                 422,
-                "mode: lines are not indexed by meaning here; whoever runs this site can set"
+                "mode: this log has no semantic index; whoever runs this site can set"
                 " STORAGE_SEMANTIC=true and install terrarium[semantic]",
             )
         try:
             return await self.semantic_index.search(text, self._confine(within))
         except (ModelError, StorageError) as error:
             _log.warning("web.not_near", reason=type(error).__name__, error=str(error))
-            raise HTTPException(503, "The index of meanings cannot be asked now.") from error
+            raise HTTPException(503, "The semantic index cannot be queried now.") from error
 
     def follow(self, query: Query) -> AsyncIterator[Event]:
         """Return an iterator over the events after the query's `after_id` as they arrive, until the

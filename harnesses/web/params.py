@@ -31,7 +31,7 @@ def _moment(value: Any) -> Any:
 
 Moment = Annotated[AwareDatetime, BeforeValidator(_moment)]
 Id = Annotated[int, Field(ge=0, le=_MAX_ID)]
-Limit = Annotated[int, Query(ge=1, le=500, description="how many at most")]
+Limit = Annotated[int, Query(ge=1, le=500, description="maximum number of results")]
 Nick = Annotated[str | None, Query(max_length=100, description="only this nick", examples=["ada"])]
 
 
@@ -64,13 +64,13 @@ def _span(
     since: Annotated[
         Moment | None,
         Query(
-            description="from this time on, ISO 8601 with zone, or a day",
+            description="from this time on: ISO 8601 with a time zone, or a date",
             examples=["2026-03-01T12:00:00Z"],
         ),
     ] = None,
     until: Annotated[
         Moment | None,
-        Query(description="before this time, ISO 8601 with zone, or a day"),
+        Query(description="before this time: ISO 8601 with a time zone, or a date"),
     ] = None,
 ) -> TimeRange:
     return TimeRange(since, until)

@@ -117,7 +117,7 @@ class AdminCommands:
             return PrivateReply(str(error))
 
     async def reload(self, request: CommandRequest) -> str:
-        """reload: read the configuration file anew"""
+        """reload: read the configuration file again"""
         try:
             changed = self._services.tendril.reload()
         except ConfigError as error:

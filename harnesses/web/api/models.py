@@ -27,8 +27,8 @@ class LogMessage(BaseModel):
     time: datetime = Field(description="ISO 8601 with zone", examples=["2026-03-01T12:00:00Z"])
     nick: str = Field(examples=["ada"])
     text: str = Field(examples=["the frogs are awake"])
-    target: str = Field(description="the nick kicked, or the new nick")
-    own: bool = Field(description="said by Terrarium itself")
+    target: str = Field(description="the nick that was kicked, or the new nick")
+    own: bool = Field(description="sent by Terrarium itself")
     reply_to: int | None = Field(description="id of the question that an own line answers")
     link: str = Field(
         examples=["/channel/irc/%23terrarium?at=1042&time=2026-03-01T12:00:00Z#e1042"]
@@ -57,7 +57,7 @@ class ChannelInfo(BaseModel):
 
     network: str = Field(examples=["irc"])
     name: str = Field(examples=["#terrarium"])
-    channel: str = Field(description="what `channel` parameters take", examples=["irc/#terrarium"])
+    channel: str = Field(description="value for `channel` parameters", examples=["irc/#terrarium"])
     events: int
     last: datetime | None
     link: str
@@ -150,8 +150,8 @@ class SearchHit(LogMessage):
     """A line that a search has found."""
 
     snippet: MatchSnippet = Field(
-        description="the part of the line that shows why it was found; `marks` are what to"
-        " highlight, each from a character of `text` to another",
+        description="the part of the line that matched; `marks` are the ranges to"
+        " highlight, as [start, end] character positions in `text`",
         examples=[{"text": "the frogs are awake", "marks": [[4, 9]]}],
     )
 
@@ -192,11 +192,11 @@ class SearchResults(BaseModel):
 
     results: list[SearchHit]
     next_cursor: str | None = Field(examples=["1772366400000.0.0"])
-    count: int | None = Field(description="how many there are, on the first page only")
-    more_than_counted: bool = Field(description="there are more than `count`, or may be")
+    count: int | None = Field(description="number of matching lines, on the first page only")
+    more_than_counted: bool = Field(description="there are or may be more than `count`")
     searched_back_to: datetime | None = Field(
-        description="set when a hard search used up its time before it came to the beginning:"
-        " it came back to this time, and `next_cursor` goes on from there"
+        description="set when a search reached its time limit before the beginning of the log:"
+        " lines back to this time were searched, and `next_cursor` continues from there"
     )
     facets: FacetCounts | None = Field(description="on the first page only")
 

@@ -61,11 +61,11 @@ def _filter(
     period: During,
     nick: Nick = None,
     type: Annotated[
-        list[EventType] | None, Param(description="only these kinds; may be repeated")
+        list[EventType] | None, Param(description="only events of this type; may be repeated")
     ] = None,
-    before_id: Annotated[Id | None, Param(description="older than this event")] = None,
+    before_id: Annotated[Id | None, Param(description="only events before this id")] = None,
     after_id: Annotated[
-        Id | None, Param(description="newer than this event; then the oldest come first")
+        Id | None, Param(description="only events after this id, oldest first")
     ] = None,
 ) -> Query:
     return replace(
@@ -159,7 +159,7 @@ async def show_context(
 
 
 _NOT_NEAR: dict[int | str, dict[str, object]] = {
-    503: {"model": ErrorEnvelope, "description": "the index of meanings cannot be asked now"},
+    503: {"model": ErrorEnvelope, "description": "the semantic index cannot be queried now"},
 }
 
 
@@ -171,8 +171,8 @@ async def search(
     mode: Annotated[
         Mode | Literal["semantic"],
         Param(
-            description="all words, any of them, all as they stand, or what is near in meaning:"
-            " best first, on one page, where the log is indexed so"
+            description="all words, any word, the exact phrase, or lines of similar meaning:"
+            " best first, on one page, if the log has a semantic index"
         ),
     ] = Mode.AND,
     order: Annotated[Order, Param(description="newest first, or best first")] = Order.TIME,
@@ -202,9 +202,9 @@ async def show_stats(reader: LogAccessDep, query: RecentQuery) -> LogStats:
 async def stream(
     reader: LogAccessDep,
     query: ChannelQuery,
-    after_id: Annotated[Id | None, Param(description="begin after this event")] = None,
+    after_id: Annotated[Id | None, Param(description="start after the event with this id")] = None,
     last_event_id: Annotated[
-        Id | None, Header(description="sent by a browser that returns")
+        Id | None, Header(description="sent by a browser when it reconnects")
     ] = None,
 ) -> AsyncIterator[ServerSentEvent]:
     """Stream events as they happen (Server-Sent Events); a client that reconnects misses none."""

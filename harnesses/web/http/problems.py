@@ -48,7 +48,7 @@ async def _on_validation_error(request: Request, error: Exception) -> Response:
 async def _on_server_error(request: Request, error: Exception) -> Response:
     _log.error("web.request_failed", path=request.scope["path"], error=type(error).__name__)
     problem = ErrorDetails(
-        message="Something went wrong here, and the log of the web tendril says what. Try again.",
+        message="An internal error occurred; the web tendril has logged the details. Try again.",
         type="internal_error",
     )
     response = _answer(request, 500, problem)
@@ -59,8 +59,8 @@ async def _on_server_error(request: Request, error: Exception) -> Response:
 
 
 _ADVICE = {
-    404: "There is no such page. The channels are at /, the API is described at /openapi.json.",
-    405: "This address does not take this method; /openapi.json says what it takes.",
+    404: "There is no such page. The channels are at /, and /openapi.json describes the API.",
+    405: "This address does not accept this method; see /openapi.json.",
 }
 
 

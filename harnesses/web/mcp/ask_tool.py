@@ -46,12 +46,15 @@ class AskTool:
         question: Annotated[str, Field(min_length=1, max_length=4000)],
         conversation: Annotated[
             str,
-            Field(max_length=32, description="what an earlier answer said, to go on from there"),
+            Field(
+                max_length=32,
+                description="`conversation` of an earlier answer, to continue it",
+            ),
         ] = "",
     ) -> ConversationAnswer:
         """Ask Terrarium, a language model that can look into the chat log. It takes a while."""
         if conversation and not _CONVERSATION.fullmatch(conversation):
-            raise ToolError("conversation: leave it out, or write what an earlier answer said")
+            raise ToolError("conversation: leave it out, or pass that of an earlier answer")
         if not self._questions.try_acquire(self._address):
             raise ToolError(TOO_FAST)
         conversation = conversation or secrets.token_hex(16)

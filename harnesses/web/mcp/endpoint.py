@@ -84,8 +84,8 @@ class McpEndpoint:
         if self._manager is None:
             answer: Response = refuse(
                 HTTPStatus.NOT_IMPLEMENTED,
-                "This site does not speak MCP yet: whoever runs it can install what that needs, by"
-                f" {HOW_TO_INSTALL}, and start it again.",
+                "This site does not serve MCP yet: whoever runs it can install the extra with"
+                f" {HOW_TO_INSTALL}, and restart it.",
             )
             await answer(scope, receive, send)
         elif scope["method"] != "POST":

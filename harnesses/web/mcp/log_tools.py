@@ -31,7 +31,7 @@ Channel = Annotated[
 ]
 Nick = Annotated[str, Field(max_length=100, description="only lines of this nick")]
 Hours = Annotated[float, Field(ge=0, le=24 * 366 * 100, description="only the last hours; 0: all")]
-Limit = Annotated[int, Field(ge=1, le=_MOST, description="most lines")]
+Limit = Annotated[int, Field(ge=1, le=_MOST, description="maximum number of lines")]
 Id = Annotated[int, Field(ge=0, le=2**53 - 1)]
 
 
@@ -123,10 +123,11 @@ class McpLogTools:
         nick: Nick = "",
         since: Annotated[
             Moment | None,
-            Field(description="from this time on, ISO 8601 with zone, or a day"),
+            Field(description="from this time on: ISO 8601 with a time zone, or a date"),
         ] = None,
         until: Annotated[
-            Moment | None, Field(description="before this time, ISO 8601 with zone, or a day")
+            Moment | None,
+            Field(description="before this time: ISO 8601 with zone, or a date"),
         ] = None,
         before_id: Annotated[Id, Field(description="only lines before this one; 0: all")] = 0,
         after_id: Annotated[

@@ -18,7 +18,7 @@ from tests.kit.command import begun, line_with, terrarium
 from tests.kit.postgres import PostgresServer, postgres_database, postgres_server
 
 UNUSABLE = 78  # the exit status where somebody has to do something first
-GOES_ON = "run the same command again: it goes on where it was"
+GOES_ON = "run the same command again; it continues where it stopped"
 
 
 async def refused(folder: Path, url: str) -> str:
