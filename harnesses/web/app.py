@@ -36,7 +36,7 @@ from harnesses.web.pages import (
     statistics,
 )
 
-LONGEST_BODY = chat.LONGEST_IMAGE + 64 * 1024
+MAX_BODY_BYTES = chat.MAX_IMAGE_CHARS + 64 * 1024
 """The most bytes of a request body: the longest is a chat question with an image."""
 
 _STATIC = Path(__file__).parent / "static"
@@ -80,10 +80,10 @@ def create_app(state: AppState) -> FastAPI:
         redoc_url=None,
         lifespan=lifespan,
     )
-    app.state.site = state
+    app.state.app_state = state
     # The last one added is the outermost. CORS comes before the token check, because preflights
     # carry no token. The ETag is computed inside the compression, from the uncompressed body.
-    app.add_middleware(BodySizeLimit, most=LONGEST_BODY)
+    app.add_middleware(BodySizeLimit, max_bytes=MAX_BODY_BYTES)
     app.add_middleware(ETag)
     app.add_middleware(Compression)
     app.add_middleware(SecurityMiddleware, tokens=tokens, logins=state.logins)

@@ -14,7 +14,7 @@ from harnesses.core.rate_limit import TokenBuckets
 from harnesses.web.auth.login_delays import LoginDelays
 from harnesses.web.auth.tokens import Viewer
 from harnesses.web.change_notifier import LogChangeNotifier
-from harnesses.web.chat_session import ChatSession
+from harnesses.web.chat_service import ChatService
 from harnesses.web.settings import WebSettings
 from llm.tools.semantic_search import SemanticIndex
 from storage.chat_log.event import Scope
@@ -23,7 +23,7 @@ from storage.log import ChatLog
 from storage.queues.pastes import Pastes
 from storage.usage.web_logins import WebLogins
 
-QUESTIONS = 0.5
+QUESTIONS_PER_SECOND = 0.5
 """Questions per second that an address may ask, over the chat box and MCP together, in bursts of
 up to five."""
 
@@ -42,7 +42,7 @@ class AppState:
     settings: WebSettings
     log: ChatLog
     notifier: LogChangeNotifier
-    chat: ChatSession
+    chat: ChatService
     pastes: Pastes
     web_logins: WebLogins
     data: Path
@@ -50,19 +50,21 @@ class AppState:
     semantic_index: SemanticIndex | None = None
     logins: LoginDelays = field(default_factory=LoginDelays)
     questions: TokenBuckets = field(
-        default_factory=lambda: TokenBuckets(QUESTIONS, time.monotonic, refusals_cost=False)
+        default_factory=lambda: TokenBuckets(
+            QUESTIONS_PER_SECOND, time.monotonic, refusals_cost=False
+        )
     )
     tool_owners: Callable[[Scope], Sequence[object]] = lambda scope: ()
     disk_trouble: Callable[[], str] = str
 
 
-def _site(request: Request) -> AppState:
-    site = request.app.state.site
-    assert isinstance(site, AppState)
-    return site
+def _app_state(request: Request) -> AppState:
+    state = request.app.state.app_state
+    assert isinstance(state, AppState)
+    return state
 
 
-AppStateDep = Annotated[AppState, Depends(_site)]
+AppStateDep = Annotated[AppState, Depends(_app_state)]
 
 
 def _viewer(request: Request) -> Viewer:

@@ -11,7 +11,7 @@ from storage.chat_log.event import Event
 from storage.db.database import Database
 from storage.log import ChatLog, Query
 
-_BATCH = 200
+_BATCH_SIZE = 200
 
 
 class LogChangeNotifier:
@@ -48,7 +48,7 @@ class LogChangeNotifier:
             position = end.position
             async for event in self._between(log, query, end, is_open):
                 yield event
-        query = replace(query, after_id=None, limit=_BATCH)
+        query = replace(query, after_id=None, limit=_BATCH_SIZE)
         while not self._closed:
             changed = self._changed  # taken before reading: a change during it sets this one
             found = await log.arrivals(query, position)
@@ -58,7 +58,7 @@ class LogChangeNotifier:
                 return
             for event in found.events:
                 yield event
-            if len(found.events) < _BATCH and not self._closed:
+            if len(found.events) < _BATCH_SIZE and not self._closed:
                 await changed.wait()
 
     async def _between(
@@ -68,7 +68,9 @@ class LogChangeNotifier:
         `is_open` returns True."""
         position = query.after_id or 0
         while not self._closed and await is_open():
-            piece = replace(query, after_id=position, before_id=end.newest_id + 1, limit=_BATCH)
+            piece = replace(
+                query, after_id=position, before_id=end.newest_id + 1, limit=_BATCH_SIZE
+            )
             found = await log.find(piece, newest=False)
             # Ids follow the times of events, so one that has arrived since may be among them. It
             # is left out here, as it follows as an arrival.
@@ -79,7 +81,7 @@ class LogChangeNotifier:
                 position = event.id
                 if event.id not in late:
                     yield event
-            if len(found) < _BATCH:
+            if len(found) < _BATCH_SIZE:
                 return
 
     def _wake(self) -> None:

@@ -13,7 +13,7 @@ from fastapi import Depends, HTTPException
 
 from harnesses.web.app_state import AppStateDep, ViewerDep
 from harnesses.web.change_notifier import LogChangeNotifier
-from harnesses.web.params import InChannel, Nick, Recently
+from harnesses.web.params import ChannelNameDep, Nick, RecentRangeDep
 from llm.messages.errors import ModelError
 from llm.tools.semantic_search import SemanticIndex
 from storage.chat_log.event import SPOKEN, Event, Place, Scope
@@ -24,7 +24,7 @@ from storage.log import ChatLog, EventContext
 from storage.search.models import SearchPage, SearchQuery
 
 _log = structlog.get_logger()
-_STEP = 1000  # events per read of `LogAccess.iterate`
+_BATCH_SIZE = 1000  # events per read of `LogAccess.iterate`
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +74,15 @@ class LogAccess:
     async def iterate(self, query: Query) -> AsyncIterator[Event]:
         """Yield all events that match, oldest first; they are read in batches, in bounded
         memory."""
-        found = await self._find(query, _STEP, newest=False)
+        found = await self._find(query, _BATCH_SIZE, newest=False)
         while found:
             for event in found:
                 yield event
-            if len(found) < _STEP:
+            if len(found) < _BATCH_SIZE:
                 return
-            found = await self._find(replace(query, after_id=found[-1].id), _STEP, newest=False)
+            found = await self._find(
+                replace(query, after_id=found[-1].id), _BATCH_SIZE, newest=False
+            )
 
     async def context(self, event_id: int, before: int, after: int) -> EventContext | None:
         """Return an event with its neighbours on the channel, None if it does not exist or is out
@@ -139,7 +141,7 @@ class LogAccess:
         except BadCursor as error:
             raise HTTPException(422, f"cursor: {error}") from error
 
-    async def near(self, text: str, within: Query) -> SearchPage:
+    async def search_semantic(self, text: str, within: Query) -> SearchPage:
         """Return the lines nearest in meaning to a text, on a single page.
 
         Raises HTTPException: 422 without a semantic index, 503 when it cannot be queried.
@@ -168,7 +170,7 @@ class LogAccess:
         return replace(query, scope=self.scope)
 
 
-def _reader(state: AppStateDep, viewer: ViewerDep) -> LogAccess:
+def _log_access(state: AppStateDep, viewer: ViewerDep) -> LogAccess:
     async def is_open() -> bool:
         login = viewer.login
         return not login or await state.web_logins.proof_of(login) is not None
@@ -176,18 +178,18 @@ def _reader(state: AppStateDep, viewer: ViewerDep) -> LogAccess:
     return LogAccess(state.log, state.notifier, viewer.scope, is_open, state.semantic_index)
 
 
-LogAccessDep = Annotated[LogAccess, Depends(_reader)]
+LogAccessDep = Annotated[LogAccess, Depends(_log_access)]
 
 
-def _channel_query(reader: LogAccessDep, channel: InChannel) -> Query:
-    return reader.query().in_channel(channel)
+def _channel_query(log_access: LogAccessDep, channel: ChannelNameDep) -> Query:
+    return log_access.query().in_channel(channel)
 
 
 ChannelQuery = Annotated[Query, Depends(_channel_query)]
 """Query for the events in scope on the channel that a request names, or on all channels."""
 
 
-def _recent_query(query: ChannelQuery, period: Recently, nick: Nick = None) -> Query:
+def _recent_query(query: ChannelQuery, period: RecentRangeDep, nick: Nick = None) -> Query:
     return replace(query, nick=nick, since=period.since, until=period.until)
 
 

@@ -13,7 +13,7 @@ from pydantic import AwareDatetime, BeforeValidator, Field
 from storage.chat_log.channel_name import ChannelName
 
 _MAX_ID = 2**53 - 1  # JavaScript's largest safe integer
-MOST_WORDS = 200  # characters of a search
+MAX_QUERY_CHARS = 200  # characters of a search
 _LOST_PLUS = re.compile(r"(T\d\d:\d\d(?::\d\d(?:\.\d+)?)?) (\d\d:?\d\d)$")
 
 
@@ -35,7 +35,7 @@ Limit = Annotated[int, Query(ge=1, le=500, description="maximum number of result
 Nick = Annotated[str | None, Query(max_length=100, description="only this nick", examples=["ada"])]
 
 
-def _where(
+def _channel_name(
     channel: Annotated[
         str | None,
         Query(
@@ -48,7 +48,7 @@ def _where(
     return ChannelName.parse(channel)
 
 
-InChannel = Annotated[ChannelName | None, Depends(_where)]
+ChannelNameDep = Annotated[ChannelName | None, Depends(_channel_name)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class TimeRange:
     until: datetime | None = None
 
 
-def _span(
+def _time_range(
     since: Annotated[
         Moment | None,
         Query(
@@ -76,11 +76,11 @@ def _span(
     return TimeRange(since, until)
 
 
-During = Annotated[TimeRange, Depends(_span)]
+TimeRangeDep = Annotated[TimeRange, Depends(_time_range)]
 
 
-def _recent_span(
-    period: During,
+def _recent_range(
+    period: TimeRangeDep,
     hours: Annotated[
         float | None, Query(gt=0, le=24 * 366 * 100, description="only the last hours")
     ] = None,
@@ -92,4 +92,4 @@ def _recent_span(
     return TimeRange(max(ago, period.since) if period.since else ago, period.until)
 
 
-Recently = Annotated[TimeRange, Depends(_recent_span)]
+RecentRangeDep = Annotated[TimeRange, Depends(_recent_range)]

@@ -17,7 +17,7 @@ from harnesses.core.tendril.base import Tendril
 from harnesses.web.app import create_app
 from harnesses.web.app_state import AppState
 from harnesses.web.change_notifier import LogChangeNotifier
-from harnesses.web.chat_session import ChatSession
+from harnesses.web.chat_service import ChatService
 from harnesses.web.mcp.tendril_tools import TendrilTools
 from harnesses.web.settings import WebSettings
 from storage.chat_log.event import Identity, Scope
@@ -43,8 +43,8 @@ class WebTendril(Tendril):
         """Serve until cancelled. Raises PortTaken, TendrilError, StorageError."""
         with self._listener() as listener:
             log, database = self.log.chat_log, self.log.database
-            place = database.address
-            notifier, chat = LogChangeNotifier(database), ChatSession(self, log)
+            store = database.address
+            notifier, chat = LogChangeNotifier(database), ChatService(self, log)
             app = create_app(
                 AppState(
                     self.settings,
@@ -54,7 +54,7 @@ class WebTendril(Tendril):
                     Pastes(database),
                     WebLogins(self.database, self.clock.now),
                     self.config.data,
-                    self.config.data if isinstance(place, Path) else place,
+                    self.config.data if isinstance(store, Path) else store,
                     self.log.semantic_index,
                     tool_owners=self._tool_owners,
                     disk_trouble=lambda: self.disk_trouble,

@@ -17,7 +17,7 @@ from starlette.responses import JSONResponse, Response
 from harnesses.core.permalinks import permalink, with_query
 from harnesses.web.app_state import AppStateDep
 from harnesses.web.log_access import LogAccess, LogAccessDep
-from harnesses.web.params import MOST_WORDS, InChannel, Nick
+from harnesses.web.params import MAX_QUERY_CHARS, ChannelNameDep, Nick
 from harnesses.web.rendering.text import plain_line, render_line, strip_formatting
 from storage.chat_log.event import SPOKEN, Event
 from storage.chat_log.query import until_now
@@ -25,7 +25,7 @@ from storage.search.models import Order, SearchQuery
 
 ATOM = "http://www.w3.org/2005/Atom"
 JSON_FEED = "https://jsonfeed.org/version/1.1"
-_TITLE = 80  # characters of an entry's title
+_MAX_TITLE_CHARS = 80  # characters of an entry's title
 # XML 1.0, section 2.2, forbids these and control characters, which `strip_formatting` removes.
 _NOT_IN_XML = re.compile("[\ufffe\uffff]")
 router = APIRouter(include_in_schema=False)
@@ -50,20 +50,20 @@ class Feed:
 
 async def _feed(
     request: Request,
-    the_site: AppStateDep,
-    reader: LogAccessDep,
-    name: InChannel,
+    state: AppStateDep,
+    log_access: LogAccessDep,
+    name: ChannelNameDep,
     nick: Nick = None,
-    q: Annotated[str, Param(max_length=MOST_WORDS)] = "",
+    q: Annotated[str, Param(max_length=MAX_QUERY_CHARS)] = "",
     limit: Annotated[int, Param(ge=1, le=100)] = 50,
 ) -> Feed:
-    site = (the_site.settings.public_url or str(request.base_url)).rstrip("/")
+    site = (state.settings.public_url or str(request.base_url)).rstrip("/")
     channel = str(name or "")
     home = with_query("/search", q=q, channel=channel, nick=nick)
     asked = request.query_params.multi_items()
     # The feed contains its own URL, which people share: it must not disclose their token.
     query = {name: value for name, value in asked if name != "token"}
-    within = replace(reader.query().in_channel(name), nick=nick, types=SPOKEN, limit=limit)
+    within = replace(log_access.query().in_channel(name), nick=nick, types=SPOKEN, limit=limit)
     return Feed(
         title=strip_formatting(
             " · ".join(part for part in (q, channel, nick, "Terrarium") if part)
@@ -71,15 +71,17 @@ async def _feed(
         home=site + home,
         address=site + with_query(request.scope["path"], **query),
         site=site,
-        events=await _newest_events(reader, SearchQuery(text=q, within=within, order=Order.TIME)),
+        events=await _newest_events(
+            log_access, SearchQuery(text=q, within=within, order=Order.TIME)
+        ),
     )
 
 
-TheFeed = Annotated[Feed, Depends(_feed)]
+FeedDep = Annotated[Feed, Depends(_feed)]
 
 
 @router.get("/feed.atom")
-async def show_atom(feed: TheFeed) -> Response:
+async def show_atom(feed: FeedDep) -> Response:
     """Return the newest lines of a channel, a nick or a search, as Atom."""
     root = Xml.Element("feed", xmlns=ATOM)
     _add(root, "id", feed.address)
@@ -100,7 +102,7 @@ async def show_atom(feed: TheFeed) -> Response:
 
 
 @router.get("/feed.json")
-async def show_json(feed: TheFeed) -> Response:
+async def show_json(feed: FeedDep) -> Response:
     """Return the newest lines of a channel, a nick or a search, as JSON Feed."""
     items: list[dict[str, Any]] = [
         {
@@ -123,17 +125,17 @@ async def show_json(feed: TheFeed) -> Response:
     return JSONResponse(body, media_type="application/feed+json")
 
 
-async def _newest_events(reader: LogAccess, search_query: SearchQuery) -> Sequence[Event]:
+async def _newest_events(log_access: LogAccess, search_query: SearchQuery) -> Sequence[Event]:
     if search_query.text.strip():
         present = replace(search_query, within=until_now(search_query.within))
-        return [hit.event for hit in (await reader.search(present)).hits]
-    found, _ = await reader.page(search_query.within, search_query.within.limit)
+        return [hit.event for hit in (await log_access.search(present)).hits]
+    found, _ = await log_access.page(search_query.within, search_query.within.limit)
     return found[::-1]
 
 
 def _title(event: Event) -> str:
     line = plain_line(event)
-    return line if len(line) <= _TITLE else line[: _TITLE - 1] + "…"
+    return line if len(line) <= _MAX_TITLE_CHARS else line[: _MAX_TITLE_CHARS - 1] + "…"
 
 
 def _add(parent: Xml.Element, name: str, text: str = "") -> Xml.Element:

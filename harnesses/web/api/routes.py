@@ -26,7 +26,7 @@ from harnesses.web.api.models import (
 )
 from harnesses.web.app_state import AppStateDep
 from harnesses.web.log_access import ChannelQuery, LogAccessDep, RecentQuery
-from harnesses.web.params import MOST_WORDS, During, Id, Limit, Nick
+from harnesses.web.params import MAX_QUERY_CHARS, Id, Limit, Nick, TimeRangeDep
 from harnesses.web.rendering.timezones import UTC as ZONE
 from storage.chat_log.event import Event, EventType
 from storage.chat_log.query import Query
@@ -56,9 +56,9 @@ class JsonLines(StreamingResponse):
     media_type = "application/x-ndjson"
 
 
-def _filter(
+def _message_query(
     query: ChannelQuery,
-    period: During,
+    period: TimeRangeDep,
     nick: Nick = None,
     type: Annotated[
         list[EventType] | None, Param(description="only events of this type; may be repeated")
@@ -79,7 +79,7 @@ def _filter(
     )
 
 
-Filter = Annotated[Query, Depends(_filter)]
+MessageQuery = Annotated[Query, Depends(_message_query)]
 
 
 def _has_something(text: str) -> str:
@@ -88,11 +88,11 @@ def _has_something(text: str) -> str:
     return text
 
 
-Words = Annotated[
+SearchWords = Annotated[
     str,
     AfterValidator(_has_something),
     Param(
-        max_length=MOST_WORDS,
+        max_length=MAX_QUERY_CHARS,
         description='words, "phrases", -not, or, prefix*, from:nick, in:#channel, since:2026-03,'
         " until:, hours:24",
         examples=["frogs awake"],
@@ -110,31 +110,31 @@ async def answer_health(state: AppStateDep, response: Response) -> Health:
 
 
 @router.get("/channels")
-async def list_channels(reader: LogAccessDep) -> ChannelList:
+async def list_channels(log_access: LogAccessDep) -> ChannelList:
     """The public channels, the most recently active first."""
-    found = await reader.channels()
+    found = await log_access.channels()
     return ChannelList(channels=[ChannelInfo.from_channel(channel) for channel in found])
 
 
 @router.get("/messages")
 async def list_messages(
-    reader: LogAccessDep,
-    query: Filter,
+    log_access: LogAccessDep,
+    query: MessageQuery,
     limit: Limit = 100,
 ) -> Messages:
     """Return events in chronological order: the newest that match, or with `after_id` alone the
     ones that follow it."""
     newest = query.after_id is None or query.before_id is not None
-    found, more = await reader.page(query, limit, newest=newest)
+    found, more = await log_access.page(query, limit, newest=newest)
     return Messages(messages=_messages(found), more=more)
 
 
 @router.get("/messages.jsonl", response_class=JsonLines, responses=_PROBLEMS_OF_STREAMS)
-async def dump_messages(reader: LogAccessDep, query: Filter) -> JsonLines:
+async def dump_messages(log_access: LogAccessDep, query: MessageQuery) -> JsonLines:
     """Stream all events that match, oldest first, as JSON Lines, without a limit."""
 
     async def lines() -> AsyncIterator[bytes]:
-        async for event in reader.iterate(query):
+        async for event in log_access.iterate(query):
             yield LogMessage.from_event(event).model_dump_json().encode() + b"\n"
 
     return JsonLines(lines())
@@ -142,13 +142,13 @@ async def dump_messages(reader: LogAccessDep, query: Filter) -> JsonLines:
 
 @router.get("/messages/{id}/context")
 async def show_context(
-    reader: LogAccessDep,
+    log_access: LogAccessDep,
     id: Id,
     before: Annotated[int, Param(ge=0, le=200)] = 10,
     after: Annotated[int, Param(ge=0, le=200)] = 10,
 ) -> MessageContext:
     """Return an event with the events before and after it on its channel."""
-    found = await reader.context(id, before, after)
+    found = await log_access.context(id, before, after)
     if found is None:
         raise HTTPException(404, f"There is no event {id} on a public channel.")
     return MessageContext(
@@ -158,16 +158,16 @@ async def show_context(
     )
 
 
-_NOT_NEAR: dict[int | str, dict[str, object]] = {
+_SEMANTIC_PROBLEMS: dict[int | str, dict[str, object]] = {
     503: {"model": ErrorEnvelope, "description": "the semantic index cannot be queried now"},
 }
 
 
-@router.get("/search", responses=_NOT_NEAR)
+@router.get("/search", responses=_SEMANTIC_PROBLEMS)
 async def search(
-    reader: LogAccessDep,
+    log_access: LogAccessDep,
     query: RecentQuery,
-    q: Words,
+    q: SearchWords,
     mode: Annotated[
         Mode | Literal["semantic"],
         Param(
@@ -184,23 +184,25 @@ async def search(
     """Search the spoken lines; returns a page of hits with highlighted snippets."""
     within = replace(query, limit=limit)
     if mode == "semantic":
-        return SearchResults.from_page(await reader.near(q, within), first=True)
+        return SearchResults.from_page(await log_access.search_semantic(q, within), first=True)
     search_query = SearchQuery(text=q, within=within, mode=mode, order=order, cursor=cursor)
-    return SearchResults.from_page(await reader.search(search_query), first=cursor is None)
+    return SearchResults.from_page(await log_access.search(search_query), first=cursor is None)
 
 
 @router.get("/stats")
-async def show_stats(reader: LogAccessDep, query: RecentQuery) -> LogStats:
+async def show_stats(log_access: LogAccessDep, query: RecentQuery) -> LogStats:
     """Return totals of the spoken lines, the nicks with the most lines, and lines over time."""
-    totals = await reader.stats(query, top=10)
+    totals = await log_access.stats(query, top=10)
     if query.nick is not None:
         return LogStats.from_stats(totals)
-    return LogStats.from_stats(totals, await reader.days(query, ZONE), await reader.heat_map(query))
+    return LogStats.from_stats(
+        totals, await log_access.days(query, ZONE), await log_access.heat_map(query)
+    )
 
 
 @router.get("/stream", response_class=EventSourceResponse, responses=_PROBLEMS_OF_STREAMS)
 async def stream(
-    reader: LogAccessDep,
+    log_access: LogAccessDep,
     query: ChannelQuery,
     after_id: Annotated[Id | None, Param(description="start after the event with this id")] = None,
     last_event_id: Annotated[
@@ -210,11 +212,11 @@ async def stream(
     """Stream events as they happen (Server-Sent Events); a client that reconnects misses none."""
     # A browser reconnects to the same address, so the header is newer than its `after_id`.
     start = after_id if last_event_id is None else last_event_id
-    position = await reader.newest_id() if start is None else start
+    position = await log_access.newest_id() if start is None else start
     # An id without data sets the client's last event id and dispatches no event, so a client that
     # is disconnected before the first event can resume, too (WHATWG HTML, section 9.2.6).
     yield ServerSentEvent(id=str(position), retry=2000)
-    async for event in reader.follow(replace(query, after_id=position)):
+    async for event in log_access.follow(replace(query, after_id=position)):
         yield ServerSentEvent(id=str(event.id), data=LogMessage.from_event(event))
 
 

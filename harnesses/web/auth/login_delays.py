@@ -10,27 +10,27 @@ from hashlib import sha256
 
 from storage.chat_log.event import Scope
 
-FREE = 5
+THRESHOLD = 5
 """The number of wrong tokens at which delays begin: people mistype."""
 
-LONGEST = 300.0
+MAX_DELAY = 300.0
 """The longest delay in seconds; the first is one second, and each doubles the one before."""
 
-_FORGOTTEN = 3600.0  # seconds after the last wrong token
-_KEPT = 10_000  # addresses, to bound memory; the one longest without a wrong token is evicted
-_SAME = 8  # the most recent wrong tokens of an address, which count only once
+_FORGET_AFTER = 3600.0  # seconds after the last wrong token
+_MAX_ADDRESSES = 10_000  # bounds memory; the one longest without a wrong token is evicted
+_MAX_REPEATS = 8  # the most recent wrong tokens of an address, which count only once
 
 
 @dataclass(slots=True)
 class _Failures:
     count: int = 0
     last: float = 0.0
-    tried: deque[bytes] = field(default_factory=lambda: deque(maxlen=_SAME))
+    tried: deque[bytes] = field(default_factory=lambda: deque(maxlen=_MAX_REPEATS))
 
     @property
     def pause(self) -> float:
         """The seconds after the last wrong token in which no further token is checked."""
-        return min(LONGEST, 2.0 ** (self.count - FREE)) if self.count >= FREE else 0.0
+        return min(MAX_DELAY, 2.0 ** (self.count - THRESHOLD)) if self.count >= THRESHOLD else 0.0
 
 
 class LoginDelays:
@@ -51,11 +51,11 @@ class LoginDelays:
         if failures is None:
             return 0.0
         passed = self._clock() - failures.last
-        if passed > _FORGOTTEN:
+        if passed > _FORGET_AFTER:
             del self._failures[address]
         return max(0.0, failures.pause - passed)
 
-    def note(self, address: str, token: str, opened: Scope | None) -> None:
+    def record(self, address: str, token: str, opened: Scope | None) -> None:
         """Record a checked token: `opened` is its scope, None for a wrong one.
 
         The token with full access resets the address.
@@ -75,5 +75,5 @@ class LoginDelays:
             return
         failures.tried.append(tried)  # a hash is short, and discloses no mistyped token
         failures.count, failures.last = failures.count + 1, self._clock()
-        if len(self._failures) > _KEPT:
+        if len(self._failures) > _MAX_ADDRESSES:
             self._failures.popitem(last=False)

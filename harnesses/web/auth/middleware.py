@@ -20,9 +20,9 @@ from terrarium.loopback import host_of, is_loopback
 
 log = structlog.get_logger()
 
-_OPEN = ("/health", "/login", "/favicon.ico")
-_CAPABILITY = "/paste/"  # capability URLs: knowing the unguessable address is the permission
-_READING = ("GET", "HEAD", "OPTIONS")
+_OPEN_PATHS = ("/health", "/login", "/favicon.ico")
+_CAPABILITY_PREFIX = "/paste/"  # capability URLs: knowing the unguessable address is the permission
+_SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self';"
@@ -75,7 +75,7 @@ class SecurityMiddleware:
     async def _refusal(self, request: Request) -> Response | None:
         """Return a response instead of passing the request on, else set its viewer and return
         None."""
-        if request.scope["path"].startswith(_CAPABILITY) and request.method in _READING:
+        if request.scope["path"].startswith(_CAPABILITY_PREFIX) and request.method in _SAFE_METHODS:
             return None
         # DNS rebinding: if another site's name resolves to 127.0.0.1, this site has the same origin
         # for a browser, so scripts of the other one could read everything that needs no token.
@@ -87,22 +87,22 @@ class SecurityMiddleware:
                 "Without a token this site answers only to loopback names such as localhost;"
                 " to use another name, set WEB_TOKEN.",
             )
-        if request.method not in _READING and not _same_origin(request.headers):
+        if request.method not in _SAFE_METHODS and not _same_origin(request.headers):
             return refuse(HTTPStatus.FORBIDDEN, "This must be sent from a page of this site.")
         # Not `request.url.path`: the scope's path is decoded, and its # would begin a fragment, so
         # "/health%23" would pass as "/health".
         path = request.scope["path"]
-        if path in _OPEN or path.startswith("/static/"):
+        if path in _OPEN_PATHS or path.startswith("/static/"):
             return None
-        for token in self._tokens.shown(request):
+        for token in self._tokens.presented_tokens(request):
             address = address_of(request)
             # During a delay not even the right token is accepted, or guessing could go on.
             if wait := self._logins.wait(address):
                 return ask_to_wait(wait)
-            self._logins.note(address, token, self._tokens.opened_by(token))
+            self._logins.record(address, token, self._tokens.scope_of(token))
         request.state.viewer = await self._tokens.viewer(request)
         given = request.query_params.get("token")
-        if given is not None and not is_feed(path) and self._tokens.opened_by(given) is not None:
+        if given is not None and not is_feed(path) and self._tokens.scope_of(given) is not None:
             return await self._logged_in(request, given)
         return None if request.state.viewer else ask_to_log_in(request)
 
@@ -114,7 +114,7 @@ class SecurityMiddleware:
         response = RedirectResponse(target, HTTPStatus.SEE_OTHER)
         # Login CSRF: anybody can write a link with a restricted token, which must not replace a
         # full login of whoever follows it. The same access needs no second login.
-        viewer, opened = request.state.viewer, self._tokens.opened_by(token)
+        viewer, opened = request.state.viewer, self._tokens.scope_of(token)
         is_known = viewer is not None and viewer.is_logged_in and opened == viewer.scope
         is_wider = viewer is not None and viewer.has_full_access and opened != viewer.scope
         if not is_known and not is_wider:

@@ -74,9 +74,9 @@ class AccessTokens:
         if not self.is_required:
             return Viewer(PUBLIC)
         bearer = _bearer(request)
-        found = None if bearer is None else self.opened_by(bearer)
+        found = None if bearer is None else self.scope_of(bearer)
         if found is None and is_feed(request.scope["path"]):
-            found = self.opened_by(request.query_params.get("token", ""))
+            found = self.scope_of(request.query_params.get("token", ""))
         if found is not None:
             return Viewer(found)
         cookie = request.cookies.get(COOKIE, "")
@@ -85,14 +85,14 @@ class AccessTokens:
             return Viewer(found, login=cookie)
         return Viewer(self._public, is_authenticated=False) if self._public else None
 
-    def shown(self, request: Request) -> Sequence[str]:
+    def presented_tokens(self, request: Request) -> Sequence[str]:
         """Return the tokens in a request, right or wrong; none if no token is required."""
         if not self.is_required:
             return ()
         given = (_bearer(request), request.query_params.get("token"))
         return [token for token in given if token is not None]
 
-    def opened_by(self, given: str) -> Scope | None:
+    def scope_of(self, given: str) -> Scope | None:
         """Return the scope of a token, None for a wrong one."""
         found = None
         for token, scope in self._scopes.items():  # no early exit: its timing would tell which
@@ -107,7 +107,7 @@ class AccessTokens:
         # only.
         response.set_cookie(
             COOKIE,
-            await self._logins.add(_proof(token.encode())),
+            await self._logins.add(_fingerprint(token.encode())),
             max_age=int(LIFETIME.total_seconds()),
             httponly=True,
             samesite="lax",
@@ -129,8 +129,8 @@ class AccessTokens:
         proof = await self._logins.proof_of(cookie) if cookie else None
         if proof is None:
             return None
-        proofs = {_proof(token): scope for token, scope in self._scopes.items()}
-        return proofs.get(proof)
+        fingerprints = {_fingerprint(token): scope for token, scope in self._scopes.items()}
+        return fingerprints.get(proof)
 
 
 def is_feed(path: str) -> bool:
@@ -143,6 +143,6 @@ def _bearer(request: Request) -> str | None:
     return given.strip() if scheme.lower() == "bearer" else None
 
 
-def _proof(token: bytes) -> str:
+def _fingerprint(token: bytes) -> str:
     """Return a fingerprint of a token, which is stored with its logins instead of the token."""
     return hmac.new(token, b"terrarium web session", sha256).hexdigest()

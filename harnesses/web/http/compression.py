@@ -6,8 +6,8 @@ from starlette.datastructures import Headers
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-_LEVEL = 5  # half the time of the highest level for nearly the same size
-_LEAST = 1000  # bytes; shorter bodies are not compressed
+_GZIP_LEVEL = 5  # half the time of the highest level for nearly the same size
+_MIN_BYTES = 1000  # bytes; shorter bodies are not compressed
 
 
 class Compression:
@@ -20,14 +20,14 @@ class Compression:
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
-        self._gzip = GZipMiddleware(app, minimum_size=_LEAST, compresslevel=_LEVEL)
+        self._gzip = GZipMiddleware(app, minimum_size=_MIN_BYTES, compresslevel=_GZIP_LEVEL)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Compress or pass on."""
-        await (self._gzip if _may_shrink(scope) else self._app)(scope, receive, send)
+        await (self._gzip if _may_compress(scope) else self._app)(scope, receive, send)
 
 
-def _may_shrink(scope: Scope) -> bool:
+def _may_compress(scope: Scope) -> bool:
     # POST /chat streams its answer in small pieces. Server-sent events, which are fetched by GET,
     # are left out by `GZipMiddleware` itself.
     if scope["type"] != "http" or scope["method"] != "GET":

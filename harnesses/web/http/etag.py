@@ -9,7 +9,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 # The headers of the 200 that a 304 repeats (RFC 9110, section 15.4.5), and Set-Cookie, which takes
 # effect with any status.
-_KEPT = {b"cache-control", b"etag", b"expires", b"set-cookie", b"vary"}
+_HEADERS_OF_304 = {b"cache-control", b"etag", b"expires", b"set-cookie", b"vary"}
 
 
 class ETag:
@@ -68,5 +68,5 @@ def _matches(known: str, tag: str) -> bool:
 
 
 def _not_modified(start: Message) -> Message:
-    headers = [(name, value) for name, value in start["headers"] if name.lower() in _KEPT]
+    headers = [(name, value) for name, value in start["headers"] if name.lower() in _HEADERS_OF_304]
     return {**start, "status": 304, "headers": headers}

@@ -11,12 +11,12 @@ from pydantic import BaseModel, Field
 
 from harnesses.core.rate_limit import TokenBuckets
 from harnesses.web.app_state import TOO_FAST
-from harnesses.web.chat_session import ChatSession, VisitorQuestion
+from harnesses.web.chat_service import ChatService, VisitorQuestion
 from llm.tools.toolbox import ToolError, tool
 from storage.chat_log.event import Scope
 
 _CONVERSATION = re.compile(r"[0-9a-f]{32}")
-_LONGEST = 600.0  # seconds; the run behind the answer has its own limit
+_TIMEOUT = 600.0  # seconds; the run behind the answer has its own limit
 
 
 class ConversationAnswer(BaseModel):
@@ -33,14 +33,14 @@ class AskTool:
     """
 
     def __init__(
-        self, chat: ChatSession, scope: Scope, address: str, questions: TokenBuckets
+        self, chat: ChatService, scope: Scope, address: str, questions: TokenBuckets
     ) -> None:
         self._chat = chat
         self._scope = scope
         self._address = address
         self._questions = questions
 
-    @tool(mcp=True, timeout=_LONGEST)
+    @tool(mcp=True, timeout=_TIMEOUT)
     async def ask(
         self,
         question: Annotated[str, Field(min_length=1, max_length=4000)],

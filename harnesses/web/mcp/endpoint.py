@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
 PATH = "/mcp"
-_MOST_BYTES = 256 * 1024  # of a request body
+_MAX_BODY_BYTES = 256 * 1024  # of a request body
 
 
 class McpEndpoint:
@@ -69,7 +69,7 @@ class McpEndpoint:
             server = await asyncio.to_thread(import_module, "harnesses.web.mcp.server")
             http = await asyncio.to_thread(import_module, "mcp.server.streamable_http_manager")
             manager: StreamableHTTPSessionManager = http.StreamableHTTPSessionManager(
-                server.create_server(state), stateless=True, max_request_body_size=_MOST_BYTES
+                server.create_server(state), stateless=True, max_request_body_size=_MAX_BODY_BYTES
             )
             async with manager.run():
                 ready.set_result(manager)

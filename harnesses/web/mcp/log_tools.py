@@ -12,7 +12,7 @@ from typing import Annotated
 from pydantic import BaseModel, Field
 
 from harnesses.web.api.models import ChannelInfo, ChannelList, LogMessage
-from harnesses.web.params import MOST_WORDS, Moment
+from harnesses.web.params import MAX_QUERY_CHARS, Moment
 from llm.tools.toolbox import ToolError, tool
 from storage.chat_log.channel_name import ChannelName
 from storage.chat_log.event import SPOKEN, Event, Scope
@@ -22,16 +22,16 @@ from storage.protocols import LogReader
 from storage.search.models import Order, SearchQuery
 from storage.search.query_parser import parse
 
-_MOST = 200  # lines in a result
-_MOST_COUNTED = 5_000  # lines that `who` counts
-_MOST_PEOPLE = 100
+_MAX_LINES = 200  # lines in a result
+_MAX_COUNTED_LINES = 5_000  # lines that `who` counts
+_MAX_PEOPLE = 100
 
 Channel = Annotated[
     str, Field(max_length=300, description="`#channel` or `network/#channel`; empty: all of them")
 ]
 Nick = Annotated[str, Field(max_length=100, description="only lines of this nick")]
 Hours = Annotated[float, Field(ge=0, le=24 * 366 * 100, description="only the last hours; 0: all")]
-Limit = Annotated[int, Field(ge=1, le=_MOST, description="maximum number of lines")]
+Limit = Annotated[int, Field(ge=1, le=_MAX_LINES, description="maximum number of lines")]
 Id = Annotated[int, Field(ge=0, le=2**53 - 1)]
 
 
@@ -87,7 +87,7 @@ class McpLogTools:
             str,
             Field(
                 min_length=1,
-                max_length=MOST_WORDS,
+                max_length=MAX_QUERY_CHARS,
                 description='words that a line must have; also "a phrase", or, -without, prefix*,'
                 " from:nick, in:#channel, since:2026-03, until:",
             ),
@@ -164,14 +164,14 @@ class McpLogTools:
     ) -> RecentSpeakers:
         """List who spoke on a channel lately, with how many lines and when last."""
         since = datetime.now(UTC) - timedelta(hours=hours)
-        query = self._query(channel, "", since=since, types=SPOKEN, limit=_MOST_COUNTED)
+        query = self._query(channel, "", since=since, types=SPOKEN, limit=_MAX_COUNTED_LINES)
         events = await self._log.shown_to_model(await self._log.find(query))
         lines = Counter(event.nick for event in events)
         last = {event.nick: event.time for event in events}  # chronological: the last one wins
         return RecentSpeakers(
             people=[
                 RecentSpeaker(nick=nick, lines=count, last=last[nick])
-                for nick, count in lines.most_common(_MOST_PEOPLE)
+                for nick, count in lines.most_common(_MAX_PEOPLE)
             ]
         )
 

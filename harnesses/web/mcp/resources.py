@@ -14,25 +14,25 @@ from storage.chat_log.event import Event, Place, Scope
 from storage.chat_log.query import Query
 from storage.protocols import LogReader
 
-_DAY = "terrarium://day/"
-_LINE = "terrarium://line/"
-_MOST_CHANNELS = 20
-_DAYS = 7  # listed for each channel
-_MOST_LINES = 2_000  # of a day
-_AROUND = 10  # neighbours of a line, before it and after it
+_DAY_PREFIX = "terrarium://day/"
+_LINE_PREFIX = "terrarium://line/"
+_MAX_CHANNELS = 20
+_LISTED_DAYS = 7  # listed for each channel
+_MAX_LINES = 2_000  # of a day
+_NEIGHBOURS = 10  # neighbours of a line, before it and after it
 
 TEMPLATES = [
     types.ResourceTemplate(
         name="day",
-        uri_template=f"{_DAY}{{network}}/{{channel}}/{{date}}",
+        uri_template=f"{_DAY_PREFIX}{{network}}/{{channel}}/{{date}}",
         description="What was said on a channel on a day in UTC, such as"
-        f" {_DAY}irc/%23terrarium/2026-03-01: write # as %23.",
+        f" {_DAY_PREFIX}irc/%23terrarium/2026-03-01: write # as %23.",
         mime_type="text/plain",
     ),
     types.ResourceTemplate(
         name="line",
-        uri_template=f"{_LINE}{{id}}",
-        description=f"A line of the log by its id, with {_AROUND} before and after it.",
+        uri_template=f"{_LINE_PREFIX}{{id}}",
+        description=f"A line of the log by its id, with {_NEIGHBOURS} before and after it.",
         mime_type="text/plain",
     ),
 ]
@@ -49,7 +49,7 @@ class LogResources:
         """Return the last days with lines of each of the most recently active channels, newest
         first."""
         found = []
-        for channel in (await self._log.channels(self._scope))[:_MOST_CHANNELS]:
+        for channel in (await self._log.channels(self._scope))[:_MAX_CHANNELS]:
             days = await self._log.days(self._query(channel.place), UTC)
             found += [
                 types.Resource(
@@ -58,7 +58,7 @@ class LogResources:
                     description=f"{day.lines} lines",
                     mime_type="text/plain",
                 )
-                for day in days[: -_DAYS - 1 : -1]
+                for day in days[: -_LISTED_DAYS - 1 : -1]
             ]
         return found
 
@@ -70,10 +70,10 @@ class LogResources:
         """
         events: list[Event] = []
         more = False
-        if uri.startswith(_DAY):
-            events, more = await self._day(uri.removeprefix(_DAY))
-        elif uri.startswith(_LINE):
-            events = await self._around(uri.removeprefix(_LINE))
+        if uri.startswith(_DAY_PREFIX):
+            events, more = await self._day(uri.removeprefix(_DAY_PREFIX))
+        elif uri.startswith(_LINE_PREFIX):
+            events = await self._around(uri.removeprefix(_LINE_PREFIX))
         if not events:
             raise MCPError(
                 types.INVALID_PARAMS,
@@ -103,17 +103,19 @@ class LogResources:
             self._query(Place(unquote(network), unquote(channel))),
             since=begin,
             until=end,
-            limit=_MOST_LINES + 1,
+            limit=_MAX_LINES + 1,
         )
         events = await self._log.find(query, newest=False)
-        return events[:_MOST_LINES], len(events) > _MOST_LINES
+        return events[:_MAX_LINES], len(events) > _MAX_LINES
 
     async def _around(self, number: str) -> list[Event]:
         """Return a line and its neighbours, [] for an invalid id or one out of scope."""
         # `int` accepts more: digits of other scripts, and numbers too large for the database.
         if not (number.isascii() and number.isdecimal() and len(number) < 16):
             return []
-        found = await self._log.context(self._scope, int(number), before=_AROUND, after=_AROUND)
+        found = await self._log.context(
+            self._scope, int(number), before=_NEIGHBOURS, after=_NEIGHBOURS
+        )
         return [*found.before, found.event, *found.after] if found else []
 
     def _query(self, place: Place) -> Query:
@@ -121,4 +123,4 @@ class LogResources:
 
 
 def _day_uri(place: Place, day: date) -> str:
-    return f"{_DAY}{quote(place.network, safe='')}/{quote(place.channel, safe='')}/{day}"
+    return f"{_DAY_PREFIX}{quote(place.network, safe='')}/{quote(place.channel, safe='')}/{day}"

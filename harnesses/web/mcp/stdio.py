@@ -29,8 +29,10 @@ if TYPE_CHECKING:
     from mcp import Client
     from mcp.server.lowlevel.server import Server
 
-_LONGEST = 660.0  # seconds to wait for an answer, more than the 600 that the tool `ask` may take
-_CONNECT = 10.0  # seconds
+_READ_TIMEOUT = (
+    660.0  # seconds to wait for an answer, more than the 600 that the tool `ask` may take
+)
+_CONNECT_TIMEOUT = 10.0  # seconds
 
 
 def mcp(
@@ -78,7 +80,7 @@ async def _connected(config: Config, base: str) -> AsyncIterator[Client]:
 
     token = config.section(WebSettings).token
     headers = {"authorization": f"Bearer {token.get_secret_value()}"} if token else {}
-    timeout = httpx2.Timeout(_LONGEST, connect=_CONNECT)
+    timeout = httpx2.Timeout(_READ_TIMEOUT, connect=_CONNECT_TIMEOUT)
     async with httpx2.AsyncClient(headers=headers, timeout=timeout) as http:
         await _require_access(http, base)
         async with Client(streamable_http_client(base + PATH, http_client=http)) as client:

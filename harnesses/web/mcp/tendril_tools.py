@@ -15,7 +15,7 @@ from harnesses.core.services.peers import OfferedTool, Origin, PeerQuestion, Pee
 from harnesses.core.tendril.status import ProcessState, reports
 from llm.tools.toolbox import Tool, ToolError, ToolOptions, ToolSource
 
-_MARGIN = 5.0  # seconds beyond the timeout of a tool, for the round trip to its tendril
+_ROUND_TRIP = 5.0  # seconds beyond the timeout of a tool, for the round trip to its tendril
 
 
 class _AnyArguments(BaseModel):
@@ -48,10 +48,10 @@ class TendrilTools(ToolSource):
             function["name"],
             _AnyArguments,
             {"type": "function", "function": function},
-            partial(self._call, tendril, name, offered.timeout + _MARGIN),
+            partial(self._call, tendril, name, offered.timeout + _ROUND_TRIP),
             # The timeouts are nested, so that the innermost one gives the reason: the tool's own in
             # its tendril, that of the call, that of this tool.
-            ToolOptions(reads=offered.reads, timeout=offered.timeout + 2 * _MARGIN, mcp=True),
+            ToolOptions(reads=offered.reads, timeout=offered.timeout + 2 * _ROUND_TRIP, mcp=True),
         )
 
     async def _call(self, tendril: str, tool: str, seconds: float, /, **arguments: Any) -> object:

@@ -18,14 +18,14 @@ from harnesses.web.log_access import LogAccess, LogAccessDep
 from harnesses.web.pages.place import ChannelDep
 from harnesses.web.params import Id, Moment
 from harnesses.web.rendering.text import plain_line
-from harnesses.web.rendering.timezones import MOST_DAYS, Day, DayRange, TheZone, local_day
+from harnesses.web.rendering.timezones import MAX_DAYS, Day, DayRange, ZoneDep, local_day
 from harnesses.web.rendering.urls import day_path
 from harnesses.web.rendering.view import lines, page
 from storage.chat_log.event import Event, Place
 from storage.chat_log.query import Query
 
-LINES = 200  # per page, except for whole days
-MOST_LINES = 2000  # per page of whole days
+LINES_PER_PAGE = 200  # per page, except for whole days
+MAX_DAY_LINES = 2000  # per page of whole days
 router = APIRouter(include_in_schema=False)
 
 
@@ -56,21 +56,21 @@ class PageQuery:
     before: Id | None = None
     after: Id | None = None
     day: Day | None = None
-    days: Annotated[int, Param(ge=1, le=MOST_DAYS)] = 1
+    days: Annotated[int, Param(ge=1, le=MAX_DAYS)] = 1
 
 
-Asked = Annotated[PageQuery, Depends()]
+PageQueryDep = Annotated[PageQuery, Depends()]
 
 
 @router.get("/channel/{network}/{name:path}")
 async def show_channel(
     request: Request,
-    reader: LogAccessDep,
+    log_access: LogAccessDep,
     place: ChannelDep,
     network: str,
     name: str,
-    page_query: Asked,
-    zone: TheZone,
+    page_query: PageQueryDep,
+    zone: ZoneDep,
 ) -> Response:
     """Show the newest lines of a channel, whole days, or the lines around, before or after an
     event; redirects to the spelling of the log."""
@@ -78,11 +78,11 @@ async def show_channel(
         return RedirectResponse(channel_path(place, **request.query_params), 307)
     days = DayRange(page_query.day, page_query.days, zone) if page_query.day else None
     if days:
-        log_slice = await _whole_days(reader, place, days, page_query.after)
+        log_slice = await _whole_days(log_access, place, days, page_query.after)
     elif page_query.at is not None:
-        log_slice = await _around(reader, place, page_query)
+        log_slice = await _around(log_access, place, page_query)
     else:
-        log_slice = await _page_slice(reader, place, page_query.before, page_query.after)
+        log_slice = await _page_slice(log_access, place, page_query.before, page_query.after)
     return page(
         request,
         "channel.html",
@@ -90,14 +90,14 @@ async def show_channel(
         log_slice=log_slice,
         tail=channel_path(place, "tail", tz=zone.key),
         lines=lines(log_slice.events, zone),
-        most_days=MOST_DAYS,
+        max_days=MAX_DAYS,
     )
 
 
 @router.get("/line/{event_id}")
-async def find_line(reader: LogAccessDep, event_id: Id) -> Response:
+async def find_line(log_access: LogAccessDep, event_id: Id) -> Response:
     """Redirect the short address of a line to its permalink; 404 if it is out of scope."""
-    event = await reader.get(event_id)
+    event = await log_access.get(event_id)
     if event is None:
         raise HTTPException(404, f"There is no line {event_id}.")
     return RedirectResponse(permalink(event), 307)
@@ -105,14 +105,14 @@ async def find_line(reader: LogAccessDep, event_id: Id) -> Response:
 
 @router.get("/tail/{network}/{name:path}", response_class=EventSourceResponse)
 async def follow_channel(
-    request: Request, reader: LogAccessDep, place: ChannelDep, after_id: Id, zone: TheZone
+    request: Request, log_access: LogAccessDep, place: ChannelDep, after_id: Id, zone: ZoneDep
 ) -> AsyncIterator[ServerSentEvent]:
     """Stream new lines of a channel as HTML (Server-Sent Events), for an open page."""
     # A browser that reconnects sends the id of the last event it has; an invalid one is ignored.
     returning = request.headers.get("last-event-id", "")
     start = int(returning) if returning.isdecimal() and len(returning) < 16 else after_id
     yield ServerSentEvent(id=str(start), retry=2000)
-    async for event in reader.follow(replace(reader.query(place), after_id=start)):
+    async for event in log_access.follow(replace(log_access.query(place), after_id=start)):
         day = local_day(event.time, zone).isoformat()
         html = lines([event], zone)
         yield ServerSentEvent(id=str(event.id), data={"html": html, "day": day})
@@ -120,11 +120,11 @@ async def follow_channel(
 
 @router.get("/text/{network}/{name:path}")
 async def show_text(
-    reader: LogAccessDep,
+    log_access: LogAccessDep,
     place: ChannelDep,
-    zone: TheZone,
+    zone: ZoneDep,
     day: Day,
-    days: Annotated[int, Param(ge=1, le=MOST_DAYS)] = 1,
+    days: Annotated[int, Param(ge=1, le=MAX_DAYS)] = 1,
 ) -> Response:
     """Stream whole days as plain text, without a limit."""
     span = DayRange(day, days, zone)
@@ -132,7 +132,7 @@ async def show_text(
     async def stream_lines() -> AsyncIterator[bytes]:
         yield f"# {place.channel} on {place.network}, {span.title}, times are {zone.key}\n".encode()
         shown = None
-        async for event in reader.iterate(_of_days(reader, place, span)):
+        async for event in log_access.iterate(_of_days(log_access, place, span)):
             time = event.time.astimezone(zone)
             if span.count > 1 and time.date() != shown:
                 shown = time.date()
@@ -143,12 +143,12 @@ async def show_text(
 
 
 async def _whole_days(
-    reader: LogAccess, place: Place, days: DayRange, after: int | None
+    log_access: LogAccess, place: Place, days: DayRange, after: int | None
 ) -> LogSlice:
-    query = replace(_of_days(reader, place, days), after_id=after)
-    events, more = await reader.page(query, MOST_LINES, newest=False)
-    before = await reader.last_before(place, days.since)
-    following = await reader.first_from(place, days.until)
+    query = replace(_of_days(log_access, place, days), after_id=after)
+    events, more = await log_access.page(query, MAX_DAY_LINES, newest=False)
+    before = await log_access.last_before(place, days.since)
+    following = await log_access.first_from(place, days.until)
 
     def again(after: int | None) -> str:
         return day_path(place, days.first, days.zone, days=days.count, after=after)
@@ -157,22 +157,22 @@ async def _whole_days(
         events,
         older=again(None) if after is not None else None,
         newer=again(events[-1].id) if more else None,
-        live=not more and following is None and days.has_not_ended,
+        live=not more and following is None and days.is_open,
         days=days,
         previous_day=local_day(before.time, days.zone) if before else None,
         next_day=local_day(following.time, days.zone) if following else None,
     )
 
 
-async def _around(reader: LogAccess, place: Place, page_query: PageQuery) -> LogSlice:
+async def _around(log_access: LogAccess, place: Place, page_query: PageQuery) -> LogSlice:
     assert page_query.at is not None
-    event = await reader.get(page_query.at)
+    event = await log_access.get(page_query.at)
     # Permalinks outlive ids: in another copy of the log the id is unknown or that of another line,
     # and the time finds it.
     if event is None or Place(event.network, event.channel) != place:
-        event = await reader.first_from(place, page_query.time) if page_query.time else None
-    half = LINES // 2
-    around = await reader.context(event.id, half, half) if event else None
+        event = await log_access.first_from(place, page_query.time) if page_query.time else None
+    half = LINES_PER_PAGE // 2
+    around = await log_access.context(event.id, half, half) if event else None
     if around is None:  # there was no event, or it has just been erased
         raise HTTPException(404, f"There is no line {page_query.at} on {place.channel}.")
     return _with_links(
@@ -184,13 +184,13 @@ async def _around(reader: LogAccess, place: Place, page_query: PageQuery) -> Log
 
 
 async def _page_slice(
-    reader: LogAccess, place: Place, before: int | None, after: int | None
+    log_access: LogAccess, place: Place, before: int | None, after: int | None
 ) -> LogSlice:
-    query = replace(reader.query(place), before_id=before, after_id=after)
+    query = replace(log_access.query(place), before_id=before, after_id=after)
     if after is not None and before is None:
-        events, more = await reader.page(query, LINES, newest=False)
+        events, more = await log_access.page(query, LINES_PER_PAGE, newest=False)
         return _with_links(place, events, older=True, newer=more)
-    events, more = await reader.page(query, LINES)
+    events, more = await log_access.page(query, LINES_PER_PAGE)
     return _with_links(place, events, older=more, newer=before is not None)
 
 
@@ -204,5 +204,5 @@ def _with_links(place: Place, events: list[Event], *, older: bool, newer: bool) 
     )
 
 
-def _of_days(reader: LogAccess, place: Place, days: DayRange) -> Query:
-    return replace(reader.query(place), since=days.since, until=days.until)
+def _of_days(log_access: LogAccess, place: Place, days: DayRange) -> Query:
+    return replace(log_access.query(place), since=days.since, until=days.until)

@@ -27,15 +27,15 @@ from harnesses.web.app_state import (
 )
 from harnesses.web.auth.client_address import address_of
 from harnesses.web.auth.middleware import refuse
-from harnesses.web.chat_session import VisitorQuestion
+from harnesses.web.chat_service import VisitorQuestion
 from harnesses.web.rendering.text import answer_html
 from harnesses.web.rendering.view import page
 from llm.messages.image import MOST_BYTES, Image
 
 COOKIE = "terrarium_chat"
 _ID = re.compile(r"[0-9a-f]{32}")
-_YEAR = 365 * 86400
-LONGEST_IMAGE = -(-MOST_BYTES // 3) * 4  # characters of base64, padding included
+_COOKIE_SECONDS = 365 * 86400
+MAX_IMAGE_CHARS = -(-MOST_BYTES // 3) * 4  # characters of base64, padding included
 _LONGEST_URL, _LONGEST_SELECTION = 2_000, 1_500  # characters
 router = APIRouter(include_in_schema=False, dependencies=[Depends(require_token)])
 Write = Callable[[dict[str, Any]], Awaitable[None]]
@@ -45,7 +45,7 @@ class ChatQuestion(BaseModel):
     """The request body of a chat question."""
 
     text: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=4000)]
-    image: Annotated[str, Field(max_length=LONGEST_IMAGE)] | None = Field(
+    image: Annotated[str, Field(max_length=MAX_IMAGE_CHARS)] | None = Field(
         None, description="a PNG, JPEG, GIF or WebP file in base64"
     )
 
@@ -206,7 +206,7 @@ def _remember(request: Request, response: Response, conversation: str) -> None:
     response.set_cookie(
         COOKIE,
         conversation,
-        max_age=_YEAR,
+        max_age=_COOKIE_SECONDS,
         httponly=True,
         samesite="lax",
         secure=request.url.scheme == "https",

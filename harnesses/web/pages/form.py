@@ -7,7 +7,7 @@ from urllib.parse import parse_qsl
 from fastapi import HTTPException
 from starlette.requests import Request
 
-_MOST = 10_000  # bytes
+_MAX_FORM_BYTES = 10_000  # bytes
 
 
 async def read_form(request: Request) -> dict[str, str]:
@@ -18,6 +18,6 @@ async def read_form(request: Request) -> dict[str, str]:
     body = b""
     async for piece in request.stream():
         body += piece
-        if len(body) > _MOST:
+        if len(body) > _MAX_FORM_BYTES:
             raise HTTPException(413, "That is too long for this form.")
     return dict(parse_qsl(body.decode("utf-8", "replace")))

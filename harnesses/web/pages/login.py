@@ -38,8 +38,8 @@ async def log_in(request: Request, state: AppStateDep) -> Response:
     if wait := state.logins.wait(address):
         return ask_to_wait(wait)
     if tokens.is_required:
-        opened = tokens.opened_by(token)
-        state.logins.note(address, token, opened)
+        opened = tokens.scope_of(token)
+        state.logins.record(address, token, opened)
         if opened is None:
             status = HTTPStatus.UNAUTHORIZED
             return page(request, "login.html", status=status, next=target, wrong=True)

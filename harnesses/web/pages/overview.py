@@ -18,12 +18,12 @@ router = APIRouter(include_in_schema=False)
 
 
 @router.get("/")
-async def show_channels(request: Request, reader: LogAccessDep) -> Response:
+async def show_channels(request: Request, log_access: LogAccessDep) -> Response:
     """List the channels, the most recently active first, with the newest line of each."""
-    lines = await reader.sparklines(SPARK_DAYS)
+    lines = await log_access.sparklines(SPARK_DAYS)
     channels = [
-        (each, await reader.last(each.place), spark(lines.get(each.place, ()), *SPARK))
-        for each in await reader.channels()
+        (each, await log_access.last(each.place), spark(lines.get(each.place, ()), *SPARK))
+        for each in await log_access.channels()
     ]
     return page(request, "channels.html", channels=channels)
 

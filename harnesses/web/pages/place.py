@@ -15,7 +15,7 @@ from storage.chat_log.event import Place
 
 
 async def _place(
-    request: Request, state: AppStateDep, reader: LogAccessDep, network: str, name: str
+    request: Request, state: AppStateDep, log_access: LogAccessDep, network: str, name: str
 ) -> Place:
     """Return the channel with the spelling of the log: the path may differ in case, and may leave
     out the `#`. Raises HTTPException 404.
@@ -23,7 +23,7 @@ async def _place(
     Also tells `SecurityMiddleware` whether search engines may index the page.
     """
     for wanted in (name, f"#{name}"):
-        place = await reader.find_place(Place(network, wanted))
+        place = await log_access.find_place(Place(network, wanted))
         if place is not None:
             public = {_fold_place(place_of(each)) for each in state.settings.public}
             setattr(request.state, INDEXABLE, _fold_place(place) in public)

@@ -16,7 +16,7 @@ from harnesses.web.pages.form import read_form
 from harnesses.web.rendering.timezones import COOKIE, zone_names
 from harnesses.web.rendering.view import page
 
-_YEAR = 365 * 86400
+_COOKIE_SECONDS = 365 * 86400
 router = APIRouter(include_in_schema=False)
 
 
@@ -40,7 +40,7 @@ async def choose_zone(request: Request) -> Response:
     response.set_cookie(
         COOKIE,
         name,
-        max_age=_YEAR,
+        max_age=_COOKIE_SECONDS,
         httponly=True,
         samesite="lax",
         secure=request.url.scheme == "https",

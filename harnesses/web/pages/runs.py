@@ -14,7 +14,7 @@ from harnesses.web.app_state import AppStateDep, require_full
 from harnesses.web.rendering.view import page
 from storage.runs import reader as run_reader
 
-_PAGE = 50
+_PAGE_SIZE = 50
 router = APIRouter(include_in_schema=False, dependencies=[Depends(require_full)])
 
 
@@ -26,9 +26,13 @@ async def show_runs(
 ) -> Response:
     """List the newest runs, or those `before` a time in microseconds since 1970."""
     until = datetime.fromtimestamp(before / 1_000_000, UTC) if before is not None else None
-    runs = await run_reader.newest_runs(state.runs, _PAGE + 1, until)
-    older = round(runs[_PAGE - 1].started.timestamp() * 1_000_000) if len(runs) > _PAGE else None
-    return page(request, "runs.html", runs=runs[:_PAGE], older=older)
+    runs = await run_reader.newest_runs(state.runs, _PAGE_SIZE + 1, until)
+    older = (
+        round(runs[_PAGE_SIZE - 1].started.timestamp() * 1_000_000)
+        if len(runs) > _PAGE_SIZE
+        else None
+    )
+    return page(request, "runs.html", runs=runs[:_PAGE_SIZE], older=older)
 
 
 @router.get("/runs/{name}")

@@ -13,15 +13,15 @@ from starlette.responses import Response
 
 from harnesses.core.permalinks import with_query
 from harnesses.web.log_access import LogAccessDep
-from harnesses.web.params import MOST_WORDS
-from harnesses.web.rendering.timezones import TheZone
+from harnesses.web.params import MAX_QUERY_CHARS
+from harnesses.web.rendering.timezones import ZoneDep
 from harnesses.web.rendering.view import page
 from storage.chat_log.channel_name import ChannelName
 from storage.chat_log.query import Query
 from storage.search.models import Facets, Order, SearchQuery
 from storage.search.query_parser import parse
 
-_FOUND = 50
+_HITS_PER_PAGE = 50
 _MONTH = r"(19[7-9]\d|20\d\d|21\d\d)-(0[1-9]|1[0-2])"
 router = APIRouter(include_in_schema=False)
 
@@ -30,7 +30,7 @@ router = APIRouter(include_in_schema=False)
 class SearchForm:
     """The query parameters of the search page."""
 
-    q: Annotated[str, Param(max_length=MOST_WORDS)] = ""
+    q: Annotated[str, Param(max_length=MAX_QUERY_CHARS)] = ""
     channel: Annotated[str, Param(max_length=300)] = ""
     nick: Annotated[str, Param(max_length=100)] = ""
     month: Annotated[str, Param(pattern=f"^({_MONTH})?$")] = ""
@@ -58,18 +58,25 @@ class SearchForm:
 
 @router.get("/search")
 async def show_search(
-    request: Request, reader: LogAccessDep, zone: TheZone, asked: Annotated[SearchForm, Depends()]
+    request: Request,
+    log_access: LogAccessDep,
+    zone: ZoneDep,
+    asked: Annotated[SearchForm, Depends()],
 ) -> Response:
     """Show the lines that match, with facets by channel, nick and month."""
     search = SearchQuery(
         text=asked.text,
-        within=_within(reader.query(), asked),
+        within=_within(log_access.query(), asked),
         order=asked.order,
         cursor=asked.cursor,
         zone=zone,
     )
-    near = asked.mode == "meaning" and asked.q.strip()
-    found = await (reader.near(asked.q, search.within) if near else reader.search(search))
+    is_semantic = asked.mode == "meaning" and asked.q.strip()
+    found = await (
+        log_access.search_semantic(asked.q, search.within)
+        if is_semantic
+        else log_access.search(search)
+    )
     return page(
         request,
         "search.html",
@@ -79,8 +86,8 @@ async def show_search(
         result=found,
         facets=_facets(found.facets),
         feed=asked.address("/feed.atom", month=None, order=None),
-        channels=await reader.channels(),
-        meaning=reader.semantic_index is not None and bool(asked.q.strip()),
+        channels=await log_access.channels(),
+        meaning=log_access.semantic_index is not None and bool(asked.q.strip()),
     )
 
 
@@ -91,7 +98,7 @@ def _within(query: Query, form: SearchForm) -> Query:
         nick=form.nick or None,
         since=since,
         until=until,
-        limit=_FOUND,
+        limit=_HITS_PER_PAGE,
     )
 
 

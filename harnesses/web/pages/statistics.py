@@ -17,15 +17,15 @@ from starlette.responses import Response
 from harnesses.web.log_access import LogAccess, LogAccessDep
 from harnesses.web.pages.place import ChannelDep
 from harnesses.web.rendering.charts import bars, shade, shift_timezone
-from harnesses.web.rendering.timezones import UTC, TheZone, local_day
+from harnesses.web.rendering.timezones import UTC, ZoneDep, local_day
 from harnesses.web.rendering.view import page
 from storage.chat_log.event import SPOKEN, Place
 from storage.chat_log.query import Query
 from storage.chat_log.statistics import DayStats
 
-_TOP = 15  # nicks
-_DAYS = 90  # in the bar chart
-_RECENT = 25  # newest lines of a nick
+_MAX_NICKS = 15  # nicks
+_CHART_DAYS = 90  # in the bar chart
+_RECENT_LINES = 25  # newest lines of a nick
 router = APIRouter(include_in_schema=False)
 
 
@@ -39,33 +39,33 @@ class CalendarDay:
 
 
 @router.get("/stats")
-async def show_all_stats(request: Request, reader: LogAccessDep, zone: TheZone) -> Response:
+async def show_all_stats(request: Request, log_access: LogAccessDep, zone: ZoneDep) -> Response:
     """Show statistics of all channels that the viewer may read."""
-    return await _stats(request, reader, None, zone)
+    return await _stats(request, log_access, None, zone)
 
 
 @router.get("/stats/{network}/{name:path}")
 async def show_stats(
-    request: Request, reader: LogAccessDep, place: ChannelDep, zone: TheZone
+    request: Request, log_access: LogAccessDep, place: ChannelDep, zone: ZoneDep
 ) -> Response:
     """Show statistics of a channel: lines over time, the nicks with the most, and answers."""
-    return await _stats(request, reader, place, zone)
+    return await _stats(request, log_access, place, zone)
 
 
 @router.get("/calendar/{network}/{name:path}")
 async def show_calendar(
     request: Request,
-    reader: LogAccessDep,
+    log_access: LogAccessDep,
     place: ChannelDep,
-    zone: TheZone,
+    zone: ZoneDep,
     year: Annotated[int | None, Param(ge=1970, le=2199)] = None,
 ) -> Response:
     """Show a year of a channel: the days with lines as links, shaded by their number."""
-    totals = await reader.stats(reader.query(place), 0)
+    totals = await log_access.stats(log_access.query(place), 0)
     first, last = (local_day(end or datetime.now(UTC), zone) for end in (totals.first, totals.last))
     shown = year or last.year
     begin, end = (datetime(each, 1, 1, tzinfo=zone) for each in (shown, shown + 1))
-    days = await reader.days(replace(reader.query(place), since=begin, until=end), zone)
+    days = await log_access.days(replace(log_access.query(place), since=begin, until=end), zone)
     return page(
         request,
         "calendar.html",
@@ -84,33 +84,33 @@ async def show_calendar(
 @router.get("/person/{nick:path}")
 async def show_person(
     request: Request,
-    reader: LogAccessDep,
-    zone: TheZone,
+    log_access: LogAccessDep,
+    zone: ZoneDep,
     nick: str,
 ) -> Response:
     """Show where and how much a nick spoke, and its newest lines."""
-    person = await reader.person(nick)
+    person = await log_access.person(nick)
     if person is None:
         raise HTTPException(404, f"{nick} has said nothing that you may read.")
-    query = Query(scope=reader.scope, nick=nick, types=SPOKEN)
-    recent, _ = await reader.page(query, _RECENT)
+    query = Query(scope=log_access.scope, nick=nick, types=SPOKEN)
+    recent, _ = await log_access.page(query, _RECENT_LINES)
     return page(
         request,
         "person.html",
         person=person,
-        bars=bars(person.days, _DAYS, local_day(person.last, UTC)),
+        bars=bars(person.days, _CHART_DAYS, local_day(person.last, UTC)),
         recent=recent[::-1],
     )
 
 
 async def _stats(
-    request: Request, reader: LogAccess, place: Place | None, zone: ZoneInfo
+    request: Request, log_access: LogAccess, place: Place | None, zone: ZoneInfo
 ) -> Response:
-    query = reader.query(place)
-    totals = await reader.stats(query, _TOP)
+    query = log_access.query(place)
+    totals = await log_access.stats(query, _MAX_NICKS)
     last = local_day(totals.last or datetime.now(UTC), zone)
-    days = await reader.days(query, zone)
-    heat = shift_timezone(await reader.heat_map(query), zone, datetime.now(UTC))
+    days = await log_access.days(query, zone)
+    heat = shift_timezone(await log_access.heat_map(query), zone, datetime.now(UTC))
     most = max(max(row) for row in heat)
     return page(
         request,
@@ -118,7 +118,7 @@ async def _stats(
         place=place,
         totals=totals,
         days_with_lines=len(days),
-        bars=bars(days, _DAYS, last),
+        bars=bars(days, _CHART_DAYS, last),
         heat=[[(count, shade(count, most)) for count in row] for row in heat],
         weekdays=calendar.day_abbr,
     )

@@ -14,9 +14,9 @@ from starlette.requests import Request
 
 COOKIE = "terrarium_zone"
 UTC = ZoneInfo("UTC")
-MOST_DAYS = 7  # per page
+MAX_DAYS = 7  # per page
 # In every zone, the first day begins after 1970-01-01T00:00Z, where the ids of events begin.
-_FIRST, _LAST = date(1970, 1, 2), date(2199, 12, 31)
+_FIRST_DAY, _LAST_DAY = date(1970, 1, 2), date(2199, 12, 31)
 
 
 @cache
@@ -51,8 +51,8 @@ def _zone(
     return zone_of(request)
 
 
-TheZone = Annotated[ZoneInfo, Depends(_zone)]
-Day = Annotated[date, Field(ge=_FIRST, le=_LAST)]
+ZoneDep = Annotated[ZoneInfo, Depends(_zone)]
+Day = Annotated[date, Field(ge=_FIRST_DAY, le=_LAST_DAY)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class DayRange:
         return _midnight(self.first + timedelta(days=self.count), self.zone)
 
     @property
-    def has_not_ended(self) -> bool:
+    def is_open(self) -> bool:
         """True while new lines may still fall into the range."""
         return datetime.now(self.zone) < self.until
 

@@ -69,7 +69,7 @@ function follow() {
 }
 
 // Browsers open at most six HTTP/1.1 connections to a host, so a hidden tab closes its stream.
-function rest() {
+function onVisibilityChange() {
   if (!document.hidden) return follow();
   if (source) source.close();
   source = null;
@@ -94,7 +94,7 @@ if (log) {
   addEventListener("hashchange", findLinked);
   if (!findLinked() && log.dataset.tail && !location.search) toEnd();
   if (log.dataset.tail) {
-    document.addEventListener("visibilitychange", rest);
+    document.addEventListener("visibilitychange", onVisibilityChange);
     addEventListener("scroll", () => unread && atEnd() && showUnread(0), { passive: true });
     below.addEventListener("click", () => { showUnread(0); toEnd(); });
     follow();

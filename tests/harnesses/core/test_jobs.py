@@ -46,7 +46,7 @@ async def test_dead_letters_are_listed_with_their_reason_and_run_again_when_they
     assert listed[2].split()[:4] == ["cron", "2", "deliver", "failed"]
     second = await jobs(tmp_path, "retry", "cron", "2")
     assert second.status == 1
-    assert "of a chain, retry the first" in second.err
+    assert "retry the first of them" in second.err
     first = await jobs(tmp_path, "retry", "cron", "1")
     assert first.status == 0, first.err
     assert (await jobs(tmp_path, "list", "--dead")).out == "no jobs\n"

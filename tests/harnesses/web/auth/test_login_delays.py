@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from harnesses.web.auth.login_delays import FREE, LONGEST, LoginDelays
+from harnesses.web.auth.login_delays import MAX_DELAY, THRESHOLD, LoginDelays
 from storage.chat_log.event import PUBLIC, Place, Scope
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.web_site import WebSite, web_site
@@ -31,18 +31,18 @@ class Clock:
 def test_delays_double_up_to_the_longest_for_one_address_only() -> None:
     clock = Clock()
     delays, seen = LoginDelays(clock), []
-    for number in range(FREE + 12):
-        delays.note("192.0.2.1", f"guess {number}", None)
+    for number in range(THRESHOLD + 12):
+        delays.record("192.0.2.1", f"guess {number}", None)
         seen.append(delays.wait("192.0.2.1"))
         clock.now += seen[-1]
         assert delays.wait("192.0.2.1") == 0
-    assert seen[: FREE + 2] == [0.0] * (FREE - 1) + [1.0, 2.0, 4.0]
-    assert seen[-1] == LONGEST
+    assert seen[: THRESHOLD + 2] == [0.0] * (THRESHOLD - 1) + [1.0, 2.0, 4.0]
+    assert seen[-1] == MAX_DELAY
     assert delays.wait("192.0.2.2") == 0
-    delays.note("192.0.2.1", "another guess", None)
-    delays.note("192.0.2.1", "guests", Scope.from_places(Place("irc", "#open")))
-    assert delays.wait("192.0.2.1") == LONGEST
-    delays.note("192.0.2.1", "all of it", PUBLIC)
+    delays.record("192.0.2.1", "another guess", None)
+    delays.record("192.0.2.1", "guests", Scope.from_places(Place("irc", "#open")))
+    assert delays.wait("192.0.2.1") == MAX_DELAY
+    delays.record("192.0.2.1", "all of it", PUBLIC)
     assert delays.wait("192.0.2.1") == 0
 
 
@@ -50,10 +50,10 @@ def test_an_address_is_forgiven_after_an_hour() -> None:
     clock = Clock()
     delays = LoginDelays(clock)
     for number in range(20):
-        delays.note("192.0.2.1", f"guess {number}", None)
+        delays.record("192.0.2.1", f"guess {number}", None)
     clock.now += 3601
     assert delays.wait("192.0.2.1") == 0
-    delays.note("192.0.2.1", "another guess", None)
+    delays.record("192.0.2.1", "another guess", None)
     assert delays.wait("192.0.2.1") == 0
 
 
@@ -81,7 +81,7 @@ async def test_after_some_wrong_tokens_the_right_one_has_to_wait_however_it_come
     tmp_path: Path, way: Callable[[WebSite, str], Awaitable[httpx2.Response]]
 ) -> None:
     async with web_site(tmp_path, settings=SETTINGS) as site:
-        for number in range(FREE):
+        for number in range(THRESHOLD):
             assert (await way(site, f"guess {number}")).status_code == 401
         for each in WAYS:
             answer = await each(site, "all-of-it")
@@ -91,7 +91,7 @@ async def test_after_some_wrong_tokens_the_right_one_has_to_wait_however_it_come
 
 async def test_a_program_with_a_token_that_has_ended_locks_nobody_out(tmp_path: Path) -> None:
     async with web_site(tmp_path, settings=SETTINGS) as site:
-        for _ in range(3 * FREE):
+        for _ in range(3 * THRESHOLD):
             assert (await by_header(site, "the one of last year")).status_code == 401
         assert (await by_header(site, "all-of-it")).status_code == 200
 
@@ -99,7 +99,7 @@ async def test_a_program_with_a_token_that_has_ended_locks_nobody_out(tmp_path: 
 async def test_a_login_goes_on_while_others_guess(tmp_path: Path) -> None:
     async with web_site(tmp_path, settings=SETTINGS) as site:
         assert (await by_form(site, "all-of-it")).status_code == 303
-        for number in range(FREE):
+        for number in range(THRESHOLD):
             await by_header(site, f"guess {number}")
         assert (await by_header(site, "all-of-it")).status_code == 429
         assert (await site.http.get("/runs")).status_code == 200  # by its cookie

@@ -173,7 +173,7 @@ async def test_the_head_of_an_answer_can_be_asked_for_alone(tmp_path: Path, path
         assert head.headers["content-length"] == str(len(whole.content))
 
 
-NAMES = ("page", "place", "path", "request", "reader", "self", "name", "network", "query")
+NAMES = ("page", "place", "path", "request", "log_access", "self", "name", "network", "query")
 STRANGE = "&".join(f"{name}=//evil.example/" for name in NAMES)
 
 

@@ -112,10 +112,10 @@ async def test_a_public_channel_needs_no_token_and_may_be_listed(tmp_path: Path)
     async with web_site(tmp_path, events=EVENTS, settings=settings) as site:
         assert await texts(site, {}) == ["the frogs are awake"]
         page = {"accept": "text/html"}
-        shown = await site.http.get("/channel/irc/%23open", headers=page)
-        assert shown.status_code == 200
-        assert "x-robots-tag" not in shown.headers
-        assert "/login?next=" in shown.text
+        presented_tokens = await site.http.get("/channel/irc/%23open", headers=page)
+        assert presented_tokens.status_code == 200
+        assert "x-robots-tag" not in presented_tokens.headers
+        assert "/login?next=" in presented_tokens.text
         search = await site.http.get("/search?q=frogs", headers=page)
         assert search.headers["x-robots-tag"] == "noindex"
         for path in EVERYWHERE:

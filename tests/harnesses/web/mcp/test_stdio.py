@@ -32,7 +32,7 @@ async def test_a_desktop_client_uses_the_running_web_tendril(tmp_path: Path, mod
         web_site(tmp_path, events=events) as site,
         Client(command(tmp_path), mode=mode) as client,
     ):
-        assert "material" in (client.instructions or "")
+        assert "untrusted" in (client.instructions or "")
         assert len((await client.list_tools()).tools) == 5
         found = value(await client.call_tool("search_log", {"query": "frogs"}))
         assert [line["text"] for line in found["lines"]] == ["the frogs are awake"]

@@ -15,7 +15,7 @@ from storage.chat_log.event import Identity, Scope
 from storage.log import ChatLog
 from storage.memory.conversations import Message, Turn
 
-_WHO = "visitor"  # tokens and cookies identify no person
+_VISITOR = "visitor"  # tokens and cookies identify no person
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class VisitorQuestion:
     image: Image | None = None
 
 
-class ChatSession:
+class ChatService:
     """Turns of `tendril` in named conversations, with tools over the `log`."""
 
     def __init__(self, tendril: Tendril, log: ChatLog) -> None:
@@ -50,11 +50,11 @@ class ChatSession:
         tools: list[object] = [LogTools(self._log, question.scope)]
         if is_lesson(question.text):
             clock = self._tendril.clock
-            tools.append(TeachingTools(self._tendril.skills, conversation, _WHO, clock.now))
+            tools.append(TeachingTools(self._tendril.skills, conversation, _VISITOR, clock.now))
         return await self._tendril.turn(
             TurnRequest(
                 conversation=conversation,
-                who=_WHO,
+                who=_VISITOR,
                 text=question.text,
                 payer=question.address,
                 image=question.image,
@@ -62,7 +62,7 @@ class ChatSession:
                 rights=lambda: {TEACH},
                 on_text=on_text,
                 private=True,
-                origin=Origin(self._tendril.name, Identity(_WHO), question.scope),
+                origin=Origin(self._tendril.name, Identity(_VISITOR), question.scope),
             )
         )
 

@@ -11,7 +11,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from harnesses.web.app import LONGEST_BODY
+from harnesses.web.app import MAX_BODY_BYTES
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.patience import PATIENCE
 from tests.kit.web_site import WebSite, excerpt, web_site
@@ -42,7 +42,7 @@ async def test_an_answer_comes_in_pieces_and_then_formatted(tmp_path: Path) -> N
 
 
 async def test_a_body_that_is_too_long_is_refused_before_it_is_parsed(tmp_path: Path) -> None:
-    long = b'{"text": "' + b"x" * LONGEST_BODY + b'"}'
+    long = b'{"text": "' + b"x" * MAX_BODY_BYTES + b'"}'
 
     async def pieces() -> AsyncIterator[bytes]:
         for start in range(0, len(long), 2**16):
@@ -55,7 +55,7 @@ async def test_a_body_that_is_too_long_is_refused_before_it_is_parsed(tmp_path: 
             assert answer.status_code == 413
             error = answer.json()["error"]
             assert error["type"] == "request_entity_too_large"
-            assert f"longer than {LONGEST_BODY} bytes" in error["message"]
+            assert f"longer than {MAX_BODY_BYTES} bytes" in error["message"]
         answer = await site.http.post("/chat", json={"text": "x" * 5_000})
         assert answer.status_code == 422  # short enough to be read
 
