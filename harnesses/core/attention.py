@@ -19,7 +19,7 @@ from storage.chat_log.event import Event, Scope
 from storage.chat_log.query import Query
 from storage.queues.attention_state import AttentionStore, Signal
 
-NOBODY = "nobody"
+NO_ASKER = "nobody"
 """The asker that a prompt names if nobody has asked."""
 
 _NOTHING = TurnResult("")
@@ -86,7 +86,7 @@ class AttentionMixin(Tendril):
         about = unanswered_question(trigger.person)
         return TurnRequest(
             conversation=room_name(place),
-            who=NOBODY,
+            who=NO_ASKER,
             text=passing_mention(line.nick, line.text) if line else about,
             tools=[self.log.tools_within(Scope.from_places(place))],
             values={"room": place.channel},

@@ -221,7 +221,7 @@ class AdminOverrides:
             if place.network == network
         }
 
-    async def ignore(self, network: str, mask: str, *, on: bool) -> bool:
+    async def set_ignored(self, network: str, mask: str, *, on: bool) -> bool:
         """Add an ignore mask, or remove it unless `on`; return False if nothing has changed."""
         masks = self.ignore_masks(network)
         if (mask in masks) == on:
@@ -231,13 +231,13 @@ class AdminOverrides:
         await self.set_value(Place(network, EVERYWHERE), _IGNORED, " ".join(masks) or None)
         return True
 
-    async def join(self, place: Place, key: str) -> None:
+    async def store_join(self, place: Place, key: str) -> None:
         """Store that a channel is to be joined, so that a restart joins it again."""
         # The blank keeps a channel whose key is "-" apart from `_LEFT`.
         self._joined[place] = f" {key}"
         await self.set_value(place, _JOINED, self._joined[place])
 
-    async def part(self, place: Place) -> None:
+    async def store_part(self, place: Place) -> None:
         """Store that a channel is not to be joined, even if the file names it."""
         self._joined[place] = _LEFT
         await self.set_value(place, _JOINED, _LEFT)

@@ -23,7 +23,7 @@ from harnesses.irc.policy.requests import (
 )
 from harnesses.irc.protocol.events import IrcEvent
 from harnesses.irc.questions.channel_view import LogViews
-from harnesses.irc.questions.handler import SLOWLY, QuestionHandler
+from harnesses.irc.questions.handler import RATE_LIMITED, QuestionHandler
 from harnesses.irc.questions.page_titles import PageTitles
 from harnesses.irc.questions.proactive import ProactiveSpeech
 from harnesses.irc.questions.scheduled import ScheduledQuestions
@@ -35,7 +35,7 @@ NOT_LOGGED = (
     "My disk takes nothing at the moment: what is said now waits in memory until there is room, and"
     " I learn nothing. Please tell whoever runs me."
 )
-_WARN_EVERY = 600.0  # seconds
+_WARN_INTERVAL = 600.0  # seconds
 
 _log = structlog.get_logger()
 
@@ -83,8 +83,8 @@ class EventHandler:
         place = policy.place(network, event, who)
         behaviour = services.behaviours.resolve(place)
         # Parsed before logging, as some commands must not be logged; and once per event, as
-        # `parse_trigger` also feeds the detector of bot loops.
-        asked = policy.parse_trigger(network, event, who, behaviour.command_prefix)
+        # `take_trigger` also feeds the detector of bot loops.
+        asked = policy.take_trigger(network, event, who, behaviour.command_prefix)
         line = to_log_event(event, place)
         if event.batch_type:
             self._on_past_event(network, event, line)
@@ -138,7 +138,7 @@ class EventHandler:
             case Decision.YES:
                 services.spawn(self._run(command, request))
             case Decision.TELL:
-                services.spawn(services.sender.reply(request, PrivateReply(SLOWLY)))
+                services.spawn(services.sender.reply(request, PrivateReply(RATE_LIMITED)))
 
     async def _run(self, command: Command, request: CommandRequest) -> None:
         async def execute() -> TurnResult:
@@ -154,13 +154,15 @@ class EventHandler:
         """Return True at most once in ten minutes for each person."""
         now, network = asyncio.get_running_loop().time(), request.network
         person = network.name, network.fold(request.who.name)
-        self._warned = {who: time for who, time in self._warned.items() if now - time < _WARN_EVERY}
+        self._warned = {
+            who: time for who, time in self._warned.items() if now - time < _WARN_INTERVAL
+        }
         return self._warned.setdefault(person, now) == now
 
     def _on_kick(self, network: Network, channel: str) -> None:
         place = Place(network.name, network.fold(channel))
         self._services.spawn(self.proactive.mute(place))
-        if self._kick_counter.limit_reached(place):
+        if self._kick_counter.record_and_check(place):
             _log.warning("irc.kicked_for_good", network=network.name, channel=channel)
             network.part(channel)  # no longer wanted: this cancels the rejoin
 

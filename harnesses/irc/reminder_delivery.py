@@ -6,15 +6,15 @@ from dataclasses import replace
 from datetime import timedelta
 
 from harnesses.core.services.reminders import Requester
-from harnesses.irc.policy.log_records import channel_key
+from harnesses.irc.policy.log_records import room_key
 from harnesses.irc.policy.requests import CommandRequest, identity_of
 from harnesses.irc.services import BotServices
 from harnesses.irc.transport.network import Network
 from storage.chat_log.event import Identity, PendingEvent, Place
 from storage.queues.reminders import Owner, Reminder
 
-_AGAIN = timedelta(seconds=15)  # before the next try while we cannot write to the place
-_ABSENT = timedelta(minutes=2)  # before the next look for an owner who is away
+_RETRY_DELAY = timedelta(seconds=15)  # before the next try while we cannot write to the place
+_ABSENT_DELAY = timedelta(minutes=2)  # before the next look for an owner who is away
 
 
 async def say_reminder(services: BotServices, reminder: Reminder, text: str) -> timedelta | None:
@@ -25,16 +25,16 @@ async def say_reminder(services: BotServices, reminder: Reminder, text: str) -> 
     sender, owner, place = services.sender, reminder.owner, reminder.place
     network = services.networks.get(place.network)
     if network is None:
-        return _AGAIN
+        return _RETRY_DELAY
     who, recipient = Identity(owner.nick, owner.user, owner.host, owner.account), place.channel
     if reminder.private:
         found = await find_owner(network, owner)
         if found is None:
-            return _ABSENT
+            return _ABSENT_DELAY
         who, recipient = found, found.nick
         place = Place(network.name, who.room(network.fold))
     elif not network.reaches(place.channel):
-        return _AGAIN
+        return _RETRY_DELAY
     hides = services.opt_outs.opt_out_rules.hides_person
     target = sender.target(network, place, private=reminder.private)
     # Linked to the line that asked for it, so that erasing that line erases this one too.
@@ -47,7 +47,7 @@ async def say_reminder(services: BotServices, reminder: Reminder, text: str) -> 
         logged=target.logged and not hides(owner.network, who),
         answers=asked,
     )
-    return None if await sender.say(target, text) else _AGAIN
+    return None if await sender.say(target, text) else _RETRY_DELAY
 
 
 def requester_of(request: CommandRequest) -> Requester:
@@ -57,7 +57,7 @@ def requester_of(request: CommandRequest) -> Requester:
         owner=Owner(request.network.name, who.nick, who.user, who.host, who.account),
         place=request.place,
         private=request.private,
-        room=channel_key(request.place, fold),
+        room=room_key(request.place, fold),
         person=fold(who.name),
         question=request.pending_event,
         queued=request.queued,

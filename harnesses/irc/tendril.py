@@ -24,8 +24,9 @@ from storage.settings import StorageSettings, log_address
 from terrarium.clock import Clock
 from terrarium.config import Config
 
-_POLL, _POLL_WAITING = 1.0, 0.1  # seconds between status reports; while a network is incomplete
-_JOINING = 10.0  # seconds to wait for all channels once connected, before we speak anyway
+_POLL_INTERVAL = 1.0  # seconds between status reports
+_POLL_INTERVAL_WAITING = 0.1  # the same while a network is incomplete
+_JOIN_TIMEOUT = 10.0  # seconds to wait for all channels once connected, before we speak anyway
 
 
 class IrcTendril(Tendril):
@@ -124,7 +125,7 @@ class IrcTendril(Tendril):
         networks = self.networks.values()
         await _first(*(network.connected.wait() for network in networks))
         with suppress(TimeoutError):
-            async with asyncio.timeout(_JOINING):
+            async with asyncio.timeout(_JOIN_TIMEOUT):
                 await _first(*(network.until_joined() for network in networks))
 
     def reload(self) -> str:
@@ -147,14 +148,14 @@ class IrcTendril(Tendril):
         while True:
             if away := self.networks.incomplete:
                 self.status.waiting("; ".join(describe_absence(network) for network in away))
-                await asyncio.sleep(_POLL_WAITING)
+                await asyncio.sleep(_POLL_INTERVAL_WAITING)
             elif trouble := self.services.log.trouble:
                 self.status.waiting(f"the disk: {trouble}")
-                await asyncio.sleep(_POLL)
+                await asyncio.sleep(_POLL_INTERVAL)
             else:
                 known = [describe_presence(network) for network in self.networks.values()]
                 self.status.ready(", ".join([*known, *self.events.proactive.summary()]))
-                await asyncio.sleep(_POLL)
+                await asyncio.sleep(_POLL_INTERVAL)
 
 
 async def _first(*waits: Coroutine[Any, Any, object]) -> None:

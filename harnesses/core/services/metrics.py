@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-MOST = 50
+MAX_METRICS = 50
 """The most counters of one tendril, and the most gauges."""
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
@@ -40,5 +40,5 @@ class TendrilMetrics:
             return
         if not _NAME.fullmatch(name):
             raise ValueError(f"{name!r} is no name of a metric: small letters, digits and _")
-        if len(known) >= MOST:
-            raise ValueError(f"a tendril has at most {MOST} counters and as many gauges")
+        if len(known) >= MAX_METRICS:
+            raise ValueError(f"a tendril has at most {MAX_METRICS} counters and as many gauges")

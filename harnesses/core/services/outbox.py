@@ -17,7 +17,7 @@ from storage.db.errors import StorageError
 from storage.queues.change_watch import ChangeWatch
 from storage.queues.outbox import Outbox, OutgoingMessage
 
-_POLL = 1.0  # seconds
+_POLL_INTERVAL = 1.0  # seconds
 
 SayText = Callable[[Place, str], Awaitable[bool]]
 """Says a text at a place; returns False while that is not possible."""
@@ -80,4 +80,4 @@ class TendrilOutbox:
             except StorageError as error:  # a full disk passes
                 _log.error("outbox.not_delivered", error=str(error))
                 is_left = True
-            await asyncio.sleep(_POLL)
+            await asyncio.sleep(_POLL_INTERVAL)

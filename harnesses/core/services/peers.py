@@ -30,20 +30,20 @@ from storage.queues.peer_questions import PeerQuestions
 from terrarium.cancellation import await_shielded
 from terrarium.clock import Clock
 
-DEPTH = 3
+MAX_HOPS = 3
 """The most hops of a question from tendril to tendril."""
 
-LONGEST = 4_000
+MAX_QUESTION = 4_000
 """The most characters of a question; `ask` cuts longer ones."""
 
-NOWHERE = Scope(frozenset())
+EMPTY_SCOPE = Scope(frozenset())
 """The empty scope: nothing of the log may be read."""
 
-USUAL = RunBudget(iterations=6, calls=10, seconds=120.0)
+DEFAULT_BUDGET = RunBudget(iterations=6, calls=10, seconds=120.0)
 """The default budget, for questions that code asks rather than a run of the model."""
 
-_POLL = 0.25  # seconds between looks for questions, and for an answer
-_LONGEST_WAIT = 3600.0  # seconds; the budget of the run that asks is shorter
+_POLL_INTERVAL = 0.25  # seconds between looks for questions, and for an answer
+_MAX_WAIT = 3600.0  # seconds; the budget of the run that asks is shorter
 
 _log = structlog.get_logger()
 
@@ -59,7 +59,7 @@ class Origin:
 
     network: str
     who: Identity
-    scope: Scope = NOWHERE
+    scope: Scope = EMPTY_SCOPE
     path: tuple[str, ...] = ()
     run: str = ""
     budget: RunBudget | None = None
@@ -110,15 +110,15 @@ class PeerService:
     def others(self, origin: Origin) -> Mapping[str, str]:
         """Return the tendrils to which a question may be passed on: their subjects, by name.
 
-        Those on its path are left out; after `DEPTH` hops there are none.
+        Those on its path are left out; after `MAX_HOPS` hops there are none.
         """
-        if len(origin.path) >= DEPTH:
+        if len(origin.path) >= MAX_HOPS:
             return {}
         taken = (*origin.path, self._name)
         return {name: about for name, about in self._present().items() if name not in taken}
 
     async def ask(
-        self, tendril: str, text: str, origin: Origin, budget: RunBudget = USUAL
+        self, tendril: str, text: str, origin: Origin, budget: RunBudget = DEFAULT_BUDGET
     ) -> PeerAnswer:
         """Ask another tendril on behalf of `origin`, and wait for its answer.
 
@@ -126,7 +126,7 @@ class PeerService:
         PeerRefused and StorageError.
         """
         self._check(tendril, origin, budget)
-        question = PeerQuestion(text[:LONGEST], replace(origin, budget=budget))
+        question = PeerQuestion(text[:MAX_QUESTION], replace(origin, budget=budget))
         return await self.call(tendril, question, budget.seconds)
 
     async def call(self, tendril: str, question: PeerQuestion, seconds: float) -> PeerAnswer:
@@ -159,14 +159,16 @@ class PeerService:
                 answer = await self._questions.answer_to(number)
                 if answer is not None:
                     return answer
-            await asyncio.sleep(_POLL)
+            await asyncio.sleep(_POLL_INTERVAL)
 
     def _check(self, tendril: str, origin: Origin, budget: RunBudget) -> None:
         """Raise PeerRefused if a tendril must not be asked."""
         if tendril in (*origin.path, self._name):
             raise PeerRefused(f"{tendril} waits for this answer itself; asking it goes in a circle")
-        if len(origin.path) >= DEPTH:
-            raise PeerRefused(f"the question has gone through {DEPTH} tendrils already; answer it")
+        if len(origin.path) >= MAX_HOPS:
+            raise PeerRefused(
+                f"the question has gone through {MAX_HOPS} tendrils already; answer it"
+            )
         if budget.iterations < 1 or budget.seconds <= 0:
             raise PeerRefused("nothing is left of the budget of this question; answer it")
         present = self.others(origin)
@@ -183,7 +185,7 @@ class PeerService:
         async with asyncio.TaskGroup() as tasks:
             while True:
                 if not watch.may_have_changed() and not has_failed:
-                    await asyncio.sleep(_POLL)
+                    await asyncio.sleep(_POLL_INTERVAL)
                     continue
                 try:
                     waiting = await self._questions.unanswered(self._name)
@@ -201,7 +203,7 @@ class PeerService:
                     wanted = {question.id for question in waiting}
                     for number in [each for each in running if each not in wanted]:
                         running.pop(number).cancel()  # the asker has gone, or it is answered
-                await asyncio.sleep(_POLL)
+                await asyncio.sleep(_POLL_INTERVAL)
 
     async def _answer_taken(self) -> None:
         """Answer what an earlier process has taken and not answered, with an apology."""
@@ -215,7 +217,7 @@ class PeerService:
         try:
             question = _QUESTION.validate_json(text)
             # `call` does not check the path.
-            if len(question.origin.path) > DEPTH or self._name in question.origin.path:
+            if len(question.origin.path) > MAX_HOPS or self._name in question.origin.path:
                 raise PeerRefused("the question has come in a circle, or through too many tendrils")
             result = await answer(question)
         except (ValidationError, PeerRefused) as error:
@@ -256,11 +258,11 @@ class PeerTools(ToolSource):
         lines = [f"{name}: {escape_tags(about)}" for name, about in there.items()]
         return [describe(self.ask_tendril, "\n".join(lines))] if lines else []
 
-    @tool(timeout=_LONGEST_WAIT)
+    @tool(timeout=_MAX_WAIT)
     async def ask_tendril(
         self,
         tendril: Annotated[str, Field(max_length=64, description="its name")],
-        question: Annotated[str, Field(min_length=1, max_length=LONGEST)],
+        question: Annotated[str, Field(min_length=1, max_length=MAX_QUESTION)],
     ) -> str:
         """Ask another tendril, which has tools that you have not. There are:"""
         assert self._run is not None, "begin comes first"

@@ -21,9 +21,9 @@ from storage.settings import log_address
 from terrarium.clock import Clock
 from terrarium.config import Config
 
-_CONFIRM = timedelta(minutes=2)  # validity of a confirmation word
+_CONFIRMATION_TIMEOUT = timedelta(minutes=2)  # validity of a confirmation word
 
-_EVERY = 3600.0  # seconds between attempts to finish interrupted erasures
+_RETRY_INTERVAL = 3600.0  # seconds between attempts to finish interrupted erasures
 
 _log = structlog.get_logger()
 
@@ -98,7 +98,7 @@ class PrivacyService:
         now = self._clock.now()
         self._wishes = {who: wish for who, wish in self._wishes.items() if wish.until > now}
         word = secrets.token_hex(3)
-        self._wishes[person] = _Wish(word, now + _CONFIRM)
+        self._wishes[person] = _Wish(word, now + _CONFIRMATION_TIMEOUT)
         return word
 
     def confirms(self, person: Person, word: str) -> bool:
@@ -141,4 +141,4 @@ class PrivacyService:
                 await self.finish_earlier()
             except StorageError as error:  # another hour is soon enough
                 _log.error("erasure.not_resumed", error=str(error))
-            await asyncio.sleep(_EVERY)
+            await asyncio.sleep(_RETRY_INTERVAL)

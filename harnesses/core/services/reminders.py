@@ -30,19 +30,19 @@ from storage.queues.jobs import Job, Jobs
 from storage.queues.reminders import Owner, Reminder, Reminders
 from terrarium.clock import Clock
 
-LONGEST = 300
+MAX_TEXT = 300
 """The most characters of a reminder."""
 
 TIMEZONE_FACT = "timezone"
 """The key of the remembered fact that is a person's time zone."""
 
 _KIND, _QUESTION = "reminder", "scheduled"
-_KEPT = timedelta(days=30)  # how long delivery is tried
-_MOST_QUESTIONS = 5  # that one person may have scheduled
-_LATER = timedelta(minutes=1)  # before a question that could not be asked is tried again
-_GIVEN_UP = timedelta(hours=1)  # after which it waits for its next due time
-_LONGEST = timedelta(days=31)  # how far `previous_due` looks back
-_LATE = timedelta(minutes=2)  # after which a reminder says that it is late
+_DELIVERY_PERIOD = timedelta(days=30)  # how long delivery is tried
+_MAX_QUESTIONS = 5  # that one person may have scheduled
+_RETRY_DELAY = timedelta(minutes=1)  # before a question that could not be asked is tried again
+_RETRY_PERIOD = timedelta(hours=1)  # after which it waits for its next due time
+_MAX_LOOKBACK = timedelta(days=31)  # how far `previous_due` looks back
+_LATE_AFTER = timedelta(minutes=2)  # after which a reminder says that it is late
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ class ReminderService:
         """Say due reminders until cancelled; those that were due while we were away, once."""
         # A job's key contains the due time, so planning one that is planned already adds nothing.
         for reminder in await self._kept.all():
-            await self._plan(reminder)
+            await self._schedule(reminder)
         await self._worker.run()
 
     async def parse_time(self, requester: Requester, text: str) -> tuple[ResolvedTime, str]:
@@ -143,13 +143,13 @@ class ReminderService:
         if not text.strip():
             raise NotUnderstood("What am I to do then?" if asks else "Of what?")
         if asks and sum(each.asks for each in await self._kept.for_owner(requester.owner)) >= (
-            _MOST_QUESTIONS
+            _MAX_QUESTIONS
         ):
             raise NotUnderstood(
-                f"You have scheduled {_MOST_QUESTIONS} questions already; cancel one first."
+                f"You have scheduled {_MAX_QUESTIONS} questions already; cancel one first."
             )
-        if len(text) > LONGEST:
-            raise NotUnderstood(f"A reminder has at most {LONGEST} characters.")
+        if len(text) > MAX_TEXT:
+            raise NotUnderstood(f"A reminder has at most {MAX_TEXT} characters.")
         reminder = Reminder(
             requester.owner,
             requester.place,
@@ -164,7 +164,7 @@ class ReminderService:
         kept = await self._kept.add(reminder)
         if kept is None:
             raise NotUnderstood("There are too many reminders already; cancel one first.")
-        await self._plan(kept)
+        await self._schedule(kept)
         again = ", and again each time" if kept.rule else ""
         if asks:
             return f"I will do that on {_format_due(kept)}{again}. Its number is {kept.id}."
@@ -204,7 +204,7 @@ class ReminderService:
         fact = await self._memories.fact(requester.room, person, TIMEZONE_FACT)
         return fact.text if fact and is_zone(fact.text) else self._default_zone()
 
-    async def _plan(self, reminder: Reminder) -> None:
+    async def _schedule(self, reminder: Reminder) -> None:
         kind, jobs = (_QUESTION, self._questions) if reminder.asks else (_KIND, self._jobs)
         key = f"{_KIND}/{reminder.id}/{to_micros(reminder.due)}"
         await jobs.add(kind, {"id": reminder.id}, key=key, run_at=reminder.due)
@@ -225,20 +225,20 @@ class ReminderService:
         if reminder is None or reminder.due > now:
             return  # a stale job: it was cancelled, or has moved on to a later time
         outcome = await ask(reminder)
-        if outcome is RunOutcome.LATER and now - reminder.due < _GIVEN_UP:
-            await self._questions.postpone(job, now + _LATER)
+        if outcome is RunOutcome.LATER and now - reminder.due < _RETRY_PERIOD:
+            await self._questions.postpone(job, now + _RETRY_DELAY)
             return
         _log.info("question.scheduled", reminder=reminder.id, outcome=outcome.value)
         if outcome is RunOutcome.ENDED:
             await self._kept.remove(reminder.id)
         else:
-            await self._move_on(reminder)
+            await self._reschedule(reminder)
 
-    async def _move_on(self, reminder: Reminder) -> None:
+    async def _reschedule(self, reminder: Reminder) -> None:
         """Plan the next time of a recurring reminder; remove any other."""
         if reminder.rule:
             table = Timetable.parse(reminder.rule, reminder.zone)
-            await self._plan(await self._kept.move(reminder, table.after(self._clock.now())))
+            await self._schedule(await self._kept.move(reminder, table.after(self._clock.now())))
         else:
             await self._kept.remove(reminder.id)
 
@@ -252,7 +252,7 @@ class ReminderService:
         if reminder is None or reminder.due > now:
             return  # a stale job, as in `_fire_question`
         pause = await self._say(reminder, _words(reminder, now))
-        if pause and now - reminder.due < _KEPT:
+        if pause and now - reminder.due < _DELIVERY_PERIOD:
             await self._jobs.postpone(job, now + pause)
             return
         _log.info(
@@ -261,7 +261,7 @@ class ReminderService:
             reminder=reminder.id,
             in_vain=pause is not None,
         )
-        await self._move_on(reminder)
+        await self._reschedule(reminder)
 
 
 def previous_due(reminder: Reminder) -> datetime:
@@ -271,7 +271,7 @@ def previous_due(reminder: Reminder) -> datetime:
         return reminder.due - timedelta(days=1)
     table = Timetable.parse(reminder.rule, reminder.zone)
     # `after` only goes forward, so walk up to `due` from the earliest time.
-    previous = reminder.due - _LONGEST
+    previous = reminder.due - _MAX_LOOKBACK
     while (coming := table.after(previous)) < reminder.due:
         previous = coming
     return previous
@@ -279,7 +279,9 @@ def previous_due(reminder: Reminder) -> datetime:
 
 def _words(reminder: Reminder, now: datetime) -> str:
     late = (
-        f", due on {_format_due(reminder)} while I was away" if now - reminder.due > _LATE else ""
+        f", due on {_format_due(reminder)} while I was away"
+        if now - reminder.due > _LATE_AFTER
+        else ""
     )
     return f"reminder{late}: {reminder.text}"
 
@@ -299,7 +301,7 @@ class ReminderTools:
     async def remind(
         self,
         when: Annotated[str, Field(max_length=100, description=f"one of: {FORMS}")],
-        text: Annotated[str, Field(max_length=LONGEST, description="what to tell them then")],
+        text: Annotated[str, Field(max_length=MAX_TEXT, description="what to tell them then")],
     ) -> str:
         """Remind the person who asks you of something later, here."""
         try:

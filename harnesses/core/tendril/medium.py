@@ -15,7 +15,7 @@ from uuid import uuid4
 from harnesses.core.services.metrics import TendrilMetrics
 from harnesses.core.services.outbox import TendrilOutbox
 from harnesses.core.services.peers import (
-    NOWHERE,
+    EMPTY_SCOPE,
     Origin,
     PeerAnswer,
     PeerQuestion,
@@ -227,7 +227,7 @@ class TendrilMedium(TendrilResources, ABC):
         the time this tendril is ready until cancelled."""
         # The status file lists the tools for all clients alike, so no scope applies to the list.
         # A call is run with the scope of its caller.
-        tools = offered_tools(self.mcp_owners(NOWHERE))
+        tools = offered_tools(self.mcp_owners(EMPTY_SCOPE))
         self.status.offer_tools([each.model_dump() for each in tools])
         if self.asked_about or tools:
             await self.status.became_ready.wait()

@@ -23,8 +23,8 @@ from terrarium.config import ConfigError
 
 _log = structlog.get_logger()
 
-_SHOWN = 60  # characters of a value in a list
-_BACK = "default"  # the value that removes an override
+_MAX_SHOWN = 60  # characters of a value in a list
+_RESET = "default"  # the value that removes an override
 
 
 class AdminCommands:
@@ -49,7 +49,7 @@ class AdminCommands:
             request.network.join(channel, key.strip())
         except InvalidMessage:
             return PrivateReply("Which channel? Write: join #channel, and its key if it has one.")
-        await self._services.overrides.join(_fold_channel(request, channel), key.strip())
+        await self._services.overrides.store_join(_fold_channel(request, channel), key.strip())
         await self._note(request, "join", channel)
         return PrivateReply(f"I am joining {channel}.")
 
@@ -67,7 +67,7 @@ class AdminCommands:
             return
         network.join(channel)
         place = Place(network.name, network.fold(channel))
-        await services.overrides.join(place, "")
+        await services.overrides.store_join(place, "")
         await services.audit.add(AuditEntry(place, str(who), "join", channel, "invited"))
 
     async def part(self, request: CommandRequest) -> str:
@@ -78,7 +78,7 @@ class AdminCommands:
             request.network.part(channel, reason)
         except InvalidMessage:
             return PrivateReply("Which channel? Write: part #channel.")
-        await self._services.overrides.part(_fold_channel(request, channel))
+        await self._services.overrides.store_part(_fold_channel(request, channel))
         await self._note(request, "part", channel, reason)
         return PrivateReply(f"I have left {channel}.")
 
@@ -88,7 +88,7 @@ class AdminCommands:
             masks = self._services.overrides.ignore_masks(request.network.name)
             return PrivateReply(f"Not heard: {', '.join(masks) or 'nobody'}.")
         mask = mask_of(request.words.split()[0])
-        await self._services.overrides.ignore(request.network.name, mask, on=True)
+        await self._services.overrides.set_ignored(request.network.name, mask, on=True)
         await self._note(request, "ignore", mask)
         return PrivateReply(f"I do not hear {mask} any more.")
 
@@ -97,7 +97,7 @@ class AdminCommands:
         if not request.words:
             return PrivateReply("Whom? Write: unignore NICK, or the mask.")
         mask = mask_of(request.words.split()[0])
-        if not await self._services.overrides.ignore(request.network.name, mask, on=False):
+        if not await self._services.overrides.set_ignored(request.network.name, mask, on=False):
             return PrivateReply(f"{mask} is not on the list.")
         await self._note(request, "unignore", mask)
         return PrivateReply(f"I hear {mask} again.")
@@ -154,7 +154,7 @@ class AdminCommands:
         key, place = key_of(word), _fold_channel(request, channel)
         if not text:
             return f"{key} = {getattr(self._services.behaviours.resolve(place), key)}"
-        value = None if text == _BACK else value_of(key, text)
+        value = None if text == _RESET else value_of(key, text)
         if key == "persona" and value:
             self._services.tendril.prompts.personas.require(value)
         await self._services.overrides.set_value(place, key, None if value is None else str(value))
@@ -186,4 +186,4 @@ def _fold_channel(request: CommandRequest, channel: str) -> Place:
 
 def _short(value: object) -> str:
     text = str(value)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."

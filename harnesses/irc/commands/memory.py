@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from harnesses.core.services.reminders import TIMEZONE_FACT
 from harnesses.core.text import counted
-from harnesses.irc.policy.log_records import channel_key
+from harnesses.irc.policy.log_records import room_key
 from harnesses.irc.policy.requests import (
     Command,
     CommandRequest,
@@ -21,7 +21,7 @@ from llm.skills.world_clock.places import zone_name
 from storage.memory.memories import Memory
 from storage.queues.reminders import Reminders
 
-_SHOWN = 20  # facts in a list
+_MAX_FACTS = 20  # facts in a list
 BRIDGED = "I cannot tell who you are: you speak to me through a relay."
 _KEPT_OUT = "I keep nothing of what you say here, so I cannot remember that either."
 
@@ -81,7 +81,7 @@ class MemoryCommands:
         reminders = len(await Reminders(tendril.database).for_owner(requester_of(request).owner))
         lines = [
             _list_facts(facts),
-            *(f"Noted: {note.text}." for note in notes[-_SHOWN:]),
+            *(f"Noted: {note.text}." for note in notes[-_MAX_FACTS:]),
             f"Our conversation here has {counted(turns, 'turn')}, and you have"
             f" {counted(reminders, 'reminder')}. {prefix}forget KEY removes a fact, {prefix}clear"
             f" the conversation, {prefix}forget me all that I have of you.",
@@ -106,7 +106,7 @@ class MemoryCommands:
 def memory_of(memory: TendrilMemory, request: CommandRequest) -> PersonalMemory:
     """Return the memory of a request's author, in the place of the request."""
     fold = request.network.fold
-    room, person = channel_key(request.place, fold), fold(request.who.name)
+    room, person = room_key(request.place, fold), fold(request.who.name)
     return memory.for_room(room, conversation_of(request), person).personal()
 
 
@@ -114,6 +114,6 @@ def _list_facts(facts: list[Memory]) -> str:
     """Return facts as one line."""
     if not facts:
         return "I remember no facts about you here."
-    shown = "; ".join(f"{fact.key} = {fact.text}" for fact in facts[:_SHOWN])
-    more = f"; and {len(facts) - _SHOWN} more" if len(facts) > _SHOWN else ""
+    shown = "; ".join(f"{fact.key} = {fact.text}" for fact in facts[:_MAX_FACTS])
+    more = f"; and {len(facts) - _MAX_FACTS} more" if len(facts) > _MAX_FACTS else ""
     return f"I remember about you here: {shown}{more}."

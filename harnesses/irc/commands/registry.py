@@ -14,7 +14,7 @@ from harnesses.irc.commands.memory import MemoryCommands, memory_of
 from harnesses.irc.commands.privacy import PrivacyCommands
 from harnesses.irc.commands.reminders import ReminderCommands
 from harnesses.irc.policy.requests import (
-    ASK,
+    ASK_COMMAND,
     Command,
     CommandRequest,
     PrivateReply,
@@ -53,7 +53,7 @@ class Commands:
         admin = AdminCommands(services, proactive)
         self._admin, self.follow_invite = admin.known, admin.follow_invite
         self.known: Mapping[str, Command] = {
-            ASK: self.terrarium,
+            ASK_COMMAND: self.terrarium,
             "ask": self.terrarium,
             **LogCommands(services, lambda name: name in self.known).known,
             "who": self.who,
@@ -87,7 +87,7 @@ class Commands:
         """terrarium QUESTION: ask me"""
         request = replace(request, words=sanitize(request.words).strip())  # no colour codes
         if not request.words:
-            return f"Ask me something: {self._services.prefix(request.place)}{ASK} QUESTION"
+            return f"Ask me something: {self._services.prefix(request.place)}{ASK_COMMAND} QUESTION"
         meant = await self.match_intent(request)
         if meant is None:
             return await self._questions.ask(request)
@@ -164,7 +164,7 @@ class Commands:
             return PrivateReply("That is for operators of the channel and for my admins.")
         return PrivateReply(
             "There is no such command. With admin_tools = true in [irc] I do it when you ask me in"
-            f" words: {self._services.prefix(request.place)}{ASK} kick NICK, please."
+            f" words: {self._services.prefix(request.place)}{ASK_COMMAND} kick NICK, please."
         )
 
     async def help(self, request: CommandRequest) -> str:

@@ -19,7 +19,7 @@ from harnesses.irc.event_handler import EventHandler
 from harnesses.irc.failover.standby import BufferedEvent
 from harnesses.irc.playback import CLOCK_SKEW, OWN_CLOCK_SKEW
 from harnesses.irc.policy.log_records import to_log_event
-from harnesses.irc.policy.requests import ASK
+from harnesses.irc.policy.requests import ASK_COMMAND
 from harnesses.irc.protocol.events import IrcEvent
 from harnesses.irc.services import BotServices
 from llm.prompt.log_window import PROGRESS
@@ -97,12 +97,12 @@ class Takeover:
         network, policy = services.networks[event.network], services.policy
         event, who = policy.speaker(network, event)
         prefix = services.behaviours.resolve(policy.place(network, event, who)).command_prefix
-        asked = policy.parse_trigger(network, event, who, prefix)
-        if asked and commands.get(asked.command) == commands[ASK]:
+        asked = policy.take_trigger(network, event, who, prefix)
+        if asked and commands.get(asked.command) == commands[ASK_COMMAND]:
             line = PendingEvent(logged)
             line.mark_visible(logged.id)
             request = policy.request(network, event, who, asked.words, line)
-            self._handler.answer(commands[ASK], request)
+            self._handler.answer(commands[ASK_COMMAND], request)
 
 
 def find_unanswered(lines: Sequence[HeardLine]) -> Collection[int]:

@@ -48,12 +48,12 @@ def conversation_id(place: Place, nick: str, fold: Callable[[str], str]) -> str:
     On a channel each person has a separate one, so that nobody waits for another's answer and each
     can `clear` it alone. The model sees what others ask there in the log lines of its prompt.
     """
-    return f"{channel_key(place, fold)}/{fold(nick)}"
+    return f"{room_key(place, fold)}/{fold(nick)}"
 
 
 def belongs_to(conversation: str, network: str, who: Identity, fold: Callable[[str], str]) -> bool:
     """Return whether a conversation is with a given person, privately or on any channel."""
-    if conversation == channel_key(Place(network, who.room(fold)), fold):
+    if conversation == room_key(Place(network, who.room(fold)), fold):
         return True
     # Slashes in the place are escaped, so whatever follows the next slash is the folded name.
     return conversation.startswith(f"{network}/") and (
@@ -61,7 +61,7 @@ def belongs_to(conversation: str, network: str, who: Identity, fold: Callable[[s
     )
 
 
-def channel_key(place: Place, fold: Callable[[str], str]) -> str:
+def room_key(place: Place, fold: Callable[[str], str]) -> str:
     """Return the key that all conversations in a place share, `network/place`.
 
     Slashes in the place are escaped: otherwise the channel "#a/bob" would have the name of bob's

@@ -21,10 +21,10 @@ from harnesses.core.rate_limit import TokenBuckets
 from harnesses.core.services.peers import Origin
 from harnesses.irc.channel_settings import AdminOverrides
 from harnesses.irc.policy.log_records import (
-    channel_key,
     conversation_id,
     is_public,
     place_of,
+    room_key,
     scope_of,
     status_of,
 )
@@ -43,25 +43,25 @@ _OWN_DATA = re.compile(
     r"(?P<name>forget(?= me)|nolog)(?P<words>(?<=forget) me(?: [0-9a-f]{6})?|(?<=nolog) off)?",
     re.IGNORECASE,
 )
-ASK = "terrarium"
+ASK_COMMAND = "terrarium"
 """The command that asks the model."""
 
 QUICK_TURNS = 3
 """Consecutive lines, each faster than anybody types, that mark a bot; the last gets no answer."""
 
-QUIET = 60.0
+QUIET_SECONDS = 60.0
 """Seconds of silence after which somebody who wrote too fast is answered again."""
 
-MOST_TURNS, TURNS_WITHIN = 60, 3600.0
+MAX_TURNS, TURNS_WINDOW = 60, 3600.0
 """The most turns of one person in a room within so many seconds, while nobody else there says
 anything except to us. Commands with the prefix do not count, as other bots do not know it."""
 
-MOST_KICKS, KICKS_WITHIN = 3, 3600.0
-"""Kicks from a channel within `KICKS_WITHIN` seconds after which we stay away."""
+MAX_KICKS, KICKS_WINDOW = 3, 3600.0
+"""Kicks from a channel within `KICKS_WINDOW` seconds after which we stay away."""
 
-_TYPED = 15.0  # characters that a fast typist writes in a second
-_READ = 1.0  # seconds that even the shortest answer takes to read
-_KEPT = 1_000  # people
+_TYPING_SPEED = 15.0  # characters that a fast typist writes in a second
+_READING_TIME = 1.0  # seconds that even the shortest answer takes to read
+_MAX_PEOPLE = 1_000  # people
 # Relays write "<nick> text"; the nick may have neither what makes an address or a mask of it, nor a
 # channel's prefix.
 _BRIDGED = re.compile(r"\s*[<\[(](?P<nick>[^\s>\])][^>\])]{0,63})[>\])]\s+(?P<text>.+)", re.DOTALL)
@@ -136,7 +136,7 @@ def _question(words: str) -> ParsedCommand:
     """Return the question, or the privacy command that the words are: those are never logged."""
     if match := _OWN_DATA.fullmatch(words):
         return ParsedCommand(match["name"].lower(), (match["words"] or "").strip())
-    return ParsedCommand(ASK, words)
+    return ParsedCommand(ASK_COMMAND, words)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +179,7 @@ def conversation_of(request: CommandRequest, nick: str = "") -> str:
     """
     fold, own = request.network.fold, request.who.name
     if request.recipient == own and fold(nick or own) == fold(own):
-        return channel_key(request.place, fold)
+        return room_key(request.place, fold)
     return conversation_id(request.place, nick or own, fold)
 
 
@@ -234,7 +234,7 @@ class RequestPolicy:
             other = identity_of(known) if known else Identity(event.target)
         return place_of(event, other, network.fold)
 
-    def parse_trigger(
+    def take_trigger(
         self, network: Network, event: IrcEvent, who: Identity, prefix: str
     ) -> ParsedCommand | None:
         """Return the command in an event, None if there is none or its author gets no answer.
@@ -255,7 +255,9 @@ class RequestPolicy:
         # Another bot addresses us by nick; it does not know the prefix.
         by_prefix = event.text.strip().startswith(prefix)
         room = event.channel or ""
-        return None if not by_prefix and self.is_bot_loop(network, who, event.text, room) else asked
+        if not by_prefix and self.record_and_check_loop(network, who, event.text, room):
+            return None
+        return asked
 
     def parse_words(self, network: Network, event: IrcEvent, prefix: str) -> ParsedCommand | None:
         """Return the command in an event by its text alone, whatever its author and time."""
@@ -266,11 +268,13 @@ class RequestPolicy:
         nicks, private = (network.nick, network.settings.nick), event.channel is None
         return parse_command(event.text, prefix=prefix, nicks=nicks, private=private)
 
-    def is_bot_loop(self, network: Network, who: Identity, text: str, channel: str) -> bool:
+    def record_and_check_loop(
+        self, network: Network, who: Identity, text: str, channel: str
+    ) -> bool:
         """Record a line to us; return True if it belongs to a loop with another bot and must get no
         answer."""
         room = (network.name, network.fold(channel))
-        closed = self._loop_detector.is_loop(_person(network, who), text, room)
+        closed = self._loop_detector.record_and_check(_person(network, who), text, room)
         if closed:
             _log.info("irc.loop_ended", network=network.name)
         return closed
@@ -416,12 +420,12 @@ class KickCounter:
         self._clock = clock
         self._times: dict[Hashable, list[float]] = {}
 
-    def limit_reached(self, place: Hashable) -> bool:
+    def record_and_check(self, place: Hashable) -> bool:
         """Record a kick; return True if there were too many to come back."""
         now = self._clock()
-        times = [time for time in self._times.get(place, ()) if now - time < KICKS_WITHIN]
+        times = [time for time in self._times.get(place, ()) if now - time < KICKS_WINDOW]
         self._times[place] = [*times, now]
-        return len(self._times[place]) >= MOST_KICKS
+        return len(self._times[place]) >= MAX_KICKS
 
 
 @dataclass(slots=True)
@@ -451,7 +455,7 @@ class BotLoopDetector:
         exchange = self._people.setdefault(person, _Exchange(0.0))
         exchange.answered = self._clock()
         self._people.move_to_end(person)
-        if len(self._people) > _KEPT:
+        if len(self._people) > _MAX_PEOPLE:
             self._people.popitem(last=False)
 
     def note_line(self, room: Hashable, person: Hashable) -> None:
@@ -459,17 +463,17 @@ class BotLoopDetector:
         for other in [each for each in self._turns if each[0] == room and each[1] != person]:
             del self._turns[other]
 
-    def is_loop(self, person: Hashable, text: str, room: Hashable) -> bool:
+    def record_and_check(self, person: Hashable, text: str, room: Hashable) -> bool:
         """Record a line addressed to us; return True if it is part of a loop."""
         return self._is_endless(room, person) or self._is_quick(person, text)
 
     def _is_endless(self, room: Hashable, person: Hashable) -> bool:
         now = self._clock()
-        times = self._turns.setdefault((room, person), deque(maxlen=MOST_TURNS))
+        times = self._turns.setdefault((room, person), deque(maxlen=MAX_TURNS))
         self._turns.move_to_end((room, person))
-        if len(self._turns) > _KEPT:
+        if len(self._turns) > _MAX_PEOPLE:
             self._turns.popitem(last=False)
-        if len(times) == MOST_TURNS and now - times[0] < TURNS_WITHIN:
+        if len(times) == MAX_TURNS and now - times[0] < TURNS_WINDOW:
             return True  # and not counted, so that turns are free again as old ones age out
         times.append(now)
         return False
@@ -479,11 +483,11 @@ class BotLoopDetector:
         if exchange is None:
             return False
         now = self._clock()
-        if exchange.quick >= QUICK_TURNS and now - exchange.last < QUIET:
+        if exchange.quick >= QUICK_TURNS and now - exchange.last < QUIET_SECONDS:
             exchange.last = now  # each further line extends the silence that is asked for
             return True
         # The least time that a person needs: to read a reply, or to type this line.
-        quick = now - exchange.answered < max(_READ, len(text) / _TYPED)
+        quick = now - exchange.answered < max(_READING_TIME, len(text) / _TYPING_SPEED)
         exchange.quick = exchange.quick + 1 if quick else 0
         exchange.last = now
         return exchange.quick >= QUICK_TURNS

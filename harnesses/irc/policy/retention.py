@@ -13,7 +13,7 @@ from storage.privacy.retention import expire
 from storage.settings import StorageSettings
 from terrarium.clock import SteadyClock
 
-_EVERY = 3600.0  # seconds
+_SWEEP_INTERVAL = 3600.0  # seconds
 
 _log = structlog.get_logger()
 
@@ -29,4 +29,4 @@ async def run_retention(database: Database, log: ChatLog, settings: StorageSetti
             _log.error("irc.not_expired", error=str(error))
         else:
             _log.info("irc.expired", events=removed)
-        await asyncio.sleep(_EVERY)
+        await asyncio.sleep(_SWEEP_INTERVAL)

@@ -22,7 +22,7 @@ from storage.db.database import to_micros
 from storage.db.errors import StorageError
 from storage.passages.passages import LineFilter
 
-_FOLLOWED_EVERY = 0.5  # seconds
+_FOLLOW_INTERVAL = 0.5  # seconds
 
 _log = structlog.get_logger()
 
@@ -42,7 +42,7 @@ class LogViews:
     async def keep_threads_current(self) -> None:
         """Update the threads of channels where somebody has asked, until cancelled."""
         while True:
-            await asyncio.sleep(_FOLLOWED_EVERY)
+            await asyncio.sleep(_FOLLOW_INTERVAL)
             # New lines of all other places are left to the first question there.
             changed, self.changed = self.changed & self._threads.keys(), set()
             for place in changed:

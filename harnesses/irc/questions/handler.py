@@ -11,7 +11,7 @@ from dataclasses import replace
 from harnesses.core.rate_limit import ConcurrencyLimit
 from harnesses.core.services.reminders import ReminderTools
 from harnesses.core.tendril.turn import TurnRequest, TurnResult
-from harnesses.irc.policy.log_records import channel_key
+from harnesses.irc.policy.log_records import room_key
 from harnesses.irc.policy.requests import (
     Command,
     CommandRequest,
@@ -29,7 +29,7 @@ from llm.prompt.log_window import PROGRESS
 from llm.skills.registry import TEACH, TeachingTools, is_lesson
 from storage.chat_log.event import PendingEvent
 
-SLOWLY = "Slowly, please: I hear you again when you have been quiet for a moment."
+RATE_LIMITED = "Slowly, please: I hear you again when you have been quiet for a moment."
 
 
 class QuestionHandler:
@@ -81,7 +81,7 @@ class QuestionHandler:
 
     def _refusal(self, request: CommandRequest) -> str:
         """Return the refusal to a person with too many open questions, "" if told lately."""
-        return PrivateReply(SLOWLY) if self._services.policy.should_notify(request) else ""
+        return PrivateReply(RATE_LIMITED) if self._services.policy.should_notify(request) else ""
 
     async def _turn(self, request: CommandRequest, reply: StreamingReply) -> None:
         services, network = self._services, request.network
@@ -106,7 +106,7 @@ class QuestionHandler:
                 person=network.fold(request.who.name),
                 payer=payer_of(network, request.who),
                 text=request.words,
-                room=channel_key(request.place, network.fold),
+                room=room_key(request.place, network.fold),
                 log_window=self._log_views.for_question(request) if behaviour.logging else None,
                 tools=self.tools(request, request.pending_event, logs=behaviour.logging),
                 rights=functools.partial(self.rights, request),
@@ -139,7 +139,7 @@ class QuestionHandler:
         if "remind" in request.words.lower():
             tools.append(ReminderTools(tendril.remind, requester_of(request)))
         if TEACH in rights and is_lesson(request.words):
-            room, now = channel_key(request.place, network.fold), tendril.clock.now
+            room, now = room_key(request.place, network.fold), tendril.clock.now
             tools.append(TeachingTools(tendril.skills, room, request.nick, now))
         if not request.private:
             tools.append(ChannelTools(network, request.place.channel))

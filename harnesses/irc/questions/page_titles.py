@@ -17,10 +17,10 @@ from llm.web.titles import read_title
 from storage.chat_log.event import Place
 
 _URL = re.compile(r"(?<!\S)[<(\"']?(https?://[^\s<>\"\x00-\x1f]{3,500})", re.IGNORECASE)
-_PER_SECOND = 0.1  # titles on one channel
-_AGAIN = 3600.0  # seconds until the title of a page is told again on a channel
-_KEPT = 500  # announced pages that are remembered
-_LONGEST = 200  # characters of a title
+_TITLES_PER_SECOND = 0.1  # titles on one channel
+_REPEAT_AFTER = 3600.0  # seconds until the title of a page is told again on a channel
+_MAX_ANNOUNCED = 500  # announced pages that are remembered
+_MAX_TITLE = 200  # characters of a title
 
 _log = structlog.get_logger()
 
@@ -32,7 +32,7 @@ class PageTitles:
     def __init__(self, services: BotServices) -> None:
         self._services = services
         self._clock = services.tendril.clock.monotonic
-        self._channels = TokenBuckets(_PER_SECOND, self._clock, refusals_cost=False)
+        self._channels = TokenBuckets(_TITLES_PER_SECOND, self._clock, refusals_cost=False)
         self._told: OrderedDict[tuple[Place, str], float] = OrderedDict()
 
     def on_message(self, request: CommandRequest) -> None:
@@ -42,13 +42,13 @@ class PageTitles:
             return
         url, place, now = without_punctuation(match[1]), request.place, self._clock()
         known = self._told.get((place, url))
-        if known is not None and now - known < _AGAIN:
+        if known is not None and now - known < _REPEAT_AFTER:
             return
         if self._channels.try_acquire(place):
             # Before the fetch, so that the same link does not start a second one meanwhile.
             self._told[(place, url)] = now
             self._told.move_to_end((place, url))
-            if len(self._told) > _KEPT:
+            if len(self._told) > _MAX_ANNOUNCED:
                 self._told.popitem(last=False)
             self._services.spawn(self._tell(request, url))
 
@@ -62,7 +62,7 @@ class PageTitles:
             _log.debug("titles.not_read", reason=type(error).__name__)
             return
         if title:
-            shown = title if len(title) <= _LONGEST else f"{title[:_LONGEST]}…"
+            shown = title if len(title) <= _MAX_TITLE else f"{title[:_MAX_TITLE]}…"
             # Addressed to nobody, and in quotation marks, as a title is the page's own claim.
             target = self._services.sender.target(request.network, request.place)
             await self._services.sender.say(target, f"“{shown}” ({urlsplit(url).hostname})")

@@ -77,7 +77,7 @@ class ProactiveSpeech:
             return
         # Like a command, a mention counts for the loop detector and for the rate limits.
         policy = self._services.policy
-        if policy.is_bot_loop(network, who, request.words, place.channel):
+        if policy.record_and_check_loop(network, who, request.words, place.channel):
             return
         if policy.decide(request) is Decision.YES:
             kind = TriggerKind.REACTION if reacts else TriggerKind.DIRECT

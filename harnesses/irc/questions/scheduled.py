@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from harnesses.core.services.reminders import RunOutcome, previous_due
 from harnesses.core.tendril.turn import TurnRequest, TurnResult
-from harnesses.irc.policy.log_records import channel_key, scope_of
+from harnesses.irc.policy.log_records import room_key, scope_of
 from harnesses.irc.policy.requests import CommandRequest, Decision, conversation_of, payer_of
 from harnesses.irc.questions.channel_view import persona_values
 from harnesses.irc.questions.handler import QuestionHandler
@@ -24,7 +24,7 @@ from storage.db.database import to_micros
 from storage.log import Query
 from storage.queues.reminders import Reminder
 
-_LINES = 300  # spoken lines since the last run that the model is shown
+_MAX_LINES = 300  # spoken lines since the last run that the model is shown
 
 
 class ScheduledQuestions:
@@ -112,7 +112,7 @@ class ScheduledQuestions:
                 person=network.fold(request.who.name),
                 payer=payer_of(network, request.who),
                 text=request.words,
-                room=channel_key(request.place, network.fold),
+                room=room_key(request.place, network.fold),
                 log_window=self._window(reminder, now) if behaviour.logging else None,
                 tools=self._questions.tools(request, now, logs=behaviour.logging),
                 rights=functools.partial(self._questions.rights, request),
@@ -136,7 +136,7 @@ class ScheduledQuestions:
             log=self._services.log,
             place=reminder.place,
             anchor=now,
-            last=_LINES,
+            last=_MAX_LINES,
             since=previous_due(reminder),
             speaker=reminder.owner.nick,
         )

@@ -11,9 +11,9 @@ from dataclasses import replace
 
 import structlog
 
-from harnesses.core.attention import NOBODY
+from harnesses.core.attention import NO_ASKER
 from harnesses.core.tendril.turn import TurnRequest, TurnResult
-from harnesses.irc.policy.log_records import channel_key, conversation_id, scope_of
+from harnesses.irc.policy.log_records import conversation_id, room_key, scope_of
 from harnesses.irc.questions.channel_view import ChannelTools, LogViews, persona_values
 from harnesses.irc.replies.sender import Target, strip_address, with_mark
 from harnesses.irc.services import BotServices
@@ -78,7 +78,7 @@ class UnaskedTurns:
         behaviour = services.behaviours.resolve(place)
         member = network.member(place.channel, trigger.person)
         nick = said.nick if said else member.nick if member else trigger.person
-        room = channel_key(place, network.fold)
+        room = room_key(place, network.fold)
         is_personal = said is not None or trigger.kind is TriggerKind.THOUGHT
         now = to_micros(services.tendril.clock.now()) // 1000  # ids of the log follow time
         anchor = said.id if said else now
@@ -96,7 +96,7 @@ class UnaskedTurns:
         return await services.tendril.turn(
             TurnRequest(
                 conversation=conversation_id(place, nick, network.fold) if is_personal else room,
-                who=said.nick if said and trigger.kind is TriggerKind.REACTION else NOBODY,
+                who=said.nick if said and trigger.kind is TriggerKind.REACTION else NO_ASKER,
                 text=_text(trigger.kind, nick, said),
                 person=trigger.person,
                 room=room,

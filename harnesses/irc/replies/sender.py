@@ -34,9 +34,9 @@ _COLOURS = re.compile(r"\x03(?:\d{1,2}(?:,\d{1,2})?)?|\x04(?:[0-9A-Fa-f]{6})?")
 _UNSAYABLE = {code: None for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
 # A right-to-left override could make a line read as somebody else's.
 _UNSAYABLE |= dict.fromkeys((*range(0x202A, 0x202F), *range(0x2066, 0x206A)))
-_MARKS = "\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f"
+_COMBINING_MARKS = "\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f"
 # "Zalgo" text: of a stack of combining marks four are kept.
-_STACKED = re.compile(f"([{_MARKS}]{{4}})[{_MARKS}]+")
+_STACKED = re.compile(f"([{_COMBINING_MARKS}]{{4}})[{_COMBINING_MARKS}]+")
 # Services and other bots could take this for a command, and run it with our rights instead of those
 # of the person who talked the model into it.
 _COMMAND = re.compile(r"[!$%&+,.;?@\\^~-][a-zA-Z]")
@@ -86,9 +86,9 @@ LATE_AFTER = timedelta(minutes=1)
 GIVEN_UP_AFTER = timedelta(minutes=30)
 """The longest that an answer waits for a lost connection; then it is dropped."""
 
-_SKEW = timedelta(seconds=2)  # tolerance for a server clock that is behind ours
+_CLOCK_SKEW = timedelta(seconds=2)  # tolerance for a server clock that is behind ours
 
-MOST_WAITING = 50
+MAX_WAITING = 50
 """The most answers that wait for a connection at the same time, on all networks together."""
 
 
@@ -210,7 +210,7 @@ class MessageSender:
         # Once, before the loop: this may store a paste.
         left = await self._within_budget(target, text, lines, already)
         clock = asyncio.get_running_loop().time
-        began, since = clock(), utc_now() - _SKEW
+        began, since = clock(), utc_now() - _CLOCK_SKEW
         while True:
             outcome = await self._send(target, left)
             if outcome.is_refused:
@@ -233,7 +233,7 @@ class MessageSender:
     async def _wait_reachable(self, target: Target, began: float) -> bool:
         """Wait until a target can be written to again; return False if that takes too long, too
         many answers wait already, or the nick has another owner by then."""
-        if self._waiting >= MOST_WAITING:
+        if self._waiting >= MAX_WAITING:
             return False
         self._waiting += 1
         try:

@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from harnesses.core.services.metrics import MOST, TendrilMetrics
+from harnesses.core.services.metrics import MAX_METRICS, TendrilMetrics
 from terrarium import Config
 from tests.kit.agent_server import agent_server
 from tests.kit.openai_script import ScriptedOpenAI
@@ -50,7 +50,7 @@ def test_a_metric_has_a_plain_name_and_there_are_not_too_many() -> None:
             metrics.count(name)
     with pytest.raises(ValueError, match="only grows"):
         metrics.count("cups", -1)
-    for number in range(MOST):
+    for number in range(MAX_METRICS):
         metrics.set(f"n{number}", number)
     metrics.set("n0", 1)
     with pytest.raises(ValueError, match="at most"):

@@ -19,9 +19,9 @@ from harnesses.irc.channel_settings import (
 )
 from harnesses.irc.policy.log_records import (
     belongs_to,
-    channel_key,
     conversation_id,
     place_of,
+    room_key,
     scope_of,
     status_of,
 )
@@ -160,10 +160,10 @@ def test_whoever_types_keeps_talking_and_whoever_does_not_is_closed_until_quiet(
     for pause in (9, 9, 9, 0.1, 0.1, 0.1, 0.1, 30):
         loop_detector.note_reply("p")
         clock.now += pause
-        heard.append(not loop_detector.is_loop("p", "how are you today, dear bot?", "#c"))
+        heard.append(not loop_detector.record_and_check("p", "how are you today, dear bot?", "#c"))
     assert heard == [True] * 5 + [False] * 3
     clock.now += 61
-    assert not loop_detector.is_loop("p", "hello?", "#c")
+    assert not loop_detector.record_and_check("p", "hello?", "#c")
 
 
 def test_turns_without_a_human_line_between_are_capped_per_hour_however_slow() -> None:
@@ -175,28 +175,28 @@ def test_turns_without_a_human_line_between_are_capped_per_hour_however_slow() -
         count = 0
         for _ in range(turns):
             now += 40.0
-            count += not loop_detector.is_loop("bot", "how are you?", "#c")
+            count += not loop_detector.record_and_check("bot", "how are you?", "#c")
             loop_detector.note_reply("bot")
         return count
 
     assert answered(89) == 60, "89 turns of 40 seconds are less than an hour"
     loop_detector.note_line("#other", "alice")
     loop_detector.note_line("#c", "bot")
-    assert loop_detector.is_loop("bot", "and you?", "#c")
+    assert loop_detector.record_and_check("bot", "and you?", "#c")
     loop_detector.note_line("#c", "alice")
-    assert not loop_detector.is_loop("bot", "and you?", "#c")
+    assert not loop_detector.record_and_check("bot", "and you?", "#c")
 
 
 def test_the_third_kick_in_an_hour_is_enough() -> None:
     clock = Clock()
     kick_counter = KickCounter(clock)
     assert [
-        kick_counter.limit_reached("#c"),
-        kick_counter.limit_reached("#c"),
-        kick_counter.limit_reached("#d"),
+        kick_counter.record_and_check("#c"),
+        kick_counter.record_and_check("#c"),
+        kick_counter.record_and_check("#d"),
     ] == [False] * 3
     clock.now += 3_700
-    assert [kick_counter.limit_reached("#c") for _ in range(3)] == [False, False, True]
+    assert [kick_counter.record_and_check("#c") for _ in range(3)] == [False, False, True]
 
 
 async def test_new_settings_do_not_end_the_silence_after_a_flood(tmp_path: Path) -> None:
@@ -303,10 +303,10 @@ def test_no_room_has_the_name_of_a_conversation_elsewhere() -> None:
     fold = str.lower
     of_ada = conversation_id(Place("net", "#x"), "ada", fold)
     assert of_ada == "net/#x/ada"
-    assert channel_key(Place("net", "#x/ada"), fold) == "net/#x%2Fada"
-    assert channel_key(Place("net", "#x%2fada"), fold) == "net/#x%252fada"
+    assert room_key(Place("net", "#x/ada"), fold) == "net/#x%2Fada"
+    assert room_key(Place("net", "#x%2fada"), fold) == "net/#x%252fada"
     ada = Identity("ada", "a", "user/ada")
-    for name in (of_ada, channel_key(Place("net", ada.room(fold)), fold)):
+    for name in (of_ada, room_key(Place("net", ada.room(fold)), fold)):
         assert belongs_to(name, "net", ada, fold)
     for name in ("net/#x/ada/ada", "net/#x/adam", "net/#ada", "other/#x/ada", "net/~ada"):
         assert not belongs_to(name, "net", ada, fold)
