@@ -11,7 +11,7 @@ from typing import Any
 from harnesses.core.services.shared_log import LoggedLine, is_public, room_name
 from harnesses.core.tendril.base import Tendril
 from harnesses.core.tendril.turn import TurnRequest, TurnResult
-from llm.attention.attention import LATER, Trigger, TriggerKind
+from llm.attention.attention import RETRY_DELAY, Trigger, TriggerKind
 from llm.attention.message_features import MessageFeatures
 from llm.attention.proactive_scheduler import ProactiveScheduler
 from llm.attention.prompts import passing_mention, unanswered_question
@@ -101,7 +101,7 @@ class AttentionMixin(Tendril):
         result = await self.catch_errors(lambda: self._unasked_turn(trigger))
         if result.ok and not result.deferral:
             return None
-        later = timedelta(hours=result.deferral.hours) if result.deferral else LATER
+        later = timedelta(hours=result.deferral.hours) if result.deferral else RETRY_DELAY
         return self.clock.now() + later
 
     async def _unasked_turn(self, trigger: Trigger) -> TurnResult:

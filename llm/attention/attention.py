@@ -7,32 +7,40 @@ never waits, stores anything or calls a model; all times are passed in.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 
 from llm.agent.tool_executor import Profile
 from llm.attention.message_features import MessageFeatures
+from llm.messages.message import Status
 from storage.chat_log.event import Place
 from storage.queues.attention_state import AttentionState, Signal
 
 COOLDOWN = timedelta(minutes=30)
 """The minimum time between two unasked runs on one channel."""
 
-PATIENCE = timedelta(minutes=5)
+ANSWER_DELAY = timedelta(minutes=5)
 """The time after which the bot may answer a question that nobody has answered."""
 
-FORGOTTEN = timedelta(minutes=30)
+QUESTION_LIFETIME = timedelta(minutes=30)
 """The age at which an unanswered question is dropped."""
 
-CROWD, CROWD_WITHIN = 10, timedelta(minutes=1)
+LIVELY_LINES, LIVELY_WITHIN = 10, timedelta(minutes=1)
 """So many lines in so short a time mean a lively conversation that needs no contribution."""
 
-LATER = timedelta(minutes=15)
+RETRY_DELAY = timedelta(minutes=15)
 """How long to put off speaking in a lively conversation, or after the model has failed."""
 
-_QUESTIONS = 20  # the most open questions of a channel
+FOLLOW_UP_DELAYS: Mapping[Status, timedelta] = {
+    "awaiting_answer": timedelta(minutes=3),
+    "idle": timedelta(minutes=30),
+    "closed": timedelta(hours=4),
+}
+"""The time until an unasked follow-up may be considered, by the status of the conversation."""
+
+_MAX_QUESTIONS = 20  # the most open questions of a channel
 
 
 class TriggerKind(StrEnum):
@@ -89,10 +97,10 @@ class WatchedChannel:
     def on_message(self, line: MessageFeatures, nick: str) -> None:
         """Update the state with a line; `nick` is the bot's folded nick."""
         self.lines.append(line.time)
-        while self.lines[0] < line.time - CROWD_WITHIN:
+        while self.lines[0] < line.time - LIVELY_WITHIN:
             self.lines.popleft()
         self._close_answered(line)
-        if line.asks and nick not in line.words and len(self.questions) < _QUESTIONS:
+        if line.asks and nick not in line.words and len(self.questions) < _MAX_QUESTIONS:
             self.questions.setdefault(line.person, line.time)  # keep the time of the oldest
 
     def is_cooling(self, now: datetime) -> bool:
@@ -107,7 +115,9 @@ class WatchedChannel:
         """
         self.deferred = {kind: until for kind, until in self.deferred.items() if until > now}
         self.questions = {
-            person: asked for person, asked in self.questions.items() if now - asked < FORGOTTEN
+            person: asked
+            for person, asked in self.questions.items()
+            if now - asked < QUESTION_LIFETIME
         }
         for kind in TriggerKind:
             # Somebody who answers the bot's own question expects a reaction, so neither the mute
@@ -139,10 +149,10 @@ class WatchedChannel:
         if not self.questions:
             return None
         person, asked = min(self.questions.items(), key=lambda item: item[1])
-        if now - asked <= PATIENCE:
+        if now - asked <= ANSWER_DELAY:
             return None
-        if sum(time > now - CROWD_WITHIN for time in self.lines) >= CROWD:
-            self.deferred[TriggerKind.CONTACT] = now + LATER
+        if sum(time > now - LIVELY_WITHIN for time in self.lines) >= LIVELY_LINES:
+            self.deferred[TriggerKind.CONTACT] = now + RETRY_DELAY
             return None
         return Trigger(TriggerKind.CONTACT, self.place, now, person=person)
 
@@ -238,12 +248,12 @@ class Attention:
         mentions = [signal for signal in waiting if signal.kind == TriggerKind.DIRECT]
         return list(dict.fromkeys([*trigger.signals, *mentions]))
 
-    def finish(self, trigger: Trigger, put_off: datetime | None = None) -> None:
-        """End a run: its trigger is settled, or put off until the time `put_off`."""
+    def finish(self, trigger: Trigger, deferred_until: datetime | None = None) -> None:
+        """End a run: its trigger is settled, or put off until `deferred_until`."""
         channel = self.channel(trigger.place)
         channel.busy = False
-        if put_off:
-            channel.deferred[trigger.kind] = put_off
+        if deferred_until:
+            channel.deferred[trigger.kind] = deferred_until
             return
         self.drop(self.settled_by(trigger))
         if trigger.kind is TriggerKind.CONTACT:

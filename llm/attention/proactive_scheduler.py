@@ -21,7 +21,7 @@ from storage.db.errors import StorageError
 from storage.queues.attention_state import AttentionStore, Signal, Snooze
 from terrarium.clock import Clock
 
-BEAT = 1.0
+TICK = 1.0
 """Seconds between two ticks."""
 
 DAILY_TOKENS = 1_000_000
@@ -34,7 +34,7 @@ settled. Never raises."""
 
 T = TypeVar("T")
 
-_REMEMBERED = 20  # triggers
+_MAX_RECENT_TRIGGERS = 20  # triggers
 
 _log = structlog.get_logger()
 
@@ -42,8 +42,8 @@ _log = structlog.get_logger()
 class ProactiveScheduler:
     """Asks an `Attention` for reasons and runs the model for them.
 
-    `tokens_today` returns the tokens that the tendril has used today. `beats` counts the ticks,
-    `wakes` holds the latest triggers, oldest first. Create one with `restore`.
+    `tokens_today` returns the tokens that the tendril has used today. `ticks` counts the ticks,
+    `recent_triggers` holds the latest triggers, oldest first. Create one with `restore`.
     """
 
     def __init__(
@@ -57,8 +57,8 @@ class ProactiveScheduler:
         self._attention, self._store, self._clock = attention, store, clock
         self._tokens_today, self._run_model = tokens_today, run_model
         self._news = asyncio.Event()
-        self.beats = 0
-        self.wakes: deque[Trigger] = deque(maxlen=_REMEMBERED)
+        self.ticks = 0
+        self.recent_triggers: deque[Trigger] = deque(maxlen=_MAX_RECENT_TRIGGERS)
 
     @classmethod
     async def restore(
@@ -96,21 +96,21 @@ class ProactiveScheduler:
                     self._news.clear()
                     await self._news.wait()
                 self._tick(tasks)
-                await self._clock.sleep(BEAT)
+                await self._clock.sleep(TICK)
 
     def on_message(self, place: Place, line: MessageFeatures, nick: str) -> None:
         """Feed in a line of a channel; `nick` is the bot's folded nick there."""
         self._attention.channel(place).on_message(line, nick)
         self._news.set()
 
-    async def signal(self, signal: Signal, *, alone: bool = False) -> None:
+    async def signal(self, signal: Signal, *, replaces: bool = False) -> None:
         """Add a signal, which is kept until a run settles it, also over a restart.
 
-        With `alone` it replaces the earlier signals of its kind and person on the channel.
+        With `replaces` it replaces the earlier signals of its kind and person on the channel.
         """
         if self._attention.ignores(signal):
             return
-        if alone:
+        if replaces:
             await self.drop(TriggerKind(signal.kind), signal.place, signal.person)
         stored = await self._persist(self._store.add_signal(signal))
         self._attention.channel(signal.place).signals.append(stored or signal)
@@ -137,10 +137,10 @@ class ProactiveScheduler:
         await self._persist(self._store.lift(place))
 
     def _tick(self, tasks: asyncio.TaskGroup) -> None:
-        self.beats += 1
+        self.ticks += 1
         may_contact = self._tokens_today() < DAILY_TOKENS
         for trigger in self._attention.tick(self._clock.now(), may_contact=may_contact):
-            self.wakes.append(trigger)
+            self.recent_triggers.append(trigger)
             tasks.create_task(self._run(trigger))
 
     async def _run(self, trigger: Trigger) -> None:
@@ -148,14 +148,14 @@ class ProactiveScheduler:
         # The pause is stored first: after a crash during the run the bot must not speak twice.
         if trigger.kind is not TriggerKind.REACTION:
             await self._persist(self._store.record_contact(trigger.place, trigger.time))
-        put_off = await self._run_model(trigger)
-        _log.info("attention.woke", kind=trigger.kind.value, put_off=put_off is not None)
-        if put_off:
-            snooze = Snooze(trigger.kind, trigger.place, put_off)
+        deferred_until = await self._run_model(trigger)
+        _log.info("attention.woke", kind=trigger.kind.value, put_off=deferred_until is not None)
+        if deferred_until:
+            snooze = Snooze(trigger.kind, trigger.place, deferred_until)
             await self._persist(self._store.put_off(snooze))
         else:
             await self._persist(self._store.mark_done(self._attention.settled_by(trigger)))
-        self._attention.finish(trigger, put_off)
+        self._attention.finish(trigger, deferred_until)
 
     async def _persist(self, work: Awaitable[T]) -> T | None:
         """Await a write and return its result; None if it fails, when only the state in memory is

@@ -49,12 +49,12 @@ ToolChoice = Literal["auto", "none"]
 T = TypeVar("T")
 M = TypeVar("M", bound=BaseModel)
 
-_CONNECT = 2.0  # seconds
-_PATIENCE = 5.0  # seconds for which a server that is away or full is retried
-_SHORTEST_WAIT = 0.1
+_CONNECT_TIMEOUT = 2.0  # seconds
+_RETRY_SECONDS = 5.0  # seconds for which a server that is away or full is retried
+_MIN_RETRY_WAIT = 0.1
 _UNKNOWN_WINDOW = 8_192  # tokens; assumed of a server that cannot count
 _CANNOT_COUNT = (404, 405, 501)  # HTTP statuses of a server without `/tokenize`
-_MISSING = 404
+_NOT_FOUND = 404
 _NO_CONTENT = 204
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
@@ -131,8 +131,8 @@ class AgentClient:
         connection_pool = ConnectionPool(
             settings.api_url.rstrip("/").removesuffix("/v1"),
             own | {"content-type": "application/json"},
-            patience=_SILENCE * settings.timeout,
-            connect=_CONNECT,
+            patience=_READ_TIMEOUT_SHARE * settings.timeout,
+            connect=_CONNECT_TIMEOUT,
             proxied=False,
         )
         try:
@@ -197,7 +197,7 @@ class AgentClient:
             await self._stream(body, options, tried[-1])
 
         try:
-            async with asyncio.timeout(seconds := _SILENCE * self._settings.timeout):
+            async with asyncio.timeout(seconds := _READ_TIMEOUT_SHARE * self._settings.timeout):
                 await _with_retry(attempt, tried)
         except TimeoutError as error:
             raise TimedOut(f"no answer in {seconds:g} s") from error
@@ -250,12 +250,12 @@ class AgentClient:
         Raises ModelError.
         """
         try:
-            async with asyncio.timeout(_CONNECT):
+            async with asyncio.timeout(_CONNECT_TIMEOUT):
                 content = await self._ask("GET", f"/v1/models/{quote(name)}")
         except TimeoutError as error:
-            raise TimedOut(f"no answer in {_CONNECT:g} s") from error
+            raise TimedOut(f"no answer in {_CONNECT_TIMEOUT:g} s") from error
         except RequestRejected as error:
-            if error.status == _MISSING:
+            if error.status == _NOT_FOUND:
                 return None
             raise
         return _validate(ModelCard, content)
@@ -348,8 +348,8 @@ async def _with_retry(
         if any(accumulator.has_shown_text for accumulator in tried):
             return False
         if isinstance(error, Busy):
-            patient = error.retry_after <= _PATIENCE
-            return patient and max(error.retry_after, _SHORTEST_WAIT)
+            patient = error.retry_after <= _RETRY_SECONDS
+            return patient and max(error.retry_after, _MIN_RETRY_WAIT)
         return isinstance(error, Unreachable)
 
     async def again() -> T:
@@ -358,7 +358,7 @@ async def _with_retry(
         return await work()
 
     caller = stamina.AsyncRetryingCaller(
-        attempts=None, timeout=_PATIENCE, wait_initial=0.1, wait_max=1.0, wait_jitter=0.1
+        attempts=None, timeout=_RETRY_SECONDS, wait_initial=0.1, wait_max=1.0, wait_jitter=0.1
     )
     return await caller(wait, again)
 
@@ -374,8 +374,8 @@ def _validate(kind: type[M], content: bytes) -> M:
         raise RequestRejected("not an answer of the server's API", OK) from error
 
 
-_FRAME = 32  # tokens, at most, that a chat template puts around a message
-_KEPT = 1_000  # conversations
+_MAX_TEMPLATE_TOKENS = 32  # tokens, at most, that a chat template puts around a message
+_MAX_KNOWN_PROMPTS = 1_000  # conversations
 
 
 @dataclass(frozen=True, slots=True)
@@ -386,13 +386,15 @@ class _Known:
     tools: Sequence[dict[str, Any]]
     count: TokenCountResult
 
-    def most(self, messages: Sequence[Message], tools: Sequence[dict[str, Any]]) -> int | None:
+    def upper_bound(
+        self, messages: Sequence[Message], tools: Sequence[dict[str, Any]]
+    ) -> int | None:
         """Return an upper bound of the tokens of a prompt that begins with this one, None if it
         does not."""
         length = len(self.messages)
         if tools != self.tools or tuple(messages[:length]) != self.messages:
             return None
-        return self.count.tokens + sum(map(_most, messages[length:]))
+        return self.count.tokens + sum(map(_token_bound, messages[length:]))
 
 
 class TokenCounter:
@@ -431,13 +433,13 @@ class TokenCounter:
     ) -> TokenCountResult:
         key = (options.session, options.model)
         known = self._known.get(key)
-        most = known.most(messages, tools) if known else None
+        most = known.upper_bound(messages, tools) if known else None
         if known and most is not None and most <= known.count.window - reserve:
             return TokenCountResult(most, known.count.window)
         count = await self._client.count(messages, tools, options.model)
         self._known[key] = _Known(tuple(messages), tools, count)
         self._known.move_to_end(key)
-        if len(self._known) > _KEPT:
+        if len(self._known) > _MAX_KNOWN_PROMPTS:
             self._known.popitem(last=False)
         return count
 
@@ -446,17 +448,19 @@ class TokenCounter:
         self._known.pop((options.session, options.model), None)
 
 
-def _most(message: Message) -> int:
+def _token_bound(message: Message) -> int:
     """Return an upper bound of the tokens that a message adds to a prompt."""
-    return _FRAME + len(str(wire(message)).encode("utf-8", "replace"))
+    return _MAX_TEMPLATE_TOKENS + len(str(wire(message)).encode("utf-8", "replace"))
 
 
 FAST, SMART = "fast", "smart"
 
-_FRESH = 60.0  # seconds for which a card is cached
-_UNSETTLED = 3.0  # the same, while the server has not tested the model's choice of tools
-_MOST = 100  # cached names; people choose them, so there is no end of them
-_SILENCE = 0.4  # the share of a turn's time for which the model may be silent in one call
+_CARD_SECONDS = 60.0  # seconds for which a card is cached
+# The same, while the server has not tested the model's choice of tools.
+_UNTESTED_CARD_SECONDS = 3.0
+_MAX_CARDS = 100  # cached names; people choose them, so there is no end of them
+# The share of a turn's time for which the model may be silent in one call.
+_READ_TIMEOUT_SHARE = 0.4
 
 _log = structlog.get_logger()
 
@@ -529,9 +533,9 @@ class ModelCatalog:
         """Return the card of a name from the cache or the server; while that is away, the last
         one."""
         now = asyncio.get_running_loop().time()
-        asked, card = self._cards.get(name, (-_FRESH, None))
+        asked, card = self._cards.get(name, (-_CARD_SECONDS, None))
         settled = card is None or card.chooses_tools is not None
-        if now - asked < (_FRESH if settled else _UNSETTLED):
+        if now - asked < (_CARD_SECONDS if settled else _UNTESTED_CARD_SECONDS):
             return card
         try:
             card = await self._client.model(name)
@@ -539,7 +543,7 @@ class ModelCatalog:
             card = None  # a server that has no `/v1/models/NAME`
         except ModelError:
             return card  # with the old time, so that the next call asks again
-        if len(self._cards) >= _MOST:
+        if len(self._cards) >= _MAX_CARDS:
             self._cards.clear()
         self._cards[name] = (now, card)
         return card

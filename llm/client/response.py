@@ -224,7 +224,7 @@ FAREWELL = 0.05
 """Seconds within which a response must end after its last event for its connection to be
 reused."""
 
-_LONGEST_BODY = 64 * 1024 * 1024  # bytes of an unstreamed answer
+_MAX_BODY_SIZE = 64 * 1024 * 1024  # bytes of an unstreamed answer
 
 
 class HttpResponse:
@@ -247,8 +247,8 @@ class HttpResponse:
         body = bytearray()
         while piece := await self.read():
             body += piece
-            if len(body) > _LONGEST_BODY:
-                raise RequestRejected(f"more than {_LONGEST_BODY} bytes", self.status)
+            if len(body) > _MAX_BODY_SIZE:
+                raise RequestRejected(f"more than {_MAX_BODY_SIZE} bytes", self.status)
         return bytes(body)
 
     async def error(self) -> ModelError:
@@ -295,8 +295,9 @@ over, as the text so far came with tool calls."""
 DONE = b"[DONE]"
 """The data of the last event of a stream."""
 
-_CHARACTERS = 4  # per token, roughly
-_LONGEST = 100_000  # characters of an answer; nobody reads more, and its end may never come
+_CHARACTERS_PER_TOKEN = 4  # per token, roughly
+# Characters of an answer; nobody reads more, and its end may never come.
+_MAX_ANSWER_LENGTH = 100_000
 
 
 class ResponseAccumulator:
@@ -309,7 +310,7 @@ class ResponseAccumulator:
         self._prompt = prompt
         self._utterance = utterance
         self._thought = ""
-        self._left = _LONGEST
+        self._left = _MAX_ANSWER_LENGTH
         self._calls: dict[int, ToolCall] = {}
         self._usage = TokenUsage()
         self._pieces = 0
@@ -372,7 +373,7 @@ class ResponseAccumulator:
         if not self.is_full:
             return self._usage
         characters = sum(len(message.get("content") or "") for message in self._prompt)
-        return TokenUsage(characters // _CHARACTERS, self._pieces)
+        return TokenUsage(characters // _CHARACTERS_PER_TOKEN, self._pieces)
 
     def _within(self, text: str | None) -> str:
         """Return the part of `text` within the length limit of the answer."""

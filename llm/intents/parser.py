@@ -12,7 +12,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from llm.intents.forms import WHOLE
-from llm.intents.question_text import forms, found_in, plain, wish_in
+from llm.intents.question_text import forms, found_in, plain, strip_courtesies
 from llm.scheduling.time_phrases import without_time
 
 
@@ -170,7 +170,7 @@ _EXACT = {
     "nolog": Intent("nolog"),
     "nolog off": Intent("nolog", "off"),
 }
-_MOST_SEARCHED = 8  # words
+_MAX_SEARCH_WORDS = 8  # words
 _ARTICLE = re.compile(r"^(?:the|any|der|die|das|den|dem) ", re.IGNORECASE)
 
 
@@ -180,7 +180,7 @@ def read_intent(text: str, facts: Collection[str] = ()) -> Intent | None:
     `facts` are the keys of the facts remembered about the asker; only these can be recalled or
     forgotten. They are worth loading only if `may_ask_for_fact`.
     """
-    wish = wish_in(text)
+    wish = strip_courtesies(text)
     if not wish:
         return None
     asked = wish.lower()
@@ -202,7 +202,7 @@ def read_intent(text: str, facts: Collection[str] = ()) -> Intent | None:
 def may_ask_for_fact(text: str) -> bool:
     """Return whether a text may ask to recall or forget a fact, so that the asker's facts are worth
     loading."""
-    asked = wish_in(text).lower()
+    asked = strip_courtesies(text).lower()
     every = (_FACT, _FORGET_FACT, *(questions for questions, _ in _FACT_OF_SELF))
     return any(found_in(questions, asked) is not None for questions in every)
 
@@ -310,5 +310,5 @@ def _searching(wish: str) -> Intent | None:
     for form in _SEARCH:
         if match := form.fullmatch(wish):
             words = _ARTICLE.sub("", match["words"].strip())
-            return Intent("search", words) if len(words.split()) <= _MOST_SEARCHED else None
+            return Intent("search", words) if len(words.split()) <= _MAX_SEARCH_WORDS else None
     return None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-LONGEST = 400
+MAX_QUESTION_LENGTH = 400
 """The length in characters up to which a question is matched against forms and by skills."""
 
 _BEFORE = re.compile(
@@ -39,10 +39,10 @@ def plain(question: str) -> str:
     """Return a question with straight quotes and single spaces; "" if it is too long."""
     text = " ".join(question.translate(_QUOTES).split())
     # The length bounds the backtracking of all patterns that the text is matched against.
-    return text if len(text) <= LONGEST else ""
+    return text if len(text) <= MAX_QUESTION_LENGTH else ""
 
 
-def wish_in(question: str) -> str:
+def strip_courtesies(question: str) -> str:
     """Return `plain(question)` without "hey", "can you", "please" and final punctuation."""
     text = plain(question)
     for _ in range(4):  # "hey, can you please tell me what ..."
@@ -53,8 +53,9 @@ def wish_in(question: str) -> str:
 
 
 def without_courtesies(question: str) -> str:
-    """Return `wish_in(question)` in lower case, with "(tell me) what X is" as "what is X"."""
-    return _TURNED.sub(r"\1 \3 \2", wish_in(question).lower())
+    """Return `strip_courtesies(question)` in lower case, with "(tell me) what X is" as "what is
+    X"."""
+    return _TURNED.sub(r"\1 \3 \2", strip_courtesies(question).lower())
 
 
 def forms(*patterns: str) -> tuple[re.Pattern[str], ...]:
@@ -120,7 +121,7 @@ _HOW_TO = re.compile(
     r"|wie (?:mach\w*|kann|koch\w*|geht|soll\w*))\b",
     re.IGNORECASE,
 )
-_LONGEST = 9  # words; a longer question names its subject
+_MAX_FOLLOW_UP_WORDS = 9  # words; a longer question names its subject
 
 
 def goes_on(question: str) -> bool:
@@ -132,7 +133,7 @@ def goes_on(question: str) -> bool:
     text = question.strip()
     if _GOING_ON.match(text):
         return True
-    short = len(text.split()) <= _LONGEST
+    short = len(text.split()) <= _MAX_FOLLOW_UP_WORDS
     return short and _REFERRING.search(_IMPERSONAL.sub("", text)) is not None
 
 

@@ -15,15 +15,16 @@ from storage.passages.score import rarity
 from storage.passages.words import is_content, stem, tokens
 from storage.protocols import LogReader
 
-MOST_LINES = 3
+MAX_QUOTED_LINES = 3
 """The most lines of an answer."""
 
-_LOOKED_AT = 60  # passages among which the newest or oldest is looked for
-_COVERED = 0.6  # the least share of a topic's weight that a line about it has
-_LONGEST = 350  # characters of a line that are quoted
-_NEAR = 0.3  # the least score of a line worth showing if none surely answers the question
-_READ = 10  # nearest lines that a model reads, at most
-_LEAST_READ = 0.1  # their least score
+_MAX_CANDIDATES = 60  # passages among which the newest or oldest is looked for
+_MIN_COVERAGE = 0.6  # the least share of a topic's weight that a line about it has
+_MAX_LINE_LENGTH = 350  # characters of a line that are quoted
+# The least score of a line worth showing if none surely answers the question.
+_MIN_SHOWN_SCORE = 0.3
+_MAX_NEAREST = 10  # nearest lines that a model reads, at most
+_MIN_NEAREST_SCORE = 0.1  # their least score
 
 NEAREST = "Nobody said that here in these words; nearest:"
 """The lead of lines none of which surely is the answer."""
@@ -47,7 +48,7 @@ class Quoting:
     def line(self, event: Event) -> str:
         """Render an event for people, on one line."""
         said = " ".join(event.text.split())
-        said = said if len(said) <= _LONGEST else f"{said[: _LONGEST - 1]}…"
+        said = said if len(said) <= _MAX_LINE_LENGTH else f"{said[: _MAX_LINE_LENGTH - 1]}…"
         who = self.nick(event.nick)
         spoken = f"* {who} {said}" if event.type is EventType.ACTION else f"<{who}> {said}"
         address = self.link(event)
@@ -100,7 +101,7 @@ class QuotedAnswer:
         source = max(shared, key=shared.__getitem__, default="")
         if not source or not shared[source]:
             return self.lines
-        return tuple(dict.fromkeys([source, *self.lines]))[:MOST_LINES]
+        return tuple(dict.fromkeys([source, *self.lines]))[:MAX_QUOTED_LINES]
 
     @property
     def lines(self) -> tuple[str, ...]:
@@ -167,15 +168,17 @@ async def nearest_lines(
 
     `near` are lines near in meaning, best first, as found by embeddings. Raises Unavailable.
     """
-    passages = await log.nearest_for_model(question, replace(within, limit=_READ), line_filter)
-    by_words = [each.event for each in passages.items if each.score >= _LEAST_READ]
+    passages = await log.nearest_for_model(
+        question, replace(within, limit=_MAX_NEAREST), line_filter
+    )
+    by_words = [each.event for each in passages.items if each.score >= _MIN_NEAREST_SCORE]
     by_meaning = [event for event in near if not line_filter.leaves_out(event)]
     # Interleaved: the scores of the two rankings cannot be compared.
     merged = [event for pair in zip_longest(by_meaning, by_words) for event in pair if event]
     events = list({event.id: event for event in merged}.values())
-    shown = {each.event.id for each in passages.items if each.score >= _NEAR}
+    shown = {each.event.id for each in passages.items if each.score >= _MIN_SHOWN_SCORE}
     shown.update(event.id for event in by_meaning)
-    quoted = [event for event in events if event.id in shown][:MOST_LINES]
+    quoted = [event for event in events if event.id in shown][:MAX_QUOTED_LINES]
     return QuotedAnswer(NEAREST if quoted else "", tuple(quoted), tuple(events), quoting)
 
 
@@ -190,8 +193,8 @@ async def answer_from_log(
     quoting: Quoting = PLAIN,
     line_filter: LineFilter = PEOPLE,
 ) -> QuotedAnswer:
-    """Return the lines that a question to the log asks for, at most MOST_LINES, or a sentence that
-    there are none.
+    """Return the lines that a question to the log asks for, at most MAX_QUOTED_LINES, or a sentence
+    that there are none.
 
     `within` restricts what may be read, to lines before the asking one (`before_id`). Nobody who
     has opted out is quoted. Raises Unavailable.
@@ -221,7 +224,7 @@ async def answer_plainly(
     """Return the lines that answer a plain question, None if nobody said the answer. Raises
     Unavailable."""
     passages = await log.passages_for_model(
-        question, replace(within, limit=MOST_LINES), line_filter
+        question, replace(within, limit=MAX_QUOTED_LINES), line_filter
     )
     said = passages.answers
     if not said:
@@ -245,8 +248,8 @@ async def _of_person(
     log: LogReader, question: LogQuestion, query: Query, quoting: Quoting, line_filter: LineFilter
 ) -> QuotedAnswer:
     """Return the last or first lines that a person said, or anybody if the question names none."""
-    most = 1 if question.about_time or question.wish is not Wish.BEST else MOST_LINES
-    query = replace(query, limit=_LOOKED_AT)
+    most = 1 if question.about_time or question.wish is not Wish.BEST else MAX_QUOTED_LINES
+    query = replace(query, limit=_MAX_CANDIDATES)
     if question.wish is Wish.OLDEST:  # `for_model` reads from the newest end only
         found = await log.shown_to_model(await log.find(query, newest=False))
     else:
@@ -270,17 +273,17 @@ async def _about(
     best = question.wish is Wish.BEST
     passages = await log.passages_for_model(
         question.topic,
-        replace(query, limit=_LOOKED_AT),
+        replace(query, limit=_MAX_CANDIDATES),
         replace(line_filter, oldest=question.wish is Wish.OLDEST, mentions=True),
     )
-    fitting = [each for each in passages.items if each.coverage >= _COVERED]
+    fitting = [each for each in passages.items if each.coverage >= _MIN_COVERAGE]
     if not fitting:
         return QuotedAnswer(_nobody(question, quoting, passages))
     if not best:  # among the lines that cover the topic best, time decides
         most = max(each.coverage for each in fitting)
         fitting = [each for each in fitting if each.coverage >= most - 0.01]
         fitting.sort(key=lambda each: each.event.id, reverse=question.wish is Wish.NEWEST)
-    events = [each.event for each in fitting[: MOST_LINES if best else 1]]
+    events = [each.event for each in fitting[: MAX_QUOTED_LINES if best else 1]]
     lead = ""
     if question.about_time:
         time = events[0].time.astimezone(quoting.zone)

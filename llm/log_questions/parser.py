@@ -184,7 +184,7 @@ def _named_span(name: str, midnight: datetime) -> tuple[datetime, datetime]:
     return spans.get(name, (midnight - 2 * day, midnight - day))  # the day before yesterday
 
 
-_LONGEST_QUESTION = 400  # characters that are read
+_MAX_QUESTION_LENGTH = 400  # characters that are read
 
 
 class Wish(Enum):
@@ -363,7 +363,7 @@ def read_log_question(
     people come and go. `who` is the asker's nick, which "I" stands for. Words of time are relative
     to `now` in `zone`.
     """
-    said = _strip_courtesies(text[:_LONGEST_QUESTION])
+    said = _strip_courtesies(text[:_MAX_QUESTION_LENGTH])
     span, rest = time_span(said, now or datetime.now(UTC), zone)
     # Without the words of time first; some forms need them.
     question = _read(_strip_courtesies(rest), nicks, who) or _read(said, nicks, who)

@@ -200,9 +200,6 @@ class PromptEchoFilter:
         )
 
 
-FOLLOW_UP: dict[Status, float] = {"awaiting_answer": 180.0, "idle": 1800.0, "closed": 14400.0}
-"""Seconds until a proactive follow-up may be considered, by conversation status."""
-
 _FENCE = re.compile(r"```(?:json)?[ \t\r]*+\n")
 _FENCE_BEGUN = re.compile(r"`{0,3}|```j|```js|```jso|```json[ \t\r]*+|```[ \t\r]*+")
 _HEAD = re.compile(r"\{\s*+[\"']?+(\w*+)")

@@ -88,15 +88,15 @@ class Persona:
 
 
 class Personas:
-    """The tendril's own persona, those of a folder by file name, and the problems of files there
+    """The tendril's own persona, those of a folder by file name, and the errors of files there
     that could not be read."""
 
     def __init__(
-        self, own: Persona, named: Mapping[str, Persona], problems: Mapping[str, str]
+        self, own: Persona, named: Mapping[str, Persona], errors: Mapping[str, str]
     ) -> None:
         self.own = own
         self.by_name = named
-        self.problems = problems
+        self.errors = errors
         self._missed: set[str] = set()
 
     @classmethod
@@ -111,17 +111,17 @@ class Personas:
         except ConfigError as error:
             raise ConfigError(f"[agent] personas: {error}") from error
         named: dict[str, Persona] = {}
-        problems: dict[str, str] = {}
+        errors: dict[str, str] = {}
         for path in sorted(folder.glob("*.md")):
             name = path.stem.lower()
             try:
                 named[name] = _read_named(path, name)
             except ConfigError as error:
-                problems[name] = str(error)
+                errors[name] = str(error)
                 _log.warning("personas.kept", persona=name, reason=str(error))
                 if name in before.by_name:
                     named[name] = before.by_name[name]
-        return cls(own_persona, named, problems)
+        return cls(own_persona, named, errors)
 
     def choose(self, chosen: str | None) -> Persona:
         """Return the persona that somebody chose by name, or whose text they wrote.
@@ -155,7 +155,7 @@ def _read_named(path: Path, name: str) -> Persona:
 
 
 _FRESH_SECONDS = 1.5  # of reading uncached prompt that a person may have to wait for
-_LEAST = 500  # tokens; even on a slow machine the conversation around a question must be seen
+_MIN_TOKENS = 500  # tokens; even on a slow machine the conversation around a question must be seen
 _USED_WELL = (
     (300_000_000, 600),
     (1_000_000_000, 900),
@@ -165,10 +165,10 @@ _USED_WELL = (
 """Pairs of a number of parameters, below which a model makes good use of at most so many tokens of
 lines and turns, and that number of tokens; ascending."""
 
-_SMALL = 1_000_000_000  # parameters; below, explanations and tags do more harm than good
+_SMALL_MODEL = 1_000_000_000  # parameters; below, explanations and tags do more harm than good
 _TINY_SENTENCES, _SMALL_SENTENCES, _LONG_ANSWER = 1, 2, 4
 _STEPS = 2  # sentences of instructions; a small model invents the third and later steps
-_TINY = 300_000_000  # parameters; below, a model retells wrongly what it has just read
+_TINY_MODEL = 300_000_000  # parameters; below, a model retells wrongly what it has just read
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,11 +209,11 @@ class PromptBudget:
             return cls()
         can, size = card.capabilities, card.parameters
         forced = can.tools == "forced"
-        is_small = forced or (size is not None and size < _SMALL)
+        is_small = forced or (size is not None and size < _SMALL_MODEL)
         return cls(
             tokens=_tokens(size, card.prompt_tokens_per_second),
             is_small=is_small,
-            is_tiny=is_small and (size is None or size < _TINY),
+            is_tiny=is_small and (size is None or size < _TINY_MODEL),
             # While it is unknown (None) how well it chooses tools, a large model is trusted.
             may_call=can.chooses_tools is True if is_small else can.chooses_tools is not False,
         )
@@ -222,7 +222,7 @@ class PromptBudget:
 def _tokens(size: int | None, speed: float | None) -> int | None:
     """Return the tokens that a model of this size uses well and reads in `_FRESH_SECONDS`."""
     most = next((tokens for limit, tokens in _USED_WELL if size and size < limit), None)
-    fast_enough = max(_LEAST, round(_FRESH_SECONDS * speed)) if speed else None
+    fast_enough = max(_MIN_TOKENS, round(_FRESH_SECONDS * speed)) if speed else None
     known = [tokens for tokens in (most, fast_enough) if tokens is not None]
     return min(known, default=None)
 
@@ -318,8 +318,8 @@ def tools_called_for(question: str) -> frozenset[str]:
     return frozenset().union(*fitting)
 
 
-_ROOMS = 1_000  # whose skills are remembered
-_SKILLS = 1_500  # characters of guidance and skills
+_MAX_ROOMS = 1_000  # whose skills are remembered
+_SKILL_BUDGET = 1_500  # characters of guidance and skills
 _WORKED_OUT = 500  # characters
 
 Function = Callable[..., Awaitable[object]]
@@ -374,10 +374,10 @@ class PromptBuilder:
         self._taken: OrderedDict[str, dict[str, None]] = OrderedDict()
 
     @property
-    def problems(self) -> dict[str, str]:
+    def errors(self) -> dict[str, str]:
         """The errors of unusable files, by "persona NAME" or "skill NAME"."""
-        personas = {f"persona {name}": why for name, why in self.personas.problems.items()}
-        return personas | {f"skill {name}": why for name, why in self.registry.problems.items()}
+        personas = {f"persona {name}": why for name, why in self.personas.errors.items()}
+        return personas | {f"skill {name}": why for name, why in self.registry.errors.items()}
 
     def read(self, own: Path, personas: Path, skills: Path, config: Config | None = None) -> None:
         """Read all files again: the persona `own` and the two folders, the skills with the settings
@@ -393,9 +393,9 @@ class PromptBuilder:
         yield from personas.glob("*.md")
         yield from skills.glob("*/*.*")
 
-    def complaint(self) -> str:
+    def error_summary(self) -> str:
         """Return the errors of files as a sentence, "" if there are none."""
-        broken = "; ".join(f"{name}: {why}" for name, why in self.problems.items())
+        broken = "; ".join(f"{name}: {why}" for name, why in self.errors.items())
         return f"As before, because of errors: {broken}" if broken else ""
 
     async def build(
@@ -434,7 +434,7 @@ class PromptBuilder:
         """
         taken = self._taken.setdefault(room, {})
         self._taken.move_to_end(room)
-        if len(self._taken) > _ROOMS:
+        if len(self._taken) > _MAX_ROOMS:
             self._taken.popitem(last=False)
         taken |= dict.fromkeys(match.skill.name for match in matches)
         skills = (self.registry.skills[name] for name in taken if name in self.registry.skills)
@@ -461,7 +461,7 @@ def _sections(
     hints = (match.hint for match in matches)
     return [
         PromptSection(
-            "guidance", "\n".join([*helps(question, tools), *filter(None, bodies)]), _SKILLS
+            "guidance", "\n".join([*helps(question, tools), *filter(None, bodies)]), _SKILL_BUDGET
         ),
         PromptSection("worked_out", "\n".join(filter(None, hints)), _WORKED_OUT),
     ]

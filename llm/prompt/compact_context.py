@@ -20,12 +20,14 @@ from llm.prompt.builder import PromptBudget
 from llm.prompt.context_manager import Counter, PromptInput
 from storage.chat_log.event import Event, EventType
 
-_CHARACTERS = 3  # per token, at least, in most texts
-_LATELY = timedelta(hours=1)  # for which a question may follow up on the last turn
-_LONGEST_ANSWER = 400  # characters of the last turn's answer that are shown
+_CHARACTERS_PER_TOKEN = 3  # per token, at least, in most texts
+_FOLLOW_UP_WITHIN = timedelta(hours=1)  # for which a question may follow up on the last turn
+_MAX_ANSWER_LENGTH = 400  # characters of the last turn's answer that are shown
 _LINK = re.compile(r"\s*https?://\S+")  # a small model would only copy it, and wrongly
-_RECENT = 12  # lines, for a question about the current conversation
-_UNSAID = "If these lines do not answer the question, say that you find nothing about it here."
+_RECENT_LINES = 12  # lines, for a question about the current conversation
+_NOTHING_FOUND_HINT = (
+    "If these lines do not answer the question, say that you find nothing about it here."
+)
 
 
 class CompactPromptContext:
@@ -64,12 +66,12 @@ class CompactPromptContext:
         conversation, text = self._conversation, self._question.text
         if goes_on(text) and not self._lines:
             turns = await conversation.store.turns(conversation.name, limit=1)
-            if turns and self._now() - turns[-1].time < _LATELY:
+            if turns and self._now() - turns[-1].time < _FOLLOW_UP_WITHIN:
                 self._past = _retold(turns[-1].messages)
         if self._log_window and not self._lines and (self._is_unsure or is_about_talk(text)):
-            self._lines, self._are_recent = await self._log_window.recent(_RECENT), True
+            self._lines, self._are_recent = await self._log_window.recent(_RECENT_LINES), True
         if self._is_unsure and not is_about_talk(text):
-            self._notes = "\n".join(filter(None, [self._notes, _UNSAID]))
+            self._notes = "\n".join(filter(None, [self._notes, _NOTHING_FOUND_HINT]))
 
     async def fit(self, steps: Sequence[Message], count: Counter, reserve: int) -> list[Message]:
         """Return the messages. Lines beyond the budget or the window are dropped: of recent ones
@@ -78,7 +80,7 @@ class CompactPromptContext:
         The size is estimated: tokens are counted only if the whole prompt exceeds the budget, or if
         there is none. Raises ContextTooLong if it does not fit the window even without lines.
         """
-        limit = self._budget * _CHARACTERS
+        limit = self._budget * _CHARACTERS_PER_TOKEN
         while self._lines and sum(map(len, map(_line, self._lines))) > limit:
             self._drop_line()
         while True:
@@ -133,5 +135,5 @@ def _retold(messages: Sequence[Message]) -> list[Message]:
         return []
     return [
         {"role": "user", "content": f"Question: {escape_tags(messages[0]['content'])}\nAnswer:"},
-        {"role": "assistant", "content": _LINK.sub("", answer)[:_LONGEST_ANSWER]},
+        {"role": "assistant", "content": _LINK.sub("", answer)[:_MAX_ANSWER_LENGTH]},
     ]

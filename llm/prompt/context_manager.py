@@ -29,10 +29,10 @@ from llm.prompt.log_window import EventSlice, LogWindow, WindowContents
 from storage.chat_log.event import Event
 from storage.memory.conversations import Conversations, PromptWindow, Turn
 
-_DROPPED = "[left out: too long]"
-_CHARACTERS = 3  # per token, at least, in most texts
+_DROPPED_MARK = "[left out: too long]"
+_CHARACTERS_PER_TOKEN = 3  # per token, at least, in most texts
 _STABLE, _BESIDE = 3, 6  # sections of a kind get at most a third, or a sixth, of the window
-_MOST_MESSAGES = 30  # of earlier turns; beyond, the oldest two thirds are dropped at once
+_MAX_MESSAGES = 30  # of earlier turns; beyond, the oldest two thirds are dropped at once
 
 Counter = Callable[[Sequence[Message]], Awaitable[TokenCountResult]]
 """Counts the tokens of a prompt, and returns them with the model's context window."""
@@ -112,8 +112,8 @@ class PromptContext:
         conversation = self._conversation
         self._known, turns = await conversation.store.recall(conversation.name)
         self._next_turn = turns[-1].id + 1 if turns else self._known.turn_start
-        cut = sum(len(turn.messages) for turn in turns) > _MOST_MESSAGES
-        self._turns = _newest(turns, _MOST_MESSAGES // 3) if cut else turns
+        cut = sum(len(turn.messages) for turn in turns) > _MAX_MESSAGES
+        self._turns = _newest(turns, _MAX_MESSAGES // 3) if cut else turns
         self._turn_start = self._first_turn()
         if log_window := self._log_window:
             related = [*self._found, *await log_window.find_related(self._question.text)]
@@ -162,7 +162,7 @@ class PromptContext:
         """
         kept = list(steps)
         counted = await count(self._messages(kept))
-        if self._cut_sections(counted.window * _CHARACTERS):
+        if self._cut_sections(counted.window * _CHARACTERS_PER_TOKEN):
             counted = await count(self._messages(kept))
         room = counted.window - reserve
         await self._fit_past(counted, room, kept, count)
@@ -187,14 +187,16 @@ class PromptContext:
         # is repeated only because the sizes in characters are estimates.
         while self._has_past():
             characters = self._past_characters()
-            over_budget = self._budget is not None and characters > self._budget * _CHARACTERS
+            over_budget = (
+                self._budget is not None and characters > self._budget * _CHARACTERS_PER_TOKEN
+            )
             if counted.tokens <= room and not over_budget:
                 return
             share = 1 - room / 2 / counted.tokens if counted.tokens > room else 0.0
             whole = sum(map(_length, self._messages(steps)))
             excess = share * whole
             if over_budget and self._budget is not None:
-                excess = max(excess, characters - self._budget * _CHARACTERS / 2)
+                excess = max(excess, characters - self._budget * _CHARACTERS_PER_TOKEN / 2)
             await self._leave_out(excess)
             counted = await count(self._messages(steps))
 
@@ -344,7 +346,7 @@ def _leave_out_last(sections: list[PromptSection]) -> bool:
 def _leave_out_result(steps: list[Message]) -> bool:
     """Replace the oldest tool result that is still whole; return False if there is none."""
     for index, step in enumerate(steps):
-        if step["role"] == "tool" and step["content"] != _DROPPED:
-            steps[index] = step | {"content": _DROPPED}
+        if step["role"] == "tool" and step["content"] != _DROPPED_MARK:
+            steps[index] = step | {"content": _DROPPED_MARK}
             return True
     return False

@@ -12,7 +12,7 @@ import structlog
 from llm.intents.question_text import is_about_talk
 from llm.log_questions.answers import (
     LATELY,
-    MOST_LINES,
+    MAX_QUOTED_LINES,
     PLAIN,
     Questioner,
     QuotedAnswer,
@@ -29,11 +29,11 @@ from storage.passages.passages import PEOPLE, LineFilter
 from storage.protocols import LogReader
 
 _OWN_WORDS = 3  # lines of the asker
-_GROWTH = 2  # times the wanted lines, beyond which they start afresh
-_RELATED = 10  # older lines, at most: they differ from prompt to prompt
-_LATELY = 12  # lines that show what people are talking about
-_NEAREST = 2  # lines near in meaning
-_MOST = 5_000  # events read for one prompt
+_MAX_GROWTH = 2  # times the wanted lines, beyond which they start afresh
+_MAX_RELATED = 10  # older lines, at most: they differ from prompt to prompt
+_RECENT_LINES = 12  # lines that show what people are talking about
+_MAX_NEAREST = 2  # lines near in meaning
+_MAX_EVENTS = 5_000  # events read for one prompt
 
 _log = structlog.get_logger()
 
@@ -126,12 +126,12 @@ class LogWindow:
         elif start == 0:
             start = await self._first(asked)
         events, others, words = await self.log.for_model(
-            self._from(start, 0 if live and none_wanted else _MOST),
+            self._from(start, 0 if live and none_wanted else _MAX_EVENTS),
             self._by_ids(named),
             self._own_words(_OWN_WORDS if own and self.speaker and not none_wanted else 0),
         )
         # The start moves rarely and far, as the engine's prefix cache is lost whenever it moves.
-        if live and sum(_is_shown(event, asked) for event in events) > _GROWTH * self.last:
+        if live and sum(_is_shown(event, asked) for event in events) > _MAX_GROWTH * self.last:
             start = await self._first(asked)
         shown = [e for e in events if e.id >= start and not _is_progress(e)]
         return WindowContents(EventSlice(start, shown), others, words)
@@ -152,7 +152,9 @@ class LogWindow:
         """Return the lines nearest to a question that no line surely answers. Raises
         Unavailable."""
         within = self._before()
-        near = await nearest_events(self.semantic_index, question, replace(within, limit=_NEAREST))
+        near = await nearest_events(
+            self.semantic_index, question, replace(within, limit=_MAX_NEAREST)
+        )
         shown = await self.log.shown_to_model(near)
         return await nearest_lines(
             self.log, question, within, shown, self.quoting, self.line_filter
@@ -162,11 +164,13 @@ class LogWindow:
         """Quote the last lines that people said, for a question about the current conversation;
         None if there are none."""
         said = [
-            event for event in await self.recent(_LATELY) if not self.line_filter.leaves_out(event)
+            event
+            for event in await self.recent(_RECENT_LINES)
+            if not self.line_filter.leaves_out(event)
         ]
         if not said:
             return None
-        return QuotedAnswer(LATELY, tuple(said[-MOST_LINES:]), tuple(said), self.quoting)
+        return QuotedAnswer(LATELY, tuple(said[-MAX_QUOTED_LINES:]), tuple(said), self.quoting)
 
     def _before(self) -> Query:
         return Query(scope=Scope.from_places(self.place), before_id=self.anchor)
@@ -181,7 +185,7 @@ class LogWindow:
         """Return the ids of a few older lines that belong to the speaker's question."""
         if self.threads is None or self.last == 0:
             return []
-        most = min(self.last, _RELATED)
+        most = min(self.last, _MAX_RELATED)
         return await self.threads.find_related(self.speaker, text, self.anchor, most)
 
     async def _first(self, asked: Collection[int]) -> int:

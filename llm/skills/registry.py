@@ -104,11 +104,11 @@ class Match:
 
 
 class SkillRegistry:
-    """The usable skills by name, and the errors (`problems`) of the unusable ones."""
+    """The usable skills by name, and the `errors` of the unusable ones."""
 
-    def __init__(self, skills: Mapping[str, Skill], problems: Mapping[str, str]) -> None:
+    def __init__(self, skills: Mapping[str, Skill], errors: Mapping[str, str]) -> None:
         self.skills = skills
-        self.problems = problems
+        self.errors = errors
 
     @classmethod
     def read(
@@ -121,7 +121,7 @@ class SkillRegistry:
         """
         config = config or Config({}, None, Path("data"))
         skills: dict[str, Skill] = {}
-        problems: dict[str, str] = {}
+        errors: dict[str, str] = {}
         for name, source in _sources(folder):
             try:
                 skills[name] = (
@@ -130,11 +130,11 @@ class SkillRegistry:
                     else Skill.read(source, _modules_of(source), config)
                 )
             except ConfigError as error:
-                problems[name] = str(error)
+                errors[name] = str(error)
                 if name in before.skills:
                     skills[name] = before.skills[name]
                 _log.warning("skills.skipped", skill=name, reason=str(error))
-        return cls(skills, problems)
+        return cls(skills, errors)
 
     async def matching(
         self,

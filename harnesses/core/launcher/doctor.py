@@ -76,8 +76,8 @@ def _python() -> CheckResult:
 def _skills(config: Config) -> CheckResult:
     folder = config.data / config.section(AgentSettings).skills_dir
     registry = SkillRegistry.read(folder, SkillRegistry({}, {}))
-    if registry.problems:
-        return CheckResult("skills", False, "; ".join(registry.problems.values()))
+    if registry.errors:
+        return CheckResult("skills", False, "; ".join(registry.errors.values()))
     return CheckResult("skills", True, ", ".join(sorted(registry.skills)))
 
 

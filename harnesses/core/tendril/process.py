@@ -135,7 +135,7 @@ class TendrilProcess(TendrilMedium, ABC):
             self.apply_config(with_agent_address(load(path, self.config.data), self.name))
         else:
             self.apply_config(self.config)
-        return f"Reloaded. {self.prompts.complaint()}".rstrip()
+        return f"Reloaded. {self.prompts.error_summary()}".rstrip()
 
     @property
     @abstractmethod

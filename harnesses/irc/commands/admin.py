@@ -147,7 +147,7 @@ class AdminCommands:
             )
             + "".join(f"; {problem}" for problem in problems if problem)
             + (f"; MCP servers away: {', '.join(away)}" if away else "")
-            + (f"; broken: {', '.join(broken)}" if (broken := tendril.prompts.problems) else "")
+            + (f"; broken: {', '.join(broken)}" if (broken := tendril.prompts.errors) else "")
         )
 
     async def _set(self, request: CommandRequest, channel: str, word: str, text: str) -> str:

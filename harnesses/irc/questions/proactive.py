@@ -15,10 +15,9 @@ from harnesses.irc.policy.requests import CommandRequest, Decision
 from harnesses.irc.questions.channel_view import LogViews
 from harnesses.irc.questions.unasked_turn import UnaskedTurns
 from harnesses.irc.services import BotServices
-from llm.attention.attention import LATER, Trigger, TriggerKind
+from llm.attention.attention import FOLLOW_UP_DELAYS, RETRY_DELAY, Trigger, TriggerKind
 from llm.attention.message_features import MessageFeatures
 from llm.attention.proactive_scheduler import ProactiveScheduler
-from llm.parsing.stream_parser import FOLLOW_UP
 from storage.chat_log.event import Place
 from storage.queues.attention_state import AttentionStore, Signal
 
@@ -53,7 +52,7 @@ class ProactiveSpeech:
         """Return the state, and of a folded place the last wake-up and the last test-mode text."""
         scheduler = self.scheduler
         state = f"{len(scheduler.pending_signals)} signals wait"
-        if wakes := [trigger for trigger in scheduler.wakes if trigger.place == place]:
+        if wakes := [trigger for trigger in scheduler.recent_triggers if trigger.place == place]:
             state += f", last woken at {wakes[-1].time:%H:%M} UTC by {wakes[-1].kind}"
         if would := self._turns.would_say.get(place):
             state += f"; would have said: {would}"
@@ -117,17 +116,17 @@ class ProactiveSpeech:
         self, place: Place, person: str, event_id: int, result: TurnResult
     ) -> None:
         """Schedule the follow-up that the status of an answer calls for, or drop a pending one."""
-        seconds = FOLLOW_UP.get(result.status) if result.status else None
-        if seconds is None:
+        delay = FOLLOW_UP_DELAYS.get(result.status) if result.status else None
+        if delay is None:
             await self.scheduler.drop(TriggerKind.THOUGHT, place, person)
             return
         now = self._tendril.clock.now()
-        due = now + timedelta(seconds=seconds)
+        due = now + delay
         if result.status == "awaiting_answer":
             self._awaited = {key: end for key, end in self._awaited.items() if end > now}
             self._awaited[place, person] = due
         thought = Signal(TriggerKind.THOUGHT, place, due, person=person, event_id=event_id)
-        await self.scheduler.signal(thought, alone=True)
+        await self.scheduler.signal(thought, replaces=True)
 
     async def _signal(
         self, kind: TriggerKind, place: Place, person: str, request: CommandRequest
@@ -144,5 +143,5 @@ class ProactiveSpeech:
         result = await self._tendril.catch_errors(functools.partial(self._turns.run, trigger))
         if result.ok and not result.deferral:
             return None
-        later = timedelta(hours=result.deferral.hours) if result.deferral else LATER
+        later = timedelta(hours=result.deferral.hours) if result.deferral else RETRY_DELAY
         return self._tendril.clock.now() + later

@@ -88,7 +88,7 @@ async def test_the_heart_stands_still_while_there_is_nothing_to_look_at(tmp_path
     async with heart(tmp_path, clock, Mind(), lambda: DAILY_TOKENS) as beating:
         for _ in range(100):
             await asyncio.sleep(0)
-        assert beating.beats == 0
+        assert beating.ticks == 0
         beating.on_message(FROGS, question(), "terra")
         await until(clock, lambda: not beating.is_awake)
         assert clock.now() < NOON + HOUR / 2 + 5 * SECOND  # until nobody waits for an answer
@@ -102,7 +102,7 @@ async def test_signals_that_come_while_the_model_thinks_wait_and_survive_a_resta
         await beating.signal(reaction(person="ada"))
         assert (await mind.wake()).person == "ada"
         await beating.signal(reaction(person="bob"))
-        await until(clock, lambda: beating.beats > 5)
+        await until(clock, lambda: beating.ticks > 5)
         assert mind.asked.empty()
         assert len(beating.pending_signals) == 2
     async with heart(tmp_path, clock, mind) as beating:  # ada's run was cut off: again
@@ -134,7 +134,7 @@ async def test_a_crash_in_the_middle_of_a_run_does_not_make_us_speak_twice(tmp_p
         await mind.wake()
     async with heart(tmp_path, clock, mind) as beating:
         assert len(beating.pending_signals) == 1
-        await until(clock, lambda: beating.beats > 5)
+        await until(clock, lambda: beating.ticks > 5)
         assert mind.asked.empty()
         await clock.advance(timedelta(minutes=30))  # the pause is over
         assert (await mind.wake()).kind is TriggerKind.THOUGHT
@@ -151,7 +151,7 @@ async def test_what_was_put_off_stays_put_off_over_a_restart(tmp_path: Path) -> 
     async with heart(tmp_path, clock, mind) as beating:
         await clock.set(NOON + HOUR)
         await beating.signal(direct(TOADS))
-        await until(clock, lambda: beating.beats > 5)
+        await until(clock, lambda: beating.ticks > 5)
         assert mind.asked.empty()
         await beating.unmute(TOADS)
         await beating.signal(Signal(TriggerKind.DIRECT, TOADS, clock.now(), person="ada"))
@@ -169,7 +169,9 @@ async def test_a_newer_thought_about_somebody_takes_the_place_of_the_old_one(
     async with heart(tmp_path, clock, Mind()) as beating:
         for minutes in (30, 3):
             time = NOON + timedelta(minutes=minutes)
-            await beating.signal(Signal(TriggerKind.THOUGHT, FROGS, time, person="ada"), alone=True)
+            await beating.signal(
+                Signal(TriggerKind.THOUGHT, FROGS, time, person="ada"), replaces=True
+            )
         assert len(beating.pending_signals) == 1
         await beating.drop(TriggerKind.THOUGHT, FROGS, "ada")
         assert not beating.pending_signals

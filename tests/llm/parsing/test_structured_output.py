@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from llm.parsing.stream_parser import FOLLOW_UP, OutputSplitter, StructuredOutput, read_output
+from llm.parsing.stream_parser import OutputSplitter, StructuredOutput, read_output
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,3 @@ def test_an_object_is_held_back_and_text_is_not() -> None:
     assert splitter.feed(' "a"') == '{ "a"'
     assert splitter.feed(" x") == " x"
     assert splitter.finish() == ""
-
-
-def test_the_status_says_when_to_speak_again() -> None:
-    assert FOLLOW_UP == {"awaiting_answer": 180, "idle": 1800, "closed": 14400}

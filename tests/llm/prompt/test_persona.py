@@ -86,7 +86,7 @@ def test_a_file_that_breaks_leaves_its_persona_as_it_was(own: Path, folder: Path
         after = Personas.read(own, folder, before)
     assert after.choose("pirate") == before.choose("pirate")
     assert list(after.by_name) == ["pirate"]
-    assert sorted(after.problems) == ["parrot", "pirate"]
+    assert sorted(after.errors) == ["parrot", "pirate"]
     reasons = [each["reason"] for each in log if each["event"] == "personas.kept"]
     assert len(reasons) == 2
     assert 'unknown key "temprature"; the nearest known key is "temperature"' in reasons[1]

@@ -58,7 +58,7 @@ async def names(
 async def worked(question: str) -> list[str]:
     """What our own skills say to a question by themselves."""
     registry = SkillRegistry.read(Path("nowhere"), EMPTY)
-    assert not registry.problems
+    assert not registry.errors
     return [
         line for match in await registry.matching(question, None) for line in match.hint.split("\n")
     ]
@@ -165,7 +165,7 @@ async def count_frogs() -> int:
 '''
     skill(tmp_path, "frogs", python=python)
     registry = SkillRegistry.read(tmp_path, EMPTY)
-    assert not registry.problems
+    assert not registry.errors
     [match] = await registry.matching("how many are there?", ["frogs"])
     assert (match.hint, match.is_whole) == ("seven", False)
     assert await whole_hint(registry, "how many are there?", HintContext(NOON)) is None
@@ -217,7 +217,7 @@ async def test_a_broken_plugin_is_reported_and_skipped(
     skill(tmp_path, "frogs")
     with capture_logs() as log:
         registry = SkillRegistry.read(tmp_path, EMPTY)
-    assert why in registry.problems["bad"]
+    assert why in registry.errors["bad"]
     assert [each["skill"] for each in log if each["event"] == "skills.skipped"] == ["bad"]
     assert await names(registry, "frogs?") == ["frogs"]
 
@@ -234,7 +234,7 @@ async def test_a_broken_plugin_is_reported_and_skipped(
 def test_a_wrong_file_is_named_with_its_key(tmp_path: Path, text: str, why: str) -> None:
     path = skill(tmp_path, "frogs")
     (path / "SKILL.md").write_text(text)
-    [(name, problem)] = SkillRegistry.read(tmp_path, EMPTY).problems.items()
+    [(name, problem)] = SkillRegistry.read(tmp_path, EMPTY).errors.items()
     assert name == "frogs"
     assert re.search(why, problem)
 
@@ -247,7 +247,7 @@ async def test_a_skill_that_breaks_stays_as_it_was_and_a_mended_one_comes_back(
     (path / "extra.py").write_text("oops(")
     broken = SkillRegistry.read(tmp_path, before)
     assert broken.skills["frogs"] == before.skills["frogs"]
-    assert "frogs" in broken.problems
+    assert "frogs" in broken.errors
     (path / "extra.py").write_text("async def hint(question):\n    return 'two'\n")
     [match] = await SkillRegistry.read(tmp_path, broken).matching("frog", ["frogs"])
     assert match.hint == "two"

@@ -67,7 +67,7 @@ class World:
 
     @property
     def beats(self) -> int:
-        return self.tendril.events.proactive.scheduler.beats
+        return self.tendril.events.proactive.scheduler.ticks
 
     def waits(self, kind: TriggerKind) -> int:
         """How many signals of a kind wait."""
@@ -79,7 +79,7 @@ class World:
     @property
     def woken(self) -> int:
         """How often there was reason to ask the model."""
-        return len(self.tendril.events.proactive.scheduler.wakes)
+        return len(self.tendril.events.proactive.scheduler.recent_triggers)
 
     @property
     def asked(self) -> int:
