@@ -45,7 +45,7 @@ def with_agent_address(config: Config, tendril: str | None = None) -> Config:
 
 def _is_at(agent: AgentSettings, running: RunningUp | None) -> bool:
     """Return True if `[agent] api_url` is the server of the running `terrarium up`."""
-    return running is not None and agent.api_url.rstrip("/").removesuffix("/v1") == running.server
+    return running is not None and agent.server_url == running.server
 
 
 def table_settings(config: Config, name: str) -> Mapping[str, Any]:

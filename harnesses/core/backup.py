@@ -33,9 +33,9 @@ MANIFEST = "backup.json"
 LOG = "irc.db"
 """The name of the log in a backup, whatever its path in `[storage] db_path`."""
 
-_LEFT_OUT = ("run", "models")
-_TEMPORARY = ("-wal", "-shm", "-journal", ".part", ".tmp")
-_CHUNK = 1024 * 1024  # bytes
+_EXCLUDED = ("run", "models")
+_EXCLUDED_SUFFIXES = ("-wal", "-shm", "-journal", ".part", ".tmp")
+_CHUNK_BYTES = 1024 * 1024  # bytes
 
 
 class Manifest(BaseModel):
@@ -155,9 +155,9 @@ def _other_files(config: Config) -> Iterator[tuple[Path, Path]]:
         name = path.relative_to(config.data)
         is_copied = path.suffix == ".db" and len(name.parts) == 1
         is_log = path.resolve() == log.resolve()
-        if is_copied or is_log or name.parts[0] in _LEFT_OUT or ".db.before-" in path.name:
+        if is_copied or is_log or name.parts[0] in _EXCLUDED or ".db.before-" in path.name:
             continue
-        if path.is_file() and not path.is_symlink() and not path.name.endswith(_TEMPORARY):
+        if path.is_file() and not path.is_symlink() and not path.name.endswith(_EXCLUDED_SUFFIXES):
             yield name, path
 
 
@@ -234,6 +234,6 @@ def _fsync(path: Path) -> None:
 def _sha256(path: Path) -> str:
     digest = hashlib.sha256()
     with path.open("rb") as file:
-        while piece := file.read(_CHUNK):
+        while piece := file.read(_CHUNK_BYTES):
             digest.update(piece)
     return digest.hexdigest()

@@ -25,9 +25,9 @@ jobs = typer.Typer(
     no_args_is_help=True,
 )
 
-_OPEN = ("pending", "waiting", "running")
-_LOST = ("failed", "dead")
-_LONGEST = 60  # characters of a payload in the list
+_OPEN_STATES = ("pending", "waiting", "running")
+_FAILED_STATES = ("failed", "dead")
+_MAX_PAYLOAD_CHARS = 60  # characters of a payload in the list
 
 Tendril = Annotated[str, typer.Argument(metavar="TENDRIL", help="Name of the tendril, as listed.")]
 Number = Annotated[int, typer.Argument(metavar="NUMBER", min=1, help="Its number, as listed.")]
@@ -41,7 +41,9 @@ def list_(
     data: DataFolder = Path("data"),
 ) -> None:
     """List the jobs of all tendrils. Times are UTC."""
-    states = _LOST if dead else (*_OPEN, *_LOST, *(["done"] if done else []))
+    states = (
+        _FAILED_STATES if dead else (*_OPEN_STATES, *_FAILED_STATES, *(["done"] if done else []))
+    )
     found = asyncio.run(_list(load(config, data), states))
     rows = [_row(tendril, job) for tendril, job in found]
     typer.echo(align_columns([_HEAD, *rows]) if rows else "no jobs")
@@ -121,6 +123,6 @@ def _row(tendril: str, job: Job) -> Sequence[str]:
         job.state,
         f"{job.attempts}/{job.max_attempts}",
         f"{job.run_at:%Y-%m-%d %H:%M}",
-        what if len(what) <= _LONGEST else f"{what[:_LONGEST]}...",
+        what if len(what) <= _MAX_PAYLOAD_CHARS else f"{what[:_MAX_PAYLOAD_CHARS]}...",
         job.error,
     )

@@ -30,10 +30,10 @@ storage = typer.Typer(help="Where all data is stored.", no_args_is_help=True)
 
 _SCHEMES = ("postgresql://", "postgres://")
 _LOG = "irc"
-_AGAIN = "stop it and run the same command again, which copies what has been written since"
-_CLOSING = 5.0  # seconds for PostgreSQL to notice that our own connections are gone
+_RUN_AGAIN = "stop it and run the same command again, which copies what has been written since"
+_CLOSE_TIMEOUT = 5.0  # seconds for PostgreSQL to notice that our own connections are gone
 
-Tell = Callable[[str], None]
+Report = Callable[[str], None]
 
 
 @storage.callback()
@@ -60,10 +60,10 @@ def migrate(
     typer.echo(_next_step(loaded, to))
 
 
-async def move_all(config: Config, to: str, tell: Tell) -> Sequence[str]:
+async def move_all(config: Config, to: str, report: Report) -> Sequence[str]:
     """Move every store to a PostgreSQL URL or into a folder; return the names of the stores.
 
-    `tell` receives lines about the progress. Raises TendrilError if there is nothing to move or,
+    `report` receives lines about the progress. Raises TendrilError if there is nothing to move or,
     after copying, if a process is still running; and StorageError.
     """
     pairs = await _pairs(config, to)
@@ -75,7 +75,7 @@ async def move_all(config: Config, to: str, tell: Tell) -> Sequence[str]:
             async with Database.open(source) as here, Database.open(target) as there:
                 transfer = await Transfer.begin(here, there)
                 has_begun = True
-                await _copy(name, transfer, tell)
+                await _copy(name, transfer, report)
         with _nobody_starts(config):
             await _require_unused(pairs)
             for name, (source, target) in pairs.items():
@@ -83,7 +83,7 @@ async def move_all(config: Config, to: str, tell: Tell) -> Sequence[str]:
                     transfer = await Transfer.begin(here, there)
                     if not transfer.is_over or await transfer.reopen():
                         rows = await transfer.finish()
-                        tell(f"{name}: finished, {sum(rows.values()):,} rows")
+                        report(f"{name}: finished, {sum(rows.values()):,} rows")
     except Unavailable as error:
         if not has_begun:
             raise
@@ -104,23 +104,23 @@ def _nobody_starts(config: Config) -> Iterator[None]:
     except AlreadyRunning as error:
         raise TendrilError(
             f"all is copied, but `{error.command}` (process {error.pid}) runs on {config.data};"
-            f" {_AGAIN}"
+            f" {_RUN_AGAIN}"
         ) from error
 
 
-async def _copy(name: str, transfer: Transfer, tell: Tell) -> None:
+async def _copy(name: str, transfer: Transfer, report: Report) -> None:
     if not transfer.is_over:
         await transfer.require_untouched()
     elif not await transfer.reopen():
-        tell(f"{name}: moved before, and nothing was written to it since")
+        report(f"{name}: moved before, and nothing was written to it since")
         return
     steps: dict[str, int] = {}
     while (step := await transfer.step()) is not None:
         if step.rows:
             steps[step.table] = steps.get(step.table, 0) + 1
-            tell(f"{name}: {step.table}, step {steps[step.table]}")
+            report(f"{name}: {step.table}, step {steps[step.table]}")
     rows = await transfer.verify()
-    tell(f"{name}: copied and compared, {sum(rows.values()):,} rows")
+    report(f"{name}: copied and compared, {sum(rows.values()):,} rows")
 
 
 async def _pairs(config: Config, to: str) -> Mapping[str, tuple[Address, Address]]:
@@ -167,9 +167,9 @@ async def _require_unused(pairs: Mapping[str, tuple[Address, Address]]) -> None:
         if isinstance(source, PostgresSchema):
             from storage.db.postgres.reading import is_in_use
 
-            if await asyncio.to_thread(is_in_use, source, _CLOSING):
+            if await asyncio.to_thread(is_in_use, source, _CLOSE_TIMEOUT):
                 raise TendrilError(
-                    f"all is copied, but a process somewhere uses {source}; {_AGAIN}"
+                    f"all is copied, but a process somewhere uses {source}; {_RUN_AGAIN}"
                 )
 
 

@@ -13,19 +13,19 @@ from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-WAITING = 5
+MAX_OPEN_QUESTIONS = 5
 """The maximum number of questions of one person that are being answered or queued."""
 
-_BURST = 10.0  # seconds' worth of tokens in a full bucket
-_TOLD_EVERY = 60.0  # seconds between notifications of the same person or channel
-_KEPT = 2_000  # maximum number of buckets; the least recently used has usually filled up again
+_BURST_SECONDS = 10.0  # worth of tokens in a full bucket
+_NOTIFY_INTERVAL = 60.0  # seconds between notifications of the same person or channel
+_MAX_BUCKETS = 2_000  # the least recently used, which is evicted, has usually filled up again
 
 
 @dataclass(slots=True)
 class _Bucket:
     tokens: float
     filled: float
-    told: float = -math.inf
+    notified: float = -math.inf
 
 
 class TokenBuckets:
@@ -43,7 +43,7 @@ class TokenBuckets:
 
     def set_rate(self, rate: float) -> None:
         """Change the tokens per second; the balances stay, as far as the buckets hold them."""
-        self._rate, self._most = rate, max(1.0, rate * _BURST)
+        self._rate, self._capacity = rate, max(1.0, rate * _BURST_SECONDS)
 
     def try_acquire(self, key: Hashable) -> bool:
         """Take a token from the bucket of `key`; return False if there was none."""
@@ -53,38 +53,38 @@ class TokenBuckets:
             return True
         if self._refusals_cost:
             # Bounded, so that the quiet time needed does not grow with the length of the flood.
-            bucket.tokens = max(bucket.tokens - 1, -self._most)
+            bucket.tokens = max(bucket.tokens - 1, -self._capacity)
         return False
 
     def should_notify(self, key: Hashable) -> bool:
         """Return True if a refusal should be announced, at most once a minute per key."""
         bucket = self._refill(key)
-        if bucket.filled - bucket.told < _TOLD_EVERY:
+        if bucket.filled - bucket.notified < _NOTIFY_INTERVAL:
             return False
-        bucket.told = bucket.filled
+        bucket.notified = bucket.filled
         return True
 
     def _refill(self, key: Hashable) -> _Bucket:
         now = self._clock()
-        bucket = self._buckets.setdefault(key, _Bucket(self._most, now))
+        bucket = self._buckets.setdefault(key, _Bucket(self._capacity, now))
         self._buckets.move_to_end(key)
-        if len(self._buckets) > _KEPT:
+        if len(self._buckets) > _MAX_BUCKETS:
             self._buckets.popitem(last=False)
-        bucket.tokens = min(self._most, bucket.tokens + (now - bucket.filled) * self._rate)
+        bucket.tokens = min(self._capacity, bucket.tokens + (now - bucket.filled) * self._rate)
         bucket.filled = now
         return bucket
 
 
 class ConcurrencyLimit:
-    """A limit of `WAITING` open questions per person: those being answered or queued."""
+    """A limit of `MAX_OPEN_QUESTIONS` per person: those being answered or queued."""
 
     def __init__(self) -> None:
         self._waiting: Counter[Hashable] = Counter()
-        self._told: set[tuple[Hashable, str]] = set()
+        self._notified: set[tuple[Hashable, str]] = set()
 
     def is_full(self, person: Hashable) -> bool:
         """Return True if a person has the maximum number of open questions."""
-        return self._waiting[person] >= WAITING
+        return self._waiting[person] >= MAX_OPEN_QUESTIONS
 
     @contextmanager
     def hold(self, person: Hashable) -> Iterator[None]:
@@ -96,10 +96,10 @@ class ConcurrencyLimit:
             self._waiting[person] -= 1
             if not self._waiting[person]:
                 del self._waiting[person]
-                self._told = {entry for entry in self._told if entry[0] != person}
+                self._notified = {entry for entry in self._notified if entry[0] != person}
 
     def notify_once(self, person: Hashable, text: str) -> bool:
         """Return True if a person should be told `text`: once, until they have no open question."""
-        first = (person, text) not in self._told
-        self._told.add((person, text))
+        first = (person, text) not in self._notified
+        self._notified.add((person, text))
         return first

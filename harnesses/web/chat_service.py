@@ -56,7 +56,7 @@ class ChatService:
                 conversation=conversation,
                 who=_VISITOR,
                 text=question.text,
-                payer=question.address,
+                budget_owner=question.address,
                 image=question.image,
                 tools=tools,
                 rights=lambda: {TEACH},

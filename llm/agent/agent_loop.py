@@ -119,7 +119,11 @@ class AgentLoop:
         self._tools = toolbox
         self._guard = Guardrails(self._limits, full.options)
         self._execution = ToolExecutor(
-            full, self._guard, self._trace, self._seconds_left, sees=options.sees
+            full,
+            self._guard,
+            self._trace,
+            self._seconds_left,
+            accepts_images=options.accepts_images,
         )
         self._steps: list[Message] = []
         self._usage = TokenUsage()
@@ -234,7 +238,7 @@ class AgentLoop:
         """Continue with the `smart` model and the results so far."""
         self._escalation.is_requested = False
         # Whether that model accepts images is not known here, so it is sent none.
-        self.options = replace(self.options, model=self._smart, sees=False)
+        self.options = replace(self.options, model=self._smart, accepts_images=False)
         self._smart, self._steps = "", _without_images(self._steps)
         # Without the escalation tool: there is no third model to hand over to.
         kept = [self._deferring] if self._unasked else []

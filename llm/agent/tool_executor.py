@@ -249,7 +249,7 @@ class ToolExecutor:
     """Executes the tool calls of one run.
 
     `seconds_left` returns the time that the run has left. Images found by tools are shown to the
-    model only while it `sees`.
+    model only if `accepts_images`.
     """
 
     def __init__(
@@ -259,10 +259,10 @@ class ToolExecutor:
         trace: Trace,
         seconds_left: Callable[[], float],
         *,
-        sees: bool = False,
+        accepts_images: bool = False,
     ) -> None:
         self.toolbox = toolbox
-        self._sees = sees
+        self._accepts_images = accepts_images
         self._guard = guard
         self._trace = trace
         self._seconds_left = seconds_left
@@ -274,7 +274,7 @@ class ToolExecutor:
 
         Calls that have already been executed are answered with their results, not run again.
         """
-        self._replayed, self._sees = dict(self._results), False
+        self._replayed, self._accepts_images = dict(self._results), False
 
     async def results(self, calls: Sequence[ToolCall], prompt: Sequence[Message]) -> list[Message]:
         """Return the tool messages that answer `calls`, in order, followed by any images.
@@ -294,7 +294,7 @@ class ToolExecutor:
             results = [await self._result(*each, visible) for each in judged]
         messages = [_message(call, result) for call, result in zip(calls, results, strict=True)]
         # Many servers accept images in user messages only, not in tool results.
-        images = [result.image for result in results if result.image and self._sees]
+        images = [result.image for result in results if result.image and self._accepts_images]
         return messages + [_shown(image) for image in images]
 
     async def _result(self, call: ToolCall, decision: CallDecision, visible: str) -> ToolResult:
@@ -367,7 +367,7 @@ class ToolExecutor:
         own = self.toolbox.options(call.name).timeout or TOOL_TIMEOUT
         seconds = max(0.0, min(own, self._seconds_left()))
         result = await self.toolbox.call(call.name, call.arguments, seconds, key)
-        if result.image and not self._sees:
+        if result.image and not self._accepts_images:
             result = error_result(call.name, _BLIND)
         self._guard.record(call.name, ok=result.ok)
         return result

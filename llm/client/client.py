@@ -74,7 +74,8 @@ class RequestOptions:
     None and "" mean "as configured". `max_tokens` and `limit` bound the answer, `decode_entities`
     decodes the HTML entities in it. Tokens are accounted by `purpose` ("answer", or a kind of
     background work such as "summary", "facts" or "review") and `room`. `person` and `channel` are
-    pseudonyms under which the server keeps separate budgets. `sees`: the model accepts images.
+    pseudonyms under which the server keeps separate budgets. `accepts_images` says whether the
+    model does.
     """
 
     session: str
@@ -88,7 +89,7 @@ class RequestOptions:
     max_tokens: int | None = None
     limit: AnswerLimit | None = None
     decode_entities: bool = False
-    sees: bool = False
+    accepts_images: bool = False
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     def headers(self) -> dict[str, str]:
@@ -126,10 +127,9 @@ class AgentClient:
 
         Raises ConfigError for a key that HTTP cannot carry.
         """
-        key = settings.api_key
-        own = {"authorization": f"Bearer {key.get_secret_value()}"} if key else {}
+        own = {"authorization": f"Bearer {settings.key}"} if settings.key else {}
         connection_pool = ConnectionPool(
-            settings.api_url.rstrip("/").removesuffix("/v1"),
+            settings.server_url,
             own | {"content-type": "application/json"},
             patience=_READ_TIMEOUT_SHARE * settings.timeout,
             connect=_CONNECT_TIMEOUT,

@@ -129,7 +129,7 @@ class ModelCard(BaseModel):
     capabilities: CapabilitiesPart = Field(default_factory=CapabilitiesPart)
 
     @property
-    def sees(self) -> bool:
+    def accepts_images(self) -> bool:
         """True if the server says that the model accepts images."""
         return self.capabilities.vision is True
 

@@ -81,3 +81,13 @@ class AgentSettings(Settings):
     def zone(self) -> tzinfo:
         """The time zone called `zone_name`."""
         return parse_zone(self.zone_name)
+
+    @property
+    def server_url(self) -> str:
+        """The base URL of the agent server: `api_url` without `/v1`."""
+        return self.api_url.rstrip("/").removesuffix("/v1")
+
+    @property
+    def key(self) -> str | None:
+        """The secret of `api_key`, None if there is none."""
+        return self.api_key.get_secret_value() if self.api_key else None

@@ -24,10 +24,8 @@ from harnesses.core.launcher.mcp_checks import check_mcp_servers
 from harnesses.core.launcher.model_line import model_line
 from harnesses.core.launcher.plan import IrcEndpoint, LaunchPlan
 from harnesses.core.launcher.readiness import (
-    agent_url,
     ask_for_token,
     irc_accepts,
-    key_of,
     server_ready,
     unreachable,
 )
@@ -37,14 +35,14 @@ from llm.client.settings import AgentSettings
 from llm.skills.registry import SkillRegistry
 from terrarium.config import Config
 
-_SLOW = 2.0  # request timeout in seconds
-_ANTHROPIC = "2023-06-01"  # API version: the header `anthropic-version` is mandatory
+_REQUEST_TIMEOUT = 2.0  # request timeout in seconds
+_ANTHROPIC_VERSION = "2023-06-01"  # API version: the header `anthropic-version` is mandatory
 
 
 async def run_checks(config: Config) -> list[CheckResult]:
     """Check every component that `config` describes; return the results in the order of display.
     Raises ConfigError."""
-    plan = LaunchPlan.from_config(config).found_at(read_up_file(config.data))
+    plan = LaunchPlan.from_config(config).with_actual_ports(read_up_file(config.data))
     async with httpx2.AsyncClient(trust_env=False) as http:
         findings = [
             _python(),
@@ -122,9 +120,9 @@ async def _is_refused(
     """Return True if the server refuses `key`, or its absence, on a request for its models."""
     headers = {} if key is None else {"authorization": f"Bearer {key}"}
     if anthropic:
-        headers = {"anthropic-version": _ANTHROPIC} | ({"x-api-key": key} if key else {})
+        headers = {"anthropic-version": _ANTHROPIC_VERSION} | ({"x-api-key": key} if key else {})
     try:
-        answer = await http.get(f"{url}/v1/models", headers=headers, timeout=_SLOW)
+        answer = await http.get(f"{url}/v1/models", headers=headers, timeout=_REQUEST_TIMEOUT)
     except httpx2.TransportError:
         return False  # other checks report a server that does not answer
     return answer.status_code in (401, 403)
@@ -144,7 +142,7 @@ async def _irc_server(endpoint: IrcEndpoint) -> CheckResult:
 async def _server(config: Config, http: httpx2.AsyncClient) -> CheckResult:
     """Check that the agent server accepts our key, and that its model generates a token."""
     agent = with_agent_address(config).section(AgentSettings)
-    url, key = agent_url(agent), key_of(agent)
+    url, key = agent.server_url, agent.key
     if missing := await server_ready(http, url)():
         hint = "`terrarium up` starts it, AGENT_API_URL names another"
         return CheckResult("server", False, f"{missing}; {hint}")

@@ -20,7 +20,7 @@ from storage.db.private_files import data_files, readable_mode
 from storage.settings import StorageSettings, log_path
 from terrarium.config import GOOD_SECRET, Config, is_short
 
-_PATIENCE = 60.0  # seconds after which the integrity check of one file is cut short
+_CHECK_TIMEOUT = 60.0  # seconds after which the integrity check of one file is cut short
 
 
 def check_data(config: Config) -> CheckResult:
@@ -106,7 +106,7 @@ def check_databases(config: Config) -> CheckResult:
     files = sorted({*data.glob("*.db"), *filter(Path.exists, [log_path(config)])})
     for path in files:
         try:
-            finding = describe_damage(path, _PATIENCE)
+            finding = describe_damage(path, _CHECK_TIMEOUT)
         except StorageError as error:
             return CheckResult("files", False, str(error))
         if finding:

@@ -53,9 +53,7 @@ def has_own_key(config: Config, plan: LaunchPlan) -> bool:
     """
     agent = config.section(AgentSettings)
     # The default `api_url` names no server: with a free port, ours is at another address.
-    if agent.api_url.rstrip("/").removesuffix("/v1") != plan.server and (
-        "api_url" in agent.model_fields_set
-    ):
+    if agent.server_url != plan.server and "api_url" in agent.model_fields_set:
         return True
     admin: SecretStr | None = table_settings(config, "server")["admin_key"]
     return agent.api_key is not None and agent.api_key != admin

@@ -12,10 +12,11 @@ from pydantic import ValidationError
 from llm.client.response import ModelCard
 from llm.client.settings import AgentSettings
 
-_SLOW = 2.0  # request timeout in seconds
-_PATIENCE, _POLL = 3.0, 0.1  # seconds: to wait for the model card, and between requests
+_REQUEST_TIMEOUT = 2.0  # request timeout in seconds
+_CARD_TIMEOUT = 3.0  # seconds
+_POLL_INTERVAL = 0.1  # seconds between requests for the model card
 _QUANTISED = re.compile(r"[.-](I?Q\d\w*|B?F16|F32)$", re.IGNORECASE)  # suffix of a GGUF file name
-_TINY = 300_000_000  # parameters; smaller models paraphrase poorly
+_TINY_PARAMETERS = 300_000_000  # parameters; smaller models paraphrase poorly
 
 
 async def model_line(http: httpx2.AsyncClient, url: str, agent: AgentSettings) -> str | None:
@@ -25,9 +26,9 @@ async def model_line(http: httpx2.AsyncClient, url: str, agent: AgentSettings) -
     """
     card: ModelCard | None = None
     with suppress(TimeoutError):
-        async with asyncio.timeout(_PATIENCE):
+        async with asyncio.timeout(_CARD_TIMEOUT):
             while (card := await _card(http, url, agent)) and _is_to_come(card):  # noqa: ASYNC110
-                await asyncio.sleep(_POLL)
+                await asyncio.sleep(_POLL_INTERVAL)
     return describe_model(card) if card else None
 
 
@@ -37,10 +38,11 @@ def _is_to_come(card: ModelCard) -> bool:
 
 
 async def _card(http: httpx2.AsyncClient, url: str, agent: AgentSettings) -> ModelCard | None:
-    key = agent.api_key
-    headers = {"authorization": f"Bearer {key.get_secret_value()}"} if key else {}
+    headers = {"authorization": f"Bearer {agent.key}"} if agent.key else {}
     try:
-        answer = await http.get(f"{url}/v1/models/{agent.model}", headers=headers, timeout=_SLOW)
+        answer = await http.get(
+            f"{url}/v1/models/{agent.model}", headers=headers, timeout=_REQUEST_TIMEOUT
+        )
         return ModelCard.model_validate_json(answer.content) if answer.is_success else None
     except (httpx2.HTTPError, ValidationError):
         return None
@@ -62,7 +64,7 @@ def _abilities(card: ModelCard) -> str:
         return "answers; whether it uses tools well is being tested"
     if card.chooses_tools:
         return "answers, tools, a memory of its own"
-    tiny = card.parameters is not None and card.parameters < _TINY
+    tiny = card.parameters is not None and card.parameters < _TINY_PARAMETERS
     answers = "short answers and quotes from the log" if tiny else "answers"
     return f"{answers}; no tools, no memory of its own"
 

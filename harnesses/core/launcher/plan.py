@@ -70,7 +70,7 @@ class LaunchPlan:
         """The names of the tendrils among the programs."""
         return tuple(each.name for each in self.programs if each.name not in _NO_TENDRILS)
 
-    def found_at(self, running: RunningUp | None) -> LaunchPlan:
+    def with_actual_ports(self, running: RunningUp | None) -> LaunchPlan:
         """Return the plan with the actual port of the embedded IRC server, which a running `up` may
         have chosen."""
         if running is None or running.irc_port is None or not self.endpoint:
@@ -186,21 +186,21 @@ def _need(who: str, values: Mapping[str, Any], variable: str, key: str) -> PortR
 def _programs(
     config: Config, wanted: list[str], endpoint: IrcEndpoint | None, environment: Mapping[str, str]
 ) -> list[Program]:
-    programs = [Program("server", terrarium(config, "server"), environment)]
+    programs = [Program("server", command_line(config, "server"), environment)]
     if endpoint and endpoint.embedded:
         where = ("--host", endpoint.host, "--port", str(endpoint.port))
         programs.append(Program("ircd", (*_PYTHON, _IRCD, *where)))
-    runs = (Program(name, terrarium(config, "run", name), environment) for name in wanted)
+    runs = (Program(name, command_line(config, "run", name), environment) for name in wanted)
     return [*programs, *runs]
 
 
 def _pull(config: Config, name: str | None) -> Program | None:
     if name is None:
         return None
-    return Program("model pull", terrarium(config, "model", "pull", *([name] if name else [])))
+    return Program("model pull", command_line(config, "model", "pull", *([name] if name else [])))
 
 
-def terrarium(config: Config, *verb: str) -> tuple[str, ...]:
+def command_line(config: Config, *verb: str) -> tuple[str, ...]:
     """Return the command line of a `terrarium` command with the same configuration and data
     folder."""
     file = ("--config", str(config.path)) if config.path else ()

@@ -13,16 +13,15 @@ import httpx2
 from harnesses.core.launcher.plan import IrcEndpoint
 from harnesses.core.tendril.status import STANDBY, ProcessState, report
 from llm.client.response import MISCONFIGURED
-from llm.client.settings import AgentSettings
 
 Check = Callable[[], Awaitable[str | None]]
 """Returns None if all is well, or else a text for people that says what is missing."""
 
-_POLL = 0.05  # seconds between two rounds of checks
-_SLOW = 2.0  # request timeout in seconds
-_FIRST_TOKEN = 120.0  # timeout in seconds of the first token, on a slow and busy machine
-_PAUSE = 2.0  # seconds between two attempts to get a first token
-_LONGEST_REASON = 300  # characters
+_POLL_INTERVAL = 0.05  # seconds between two rounds of checks
+_REQUEST_TIMEOUT = 2.0  # request timeout in seconds
+_FIRST_TOKEN_TIMEOUT = 120.0  # timeout in seconds of the first token, on a slow and busy machine
+_RETRY_INTERVAL = 2.0  # seconds between two attempts to get a first token
+_MAX_REASON_CHARS = 300  # characters
 
 PROBE_SESSION = "first-token"
 """The session name of the request that probes whether the model answers."""
@@ -47,7 +46,7 @@ async def wait_until_ready(
         if loop.time() >= next_word:
             say("waiting for " + "; ".join(missing))
             next_word += every
-        await asyncio.sleep(_POLL)
+        await asyncio.sleep(_POLL_INTERVAL)
 
 
 async def _missing(checks: Mapping[str, Check]) -> list[str]:
@@ -60,7 +59,7 @@ def server_ready(http: httpx2.AsyncClient, url: str) -> Check:
 
     async def check() -> str | None:
         try:
-            response = await http.get(f"{url}/ready", timeout=_SLOW)
+            response = await http.get(f"{url}/ready", timeout=_REQUEST_TIMEOUT)
         except httpx2.TransportError:
             return f"nothing answers at {url}"
         if response.status_code == 200:
@@ -70,16 +69,6 @@ def server_ready(http: httpx2.AsyncClient, url: str) -> Check:
         return f"no model answers yet (HTTP {response.status_code} from {url}/ready)"
 
     return check
-
-
-def agent_url(agent: AgentSettings) -> str:
-    """Return the base URL of the agent server, without `/v1`."""
-    return agent.api_url.rstrip("/").removesuffix("/v1")
-
-
-def key_of(agent: AgentSettings) -> str | None:
-    """Return the configured API key for the agent server, None if there is none."""
-    return agent.api_key.get_secret_value() if agent.api_key else None
 
 
 def lets_in(http: httpx2.AsyncClient, url: str, key: str | None) -> Check:
@@ -93,7 +82,7 @@ def lets_in(http: httpx2.AsyncClient, url: str, key: str | None) -> Check:
         if passed:
             return None
         try:
-            response = await http.get(f"{url}/v1/models", headers=headers, timeout=_SLOW)
+            response = await http.get(f"{url}/v1/models", headers=headers, timeout=_REQUEST_TIMEOUT)
         except httpx2.TransportError:
             return f"nothing answers at {url}"
         if response.status_code in REFUSED:
@@ -118,10 +107,10 @@ async def ask_for_token(
         headers["authorization"] = f"Bearer {key}"
     try:
         response = await http.post(
-            f"{url}/v1/chat/completions", json=body, headers=headers, timeout=_FIRST_TOKEN
+            f"{url}/v1/chat/completions", json=body, headers=headers, timeout=_FIRST_TOKEN_TIMEOUT
         )
     except httpx2.TimeoutException:
-        return f"the model has been silent for {_FIRST_TOKEN:g} s"
+        return f"the model has been silent for {_FIRST_TOKEN_TIMEOUT:g} s"
     except httpx2.TransportError:
         return f"nothing answers at {url}"
     if response.is_success:
@@ -133,7 +122,7 @@ async def ask_for_token(
 
 def _reason(response: httpx2.Response) -> str:
     try:
-        return str(response.json()["error"]["message"])[:_LONGEST_REASON]
+        return str(response.json()["error"]["message"])[:_MAX_REASON_CHARS]
     except (ValueError, KeyError, TypeError):
         return f"HTTP {response.status_code}"
 
@@ -170,7 +159,7 @@ class ModelAnswers:
             self._missing = await self._ask()
             if self._missing is None:
                 return
-            await asyncio.sleep(_PAUSE)
+            await asyncio.sleep(_RETRY_INTERVAL)
 
 
 def irc_accepts(endpoint: IrcEndpoint) -> Check:
@@ -178,7 +167,7 @@ def irc_accepts(endpoint: IrcEndpoint) -> Check:
 
     async def check() -> str | None:
         try:
-            async with asyncio.timeout(_SLOW):
+            async with asyncio.timeout(_REQUEST_TIMEOUT):
                 _, writer = await asyncio.open_connection(endpoint.host, endpoint.port)
         except (OSError, TimeoutError):
             return f"nothing answers at {endpoint.host} port {endpoint.port}"
@@ -214,7 +203,7 @@ async def unreachable(http: httpx2.AsyncClient, upstream: Sequence[str]) -> list
     away = []
     for url in upstream:
         try:
-            await http.get(f"{url}/v1/models", timeout=_SLOW)
+            await http.get(f"{url}/v1/models", timeout=_REQUEST_TIMEOUT)
         except httpx2.TransportError:
             away.append(url)
     return away

@@ -45,7 +45,7 @@ class RestartPolicy:
     first: float = 0.5
     longest: float = 30.0
     stable: float = 60.0
-    ending: float = 4.0
+    grace: float = 4.0
 
 
 class Supervisor:
@@ -58,12 +58,12 @@ class Supervisor:
         self,
         programs: Sequence[Program],
         say: Callable[[str], None],
-        patience: RestartPolicy | None = None,
+        policy: RestartPolicy | None = None,
     ) -> None:
         self.pids: dict[str, int] = {}
         self._programs = programs
         self._say = say
-        self._patience = patience or RestartPolicy()
+        self._policy = policy or RestartPolicy()
 
     async def run(self) -> None:
         """Keep all programs running until cancelled, then end them and their child processes.
@@ -75,7 +75,7 @@ class Supervisor:
                 tasks.create_task(self._restart_loop(program))
 
     async def _restart_loop(self, program: Program) -> None:
-        backoff = Backoff(self._patience.first, self._patience.longest, self._patience.stable)
+        backoff = Backoff(self._policy.first, self._policy.longest, self._policy.stable)
         while True:
             backoff.mark_started()
             how = await self._run_once(program)
@@ -86,7 +86,7 @@ class Supervisor:
     async def _run_once(self, program: Program) -> str:
         """Run a program to its end; return a text for people that says how it ended."""
         try:
-            async with running(program, self._patience.ending) as process:
+            async with running(program, self._policy.grace) as process:
                 self.pids[program.name] = process.pid
                 try:
                     code = await process.wait()
@@ -100,10 +100,10 @@ class Supervisor:
 
 
 @asynccontextmanager
-async def running(program: Program, ending: float) -> AsyncIterator[Process]:
+async def running(program: Program, grace: float) -> AsyncIterator[Process]:
     """Run a process of `program`, and end it and its whole session on leaving.
 
-    It has `ending` seconds to end after SIGTERM. Its output goes to our standard error. Raises
+    It has `grace` seconds to end after SIGTERM. Its output goes to our standard error. Raises
     OSError.
     """
     # A session of its own keeps Ctrl-C at the terminal from reaching the child: we end it in order.
@@ -118,4 +118,4 @@ async def running(program: Program, ending: float) -> AsyncIterator[Process]:
     try:
         yield process
     finally:
-        await end_child(process, ending)
+        await end_child(process, grace)

@@ -24,10 +24,8 @@ from harnesses.core.launcher.ports import require_free
 from harnesses.core.launcher.readiness import (
     Check,
     ModelAnswers,
-    agent_url,
     ask_for_token,
     irc_accepts,
-    key_of,
     lets_in,
     server_ready,
     tendril_ready,
@@ -51,7 +49,7 @@ from terrarium.supervision import told_to_stop
 
 Say = Callable[[str], None]
 
-_PATIENCE = RestartPolicy()
+_RESTARTS = RestartPolicy()
 
 
 async def up(config: Config, say: Say, announce: Say) -> None:
@@ -95,7 +93,7 @@ async def _with_keys(plan: LaunchPlan, config: Config) -> AsyncIterator[LaunchPl
 
 async def _run_all(plan: LaunchPlan, config: Config, say: Say, announce: Say) -> None:
     plan = await _with_model(plan, config, say)
-    supervisor = Supervisor(plan.programs, say, _PATIENCE)
+    supervisor = Supervisor(plan.programs, say, _RESTARTS)
     agent = with_agent_address(config).section(AgentSettings)
     async with asyncio.TaskGroup() as tasks, httpx2.AsyncClient(trust_env=False) as http:
         tasks.create_task(supervisor.run())
@@ -114,13 +112,13 @@ async def _wait_until_answering(
     generates a token."""
     await wait_until_ready(_checks(plan, config, supervisor, http), say)
     agent = with_agent_address(config).section(AgentSettings)
-    own = {name: plan.key_of(name) or key_of(agent) for name in plan.tendrils}
-    checks = {name: lets_in(http, agent_url(agent), key) for name, key in own.items()}
-    key = next(iter(own.values()), key_of(agent))
+    own = {name: plan.key_of(name) or agent.key for name in plan.tendrils}
+    checks = {name: lets_in(http, agent.server_url, key) for name, key in own.items()}
+    key = next(iter(own.values()), agent.key)
     hint = f" ({', '.join(plan.upstream)}: see MODEL_UPSTREAM)" if plan.upstream else ""
 
     async def ask() -> str | None:
-        missing = await ask_for_token(http, agent_url(agent), key, agent.model)
+        missing = await ask_for_token(http, agent.server_url, key, agent.model)
         return missing and missing + hint
 
     async with ModelAnswers(ask) as answers:
@@ -145,7 +143,7 @@ async def _with_model(plan: LaunchPlan, config: Config, say: Say) -> LaunchPlan:
 
 async def _pull(program: Program) -> None:
     """Download the model as a child process, which shows its progress. Raises TendrilError."""
-    async with running(program, _PATIENCE.ending) as process:
+    async with running(program, _RESTARTS.grace) as process:
         code = await process.wait()
     if code == EX_CONFIG:
         raise ChildConfigError(program.name)

@@ -150,7 +150,7 @@ class Tendril(TendrilProcess):
         queue = self._queues.for_conversation(conversation)
         # Set before waiting for the lock: a turn that acquires it first is deleted below, one that
         # acquires it later sees the flag and stores nothing.
-        queue.ephemeral = True
+        queue.keeps = False
         async with queue.memory:
             await self.accounting.forget(f"{self.name}/{conversation}")
             await self.runs.clear(conversation)
@@ -182,12 +182,12 @@ class Tendril(TendrilProcess):
 
 
 async def _remember(result: TurnResult, queue: ConversationQueue, memory: RoomMemory) -> None:
-    """Store the turn, unless it failed, is ephemeral, or its conversation was cleared."""
+    """Store the turn, unless it failed, must not be remembered, or its conversation was cleared."""
     try:
         # The flag is read under the lock that `clear` and `drop` take, so that nothing can be
         # written after they have deleted.
         async with queue.memory:
-            if result.ok and result.remember and not queue.ephemeral:
+            if result.ok and result.remember and queue.keeps:
                 await result.remember()
                 await memory.after_turn()
     except StorageError as error:  # the person has the answer all the same

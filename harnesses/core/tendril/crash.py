@@ -12,7 +12,7 @@ import structlog
 
 from harnesses.core.errors import TendrilError, root_cause
 
-_LONGEST = 200  # characters of an error's message
+_MAX_MESSAGE_CHARS = 200  # characters of an error's message
 
 _PYTHON = sysconfig.get_path("stdlib")
 _ROOT = Path(__file__).parents[3]
@@ -34,7 +34,7 @@ def report_crash(name: str, data: Path, error: Exception) -> TendrilCrashed:
     cause = root_cause(error)
     _log.debug("tendril.crashed", tendril=name, exc_info=error)
     where = _place(traceback.extract_tb(cause.__traceback__))
-    words = " ".join(str(cause).split())[:_LONGEST]
+    words = " ".join(str(cause).split())[:_MAX_MESSAGE_CHARS]
     text = f'the tendril "{name}" has crashed: {type(cause).__name__}: {words}{where}'
     path = data / "run" / f"{name}.crash"
     try:

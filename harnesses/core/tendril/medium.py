@@ -42,7 +42,7 @@ from storage.db.database import Address, Database
 from storage.queues.reminders import Owner, Reminder
 from storage.settings import StorageSettings, log_address, store_address
 
-_AGAIN = timedelta(seconds=15)  # retry interval of a reminder that could not be said
+_REMINDER_RETRY = timedelta(seconds=15)  # retry interval of a reminder that could not be said
 
 
 class TendrilMedium(TendrilResources, ABC):
@@ -81,7 +81,7 @@ class TendrilMedium(TendrilResources, ABC):
         Override it if private reminders cannot be delivered by `say`.
         """
         address = "" if reminder.private else f"{reminder.owner.nick}: "
-        return None if await self.say(reminder.place, f"{address}{text}") else _AGAIN
+        return None if await self.say(reminder.place, f"{address}{text}") else _REMINDER_RETRY
 
     async def until_speaking(self) -> None:
         """Wait until messages can be said; by default until the tendril is ready."""
@@ -243,7 +243,7 @@ class TendrilMedium(TendrilResources, ABC):
         return await self.answer_peer(question)
 
 
-PARTS = frozenset({*TendrilResources.__annotations__, *TendrilMedium.__annotations__}) - {
+RESERVED = frozenset({*TendrilResources.__annotations__, *TendrilMedium.__annotations__}) - {
     "config",
     "agent",  # these two change with the configuration
 }

@@ -21,7 +21,7 @@ from llm.prompt.context_manager import Conversation, PromptContext, PromptInput
 from llm.skills.hint import HintContext
 from storage.runs.runs import Run
 
-_PSEUDONYMS = secrets.token_bytes(16)
+_PSEUDONYM_KEY = secrets.token_bytes(16)
 """The hash key for pseudonyms of unrecorded conversations. It is never stored, so nobody can link
 them to a conversation after this process has ended."""
 
@@ -54,14 +54,18 @@ async def choose_model(
         await resolve(request.model) or await resolve(persona.model),
         purpose=ANSWER if request.is_by_person else request.profile,
         room="" if request.is_unrecorded else memory.room,
-        person=tendril.pseudonyms.of(request.payer or request.person or request.who),
+        person=tendril.pseudonyms.of(request.budget_owner or request.person or request.who),
         channel=tendril.pseudonyms.of(memory.room),
         temperature=persona.temperature,
         max_tokens=persona.max_tokens,
     )
     card = await tendril.catalog.card(options.model)
     budget = PromptBudget.from_card(card)
-    options = replace(options, sees=card is not None and card.sees, decode_entities=budget.is_small)
+    options = replace(
+        options,
+        accepts_images=card is not None and card.accepts_images,
+        decode_entities=budget.is_small,
+    )
     if request.profile == "job":
         budget = replace(budget, tokens=None, is_small=False, is_tiny=False)
     if budget.is_small:
@@ -177,4 +181,4 @@ def _clock_section(tendril: TendrilResources, question: str) -> list[PromptSecti
 def _pseudonym(name: str) -> str:
     """Return a pseudonym of a name: a keyed hash that is stable until this process ends."""
     # Keyed, because the hash of a guessable name could be found by trying names.
-    return blake2b(name.encode(), key=_PSEUDONYMS, digest_size=8).hexdigest()
+    return blake2b(name.encode(), key=_PSEUDONYM_KEY, digest_size=8).hexdigest()

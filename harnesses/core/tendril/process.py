@@ -15,7 +15,7 @@ import structlog
 from harnesses.core.addresses import with_agent_address
 from harnesses.core.errors import root_cause
 from harnesses.core.services.heartbeat import send_heartbeats
-from harnesses.core.tendril.medium import PARTS, TendrilMedium
+from harnesses.core.tendril.medium import RESERVED, TendrilMedium
 from harnesses.core.tendril.status import StatusFile
 from llm.agent.trace import expire_runs
 from llm.client.response import Heartbeat
@@ -34,8 +34,8 @@ _log = structlog.get_logger()
 class TendrilProcess(TendrilMedium, ABC):
     """Runs `serve` and the background tasks that every tendril has, until told to stop.
 
-    `status` is the status file of the process. While it runs, the attributes in `PARTS` (`client`,
-    `log`, ...) cannot be reassigned, so that a subclass does not overwrite one by accident.
+    `status` is the status file of the process. While it runs, the attributes in `RESERVED`
+    (`client`, `log`, ...) cannot be reassigned, so that no subclass overwrites one by accident.
     """
 
     _is_open = False
@@ -43,7 +43,7 @@ class TendrilProcess(TendrilMedium, ABC):
     if not TYPE_CHECKING:  # with a `__setattr__`, a type checker accepts any attribute name
 
         def __setattr__(self, name: str, value: object) -> None:
-            if self._is_open and name in PARTS:
+            if self._is_open and name in RESERVED:
                 raise AttributeError(f"self.{name} is a part of every tendril; choose another name")
             super().__setattr__(name, value)
 

@@ -20,7 +20,7 @@ import structlog
 
 from storage.db.private_files import make_folder
 
-_BYTES = 16
+_KEY_BYTES = 16
 
 _log = structlog.get_logger()
 
@@ -55,14 +55,14 @@ class Pseudonyms:
         except OSError as error:  # a full disk: the pseudonyms are stable only in this process
             _log.warning("pseudonyms.not_kept", error=str(error))
             key = b""
-        return key if len(key) == _BYTES else secrets.token_bytes(_BYTES)
+        return key if len(key) == _KEY_BYTES else secrets.token_bytes(_KEY_BYTES)
 
     def _create_key(self, path: Path) -> None:
         """Create the file of a new key, unless another process is faster. Raises OSError."""
         # Several processes of a tendril, as IRC standbys, share the file. A link creates it at
         # once with its content, and fails if it exists, so that all of them read the same key.
         with NamedTemporaryFile(dir=path.parent, suffix=".tmp") as file:  # of mode 600
-            file.write(secrets.token_bytes(_BYTES))
+            file.write(secrets.token_bytes(_KEY_BYTES))
             file.flush()
             with suppress(FileExistsError):
                 os.link(file.name, path)

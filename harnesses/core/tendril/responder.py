@@ -50,14 +50,14 @@ class Responder:
         options, budget = choice.options, choice.budget
         if budget.is_small and request.profile in UNASKED:
             return TurnResult("")  # a small model cannot judge whether to speak unasked
-        if request.image and not options.sees:
+        if request.image and not options.accepts_images:
             return TurnResult(BLIND, ok=False)
-        asking = self._peer_tools(request)
-        prompt = await build_prompt(tendril, request.with_tools(asking), memory, choice)
+        peer_tools = self._peer_tools(request)
+        prompt = await build_prompt(tendril, request.with_tools(peer_tools), memory, choice)
         trace = create_trace(tendril, request, options, queue.spawn)
         # Only now: the lines before the question are being written to the log while the steps
         # above, which do not read it, run.
-        request = await request.with_logged_question()
+        request = await request.with_settled_log()
         quoted = None
         if request.log_window and request.is_by_person and not request.image:
             quoted = await quoted_answer(request.log_window, request.text)
@@ -68,7 +68,7 @@ class Responder:
                 outcome = Outcome.without_model(direct)
             else:
                 await context.load()
-                run = ModelRun(tendril, request, context, trace, asking)
+                run = ModelRun(tendril, request, context, trace, peer_tools)
                 outcome = await run.answer(options, prompt, queue, quoted)
                 if budget.is_small and quoted:
                     outcome = outcome.ending_with(quoted.evidence(request.text, outcome.text))
@@ -97,7 +97,7 @@ class Responder:
 class ModelRun:
     """A run of the agent loop for one request, in its loaded context, recorded in `trace`.
 
-    `asking` is the tool that asks other tendrils, None if the request must not use it.
+    `peer_tools` is the tool that asks other tendrils, None if the request must not use it.
     """
 
     def __init__(
@@ -106,13 +106,13 @@ class ModelRun:
         request: TurnRequest,
         context: Context,
         trace: Trace,
-        asking: PeerTools | None = None,
+        peer_tools: PeerTools | None = None,
     ) -> None:
         self._tendril = tendril
         self._request = request
         self._context = context
         self._trace = trace
-        self._asking = asking
+        self._peer_tools = peer_tools
 
     async def answer(
         self,
@@ -140,8 +140,8 @@ class ModelRun:
             smart="" if request.image else await tendril.catalog.smart(),
             trace=self._trace,
         )
-        if self._asking:
-            self._asking.begin(loop, self._trace.run)
+        if self._peer_tools:
+            self._peer_tools.begin(loop, self._trace.run)
         began = now()
         try:
             outcome = await self._run(loop)

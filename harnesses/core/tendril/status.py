@@ -22,9 +22,9 @@ from llm.client.client import AgentClient
 from llm.messages.errors import ModelError
 from storage.db.private_files import make_folder
 
-_EVERY = 10.0  # seconds between renewals
-_ACCESS_CHECKED_EVERY = 5.0  # seconds
-_STALE = timedelta(seconds=3 * _EVERY)
+_RENEWAL_INTERVAL = 10.0  # seconds between renewals
+_ACCESS_CHECK_INTERVAL = 5.0  # seconds
+_STALE_AFTER = timedelta(seconds=3 * _RENEWAL_INTERVAL)
 
 STANDBY = "-standby"
 """Suffix of the report name of a standby process."""
@@ -65,7 +65,7 @@ class StatusReport(BaseModel):
     @property
     def is_fresh(self) -> bool:
         """True if the report was renewed within the last 30 seconds, so the process is alive."""
-        return datetime.now(UTC) - self.time < _STALE
+        return datetime.now(UTC) - self.time < _STALE_AFTER
 
 
 class StatusFile:
@@ -148,7 +148,7 @@ class StatusFile:
     async def renew(self) -> None:
         """Write the report again every ten seconds, until cancelled."""
         while True:
-            await asyncio.sleep(_EVERY)
+            await asyncio.sleep(_RENEWAL_INTERVAL)
             self._say(self._state, self._detail)
 
     def _say(self, state: ProcessState, detail: str) -> None:
@@ -200,7 +200,7 @@ class AccessMonitor:
 
     def __init__(self, client: AgentClient, status: StatusFile) -> None:
         self._client, self._status = client, status
-        self._told = ""
+        self._last_reported = ""
 
     async def watch(self, model: str) -> None:
         """Check every five seconds if the server accepts us, until cancelled.
@@ -214,14 +214,14 @@ class AccessMonitor:
                     await self._client.model(model)
                     was_let_in = True
             self.report()
-            await asyncio.sleep(_ACCESS_CHECKED_EVERY)
+            await asyncio.sleep(_ACCESS_CHECK_INTERVAL)
 
     def report(self) -> None:
         """Report the current problem, or that there is none; each problem is logged once."""
         trouble = self._client.trouble
-        if trouble and trouble != self._told:
+        if trouble and trouble != self._last_reported:
             _log.error("agent.not_usable", advice=trouble)
-        self._told = trouble
+        self._last_reported = trouble
         self._status.report_trouble(trouble, "agent server")
 
 

@@ -84,7 +84,7 @@ class TurnRequest:
 
     - `person`: the name under which memory knows the asker (default: `who`).
     - `room`: what the conversation shares with others, such as its channel (default: itself).
-    - `payer`: the name whose budget is charged, if `person` does not identify the asker well
+    - `budget_owner`: the name whose budget is charged, if `person` does not identify the asker well
       enough. The server receives only a pseudonym of it, and it is not stored.
     - `log_window`: the part of the log that belongs to the question.
     - `tools`: objects with `@tool` methods, in addition to those of the tendril; `rights` returns
@@ -110,7 +110,7 @@ class TurnRequest:
     text: str
     person: str = ""
     room: str = ""
-    payer: str = ""
+    budget_owner: str = ""
     log_window: LogWindow | None = None
     tools: Sequence[object] = ()
     rights: Rights = frozenset
@@ -171,7 +171,7 @@ class TurnRequest:
         """Return the request with the tools of more owners; None is ignored."""
         return replace(self, tools=[*self.tools, *(each for each in owners if each is not None)])
 
-    async def with_logged_question(self) -> TurnRequest:
+    async def with_settled_log(self) -> TurnRequest:
         """Wait until everything said before the question is in the log, and return the request with
         the settled log window."""
         if self.log_window is None:
@@ -192,13 +192,13 @@ class _Waiting:
 class ConversationQueue:
     """The queue of one conversation: `enter`, then `run`, then `leave`. Others may `stop` it.
 
-    Hold the lock `memory` while writing to or deleting from the conversation, and do not write
-    while `ephemeral` is set: it marks the current turn as one not to remember.
+    Hold the lock `memory` while writing to or deleting from the conversation, and write only while
+    `keeps` is True: it is False if the current turn must not be remembered.
     """
 
     def __init__(self) -> None:
         self.memory = asyncio.Lock()
-        self.ephemeral = False
+        self.keeps = True
         self._busy = False
         self._waiting: deque[_Waiting] = deque()
         self._granted: _Waiting | None = None  # until its `enter` resumes
@@ -243,9 +243,9 @@ class ConversationQueue:
     ) -> TurnResult | None:
         """Run `work`, which must not raise; return its result, or None if it was stopped.
 
-        It is ephemeral from the start if `keeps` is False.
+        It is not to be remembered if `keeps` is False.
         """
-        self.ephemeral = not keeps
+        self.keeps = keeps
         # A task of its own: `stop` then cancels the work, and not the caller with it. The group
         # also waits for what `spawn` has started, so that the next turn begins after it.
         async with asyncio.TaskGroup() as self._tasks:
@@ -327,7 +327,7 @@ class ConversationQueues:
         """Cancel all turns and drop all waiting questions of the conversations whose names
         `belongs` selects. On return, nothing of these turns is written to memory any more."""
         for queue in [queue for name, queue in self._queues.items() if belongs(name)]:
-            queue.ephemeral = True
+            queue.keeps = False
             queue.stop()
             # Wait if the turn is being stored just now; if it has not begun, it will see the flag.
             async with queue.memory:

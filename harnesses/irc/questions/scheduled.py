@@ -110,7 +110,7 @@ class ScheduledQuestions:
                 conversation=conversation_of(request),
                 who=request.nick,
                 person=network.fold(request.who.name),
-                payer=payer_of(network, request.who),
+                budget_owner=payer_of(network, request.who),
                 text=request.words,
                 room=room_key(request.place, network.fold),
                 log_window=self._window(reminder, now) if behaviour.logging else None,

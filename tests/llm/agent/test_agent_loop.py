@@ -63,7 +63,7 @@ async def turns(
     script: ScriptedOpenAI,
     *owners: object,
     shown: list[str] | None = None,
-    sees: bool = False,
+    accepts_images: bool = False,
     **values: Any,
 ) -> AsyncIterator[AgentLoop]:
     """A turn with the tools of `owners` and the settings `values`."""
@@ -78,7 +78,7 @@ async def turns(
         yield AgentLoop(
             client,
             Toolbox.from_owners(*owners),
-            RequestOptions("test", sees=sees),
+            RequestOptions("test", accepts_images=accepts_images),
             RunLimits.from_settings(settings),
             callbacks=LoopCallbacks(None if shown is None else show),
         )
@@ -108,7 +108,7 @@ class Gallery:
 
 
 async def test_an_image_of_a_tool_is_shown_to_a_model_that_sees_and_not_remembered() -> None:
-    async with ScriptedOpenAI() as script, turns(script, Gallery(), sees=True) as turn:
+    async with ScriptedOpenAI() as script, turns(script, Gallery(), accepts_images=True) as turn:
         script.calls(("look", {}), ("look", {})).say("Two frogs.")
         outcome = await turn.run(fit)
     *results, first, second = script.requests[1]["messages"][-4:]

@@ -22,7 +22,7 @@ from tests.kit.lives import Life, Lives, lives
 from tests.kit.patience import PATIENCE
 
 pytestmark = pytest.mark.process
-QUICK = RestartPolicy(first=0.05, longest=0.2, stable=60, ending=0.5)
+QUICK = RestartPolicy(first=0.05, longest=0.2, stable=60, grace=0.5)
 
 
 class Watched:
@@ -123,7 +123,7 @@ async def test_a_child_has_the_environment_we_give_it_and_knows_that_it_is_super
         "assert os.getsid(0) == os.getpid(); sys.exit(42)"
     )
     program = Program("a", [sys.executable, "-c", check], {"PLACE": "here"})
-    async with running(program, ending=1) as process:
+    async with running(program, grace=1) as process:
         assert await process.wait() == 42
 
 
