@@ -15,7 +15,7 @@ import structlog
 
 from benchmarks import ubuntu
 from benchmarks.figure import Figure, percentile
-from llm.memory.services import SESSION, STUDIED
+from llm.memory.services import EPISODE_TURNS, FACT_BATCH_TURNS
 from storage.chat_log.event import EventType
 from tests.kit.day import SimulatedDay
 
@@ -54,10 +54,16 @@ def _figures(day: SimulatedDay) -> list[Figure]:
             for purpose, spent in seen.beside.items()
         ),
         Figure(
-            "episodes missed or made twice", abs(made["episode"] - day.questions // SESSION), "", 0
+            "episodes missed or made twice",
+            abs(made["episode"] - day.questions // EPISODE_TURNS),
+            "",
+            0,
         ),
         Figure(
-            "studies missed or made twice", abs(made["facts"] - day.questions // STUDIED), "", 0
+            "studies missed or made twice",
+            abs(made["facts"] - day.questions // FACT_BATCH_TURNS),
+            "",
+            0,
         ),
         Figure("prompt, median", percentile(seen.prompts, 0.5), "tok"),
         Figure("longest prompt, second half to first", growth, "x", goal=1.25),

@@ -15,7 +15,14 @@ import structlog
 
 from llm.client.client import RequestOptions
 from llm.memory import prompts
-from llm.memory.services import CONDENSED, MOST_NOTES, SESSION, STUDIED, JobKind, MemoryServices
+from llm.memory.services import (
+    EPISODE_TURNS,
+    FACT_BATCH_TURNS,
+    MAX_NOTES,
+    MERGED_NOTES,
+    JobKind,
+    MemoryServices,
+)
 from llm.messages.errors import ContextTooLong, RequestRejected
 from llm.messages.message import Message
 from llm.scheduling.worker import Handler
@@ -23,11 +30,12 @@ from storage.memory.consolidation_state import Gap, RoomTurn, Watermarks
 from storage.memory.memories import HEARSAY, OWN, Memory, MemoryKind
 from storage.queues.jobs import Job
 
-_PIECE = 40  # turns that go into a summary at once
-_GAP = 200  # turns, at most, from which a deleted episode is rebuilt
-_UNCONFIRMED = timedelta(days=90)  # for which a learnt fact is kept unless it is learnt again
-_BATCH = 64  # texts embedded by one request
-_TOKENS = {"summary": 400, "episode": 120, "facts": 300}  # of an answer, by purpose
+_SUMMARY_BATCH_TURNS = 40  # turns that go into a summary at once
+_MAX_GAP_TURNS = 200  # turns, at most, from which a deleted episode is rebuilt
+# How long a learnt fact is kept unless it is learnt again.
+_UNCONFIRMED_LIFETIME = timedelta(days=90)
+_EMBEDDING_BATCH = 64  # texts embedded by one request
+_MAX_ANSWER_TOKENS = {"summary": 400, "episode": 120, "facts": 300}  # of an answer, by purpose
 
 _log = structlog.get_logger()
 
@@ -47,22 +55,22 @@ class Consolidator:
     def handlers(self) -> Mapping[str, Handler]:
         """Return the handlers by kind of job."""
         return {
-            JobKind.FOLD: self.summarise,
-            JobKind.TELL: self.record_episodes,
-            JobKind.STUDY: self.extract_facts,
-            JobKind.CONDENSE: self.merge_notes,
+            JobKind.SUMMARISE: self.summarise,
+            JobKind.RECORD_EPISODES: self.record_episodes,
+            JobKind.EXTRACT_FACTS: self.extract_facts,
+            JobKind.MERGE_NOTES: self.merge_notes,
             JobKind.EMBED: self.embed,
         }
 
     async def summarise(self, job: Job) -> None:
         """Extend a room's summary up to a turn."""
-        room, size = job.payload["room"], _PIECE
+        room, size = job.payload["room"], _SUMMARY_BATCH_TURNS
         while await self._services.learns():
             watermarks = await self._rooms.progress(room)
             target = max(job.payload["through"], watermarks.wanted)
-            if watermarks.folded >= target:
+            if watermarks.summary >= target:
                 break
-            turns = await self._rooms.turns(room, watermarks.folded, target, size)
+            turns = await self._rooms.turns(room, watermarks.summary, target, size)
             # A batch that is not full has all turns up to the target, even if its last id is lower.
             through = turns[-1].id if len(turns) == size else target
             try:
@@ -84,10 +92,12 @@ class Consolidator:
             if gaps:  # one at a time, with the watermarks read again after each
                 await self._fill(watermarks, gaps[0])
                 continue
-            if watermarks.told >= job.payload["through"]:
+            if watermarks.episodes >= job.payload["through"]:
                 break
-            turns = await self._rooms.turns(room, watermarks.told, job.payload["through"], SESSION)
-            through = turns[-1].id if len(turns) == SESSION else job.payload["through"]
+            turns = await self._rooms.turns(
+                room, watermarks.episodes, job.payload["through"], EPISODE_TURNS
+            )
+            through = turns[-1].id if len(turns) == EPISODE_TURNS else job.payload["through"]
             episode = await self._episode(room, turns, through) if turns else None
             await self._rooms.advance_episodes(watermarks, through, episode, turns)
         await self._embed(room)
@@ -97,22 +107,24 @@ class Consolidator:
         room = job.payload["room"]
         while await self._services.learns():
             watermarks = await self._rooms.progress(room)
-            if watermarks.studied >= job.payload["through"]:
+            if watermarks.facts >= job.payload["through"]:
                 break
             turns = await self._rooms.turns(
-                room, watermarks.studied, job.payload["through"], STUDIED
+                room, watermarks.facts, job.payload["through"], FACT_BATCH_TURNS
             )
-            through = turns[-1].id if len(turns) == STUDIED else job.payload["through"]
+            through = turns[-1].id if len(turns) == FACT_BATCH_TURNS else job.payload["through"]
             facts = await self._facts(room, turns) if turns else []
-            await self._rooms.advance_facts(watermarks, through, facts, self._now() - _UNCONFIRMED)
+            await self._rooms.advance_facts(
+                watermarks, through, facts, self._now() - _UNCONFIRMED_LIFETIME
+            )
         await self._embed(room)
 
     async def merge_notes(self, job: Job) -> None:
         """Merge a room's oldest notes into an episode, as long as it has too many."""
         room = job.payload["room"]
         memories = self._services.memories
-        while len(notes := await memories.newest(room, MemoryKind.NOTE)) >= MOST_NOTES:
-            oldest = notes[:CONDENSED]  # the store returns the newest ones, oldest first
+        while len(notes := await memories.latest(room, MemoryKind.NOTE)) >= MAX_NOTES:
+            oldest = notes[:MERGED_NOTES]  # the store returns the newest ones, oldest first
             await self._rooms.replace_notes(oldest, await self._merge(room, oldest))
         await self._embed(room)
 
@@ -125,14 +137,14 @@ class Consolidator:
     ) -> Memory | None:
         if not turns:
             return None
-        old = await self._services.memories.newest(watermarks.room, MemoryKind.SUMMARY, 1)
+        old = await self._services.memories.latest(watermarks.room, MemoryKind.SUMMARY, 1)
         text = await self._ask_model(
             watermarks.room, "summary", prompts.summary_messages(old[0].text if old else "", turns)
         )
         return self._memory(
             MemoryKind.SUMMARY,
             watermarks.room,
-            _cut(text, prompts.LONGEST_SUMMARY),
+            _truncate(text, prompts.MAX_SUMMARY_LENGTH),
             first_turn=old[0].first_turn if old else turns[0].id,
             last_turn=through,
             begun=old[0].begun if old else turns[0].time,
@@ -143,14 +155,16 @@ class Consolidator:
         return self._memory(
             MemoryKind.EPISODE,
             room,
-            _cut(text, prompts.LONGEST_EPISODE),
+            _truncate(text, prompts.MAX_EPISODE_LENGTH),
             first_turn=turns[0].id,
             last_turn=through,
             begun=turns[0].time,
         )
 
     async def _fill(self, watermarks: Watermarks, gap: Gap) -> None:
-        turns = await self._rooms.turns(watermarks.room, gap.first_turn - 1, gap.last_turn, _GAP)
+        turns = await self._rooms.turns(
+            watermarks.room, gap.first_turn - 1, gap.last_turn, _MAX_GAP_TURNS
+        )
         episode = await self._episode(watermarks.room, turns, gap.last_turn) if turns else None
         await self._rooms.fill(watermarks, gap, episode, turns)
 
@@ -181,12 +195,12 @@ class Consolidator:
         if await self._services.learns():
             text = await self._ask_model(room, "episode", prompts.notes_messages(texts))
         else:
-            each = prompts.LONGEST_EPISODE // len(texts) - 1
+            each = prompts.MAX_EPISODE_LENGTH // len(texts) - 1
             text = "\n".join(prompts.one_line(text, each) for text in texts)
         return self._memory(
             MemoryKind.EPISODE,
             room,
-            _cut(text, prompts.LONGEST_EPISODE),
+            _truncate(text, prompts.MAX_EPISODE_LENGTH),
             key="notes",
             first_turn=notes[0].first_turn,
             last_turn=max(note.last_turn for note in notes),
@@ -207,7 +221,7 @@ class Consolidator:
             purpose=purpose,
             room=room,
             temperature=0.0,
-            max_tokens=_TOKENS[purpose],
+            max_tokens=_MAX_ANSWER_TOKENS[purpose],
         )
         try:
             reply = await self._services.client.chat(
@@ -226,7 +240,7 @@ class Consolidator:
     async def _embed(self, room: str) -> None:
         """Compute the missing vectors of the room's memories, if embeddings are enabled."""
         while self._services.embeds:
-            missing = await self._services.vectors.missing(room, _BATCH)
+            missing = await self._services.vectors.missing(room, _EMBEDDING_BATCH)
             if not missing:
                 return
             options = RequestOptions(self._services.session, "background", room=room)
@@ -242,7 +256,7 @@ class Consolidator:
         return self._services.now()
 
 
-def _cut(text: str, longest: int) -> str:
+def _truncate(text: str, longest: int) -> str:
     """Cut a text to `longest` characters, at the last end of a sentence or line in its second
     half if there is one."""
     if len(text) <= longest:

@@ -16,16 +16,16 @@ from llm.messages.message import Message, PromptSection
 from storage.chat_log.opt_outs import person_of
 from storage.memory.consolidation_state import RoomTurn
 
-LONGEST_SUMMARY = 4_000  # characters
-LONGEST_EPISODE = 1_500
-LONGEST_NOTE = 499
-LONGEST_FACT = 300
-LONGEST_KEY = 60
+MAX_SUMMARY_LENGTH = 4_000  # characters
+MAX_EPISODE_LENGTH = 1_500
+MAX_NOTE_LENGTH = 499
+MAX_FACT_LENGTH = 300
+MAX_KEY_LENGTH = 60
 
-_LONGEST_MESSAGE = 300  # characters of a message that are shown
-_MESSAGES = 10  # of a session
-_MOST_FACTS = 10  # of one answer
-_MOST_SHOWN = 60_000  # characters
+_MAX_MESSAGE_LENGTH = 300  # characters of a message that are shown
+_MAX_MESSAGES = 10  # of a session
+_MAX_FACTS = 10  # of one answer
+_MAX_SHOWN_LENGTH = 60_000  # characters
 
 _SUMMARY = (
     "You keep the summary of a long conversation. Write it anew: all that still matters of the old"
@@ -87,18 +87,18 @@ class StatedFact:
 def summary_messages(old: str, turns: Sequence[RoomTurn]) -> list[Message]:
     """Return the prompt that merges an `old` summary and turns into a new summary."""
     lines = "\n".join(line for turn in turns for line in _lines(turn))
-    return _messages(_SUMMARY, PromptSection("summary", old, LONGEST_SUMMARY), _block(lines))
+    return _messages(_SUMMARY, PromptSection("summary", old, MAX_SUMMARY_LENGTH), _block(lines))
 
 
 def episode_messages(turns: Sequence[RoomTurn]) -> list[Message]:
     """Return the prompt for an episode made of the last messages of `turns`."""
     lines = [line for turn in turns for line in _lines(turn)]
-    return _messages(_EPISODE, _block("\n".join(lines[-_MESSAGES:])))
+    return _messages(_EPISODE, _block("\n".join(lines[-_MAX_MESSAGES:])))
 
 
 def notes_messages(notes: Sequence[str]) -> list[Message]:
     """Return the prompt for an episode made of `notes`."""
-    return _messages(_EPISODE, PromptSection("notes", "\n".join(notes), _MOST_SHOWN))
+    return _messages(_EPISODE, PromptSection("notes", "\n".join(notes), _MAX_SHOWN_LENGTH))
 
 
 def facts_messages(turns: Sequence[RoomTurn]) -> list[Message]:
@@ -117,19 +117,19 @@ def facts_in(answer: str, turns: Sequence[RoomTurn], people: Collection[str]) ->
     The source of a fact is the person of that line, whatever the answer says.
     """
     found = []
-    for fact in _read(answer)[:_MOST_FACTS]:
+    for fact in _read(answer)[:_MAX_FACTS]:
         subject = person_of(fact.about)
         # Nothing is stored about people who are not in these turns, nor with an invented source.
         if subject in people and 1 <= fact.line <= len(turns):
             turn = turns[fact.line - 1]
-            key, value = key_of(fact.key), one_line(fact.value, LONGEST_FACT)
+            key, value = key_of(fact.key), one_line(fact.value, MAX_FACT_LENGTH)
             found.append(StatedFact(subject, key, value, turn))
     return found
 
 
 def key_of(text: str) -> str:
     """Return a fact's key, normalised for lookups."""
-    return one_line(text, LONGEST_KEY).lower()
+    return one_line(text, MAX_KEY_LENGTH).lower()
 
 
 def one_line(text: str, longest: int) -> str:
@@ -144,7 +144,7 @@ def _messages(task: str, *sections: PromptSection) -> list[Message]:
 
 
 def _block(lines: str) -> PromptSection:
-    return PromptSection("memory", lines, _MOST_SHOWN)
+    return PromptSection("memory", lines, _MAX_SHOWN_LENGTH)
 
 
 def _lines(turn: RoomTurn) -> list[str]:
@@ -153,13 +153,13 @@ def _lines(turn: RoomTurn) -> list[str]:
     for message in turn.messages:
         if message["role"] in ("user", "assistant") and message.get("content"):
             name = message.get("name") or turn.name if message["role"] == "user" else "you"
-            lines.append(f"{name}: {one_line(str(message['content']), _LONGEST_MESSAGE)}")
+            lines.append(f"{name}: {one_line(str(message['content']), _MAX_MESSAGE_LENGTH)}")
     return lines
 
 
 def _texts_of(turn: RoomTurn, role: str) -> list[str]:
     texts = [str(m["content"]) for m in turn.messages if m["role"] == role and m.get("content")]
-    return [one_line(" ".join(texts), _LONGEST_MESSAGE)] if texts else []
+    return [one_line(" ".join(texts), _MAX_MESSAGE_LENGTH)] if texts else []
 
 
 def _read(answer: str) -> list[ExtractedFact]:

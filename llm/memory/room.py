@@ -19,10 +19,10 @@ from pydantic import BaseModel, Field
 
 from llm.memory.consolidation import Consolidator
 from llm.memory.prompts import (
-    LONGEST_FACT,
-    LONGEST_KEY,
-    LONGEST_NOTE,
-    LONGEST_SUMMARY,
+    MAX_FACT_LENGTH,
+    MAX_KEY_LENGTH,
+    MAX_NOTE_LENGTH,
+    MAX_SUMMARY_LENGTH,
     key_of,
     one_line,
 )
@@ -112,7 +112,7 @@ class PersonalMemory:
         memory = Memory(
             layer=MemoryKind.FACT if name else MemoryKind.NOTE,
             room=self._room,
-            text=one_line(value, LONGEST_FACT if name else LONGEST_NOTE),
+            text=one_line(value, MAX_FACT_LENGTH if name else MAX_NOTE_LENGTH),
             time=self._now(),
             subject=self._subject,
             key=name,
@@ -135,7 +135,7 @@ class PersonalMemory:
 
     async def notes(self) -> list[Memory]:
         """Return the person's notes, oldest first. Raises StorageError."""
-        notes = await self._memories.newest(self._room, MemoryKind.NOTE)
+        notes = await self._memories.latest(self._room, MemoryKind.NOTE)
         return [note for note in notes if note.subject == self._subject]
 
     async def forget(self, key: str | None = None) -> int:
@@ -148,24 +148,24 @@ class PersonalMemory:
 Sections = tuple[tuple[PromptSection, ...], tuple[PromptSection, ...]]
 """The stable sections of a prompt, and the sections beside its question."""
 
-EPISODES = 5
+SHOWN_EPISODES = 5
 """The number of newest episodes that a prompt shows."""
 
-_FOUND = 8  # memories in a result of `search_memory`
+_MAX_SEARCH_RESULTS = 8  # memories in a result of `search_memory`
 
 # The stable sections are selected again after so many turns, or such a pause.
-_TURNS = 10
-_PAUSE = timedelta(minutes=30)
+_RENEWAL_TURNS = 10
+_RENEWAL_PAUSE = timedelta(minutes=30)
 
-_FACTS = 1_500  # characters
-_EPISODE_BUDGET = EPISODES * 1_520
-_BESIDE = 800  # characters, of each section beside a question
+_FACT_BUDGET = 1_500  # characters
+_EPISODE_BUDGET = SHOWN_EPISODES * 1_520
+_QUESTION_SECTION_BUDGET = 800  # characters, of each section beside a question
 
 # Of the memories that the full-text search returns for a question, the first few that share
 # enough words of four letters or more with it are shown.
-_CANDIDATES = 12
-_MOST_MATCHES = 3
-_COMMON_WORDS = 2
+_MAX_CANDIDATES = 12
+_MAX_MATCHES = 3
+_MIN_COMMON_WORDS = 2
 _WORD = re.compile(r"\w{4,}")
 
 _log = structlog.get_logger()
@@ -225,7 +225,7 @@ class RoomMemory:
         person and memories that share words with it, except what the stable ones already show."""
         wanted = sorted(_words(question))
         snapshot = await self._services.rooms.load_for_prompt(
-            self.room, self.person, " ".join(wanted), _CANDIDATES
+            self.room, self.person, " ".join(wanted), _MAX_CANDIDATES
         )
         stable = await self._stable(snapshot)
         ids = set(stable.ids)  # of what is already shown
@@ -233,8 +233,10 @@ class RoomMemory:
         ids.update(fact.id for fact in own)
         matches = [each for each in snapshot.found if each.id not in ids and _matches(each, wanted)]
         beside = (
-            PromptSection("own_facts", "\n".join(map(fact_line, own)), _BESIDE),
-            PromptSection("notes", "\n".join(map(describe, matches[:_MOST_MATCHES])), _BESIDE),
+            PromptSection("own_facts", "\n".join(map(fact_line, own)), _QUESTION_SECTION_BUDGET),
+            PromptSection(
+                "notes", "\n".join(map(describe, matches[:_MAX_MATCHES])), _QUESTION_SECTION_BUDGET
+            ),
         )
         return stable.sections(), beside
 
@@ -245,7 +247,12 @@ class RoomMemory:
         if stored is None and not snapshot.anything:  # a new room: nothing to select from
             return PromptMemory()
         last = snapshot.last
-        if stored and snapshot.turns < _TURNS and last and self._services.now() - last < _PAUSE:
+        if (
+            stored
+            and snapshot.turns < _RENEWAL_TURNS
+            and last
+            and self._services.now() - last < _RENEWAL_PAUSE
+        ):
             return stored
         # The version is read before the memories: if something is forgotten in between, the
         # selection is not stored, as it may still contain it.
@@ -258,9 +265,9 @@ class RoomMemory:
 
     async def _choose(self) -> PromptMemory:
         memories, room = self._services.memories, self.room
-        facts = _within(await memories.facts(room, limit=_FACTS // 10), _FACTS)
-        summary = await memories.newest(room, MemoryKind.SUMMARY, 1)
-        episodes = await memories.newest(room, MemoryKind.EPISODE, EPISODES)
+        facts = _within(await memories.facts(room, limit=_FACT_BUDGET // 10), _FACT_BUDGET)
+        summary = await memories.latest(room, MemoryKind.SUMMARY, 1)
+        episodes = await memories.latest(room, MemoryKind.EPISODE, SHOWN_EPISODES)
         return PromptMemory(
             facts="\n".join(fact_line(fact) for fact in facts),
             summary=summary[0].text if summary else "",
@@ -280,8 +287,8 @@ class PromptMemory(BaseModel):
     def sections(self) -> tuple[PromptSection, ...]:
         """Return the sections for the stable part of a prompt."""
         return (
-            PromptSection("facts", self.facts, _FACTS),
-            PromptSection("summary", self.summary, LONGEST_SUMMARY),
+            PromptSection("facts", self.facts, _FACT_BUDGET),
+            PromptSection("summary", self.summary, MAX_SUMMARY_LENGTH),
             PromptSection("episodes", self.episodes, _EPISODE_BUDGET),
         )
 
@@ -324,14 +331,14 @@ class MemoryTools:
             facts = await self._personal.facts()
             return "\n".join(f"{fact.key} = {fact.text}" for fact in facts) or "nothing yet"
         found = await self._personal.fact(key)
-        return found.text if found else f"nothing under {one_line(key, LONGEST_KEY)}"
+        return found.text if found else f"nothing under {one_line(key, MAX_KEY_LENGTH)}"
 
     @tool(reads=True)
     async def search_memory(
         self, query: Annotated[str, Field(min_length=1, max_length=200, description="words")]
     ) -> str:
         """Search what is remembered of this place: facts about people, notes, what happened."""
-        found = await self._search(query, _FOUND)
+        found = await self._search(query, _MAX_SEARCH_RESULTS)
         return "\n".join(map(describe, found)) or "nothing found"
 
     @tool(effect=True)
@@ -375,7 +382,7 @@ def _within(facts: Sequence[Memory], budget: int) -> list[Memory]:
 
 def _matches(memory: Memory, wanted: Collection[str]) -> bool:
     common = len(_words(f"{memory.key} {memory.text}").intersection(wanted))
-    return common >= min(_COMMON_WORDS, max(1, len(wanted)))
+    return common >= min(_MIN_COMMON_WORDS, max(1, len(wanted)))
 
 
 def _words(text: str) -> set[str]:

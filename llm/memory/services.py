@@ -95,9 +95,10 @@ class MemoryServices:
         return judgement
 
 
-_LOOKED_AT = 50  # candidates from the full-text search
-_NEAR = 0.8  # the similarity below which a memory has nothing to do with the question
-_HALF = timedelta(days=30)  # the half-life of the bonus for recent memories, see `_fresh`
+_MAX_CANDIDATES = 50  # candidates from the full-text search
+_MIN_SIMILARITY = 0.8  # the similarity below which a memory has nothing to do with the question
+# The half-life of the bonus for recent memories, see `_fresh`.
+_RECENCY_HALF_LIFE = timedelta(days=30)
 
 _log = structlog.get_logger()
 
@@ -114,7 +115,7 @@ class MemorySearch:
     async def search(self, room: str, text: str, limit: int, now: datetime) -> list[Memory]:
         """Return the `limit` best matches among a room's memories, best first. Raises
         StorageError."""
-        by_words = await self._memories.search(room, text, _LOOKED_AT)
+        by_words = await self._memories.search(room, text, _MAX_CANDIDATES)
         near = await self._near(room, text)
         found = {memory.id: memory for memory in await self._memories.those(room, near)}
         scores = dict(near)
@@ -139,38 +140,39 @@ class MemorySearch:
             _log.warning("memory.not_compared", reason=type(error).__name__)
             return {}
         likeness = await self._vectors.likeness(room, model, vectors[0])
-        return {memory: score for memory, score in likeness.items() if score >= _NEAR}
+        return {memory: score for memory, score in likeness.items() if score >= _MIN_SIMILARITY}
 
 
 def _fresh(memory: Memory, now: datetime) -> float:
     """Return a weight by age: 1 for a new memory, falling towards 0.5."""
-    return 0.5 + 0.5 * math.pow(0.5, max(timedelta(), now - memory.time) / _HALF)
+    return 0.5 + 0.5 * math.pow(0.5, max(timedelta(), now - memory.time) / _RECENCY_HALF_LIFE)
 
 
 # Above 40 turns that are not summarised, all but the newest 30 go into the summary.
-MOST_UNFOLDED = 40
-KEPT_UNFOLDED = 30
+MAX_UNSUMMARISED = 40
+KEPT_UNSUMMARISED = 30
 
-SESSION = 3  # exchanges that make an episode
-STUDIED = 5  # exchanges that are searched for facts at once
+EPISODE_TURNS = 3  # exchanges that make an episode
+FACT_BATCH_TURNS = 5  # exchanges that are searched for facts at once
 
 # From 30 notes on, the oldest 20 become an episode.
-MOST_NOTES = 30
-CONDENSED = 20
+MAX_NOTES = 30
+MERGED_NOTES = 20
 
-_PRIORITY = 200  # of the jobs: after all others
+_JOB_PRIORITY = 200  # of the jobs: after all others
 
-_MOST_TOKENS = 8_000  # of turns not in the summary; beyond, the newest half of that stays out
-_CHARACTERS = 4  # per token, roughly
+# The most tokens of turns outside the summary; beyond, only the newest half as many stay outside.
+_MAX_UNSUMMARISED_TOKENS = 8_000
+_CHARACTERS_PER_TOKEN = 4  # per token, roughly
 
 
 class JobKind(StrEnum):
-    """The kinds of memory jobs."""
+    """The kinds of memory jobs; the values are stored."""
 
-    FOLD = "memory.fold"
-    TELL = "memory.tell"
-    STUDY = "memory.study"
-    CONDENSE = "memory.condense"
+    SUMMARISE = "memory.fold"
+    RECORD_EPISODES = "memory.tell"
+    EXTRACT_FACTS = "memory.study"
+    MERGE_NOTES = "memory.condense"
     EMBED = "memory.embed"
 
 
@@ -196,7 +198,7 @@ class MemoryScheduler:
 
     async def schedule_check(self, room: str = "") -> None:
         """Add a job that checks a room, or all rooms, for due jobs."""
-        await self._services.jobs.add(TEND, {"room": room}, priority=_PRIORITY)
+        await self._services.jobs.add(TEND, {"room": room}, priority=_JOB_PRIORITY)
 
     async def tend(self, job: Job) -> None:
         """Run the job that checks rooms for due jobs."""
@@ -211,21 +213,21 @@ class MemoryScheduler:
         """
         services = self._services
         learns = await services.learns()
-        backlog = await services.rooms.backlog(room, MOST_NOTES)
+        backlog = await services.rooms.backlog(room, MAX_NOTES)
         if learns:
             watermarks = backlog.watermarks or await services.rooms.progress(room)
             for each in pending_jobs(watermarks, backlog.sizes, backlog.has_gaps):
                 await self._add(room, each)
-        if len(backlog.notes) >= MOST_NOTES:
-            await self._add(room, PendingJob(JobKind.CONDENSE, 0, str(backlog.notes[0])))
+        if len(backlog.notes) >= MAX_NOTES:
+            await self._add(room, PendingJob(JobKind.MERGE_NOTES, 0, str(backlog.notes[0])))
         if services.embeds and (missing := await services.vectors.missing(room, 1)):
             await self._add(room, PendingJob(JobKind.EMBED, 0, str(missing[0][0])))
 
     async def schedule_summary(self, room: str, through: int) -> None:
         """Add the job that extends the summary of a room up to a turn."""
         watermarks = await self._services.rooms.progress(room)
-        mark = f"{watermarks.version}.{watermarks.folded}-{through}"
-        await self._add(room, PendingJob(JobKind.FOLD, through, mark))
+        mark = f"{watermarks.version}.{watermarks.summary}-{through}"
+        await self._add(room, PendingJob(JobKind.SUMMARISE, through, mark))
 
     async def _add(self, room: str, wanted: PendingJob) -> None:
         """Add a job unless there is one with its key; its lane lets one job of a room run at a
@@ -235,7 +237,7 @@ class MemoryScheduler:
             {"room": room, "through": wanted.through},
             key=f"{wanted.work}/{room}/{wanted.mark}",
             lane=f"memory/{room}",
-            priority=_PRIORITY,
+            priority=_JOB_PRIORITY,
         )
 
 
@@ -245,22 +247,22 @@ def pending_jobs(
     """Return the jobs that are due, given the ids and sizes (in characters) of the turns after the
     watermarks, oldest first."""
     found = []
-    fold = max(
-        _fold_through([each for each in sizes if each[0] > watermarks.folded]), watermarks.wanted
+    target = max(
+        _summary_target([each for each in sizes if each[0] > watermarks.summary]), watermarks.wanted
     )
-    if fold > watermarks.folded:
-        found.append(_due(watermarks, JobKind.FOLD, fold, watermarks.folded))
+    if target > watermarks.summary:
+        found.append(_due(watermarks, JobKind.SUMMARISE, target, watermarks.summary))
     # Episodes and facts are made of whole groups of turns; the rest waits for more.
-    untold = [turn for turn, _ in sizes if turn > watermarks.told]
-    if len(untold) >= SESSION:
-        through = untold[len(untold) // SESSION * SESSION - 1]
-        found.append(_due(watermarks, JobKind.TELL, through, watermarks.told))
+    without_episode = [turn for turn, _ in sizes if turn > watermarks.episodes]
+    if len(without_episode) >= EPISODE_TURNS:
+        through = without_episode[len(without_episode) // EPISODE_TURNS * EPISODE_TURNS - 1]
+        found.append(_due(watermarks, JobKind.RECORD_EPISODES, through, watermarks.episodes))
     elif gaps:
-        found.append(PendingJob(JobKind.TELL, 0, f"{watermarks.version}.gaps"))
-    unstudied = [turn for turn, _ in sizes if turn > watermarks.studied]
-    if len(unstudied) >= STUDIED:
-        through = unstudied[len(unstudied) // STUDIED * STUDIED - 1]
-        found.append(_due(watermarks, JobKind.STUDY, through, watermarks.studied))
+        found.append(PendingJob(JobKind.RECORD_EPISODES, 0, f"{watermarks.version}.gaps"))
+    unsearched = [turn for turn, _ in sizes if turn > watermarks.facts]
+    if len(unsearched) >= FACT_BATCH_TURNS:
+        through = unsearched[len(unsearched) // FACT_BATCH_TURNS * FACT_BATCH_TURNS - 1]
+        found.append(_due(watermarks, JobKind.EXTRACT_FACTS, through, watermarks.facts))
     return found
 
 
@@ -269,18 +271,20 @@ def _due(watermarks: Watermarks, work: JobKind, through: int, mark: int) -> Pend
     return PendingJob(work, through, f"{watermarks.version}.{mark}")
 
 
-def _fold_through(unfolded: Sequence[tuple[int, int]]) -> int:
+def _summary_target(unsummarised: Sequence[tuple[int, int]]) -> int:
     """Return the id of the last turn to go into the summary, 0 for none."""
-    folded = len(unfolded) - KEPT_UNFOLDED if len(unfolded) > MOST_UNFOLDED else 0
-    if sum(size for _, size in unfolded) > _MOST_TOKENS * _CHARACTERS:
-        folded = max(folded, len(unfolded) - _fitting(unfolded))
-    return unfolded[folded - 1][0] if folded else 0
+    summarised = (
+        len(unsummarised) - KEPT_UNSUMMARISED if len(unsummarised) > MAX_UNSUMMARISED else 0
+    )
+    if sum(size for _, size in unsummarised) > _MAX_UNSUMMARISED_TOKENS * _CHARACTERS_PER_TOKEN:
+        summarised = max(summarised, len(unsummarised) - _fitting(unsummarised))
+    return unsummarised[summarised - 1][0] if summarised else 0
 
 
-def _fitting(unfolded: Sequence[tuple[int, int]]) -> int:
+def _fitting(unsummarised: Sequence[tuple[int, int]]) -> int:
     """Return how many of the newest turns fit into half of the limit, at least one."""
-    left, count = _MOST_TOKENS // 2 * _CHARACTERS, 0
-    for _, size in reversed(unfolded):
+    left, count = _MAX_UNSUMMARISED_TOKENS // 2 * _CHARACTERS_PER_TOKEN, 0
+    for _, size in reversed(unsummarised):
         left -= size
         if left < 0:
             break

@@ -47,21 +47,23 @@ SELECT id FROM memories WHERE room = ? AND layer = 'note' AND {SEEN}
 ORDER BY last_turn, id LIMIT ?"""
 _OPTED_OUT = f"SELECT nick FROM unlogged WHERE {in_network('?1')}"
 _LAST = 1 << 62
+# The columns of the watermarks, by field.
+_COLUMNS = {"version": "version", "summary": "folded", "episodes": "told", "facts": "studied"}
 
 
 @dataclass(frozen=True, slots=True)
 class Watermarks:
     """The watermarks of a room, as ids of turns.
 
-    `folded` is the last turn in the summary, `told` the last in an episode, `studied` the last that
-    was searched for facts. `wanted` is the turn that a deleted summary had reached, which the next
-    one has to reach again. `version` changes when something in the room is forgotten.
+    `summary` is the last turn in the summary, `episodes` the last in an episode, `facts` the last
+    that was searched for facts. `wanted` is the turn that a deleted summary had reached, which the
+    next one has to reach again. `version` changes when something in the room is forgotten.
     """
 
     room: str
-    folded: int = 0
-    told: int = 0
-    studied: int = 0
+    summary: int = 0
+    episodes: int = 0
+    facts: int = 0
     version: int = 0
     wanted: int = 0
 
@@ -162,7 +164,7 @@ class ConsolidationStore:
         def reading(db: Connection) -> RoomBacklog:
             row = db.execute(_PROGRESS, [room]).fetchone()
             marks = Watermarks(*row) if row else None
-            start = min(marks.folded, marks.told, marks.studied) if marks else 0
+            start = min(marks.summary, marks.episodes, marks.facts) if marks else 0
             turns = db.execute(_TURNS, [room, start, _LAST, _MOST]).fetchall()
             gap = db.execute("SELECT 1 FROM memory_gaps WHERE room = ? LIMIT 1", [room]).fetchone()
             found = db.execute(_NOTES, [room, notes]).fetchall()
@@ -199,11 +201,11 @@ class ConsolidationStore:
         """Replace the summary by one that includes the turns up to `through`, or without a summary
         only move the watermark. Return False if it is void."""
         async with self._database.transaction() as db:
-            if not await _move(db, watermarks, "folded", through):
+            if not await _move(db, watermarks, "summary", through):
                 return False
             if summary:
                 # At watermark 0 it was made from turns alone, else from the old summary as well.
-                before = await _sources(db, watermarks.room) if watermarks.folded else set()
+                before = await _sources(db, watermarks.room) if watermarks.summary else set()
                 await db.execute(
                     "DELETE FROM memories WHERE room = ? AND layer = 'summary'", [watermarks.room]
                 )
@@ -220,7 +222,7 @@ class ConsolidationStore:
         """Add the episode of the turns up to `through`, if there is one, and move the watermark.
         Return False if it is void."""
         async with self._database.transaction() as db:
-            if not await _move(db, watermarks, "told", through):
+            if not await _move(db, watermarks, "episodes", through):
                 return False
             await _add_episode(db, episode, made_of)
             return True
@@ -246,7 +248,7 @@ class ConsolidationStore:
         """Add the facts learnt from the turns up to `through`, and delete learnt ones that were not
         confirmed since `oldest` or exceed `LEARNT_FACTS`. Return False if it is void."""
         async with self._database.transaction() as db:
-            if not await _move(db, watermarks, "studied", through):
+            if not await _move(db, watermarks, "facts", through):
                 return False
             # Somebody may have opted out while the model was asked.
             async with db.execute(_OPTED_OUT, [watermarks.room]) as rows:
@@ -329,7 +331,7 @@ class ConsolidationStore:
 async def _current(db: AsyncConnection, watermarks: Watermarks, mark: str = "version") -> bool:
     """Return True if the version and one watermark are still as they were read."""
     # Only one transaction writes at a time, so the answer holds until the commit of this one.
-    sql = f"SELECT version, {mark} FROM memory_rooms WHERE room = ?"
+    sql = f"SELECT version, {_COLUMNS[mark]} FROM memory_rooms WHERE room = ?"
     async with db.execute(sql, [watermarks.room]) as rows:
         row = await rows.fetchone()
     return row is not None and tuple(row) == (watermarks.version, getattr(watermarks, mark))
@@ -339,7 +341,8 @@ async def _move(db: AsyncConnection, watermarks: Watermarks, mark: str, to: int)
     """Move a watermark; return False, without moving it, if what was read is void."""
     if not await _current(db, watermarks, mark):
         return False
-    await db.execute(f"UPDATE memory_rooms SET {mark} = ? WHERE room = ?", [to, watermarks.room])
+    sql = f"UPDATE memory_rooms SET {_COLUMNS[mark]} = ? WHERE room = ?"
+    await db.execute(sql, [to, watermarks.room])
     return True
 
 

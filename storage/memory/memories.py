@@ -105,7 +105,7 @@ class Memories:
         async with self._database.transaction() as db:
             return await add(db, memory) > 0
 
-    async def newest(self, room: str, layer: MemoryKind, limit: int = _ALL) -> list[Memory]:
+    async def latest(self, room: str, layer: MemoryKind, limit: int = _ALL) -> list[Memory]:
         """Return the newest `limit` memories of a layer, oldest first."""
         rows = await self._database.fetch_all(
             f"SELECT * FROM memories WHERE room = ? AND layer = ? AND {SEEN}"

@@ -169,10 +169,10 @@ async def test_who_keeps_the_files_forgets_a_person_in_all_of_them(tmp_path: Pat
 class ForgottenMeanwhile(Memories):
     """Memories of which the person's are forgotten between the reading of facts and of the rest."""
 
-    async def newest(self, room: str, layer: MemoryKind, limit: int = -1) -> list[Memory]:
+    async def latest(self, room: str, layer: MemoryKind, limit: int = -1) -> list[Memory]:
         """Forget the person, then return the newest memories of a kind."""
         await self.forget(room, NICK)
-        return await super().newest(room, layer, limit)
+        return await super().latest(room, layer, limit)
 
 
 async def test_what_is_forgotten_while_a_prompt_is_made_is_in_none_that_follows(

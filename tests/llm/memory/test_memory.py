@@ -80,7 +80,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
 
 async def made(tendril: SmallTendril, layer: MemoryKind, room: str = POND) -> list[str]:
     """The texts of a layer, in order."""
-    return [memory.text for memory in await tendril.memory.memories.newest(room, layer, -1)]
+    return [memory.text for memory in await tendril.memory.memories.latest(room, layer, -1)]
 
 
 async def test_a_fact_is_remembered_and_shown_to_all_in_the_room_and_nowhere_else(
@@ -179,7 +179,7 @@ async def test_the_summary_takes_in_each_turn_once_and_keeps_what_it_had(world: 
     async with world.tendril() as tendril:
         for number in range(1, 64):
             await world.ask(tendril, "ada", f"q{number}")
-        (summary,) = await tendril.memory.memories.newest(POND, MemoryKind.SUMMARY, 1)
+        (summary,) = await tendril.memory.memories.latest(POND, MemoryKind.SUMMARY, 1)
         assert summary.text == "seen " + " ".join(f"q{number}" for number in range(1, 34))
         assert summary.last_turn == 33
         folds = [body for body in world.script.beside if "the summary" in str(body["messages"][0])]
@@ -189,7 +189,7 @@ async def test_the_summary_takes_in_each_turn_once_and_keeps_what_it_had(world: 
             list(range(12, 23)),
             list(range(23, 34)),
         ]
-        assert len(await tendril.memory.memories.newest(POND, MemoryKind.EPISODE, -1)) == 20
+        assert len(await tendril.memory.memories.latest(POND, MemoryKind.EPISODE, -1)) == 20
 
 
 async def test_a_prompt_of_the_room_begins_with_the_same_bytes_until_ten_turns_later(
@@ -228,7 +228,7 @@ async def test_of_thirty_notes_the_oldest_twenty_become_one_episode(world: World
         notes = await made(tendril, MemoryKind.NOTE, "terminal")
         assert [note.split()[0] for note in notes] == [f"q{number}" for number in range(21, 31)]
         assert all(len(note) < 500 for note in notes)
-        episodes = await tendril.memory.memories.newest("terminal", MemoryKind.EPISODE, -1)
+        episodes = await tendril.memory.memories.latest("terminal", MemoryKind.EPISODE, -1)
         (condensed,) = [episode for episode in episodes if episode.key == "notes"]
         assert condensed.text == "seen " + " ".join(f"q{number}" for number in range(1, 21))
 
@@ -283,7 +283,7 @@ async def test_after_a_restart_memory_waits_until_it_is_known_what_the_model_is_
     else:
         world.script.able = {"chooses_tools": None}
     async with world.tendril() as tendril:
-        await tendril.jobs.add(JobKind.STUDY, room, key="one", lane=f"memory/{POND}")
+        await tendril.jobs.add(JobKind.EXTRACT_FACTS, room, key="one", lane=f"memory/{POND}")
         await tendril.settled()
         assert len(world.script.beside) == made_before
         assert await made(tendril, MemoryKind.FACT) == []
@@ -294,7 +294,7 @@ async def test_after_a_restart_memory_waits_until_it_is_known_what_the_model_is_
         assert len(world.script.beside) == made_before, "a model that is not good for it"
     world.script.able = {"chooses_tools": True}
     async with world.tendril() as tendril:
-        await tendril.jobs.add(JobKind.STUDY, room, key="two", lane=f"memory/{POND}")
+        await tendril.jobs.add(JobKind.EXTRACT_FACTS, room, key="two", lane=f"memory/{POND}")
         await world.clock.advance(timedelta(minutes=2))
         await tendril.settled()
         assert len(world.script.beside) > made_before

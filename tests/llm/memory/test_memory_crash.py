@@ -108,7 +108,7 @@ def _numbers(mine: Connection) -> set[int]:
 
 async def made_in(tendril: SmallTendril, layer: MemoryKind) -> list[str]:
     """The words like q12 of a layer, as often as they are there."""
-    memories = await tendril.memory.memories.newest(ROOM, layer, -1)
+    memories = await tendril.memory.memories.latest(ROOM, layer, -1)
     return [word for memory in memories for word in re.findall(r"q\d+", memory.text)]
 
 
@@ -140,10 +140,10 @@ async def test_whatever_was_said_is_made_something_of_once_however_often_it_is_k
         said = [turn.messages[0]["content"] for turn in kept]
         assert lives.told <= {int(text[1:]) for text in said if text.startswith("q")}
         assert len(kept) == len({turn.id for turn in kept})
-        told = [t.messages[0]["content"] for t in kept if t.id <= watermarks.told]
+        told = [t.messages[0]["content"] for t in kept if t.id <= watermarks.episodes]
         assert len(told) > len(kept) - 3
         assert episodes == [text for text in told if text.startswith("q")][-len(episodes) :]
-        folded = [t.messages[0]["content"] for t in kept if t.id <= watermarks.folded]
+        folded = [t.messages[0]["content"] for t in kept if t.id <= watermarks.summary]
         assert summary == [text for text in folded if text.startswith("q")]
         assert len(kept) - len(folded) <= 40
 
@@ -179,7 +179,7 @@ async def test_what_is_remembered_while_a_summary_is_made_is_there_afterwards(
             await tendril.settled()
             memories = tendril.memory.memories
             assert [fact.text for fact in await memories.facts(ROOM, "ada")] == ["toad"]
-            notes = await memories.newest(ROOM, MemoryKind.NOTE, -1)
+            notes = await memories.latest(ROOM, MemoryKind.NOTE, -1)
             assert [note.text for note in notes] == ["a note"]
             assert await made_in(tendril, MemoryKind.EPISODE) == ["q1", "q2", "q3"]
             running.cancel()

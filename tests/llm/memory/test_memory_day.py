@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from llm.memory.services import KEPT_UNFOLDED, SESSION, STUDIED
+from llm.memory.services import EPISODE_TURNS, FACT_BATCH_TURNS, KEPT_UNSUMMARISED
 from storage.memory.consolidation_state import EPISODES, LEARNT_FACTS
 from storage.memory.conversations import KEPT
 from storage.memory.memories import MemoryKind
@@ -31,14 +31,14 @@ async def test_over_a_day_jobs_run_at_their_cadence_and_once_and_nothing_grows_f
         turns = [turn.id for turn in await tendril.memory.rooms.turns(ROOM, 0, 1 << 62, 1_000)]
         assert len(turns) == asked
         made = {purpose: len(spent) for purpose, spent in seen.beside.items()}
-        assert made["episode"] == asked // SESSION
-        assert made["facts"] == asked // STUDIED
-        unfolded = len([turn for turn in turns if turn > watermarks.folded])
+        assert made["episode"] == asked // EPISODE_TURNS
+        assert made["facts"] == asked // FACT_BATCH_TURNS
+        unfolded = len([turn for turn in turns if turn > watermarks.summary])
         assert made["summary"] == (asked - unfolded) // 11
-        assert KEPT_UNFOLDED <= unfolded <= KEPT_UNFOLDED + 10
+        assert KEPT_UNSUMMARISED <= unfolded <= KEPT_UNSUMMARISED + 10
         assert {job.state for job in await tendril.jobs.all()} == {"done"}
         memories = tendril.memory.memories
-        assert len(await memories.newest(ROOM, MemoryKind.EPISODE, -1)) == EPISODES
+        assert len(await memories.latest(ROOM, MemoryKind.EPISODE, -1)) == EPISODES
         assert len(await memories.facts(ROOM)) <= LEARNT_FACTS
         assert max(rows["turns"] for rows in seen.rows) <= KEPT * asked
         assert max(rows["memories"] for rows in seen.rows) <= EPISODES + 1 + LEARNT_FACTS

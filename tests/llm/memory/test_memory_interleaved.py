@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from harnesses.core.tendril.turn import TurnRequest
-from llm.memory.services import MOST_UNFOLDED, SESSION
+from llm.memory.services import EPISODE_TURNS, MAX_UNSUMMARISED
 from storage.memory.memories import MemoryKind
 from terrarium.config import Config
 from tests.kit.clock import ManualClock
@@ -167,8 +167,8 @@ class Interleaved(RuleBasedStateMachine):
             watermarks = self.do(self.tendril.memory.rooms.progress(room))
             turns = self.do(self.tendril.memory.rooms.turns(room, 0, 1 << 62, 1_000))
             left = [turn.id for turn in turns]
-            assert len([turn for turn in left if turn > watermarks.told]) < SESSION
-            assert len([turn for turn in left if turn > watermarks.folded]) <= MOST_UNFOLDED
+            assert len([turn for turn in left if turn > watermarks.episodes]) < EPISODE_TURNS
+            assert len([turn for turn in left if turn > watermarks.summary]) <= MAX_UNSUMMARISED
             assert self.do(self.tendril.memory.rooms.gaps(room)) == []
 
     @invariant()
@@ -198,7 +198,7 @@ class Interleaved(RuleBasedStateMachine):
         """Summaries and episodes, room by room."""
         for room in ROOMS:
             for layer in (MemoryKind.EPISODE, MemoryKind.SUMMARY):
-                made = self.do(self.tendril.memory.memories.newest(room, layer, -1))
+                made = self.do(self.tendril.memory.memories.latest(room, layer, -1))
                 found = [word for memory in made for word in WORD.findall(memory.text)]
                 assert len(found) == len(set(found))
                 assert not set(found) & self.gone

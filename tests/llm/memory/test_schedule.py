@@ -23,37 +23,40 @@ def test_nothing_is_due_after_two_exchanges() -> None:
 
 
 def test_every_third_exchange_is_told_and_every_fifth_studied() -> None:
-    assert through(ROOM, turns(1, 2, 3)) == {JobKind.TELL: 3}
-    assert through(ROOM, turns(1, 2, 3, 4)) == {JobKind.TELL: 3}
-    assert through(ROOM, turns(2, 4, 6, 8, 10)) == {JobKind.TELL: 6, JobKind.STUDY: 10}
-    watermarks = Watermarks("#frogs", told=6, studied=10)
+    assert through(ROOM, turns(1, 2, 3)) == {JobKind.RECORD_EPISODES: 3}
+    assert through(ROOM, turns(1, 2, 3, 4)) == {JobKind.RECORD_EPISODES: 3}
+    assert through(ROOM, turns(2, 4, 6, 8, 10)) == {
+        JobKind.RECORD_EPISODES: 6,
+        JobKind.EXTRACT_FACTS: 10,
+    }
+    watermarks = Watermarks("#frogs", episodes=6, facts=10)
     assert through(watermarks, turns(8, 10)) == {}
-    assert through(watermarks, turns(8, 10, 12)) == {JobKind.TELL: 12}
+    assert through(watermarks, turns(8, 10, 12)) == {JobKind.RECORD_EPISODES: 12}
 
 
 def test_over_forty_turns_all_but_the_last_thirty_are_folded() -> None:
-    watermarks = Watermarks("#frogs", told=99, studied=99)
+    watermarks = Watermarks("#frogs", episodes=99, facts=99)
     assert through(watermarks, turns(*range(1, 41))) == {}
-    assert through(watermarks, turns(*range(1, 42))) == {JobKind.FOLD: 11}
-    folded = Watermarks("#frogs", folded=11, told=99, studied=99)
-    assert through(folded, turns(*range(1, 42))) == {}
+    assert through(watermarks, turns(*range(1, 42))) == {JobKind.SUMMARISE: 11}
+    summarised = Watermarks("#frogs", summary=11, episodes=99, facts=99)
+    assert through(summarised, turns(*range(1, 42))) == {}
 
 
 def test_long_turns_are_folded_before_there_are_forty() -> None:
-    watermarks = Watermarks("#frogs", told=99, studied=99)
+    watermarks = Watermarks("#frogs", episodes=99, facts=99)
     assert through(watermarks, turns(*range(1, 11), size=3_000)) == {}
-    assert through(watermarks, turns(*range(1, 12), size=3_000)) == {JobKind.FOLD: 6}
-    assert through(watermarks, turns(1, 2, size=99_000)) == {JobKind.FOLD: 1}
+    assert through(watermarks, turns(*range(1, 12), size=3_000)) == {JobKind.SUMMARISE: 6}
+    assert through(watermarks, turns(1, 2, size=99_000)) == {JobKind.SUMMARISE: 1}
 
 
 def test_a_summary_that_was_deleted_is_wanted_again() -> None:
-    assert through(Watermarks("#frogs", wanted=8, told=9, studied=9), turns(5, 9)) == {
-        JobKind.FOLD: 8
+    assert through(Watermarks("#frogs", wanted=8, episodes=9, facts=9), turns(5, 9)) == {
+        JobKind.SUMMARISE: 8
     }
 
 
 def test_a_missing_episode_is_made_also_when_nothing_new_was_said() -> None:
-    assert through(ROOM, [], gaps=True) == {JobKind.TELL: 0}
+    assert through(ROOM, [], gaps=True) == {JobKind.RECORD_EPISODES: 0}
 
 
 def test_what_begins_at_the_same_turn_is_the_same_job_until_something_is_forgotten() -> None:

@@ -41,5 +41,5 @@ async def test_a_backlog_has_the_turns_that_no_job_has_seen_and_the_oldest_notes
         assert [turn_id for turn_id, _ in backlog.sizes] == [each.id for each in turns]
         assert all(size > 40 for _, size in backlog.sizes)
         assert not backlog.has_gaps
-        oldest = await memories.newest(ROOM, MemoryKind.NOTE)
+        oldest = await memories.latest(ROOM, MemoryKind.NOTE)
         assert backlog.notes == [each.id for each in oldest[:2]]

@@ -109,7 +109,7 @@ class Frogs:
 
     async def texts(self, layer: MemoryKind) -> list[str]:
         """The texts of a layer, in order."""
-        return [memory.text for memory in await self.memories.newest(ROOM, layer)]
+        return [memory.text for memory in await self.memories.latest(ROOM, layer)]
 
 
 @asynccontextmanager
@@ -145,7 +145,7 @@ async def test_what_is_lost_with_a_person_is_wanted_again_of_what_the_others_sai
     async with frogs(stores("irc")) as place:
         await forget(place.database, place.log, ADA, tmp_path)
         watermarks = await place.rooms.progress(ROOM)
-        assert (watermarks.folded, watermarks.wanted, watermarks.told) == (0, 6, 6)
+        assert (watermarks.summary, watermarks.wanted, watermarks.episodes) == (0, 6, 6)
         assert await place.rooms.gaps(ROOM) == [Gap(1, 3)]
         turns = await place.rooms.turns(ROOM, 0, 3, 100)
         assert [turn.name for turn in turns] == ["bob", "bob"]
@@ -198,7 +198,7 @@ async def test_in_another_tendrils_file_goes_what_quotes_them(
             await Memories(web).add(note)
         await place.log.add([said(f"my word is {SECRET}", SECRET, 30)])
         await forget(place.database, place.log, ADA, tmp_path)
-        left = await Memories(web).newest("browser/1", MemoryKind.NOTE)
+        left = await Memories(web).latest("browser/1", MemoryKind.NOTE)
         assert [memory.text for memory in left] == ["a frog"]
         assert SECRET.encode() not in stores.raw()
 

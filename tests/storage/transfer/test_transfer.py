@@ -126,7 +126,7 @@ async def everything(database: Database) -> list[object]:
         [hit.event.id for hit in (await log.search(SearchQuery(text="*roak*", within=query))).hits],
         await OptOuts(database).load(),
         await Conversations(database).turns("irc/#frogs/bob"),
-        await Memories(database).newest("irc/#frogs", MemoryKind.NOTE),
+        await Memories(database).latest("irc/#frogs", MemoryKind.NOTE),
         await Jobs(database).all(),
         await Outbox(database).list_unsent(),
         await Keys(database).list_all(),

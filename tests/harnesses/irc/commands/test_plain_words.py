@@ -80,7 +80,7 @@ async def test_what_is_kept_of_a_person_is_told_to_them_alone(tmp_path: Path) ->
         assert "no facts" in await told(it.bob, ".memory")
         await it.alice.say("Terra", ".recall name")
         await it.alice.expect(r"NOTICE alice :I remember nothing of yours called name")
-        notes = await tendril.memory.memories.newest("irc/#terrarium", MemoryKind.NOTE, -1)
+        notes = await tendril.memory.memories.latest("irc/#terrarium", MemoryKind.NOTE, -1)
         assert [note.subject for note in notes] == ["alice"]
 
 
