@@ -44,7 +44,7 @@ async def figures() -> AsyncIterator[Figure]:
                     made = random.standard_normal((STEP, DIMENSIONS), dtype=np.float32)
                     await vectors.add(dict(zip(ids, made.tolist(), strict=True)))
                 filled = size
-                await vectors.reached_the_end()
+                await vectors.mark_backfill_complete()
                 for what, scope in (
                     ("all", PUBLIC),
                     ("one of ten channels", Scope.from_places(Place("irc", "#c1"))),

@@ -31,7 +31,7 @@ from benchmarks.passages import (
 from storage.chat_log.event import PUBLIC, Scope
 from storage.chat_log.query import Query
 from storage.db.database import Database
-from storage.passages.passages import looked_at
+from storage.passages.passages import training_samples
 from storage.passages.score import FEATURES
 
 _PENALTY = 0.3  # L2 regularisation
@@ -143,7 +143,7 @@ async def _sample(
     database: Database, text: str, right: str | None, scope: Scope, fold: int, kind: str
 ) -> Samples:
     query = Query(scope=scope, limit=_LIMIT)
-    lines = await database.read(lambda db: looked_at(db, text, query))
+    lines = await database.read(lambda db: training_samples(db, text, query))
     rows = np.array([values for _, values in lines]).reshape(-1, len(FEATURES))
     marks = np.array([float(event.text == right) for event, _ in lines])
     return Samples(rows, marks, fold, kind)

@@ -165,10 +165,10 @@ class ChatLog:
         """Return the current end of the log."""
         return await self._database.read(arrivals.end)
 
-    async def newest_arrival(self, query: Query) -> int:
+    async def newest_id_in_channels(self, query: Query) -> int:
         """Return the id of the event that arrived last on the channels of `query`, whatever else it
         asks for; 0 when there is none."""
-        return await self._database.read(lambda db: arrivals.newest_id(db, query))
+        return await self._database.read(lambda db: arrivals.newest_id_in_channels(db, query))
 
     async def get(self, scope: Scope, event_id: int) -> Event | None:
         """Return an event, or None if it does not exist or is outside `scope`."""
@@ -351,7 +351,7 @@ class LogWriter:
                 # A position without an event takes the id of the last one stored as its bound.
                 event_id = next(ids) if pending_event.event else 0
                 self._newest = event_id or self._newest
-                pending_event.mark_visible(event_id, self._newest)
+                pending_event.mark_settled(event_id, self._newest)
                 if pending_event.event and not event_id:
                     pending_event.durable.cancel()
             self._written.put_nowait(batch)
@@ -370,7 +370,7 @@ class LogWriter:
             await asyncio.sleep(0)
         while len(batch) < _BATCH and not self._queue.empty():
             pending_event = self._queue.get_nowait()
-            if pending_event.answers and not pending_event.answers.is_visible:
+            if pending_event.answers and not pending_event.answers.is_settled:
                 self._ahead = pending_event
                 break
             batch.append(pending_event)

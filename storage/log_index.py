@@ -46,12 +46,14 @@ SPOKEN_TYPES = frozenset({"PRIVMSG", "NOTICE", "ACTION"})
 EVERYWHERE = 0  # channel id of the totals over all public channels
 PARTITION_BITS = 33  # low bits of an id, its offset within the partition: 2^33 ms are 99 days
 # CASE, because the larger of two values is max() in SQLite and greatest() in PostgreSQL.
-_ADDED = """
+_ADD_LINES = """
 INSERT INTO partitions VALUES (?, ?, 0, ?) ON CONFLICT (number) DO UPDATE
 SET lines = partitions.lines + excluded.lines, drift =
 CASE WHEN excluded.drift > partitions.drift THEN excluded.drift ELSE partitions.drift END"""
 # `removed` counts lines whose words the pages of the index may still hold, until `merge` is done.
-_TAKEN = "UPDATE partitions SET lines = lines - ?1, removed = removed + ?1 WHERE number = ?2"
+_SUBTRACT_LINES = (
+    "UPDATE partitions SET lines = lines - ?1, removed = removed + ?1 WHERE number = ?2"
+)
 
 _HOUR = 3_600_000_000  # microseconds
 _MONDAY = 72  # hours from Monday 0:00 to the Unix epoch, which began on a Thursday
@@ -211,7 +213,7 @@ def by_partition(rows: Iterable[Sequence[Any]]) -> Iterator[tuple[int, list[Inde
 
 def _index(connection: Connection, rows: Iterable[Sequence[Any]], drift: int) -> None:
     for number, lines in by_partition(rows):
-        connection.execute(_ADDED, [number, len(lines), drift])
+        connection.execute(_ADD_LINES, [number, len(lines), drift])
         if lines:
             text_index(connection).add(connection, number, lines)
 
@@ -220,7 +222,7 @@ def _unindex(connection: Connection, rows: Iterable[Sequence[Any]]) -> None:
     for number, lines in by_partition(rows):
         if lines:
             text_index(connection).remove(connection, number, lines)
-            connection.execute(_TAKEN, [len(lines), number])
+            connection.execute(_SUBTRACT_LINES, [len(lines), number])
 
 
 def _add_counts(connection: Connection, counts: _Counts, sign: int) -> None:

@@ -20,7 +20,7 @@ from harnesses.cron.tools import SystemTools
 from llm.scheduling.worker import Worker
 from llm.tools.log_search import LogTools
 from storage.chat_log.event import Identity, Scope
-from storage.queues.cron_runs import Schedule
+from storage.queues.cron_runs import CronRuns
 from storage.queues.jobs import Job, Jobs
 from terrarium.clock import Clock
 from terrarium.config import Config
@@ -59,7 +59,7 @@ class CronTendril(Tendril):
         lock = self.config.data / "run" / f"{self.name}-jobs.lock"
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(Worker(self._queue, handlers, self.clock, lock).run())
-            schedule, kept = Schedule(self.database), dict[str, asyncio.Task[None]]()
+            schedule, kept = CronRuns(self.database), dict[str, asyncio.Task[None]]()
             while True:
                 # Taken before the jobs are read, so that no change is missed.
                 changed = self._changed
@@ -78,7 +78,7 @@ class CronTendril(Tendril):
         self._changed.set()
         self._changed = asyncio.Event()
 
-    async def _run_schedule(self, name: str, schedule: Schedule) -> None:
+    async def _run_schedule(self, name: str, schedule: CronRuns) -> None:
         """Enqueue a run of a job whenever it is due, until the job is removed from the
         configuration. Times that were missed while the process was not running count as one."""
         last = await schedule.last_run(name)

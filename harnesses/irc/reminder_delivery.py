@@ -39,7 +39,7 @@ async def say_reminder(services: BotServices, reminder: Reminder, text: str) -> 
     target = sender.target(network, place, private=reminder.private)
     # Linked to the line that asked for it, so that erasing that line erases this one too.
     asked = PendingEvent(None)
-    asked.mark_visible(reminder.question_event_id)
+    asked.mark_settled(reminder.question_event_id)
     target = replace(
         target,
         recipient=recipient,

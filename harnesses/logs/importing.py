@@ -114,7 +114,7 @@ async def _import_file(
         elif not opt_out_rules.keeps(read.event):
             stats.unwanted += 1
         else:
-            batch.append(ImportedEvent(read.event, read.exact))
+            batch.append(ImportedEvent(read.event, read.has_seconds))
         if len(batch) >= _BATCH:
             stats.count_batch(batch, await file_import.add(batch))
             on_progress(file.path, read.position - done)

@@ -50,12 +50,12 @@ class ParsedEvent:
     """A line of a file with its event, None if it could not be parsed, has no known time, or is
     `refused` for a reason.
 
-    `exact` tells that its time has seconds; `number` is that of the line in the file, from 1.
+    `has_seconds` tells that its time has seconds; `number` is that of the line in the file, from 1.
     `position` is how many bytes of the file, compressed or not, were read so far.
     """
 
     event: Event | None
-    exact: bool
+    has_seconds: bool
     line: str
     number: int
     position: int
@@ -94,18 +94,18 @@ class LogFile:
                 continue
             elif isinstance(parsed, ParsedLine):
                 event = self._check_time(self._event(parsed, dates))
-                yield self._parsed(event, parsed.when.exact, line, number)
+                yield self._parsed(event, parsed.when.has_seconds, line, number)
             elif isinstance(parsed, Event):
                 yield self._parsed(self._check_time(self._relocate(parsed)), True, line, number)
             else:
                 yield self._parsed(parsed, False, line, number)
 
     def _parsed(
-        self, found: Event | Refused | None, exact: bool, line: _RawLine, number: int
+        self, found: Event | Refused | None, has_seconds: bool, line: _RawLine, number: int
     ) -> ParsedEvent:
         if isinstance(found, Refused):
-            return ParsedEvent(None, exact, line.text, number, line.position, found.reason)
-        return ParsedEvent(found, exact, line.text, number, line.position)
+            return ParsedEvent(None, has_seconds, line.text, number, line.position, found.reason)
+        return ParsedEvent(found, has_seconds, line.text, number, line.position)
 
     def _check_time(self, found: Event | Refused | None) -> Event | Refused | None:
         """Refuse an event whose time is in the future."""

@@ -106,7 +106,7 @@ class LogAccess:
 
     async def newest_id(self) -> int:
         """Return the id of the event that arrived last, 0 in an empty log."""
-        if arrived := await self.log.newest_arrival(self._confine(self.query())):
+        if arrived := await self.log.newest_id_in_channels(self._confine(self.query())):
             return arrived
         # Imported history is not recorded as arrivals.
         found = await self._find(self.query(), 1)
@@ -173,7 +173,7 @@ class LogAccess:
 def _log_access(state: AppStateDep, viewer: ViewerDep) -> LogAccess:
     async def is_open() -> bool:
         login = viewer.login
-        return not login or await state.web_logins.proof_of(login) is not None
+        return not login or await state.web_logins.token_fingerprint_of(login) is not None
 
     return LogAccess(state.log, state.notifier, viewer.scope, is_open, state.semantic_index)
 

@@ -20,7 +20,7 @@ from llm.messages.errors import ModelError, Unreachable
 from llm.scheduling.worker import Handler
 from storage.db.database import Database
 from storage.memory.consolidation_state import ConsolidationStore, Watermarks
-from storage.memory.deletion import TEND
+from storage.memory.deletion import SCHEDULE_CONSOLIDATION
 from storage.memory.memories import Memories, Memory
 from storage.memory.vectors import MemoryVectors
 from storage.queues.jobs import Job, Jobs
@@ -117,7 +117,7 @@ class MemorySearch:
         StorageError."""
         by_words = await self._memories.search(room, text, _MAX_CANDIDATES)
         near = await self._near(room, text)
-        found = {memory.id: memory for memory in await self._memories.those(room, near)}
+        found = {memory.id: memory for memory in await self._memories.get_many(room, near)}
         scores = dict(near)
         for memory, score in by_words:
             found[memory.id] = memory
@@ -194,11 +194,13 @@ class MemoryScheduler:
 
     def handlers(self) -> Mapping[str, Handler]:
         """Return the handlers of the scheduler's own jobs, by kind."""
-        return {TEND: self.tend}
+        return {SCHEDULE_CONSOLIDATION: self.tend}
 
     async def schedule_check(self, room: str = "") -> None:
         """Add a job that checks a room, or all rooms, for due jobs."""
-        await self._services.jobs.add(TEND, {"room": room}, priority=_JOB_PRIORITY)
+        await self._services.jobs.add(
+            SCHEDULE_CONSOLIDATION, {"room": room}, priority=_JOB_PRIORITY
+        )
 
     async def tend(self, job: Job) -> None:
         """Run the job that checks rooms for due jobs."""

@@ -101,7 +101,7 @@ class LogWindow:
         """Return the window, once everything said before the question is in the log."""
         if self.pending_event is None:
             return self
-        return replace(self, anchor=await self.pending_event.preceding_id() or self.anchor)
+        return replace(self, anchor=await self.pending_event.boundary_id() or self.anchor)
 
     async def question_event_id(self) -> int:
         """Return the id of the question's event, once that is in the log."""

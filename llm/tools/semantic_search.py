@@ -82,7 +82,7 @@ class SemanticIndex:
             await self._vectors.use_model(model)
             await self._vectors.add(dict(zip(ids, vectors, strict=True)))
             count, first, before = count + len(lines), max(first, ids[0]), ids[-1]
-        await self._vectors.reached_the_end()
+        await self._vectors.mark_backfill_complete()
         if count:
             _log.info("meaning.indexed", lines=count)
         return first

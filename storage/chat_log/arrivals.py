@@ -80,7 +80,7 @@ def after(connection: Connection, query: Query, position: int) -> Arrivals:
     return Arrivals(events, position)
 
 
-def newest_id(connection: Connection, query: Query) -> int:
+def newest_id_in_channels(connection: Connection, query: Query) -> int:
     """Return the id of the event that arrived last on the channels of `query`, whatever else it
     asks for; 0 when there is none."""
     channels = channels_in(connection, query)

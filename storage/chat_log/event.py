@@ -250,7 +250,7 @@ class PendingEvent:
         """Resolves to the id once the event is fsynced; cancelled if the event is dropped."""
 
     @property
-    def is_visible(self) -> bool:
+    def is_settled(self) -> bool:
         """True once the event is committed, or dropped."""
         return self._written.done()
 
@@ -258,7 +258,7 @@ class PendingEvent:
         """Set the pending event that was queued just before this one."""
         self._before = before
 
-    async def preceding_id(self) -> int:
+    async def boundary_id(self) -> int:
         """Wait until everything queued before is visible, and return an id that separates it from
         this event.
 
@@ -287,10 +287,10 @@ class PendingEvent:
 
     def drop(self) -> None:
         """Record that the event will not be stored, because too many wait already."""
-        self.mark_visible(0)
+        self.mark_settled(0)
         self.durable.cancel()
 
-    def mark_visible(self, event_id: int, newest: int = 0) -> None:
+    def mark_settled(self, event_id: int, newest: int = 0) -> None:
         """Record that the event was committed. `newest` is the id of the last event stored up to
         here, for a position without an event."""
         self.id, self._newest = event_id, event_id or newest

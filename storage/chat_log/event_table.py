@@ -34,7 +34,7 @@ _CHANNEL = "INSERT INTO channels (network, name, private) VALUES (?, ?, ?) ON CO
 # Rounded down to multiples of _TRIMMED, so that only every thousandth insertion deletes anything.
 _TRIM = "DELETE FROM arrivals WHERE seq < (SELECT (max(seq) - ?1) / ?2 * ?2 FROM arrivals)"
 _NEAR = 1_024  # ids after a time that are read at once to find a free one; doubled on demand
-_TAKEN = (
+_TAKEN_IDS = (
     "SELECT DISTINCT events.id FROM json_each(?) t"
     " JOIN events ON events.id BETWEEN CAST(t.value AS BIGINT) AND CAST(t.value AS BIGINT) + ?"
 )
@@ -118,19 +118,19 @@ def storable(event: Event) -> Event:
         return event
     return replace(
         event,
-        network=_whole(event.network),
-        channel=_whole(event.channel),
-        nick=_whole(event.nick),
-        user=_whole(event.user),
-        host=_whole(event.host),
-        account=None if event.account is None else _whole(event.account),
-        target=_whole(event.target),
-        text=_whole(event.text),
-        msgid=None if event.msgid is None else _whole(event.msgid),
+        network=_replace_surrogates(event.network),
+        channel=_replace_surrogates(event.channel),
+        nick=_replace_surrogates(event.nick),
+        user=_replace_surrogates(event.user),
+        host=_replace_surrogates(event.host),
+        account=None if event.account is None else _replace_surrogates(event.account),
+        target=_replace_surrogates(event.target),
+        text=_replace_surrogates(event.text),
+        msgid=None if event.msgid is None else _replace_surrogates(event.msgid),
     )
 
 
-def _whole(text: str) -> str:
+def _replace_surrogates(text: str) -> str:
     return _LONE_SURROGATE.sub("?", text)
 
 
@@ -236,6 +236,6 @@ class _FreeIds:
         """Read which ids are taken from each of `begins` on; return the last id that is covered, by
         begin."""
         starts = sorted(begins)
-        rows = self._connection.execute(_TAKEN, [json.dumps(starts), near])
+        rows = self._connection.execute(_TAKEN_IDS, [json.dumps(starts), near])
         self._taken.update(row[0] for row in rows)
         return {start: start + near for start in starts}

@@ -35,24 +35,24 @@ WHERE channel_id = (SELECT id FROM channels WHERE network = ?1 AND name = ?2)
 
 @dataclass(frozen=True, slots=True)
 class ImportedEvent:
-    """An event of a file to import; `exact` means that its time has seconds, not just minutes."""
+    """An event of a file to import; unless its time `has_seconds` it has minutes only."""
 
     event: Event
-    exact: bool
+    has_seconds: bool
 
     @property
-    def grain(self) -> int:
+    def resolution(self) -> int:
         """The resolution of the event's time in microseconds, within which two times are equal."""
-        return _SECOND if self.exact else _MINUTE
+        return _SECOND if self.has_seconds else _MINUTE
 
 
 @dataclass(frozen=True, slots=True)
 class _DedupKey:
-    """The fields by which events are compared for equality; `time` is in units of `grain`."""
+    """The fields by which events are compared for equality; `time` is in units of `resolution`."""
 
     place: tuple[str, str]
     type: str
-    grain: int
+    resolution: int
     time: int
     nick: str
     target: str
@@ -71,7 +71,7 @@ class FileImport:
 
         Raises Unavailable.
         """
-        events = [ImportedEvent(storable(old.event), old.exact) for old in events]
+        events = [ImportedEvent(storable(old.event), old.has_seconds) for old in events]
 
         def add_new(db: Connection) -> int:
             # `known` includes what earlier batches of this file have added, and so does `_seen`.
@@ -94,7 +94,7 @@ class FileImport:
         file."""
         newest = max((to_micros(old.event.time) for old in events), default=0)
         oldest = newest - _REMEMBERED // timedelta(microseconds=1)
-        kept = {like: n for like, n in self._seen.items() if like.time * like.grain >= oldest}
+        kept = {like: n for like, n in self._seen.items() if like.time * like.resolution >= oldest}
         self._seen = Counter(kept)
 
 
@@ -102,16 +102,18 @@ def _count_known(connection: Connection, events: Sequence[ImportedEvent]) -> Cou
     """Count the events of the log in the time range of these, by dedup key."""
 
     def by_place(old: ImportedEvent) -> tuple[str, str, int]:
-        return (old.event.network, fold_name(old.event.channel), old.grain)
+        return (old.event.network, fold_name(old.event.channel), old.resolution)
 
     known: Counter[_DedupKey] = Counter()
-    for (network, channel, grain), group in groupby(sorted(events, key=by_place), key=by_place):
-        times = [to_micros(old.event.time) // grain for old in group]
-        values = [network, channel, min(times) * grain, (max(times) + 1) * grain]
+    for (network, channel, resolution), group in groupby(
+        sorted(events, key=by_place), key=by_place
+    ):
+        times = [to_micros(old.event.time) // resolution for old in group]
+        values = [network, channel, min(times) * resolution, (max(times) + 1) * resolution]
         for row in connection.execute(_LIKE, values):
             type, time, nick, target, text = row
             place = (network, channel)
-            known[_DedupKey(place, type, grain, time // grain, nick, target, text)] += 1
+            known[_DedupKey(place, type, resolution, time // resolution, nick, target, text)] += 1
     return known
 
 
@@ -120,8 +122,8 @@ def _dedup_key(old: ImportedEvent) -> _DedupKey:
     return _DedupKey(
         (event.network, fold_name(event.channel)),
         event.type.value,
-        old.grain,
-        to_micros(event.time) // old.grain,
+        old.resolution,
+        to_micros(event.time) // old.resolution,
         event.nick,
         event.target,
         event.text,

@@ -127,7 +127,9 @@ def heat_map(connection: Connection, query: Query) -> HeatMap:
     ignored."""
     ids = _counted_as(channels_in(connection, query))
     rows = connection.execute(
-        f"SELECT slot, sum(lines) FROM week WHERE channel_id IN ({_marks(ids)}) GROUP BY slot", ids
+        f"SELECT slot, sum(lines) FROM week WHERE channel_id IN ({_placeholders(ids)})"
+        " GROUP BY slot",
+        ids,
     )
     lines = {row[0]: row[1] for row in rows}
     return tuple(tuple(lines.get(day * 24 + hour, 0) for hour in range(24)) for day in range(7))
@@ -141,7 +143,7 @@ def days(connection: Connection, query: Query, zone: tzinfo) -> list[DayStats]:
     hour around midnight counts for the day on which it began.
     """
     ids = _counted_as(channels_in(connection, query))
-    where = f"channel_id IN ({_marks(ids)})"
+    where = f"channel_id IN ({_placeholders(ids)})"
     first, last = connection.execute(
         f"SELECT min(hour), max(hour) FROM hours WHERE {where}", ids
     ).fetchone()
@@ -174,7 +176,7 @@ def sparklines(
     end = -(-to_micros(until) // _HOUR)
     rows = connection.execute(
         f"SELECT channel_id, (? - 1 - hour) / 24 AS age, sum(lines) FROM hours"
-        f" WHERE channel_id IN ({_marks(seen)}) AND hour >= ? AND hour < ? GROUP BY 1, 2",
+        f" WHERE channel_id IN ({_placeholders(seen)}) AND hour >= ? AND hour < ? GROUP BY 1, 2",
         [end, *seen, end - 24 * count, end],
     )
     lines: dict[int, list[int]] = {}
@@ -192,7 +194,7 @@ def person(connection: Connection, scope: Scope, nick: str) -> PersonStats | Non
     if not last or not first:
         return None
     values = [nick, *seen.rows]
-    where = f"nick = ? AND channel_id IN ({_marks(seen.rows)})"
+    where = f"nick = ? AND channel_id IN ({_placeholders(seen.rows)})"
     places = connection.execute(
         f"SELECT channel_id, sum(lines) AS said FROM people_days WHERE {where}"
         " GROUP BY channel_id ORDER BY said DESC",
@@ -233,12 +235,12 @@ def _of_all_time(
     nicks, all from the counters."""
     if query.nick is not None:
         said = _lines_by_nick_on(
-            connection, query, f"channel_id IN ({_marks(seen.rows)})", [*seen.rows]
+            connection, query, f"channel_id IN ({_placeholders(seen.rows)})", [*seen.rows]
         )
         lines, replies = sum(row[1] for row in said), sum(row[2] for row in said)
         return lines, replies, len(said), [(row[0], row[1]) for row in said[:top]]
     ids = _counted_as(seen)
-    where, values = f"channel_id IN ({_marks(ids)})", [*ids]
+    where, values = f"channel_id IN ({_placeholders(ids)})", [*ids]
     total, own, replies = connection.execute(
         "SELECT coalesce(sum(lines), 0), coalesce(sum(own), 0), coalesce(sum(replies), 0)"
         f" FROM totals WHERE {where}",
@@ -286,7 +288,7 @@ def _lines_by_nick(
 
     Whole days are read from the counters, partial days at both ends from the log itself.
     """
-    where = f"channel_id IN ({_marks(seen.rows)})"
+    where = f"channel_id IN ({_placeholders(seen.rows)})"
     untimed = replace(query, since=None, until=None)
     begin = -(-to_micros(query.since) // _DAY) if query.since else -_EVER
     end = to_micros(query.until) // _DAY if query.until else _EVER
@@ -300,7 +302,7 @@ def _lines_by_nick(
     whole = _lines_by_nick_on(
         connection, query, f"{where} AND day >= ? AND day < ?", [*seen.rows, begin, end]
     )
-    return _together([*whole, *_in_log(connection, edges, seen)])
+    return _merge_counts([*whole, *_in_log(connection, edges, seen)])
 
 
 def _lines_by_nick_on(
@@ -331,13 +333,13 @@ def _in_log(
             " FROM events"
             # The unary plus keeps SQLite from using the index by channel, and `|| ''` above from
             # grouping by that of nicks: the range of ids is smaller than all that either has said.
-            f" WHERE {where} AND +channel_id IN ({_marks(seen.rows)}) GROUP BY 1",
+            f" WHERE {where} AND +channel_id IN ({_placeholders(seen.rows)}) GROUP BY 1",
             [*values, *seen.rows],
         )
-    return _together(rows)
+    return _merge_counts(rows)
 
 
-def _together(rows: Iterable[Sequence[Any]]) -> list[tuple[str, int, int]]:
+def _merge_counts(rows: Iterable[Sequence[Any]]) -> list[tuple[str, int, int]]:
     """Add up the counts of rows of the same nick, and return them with the most lines first."""
     found: dict[str, tuple[str, int, int]] = {}
     for nick, lines, replies in rows:
@@ -373,7 +375,7 @@ def _counted_as(seen: VisibleChannels) -> list[int]:
     return [EVERYWHERE] if seen.public else list(seen.rows)
 
 
-def _marks(values: Collection[object]) -> str:
+def _placeholders(values: Collection[object]) -> str:
     return ", ".join("?" * len(values)) or "NULL"
 
 

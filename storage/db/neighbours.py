@@ -17,10 +17,10 @@ SELECT nspname FROM pg_namespace WHERE starts_with(nspname, '{PREFIX}')
 def other_files(data: Path, log: Path) -> list[Path]:
     """Return the files in the folder `data` that are stores of Terrarium, without `log`."""
     found = (path for path in sorted(data.glob("*.db")) if path.resolve() != log.resolve())
-    return [path for path in found if _is_ours(path)]
+    return [path for path in found if _is_store(path)]
 
 
-def _is_ours(path: Path) -> bool:
+def _is_store(path: Path) -> bool:
     """Return True if a file has our tables; other programs may keep files in the folder too.
 
     A file that cannot be read at the moment counts as ours: the caller's work on it then fails and

@@ -35,7 +35,7 @@ def make_file(path: Path) -> None:
 def tighten(path: Path) -> None:
     """Revoke others' permissions on a file or folder; one that is not ours stays as it is."""
     with suppress(OSError):
-        if mode := readable_mode(path):
+        if mode := mode_if_exposed(path):
             path.chmod(mode & ~_OTHERS)
 
 
@@ -52,7 +52,7 @@ def data_files(folder: Path) -> Iterator[Path]:
         yield from sorted(folder.glob(pattern))
 
 
-def readable_mode(path: Path) -> int | None:
+def mode_if_exposed(path: Path) -> int | None:
     """Return the permission bits of a file if its group or others have any, else None."""
     mode = stat.S_IMODE(path.stat().st_mode)
     return mode if mode & _OTHERS else None

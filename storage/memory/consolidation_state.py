@@ -16,7 +16,7 @@ from datetime import datetime
 from storage.chat_log.opt_outs import person_of
 from storage.db.database import AsyncConnection, Connection, Database, Row, from_micros, to_micros
 from storage.memory.conversations import Message
-from storage.memory.memories import SEEN, Memory, MemoryKind, add, facts_in, found_in, in_network
+from storage.memory.memories import SEEN, Memory, MemoryKind, add, facts_in, in_network, search_in
 
 EPISODES = 20
 """The number of episodes that a room keeps, the newest."""
@@ -310,7 +310,7 @@ class ConsolidationStore:
             ):
                 return RoomMemorySnapshot(text, *times)
             facts = facts_in(db, room, person)
-            found = tuple(memory for memory, _ in found_in(db, room, words, most))
+            found = tuple(memory for memory, _ in search_in(db, room, words, most))
             return RoomMemorySnapshot(text, *times, True, facts, found)
 
         return await self._database.read(reading, inline=True)

@@ -11,7 +11,7 @@ from typing import Any
 from storage.chat_log.opt_outs import person_of
 from storage.db.database import Connection, Database, from_micros, to_micros
 from storage.memory.deletion import forget_conversation
-from storage.memory.memories import said_in
+from storage.memory.memories import assign_turn
 
 Message = dict[str, Any]
 """A message in the OpenAI chat format: role, content, tool_calls, tool_call_id."""
@@ -75,7 +75,7 @@ class Conversations:
             db.execute(_CONVERSATION, [name, room or name, person_of(person)])
             row = db.execute(_TURN, values).fetchone()
             # Facts and notes of this turn were stored by tools before its id was known.
-            said_in(db, name, row[0], turn.time)
+            assign_turn(db, name, row[0], turn.time)
             db.execute(_OLDEST, [name, KEPT])
             return int(row[0])
 

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from storage.chat_log.opt_outs import person_of
 from storage.connection import Dialect
 from storage.db.database import AsyncConnection, Database
-from storage.memory.memories import Memory, MemoryKind, forget_shown, memory_of
+from storage.memory.memories import Memory, MemoryKind, invalidate_prompt_view, memory_of
 from storage.queues.jobs import Jobs
 
-TEND = "memory.tend"
+SCHEDULE_CONSOLIDATION = "memory.tend"
 """The kind of the job that looks for turns to consolidate, in one room or in all."""
 
 _MADE = (MemoryKind.EPISODE, MemoryKind.SUMMARY)
@@ -98,7 +98,7 @@ async def forget_before(db: AsyncConnection, oldest: int) -> None:
         rooms = [row[0] for row in await rows.fetchall()]
     await db.execute("DELETE FROM memories WHERE begun < ?", [oldest])
     for room in rooms:
-        await forget_shown(db, room)
+        await invalidate_prompt_view(db, room)
 
 
 async def scrub(database: Database) -> None:
@@ -114,7 +114,7 @@ async def scrub(database: Database) -> None:
         await db.execute("DELETE FROM jobs WHERE kind LIKE 'memory.%'")  # their keys name rooms
         if database.dialect is Dialect.SQLITE:
             await db.execute("INSERT INTO memory_text (memory_text) VALUES ('rebuild')")
-    await Jobs(database).add(TEND, {})
+    await Jobs(database).add(SCHEDULE_CONSOLIDATION, {})
 
 
 def _is_of(
@@ -174,7 +174,7 @@ async def _remove(db: AsyncConnection, ids: Sequence[int]) -> None:
     )
     await db.execute(f"DELETE FROM memories WHERE {which}", [wanted])
     for room in rooms:
-        await forget_shown(db, room)
+        await invalidate_prompt_view(db, room)
 
 
 async def _forget_empty(db: AsyncConnection) -> None:

@@ -127,7 +127,7 @@ class Memories:
         )
         return memory_of(row) if row else None
 
-    async def those(self, room: str, ids: Collection[int]) -> list[Memory]:
+    async def get_many(self, room: str, ids: Collection[int]) -> list[Memory]:
         """Return the memories with these ids, in any order."""
         rows = await self._database.fetch_all(
             "SELECT * FROM memories WHERE room = ? AND id IN"
@@ -139,7 +139,7 @@ class Memories:
 
     async def search(self, room: str, text: str, limit: int) -> list[tuple[Memory, float]]:
         """Return the memories that have words of `text`, best first, with their BM25 scores."""
-        return await self._database.read(lambda db: found_in(db, room, text, limit))
+        return await self._database.read(lambda db: search_in(db, room, text, limit))
 
     async def forget(self, room: str, subject: str, key: str | None = None) -> int:
         """Delete the facts and notes about a person, those of one key or all; return how many."""
@@ -150,7 +150,7 @@ class Memories:
                 {"room": room, "subject": subject, "key": key},
             )
             if cursor.rowcount:
-                await forget_shown(db, room)
+                await invalidate_prompt_view(db, room)
             return cursor.rowcount
 
 
@@ -167,7 +167,7 @@ def facts_in(
     return [memory_of(row) for row in rows]
 
 
-def found_in(db: Connection, room: str, text: str, limit: int) -> list[tuple[Memory, float]]:
+def search_in(db: Connection, room: str, text: str, limit: int) -> list[tuple[Memory, float]]:
     """Run `Memories.search` in a reading transaction."""
     words = list(dict.fromkeys(_WORD.findall(text)))[:_MOST_WORDS]
     if not words:
@@ -191,7 +191,7 @@ async def add(db: AsyncConnection, memory: Memory) -> int:
     return int(row[0]) if row else 0
 
 
-def said_in(db: Connection, conversation: str, turn: int, time: datetime) -> None:
+def assign_turn(db: Connection, conversation: str, turn: int, time: datetime) -> None:
     """Set the turn of the memories that were added in a conversation during that turn."""
     db.execute(
         "UPDATE memories SET first_turn = ?1, last_turn = ?1, begun = ?2"
@@ -200,7 +200,7 @@ def said_in(db: Connection, conversation: str, turn: int, time: datetime) -> Non
     )
 
 
-async def forget_shown(db: AsyncConnection, room: str) -> None:
+async def invalidate_prompt_view(db: AsyncConnection, room: str) -> None:
     """Delete the text that prompts show, so that it is chosen again, and void the results of jobs
     that have read the room before."""
     await db.execute(

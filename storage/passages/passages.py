@@ -72,11 +72,11 @@ class PassageIndex:
     `lines` is about the number of lines within them. With `oldest` the oldest lines come first.
     """
 
-    def __init__(self, connection: Connection, filtering: LineConditions, *, oldest: bool) -> None:
+    def __init__(self, connection: Connection, conditions: LineConditions, *, oldest: bool) -> None:
         self._connection = connection
         self._sign = 1 if oldest else -1  # of ids, by which candidates are in order
-        self._have, self._lack = filtering.tags()
-        first, last = id_range(connection, filtering.query)
+        self._include, self._exclude = conditions.tags()
+        first, last = id_range(connection, conditions.query)
         self._first, self._last = first or 1, LAST_ID if last is None else last
         rows = connection.execute(
             "SELECT number, lines FROM partitions WHERE lines > 0 AND number BETWEEN ? AND ?"
@@ -85,22 +85,22 @@ class PassageIndex:
         )
         self._partitions = [(row["number"], row["lines"]) for row in rows]
         self._indexed = sum(int(lines) for _, lines in self._partitions) or 1
-        self.lines = self._within(filtering)
+        self.lines = self._within(conditions)
         self._index = text_index(connection)
         # CPU time of this thread measures SQLite; PostgreSQL works while the thread waits.
         self._clock = time.thread_time if connection.dialect is Dialect.SQLITE else time.monotonic
         self._until = self._clock() + _BUDGETS[connection.dialect]
         self._patience = time.monotonic() + _PATIENCE
 
-    def _within(self, filtering: LineConditions) -> int:
+    def _within(self, conditions: LineConditions) -> int:
         """Estimate how many lines are within the conditions, whatever their words."""
         whole = self._indexed
-        if not filtering.channels.others:
+        if not conditions.channels.others:
             return whole
         rows = self._connection.execute(
             "SELECT sum(lines) FROM totals WHERE channel_id IN"
             " (SELECT CAST(value AS BIGINT) FROM json_each(?))",
-            [json.dumps(list(filtering.channels.rows))],
+            [json.dumps(list(conditions.channels.rows))],
         )
         return min(whole, int(rows.fetchone()[0] or 0))
 
@@ -182,7 +182,7 @@ class PassageIndex:
 
     def _match(self, plan: IndexPlan) -> WordMatch:
         nick = ((nick_tag(plan.nick),),) if plan.nick else ()
-        return WordMatch(plan.terms, (*self._have, *nick), no_tags=self._lack)
+        return WordMatch(plan.terms, (*self._include, *nick), no_tags=self._exclude)
 
     def _late(self) -> bool:
         return self._clock() > self._until or time.monotonic() > self._patience
@@ -335,7 +335,7 @@ def find_passages(
     return Passages() if search is None else search.run(within.limit)
 
 
-def looked_at(
+def training_samples(
     connection: Connection, question: str, within: Query
 ) -> list[tuple[Event, list[float]]]:
     """Return the lines that `find_passages` scores, with their features, to fit the weights."""
@@ -349,14 +349,14 @@ class PassageSearch:
     def __init__(
         self,
         connection: Connection,
-        filtering: LineConditions,
+        conditions: LineConditions,
         asked: QuestionWords,
         line_filter: LineFilter,
     ) -> None:
         self._connection = connection
-        self._filter = filtering
+        self._conditions = conditions
         self._line_filter = line_filter
-        self._index = PassageIndex(connection, filtering, oldest=line_filter.oldest)
+        self._index = PassageIndex(connection, conditions, oldest=line_filter.oldest)
         counts, counted = self._index.frequencies(asked.words)
         weights = {word.root: weight_of(word, counts[word.root], counted) for word in asked.words}
         self._asking = WeighedQuestion(asked, weights, self._index.lines)
@@ -372,12 +372,12 @@ class PassageSearch:
         words only, no channel is in scope, or the limit is 0."""
         asked = question_words(question)
         types = SPOKEN if within.types is None else SPOKEN & within.types
-        filtering = LineConditions(
+        conditions = LineConditions(
             connection, replace(within, own=False, types=types), ParsedQuery()
         )
-        if not asked.words or not filtering.channels.rows or not within.limit:
+        if not asked.words or not conditions.channels.rows or not within.limit:
             return None
-        return cls(connection, filtering, asked, line_filter)
+        return cls(connection, conditions, asked, line_filter)
 
     def passages(self, items: Iterable[Passage]) -> Passages:
         """Return the result with `items`, and how far the log was searched."""
@@ -435,12 +435,12 @@ class PassageSearch:
         yield self._rows(set(ids) - known), False
 
     def _recent(self) -> Sequence[Row]:
-        query = replace(self._filter.query, limit=_RECENT)
-        return query_rows(self._connection, query, self._filter.channels, newest=True)
+        query = replace(self._conditions.query, limit=_RECENT)
+        return query_rows(self._connection, query, self._conditions.channels, newest=True)
 
     def _rows(self, ids: Iterable[int]) -> Iterator[Row]:
         rows = self._connection.execute(_ROWS, [json.dumps(list(ids))])
-        return (row for row in rows if self._filter.fits(row))
+        return (row for row in rows if self._conditions.fits(row))
 
     def _fitting(self, rows: Iterable[Row], *, recent: bool) -> Iterator[tuple[Event, list[float]]]:
         for row in rows:
@@ -463,19 +463,19 @@ class PassageSearch:
     def _following(self, asked: Event) -> list[Event]:
         """Return the lines just after a question on its channel."""
         query = replace(
-            self._filter.query,
+            self._conditions.query,
             network=asked.network,
             channel=asked.channel,
             nick=None,
             after_id=asked.id,
-            before_id=min(self._filter.query.before_id or LAST_ID, asked.id + _MEANWHILE),
+            before_id=min(self._conditions.query.before_id or LAST_ID, asked.id + _MEANWHILE),
             limit=NEXT,
         )
         events = find(self._connection, query, newest=False)
         return [event for event in events if not self._line_filter.leaves_out(event)]
 
     def _event(self, row: Row) -> Event:
-        return event_of(row, self._filter.channels.rows[row["channel_id"]])
+        return event_of(row, self._conditions.channels.rows[row["channel_id"]])
 
 
 def distinct(passages: Iterable[Passage]) -> list[Passage]:

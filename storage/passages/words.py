@@ -109,13 +109,13 @@ def tokens(text: str) -> list[str]:
     found: list[str] = []
     for word in _WORD.findall(plain(text)):
         if "'" in word:
-            found += _whole(word).split()
+            found += _expand_contraction(word).split()
         else:
             found.append(word)
     return found
 
 
-def _whole(word: str) -> str:
+def _expand_contraction(word: str) -> str:
     if word in _EXPANDED:
         return _EXPANDED[word]
     if word.endswith("n't"):
@@ -207,9 +207,9 @@ class RelatedWords:
         table, in descending order, then those of `_GROUPS`."""
         rank = self.ranks.get(root)
         if rank is None:
-            return _ADDED.get(root, {})
+            return _GROUP_RELATIVES.get(root, {})
         listed = {each[1:]: int(each[0]) / 10 for each in self.lines[rank].split()[1:]}
-        return listed | _ADDED.get(root, {})
+        return listed | _GROUP_RELATIVES.get(root, {})
 
     def rank(self, root: str) -> int:
         """Return how many stems are more frequent in English."""
@@ -243,13 +243,13 @@ live home reside dwell|win champion winner victory|arrive land come arrival
 leave depart departure go|test staging trial|backup save copy|sign signature|sell sold
 responsible charge maintain owner own
 """
-_ADDED: dict[str, dict[str, float]] = {}
+_GROUP_RELATIVES: dict[str, dict[str, float]] = {}
 for _group in _GROUPS.strip().replace("\n", "|").split("|"):
     _stems = [stem(word) for word in _group.split()]
     for _each in _stems:
         for _other in _stems:
             if _other != _each:
-                _ADDED.setdefault(_each, {})[_other] = 0.6
+                _GROUP_RELATIVES.setdefault(_each, {})[_other] = 0.6
 
 
 @cache

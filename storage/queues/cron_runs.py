@@ -7,7 +7,7 @@ from datetime import datetime
 from storage.db.database import Database, from_micros, to_micros
 
 
-class Schedule:
+class CronRuns:
     """The run times in a database file, by job name."""
 
     def __init__(self, database: Database) -> None:

@@ -26,7 +26,7 @@ class LineConditions:
         self.query = _narrow(within, parsed)
         self.channels = _choose_channels(channels_in(connection, self.query), parsed)
         self._nicks = {fold_name(nick) for nick in parsed.nicks}
-        self._others = {fold_name(nick) for nick in parsed.other_nicks}
+        self._excluded_nicks = {fold_name(nick) for nick in parsed.other_nicks}
         self._since = self.query.since and to_micros(self.query.since)
         self._until = self.query.until and to_micros(self.query.until)
 
@@ -48,7 +48,7 @@ class LineConditions:
             row["channel_id"] in self.channels.rows
             and (not self._nicks or fold_name(row["nick"]) in self._nicks)
             and (query.nick is None or fold_name(row["nick"]) == fold_name(query.nick))
-            and fold_name(row["nick"]) not in self._others
+            and fold_name(row["nick"]) not in self._excluded_nicks
             and query.types is not None
             and row["type"] in query.types
             and query.own in (None, bool(row["own"]))
@@ -68,29 +68,29 @@ class LineConditions:
         """Return the groups of tags of which a line must have one each, and the tags that exclude
         it."""
         types = self.query.types or frozenset()
-        have: list[tuple[str, ...]] = []
-        lack = [log_index.nick_tag(nick) for nick in self._others]
+        include: list[tuple[str, ...]] = []
+        exclude = [log_index.nick_tag(nick) for nick in self._excluded_nicks]
         inside, outside = self.channels.rows, self.channels.others
         # Use the shorter list of tags: exclude the private channels when all public ones are
         # searched, else include the wanted ones.
         if not self.channels.public and len(inside) <= _MOST_CHANNELS:
-            have.append(tuple(map(log_index.channel_tag, inside)))
+            include.append(tuple(map(log_index.channel_tag, inside)))
         elif len(outside) <= _MOST_CHANNELS:
-            lack += map(log_index.channel_tag, outside)
+            exclude += map(log_index.channel_tag, outside)
         if self._nicks:
-            have.append(tuple(map(log_index.nick_tag, self._nicks)))
+            include.append(tuple(map(log_index.nick_tag, self._nicks)))
         if self.query.nick is not None:
-            have.append((log_index.nick_tag(self.query.nick),))
+            include.append((log_index.nick_tag(self.query.nick),))
         # PRIVMSG, the most frequent type, has no tag. If it is wanted, other types are excluded.
         if EventType.PRIVMSG not in types:
-            have.append(tuple(log_index.type_tag(kind) for kind in types))
+            include.append(tuple(log_index.type_tag(kind) for kind in types))
         else:
-            lack += [log_index.type_tag(kind) for kind in SPOKEN - types]
+            exclude += [log_index.type_tag(kind) for kind in SPOKEN - types]
         if self.query.own:
-            have.append((log_index.OWN_TAG,))
+            include.append((log_index.OWN_TAG,))
         elif self.query.own is not None:
-            lack.append(log_index.OWN_TAG)
-        return tuple(have), tuple(lack)
+            exclude.append(log_index.OWN_TAG)
+        return tuple(include), tuple(exclude)
 
 
 class ClausePlan:
@@ -100,23 +100,29 @@ class ClausePlan:
     the query cannot express is checked by `fits`.
     """
 
-    def __init__(self, clause: Clause, filtering: LineConditions) -> None:
-        self._filter = filtering
-        self._have = [term.text for term in clause.have if term.kind is TermKind.PART]
-        self._lack = [term.text for term in clause.lack if term.kind is TermKind.PART]
-        wordy = [term for term in clause.lack if term.kind is not TermKind.PART]
-        self._words = _words_match(clause, filtering)
-        self._parts = [part for part in self._have if len(part) >= _SHORTEST_PART]
+    def __init__(self, clause: Clause, conditions: LineConditions) -> None:
+        self._conditions = conditions
+        self._included_parts = [term.text for term in clause.include if term.kind is TermKind.PART]
+        self._excluded_parts = [term.text for term in clause.exclude if term.kind is TermKind.PART]
+        excluded_words = [term for term in clause.exclude if term.kind is not TermKind.PART]
+        self._words = _words_match(clause, conditions)
+        self._parts = [part for part in self._included_parts if len(part) >= _SHORTEST_PART]
         # Without a word to find, unwanted words cannot be part of an index query.
-        self._lacking = Matcher(wordy) if wordy and not self._words else None
-        self.whole = any(term.kind is TermKind.PREFIX for term in clause.have)
+        self._excluded_words = (
+            Matcher(excluded_words) if excluded_words and not self._words else None
+        )
+        self.scans_partition = any(term.kind is TermKind.PREFIX for term in clause.include)
         """True if reading a range of a partition takes as long as reading all of it: the clause has
         a prefix."""
-        self.plain = bool(clause.have) and all(term.kind is TermKind.WORD for term in clause.have)
+        self.whole_words_only = bool(clause.include) and all(
+            term.kind is TermKind.WORD for term in clause.include
+        )
         """True if the clause has only whole-word terms, so that almost every index hit is a
         result."""
-        looked_at = self._have or self._lack or self._lacking or not self._words
-        self.exact = filtering.exact and not looked_at
+        needs_check = (
+            self._included_parts or self._excluded_parts or self._excluded_words or not self._words
+        )
+        self.index_exact = conditions.exact and not needs_check
         """True if every index hit is a result, so that hits can be counted in the index."""
 
     def ids(
@@ -133,22 +139,22 @@ class ClausePlan:
     def fits(self, text: str) -> bool:
         """Return True if a text meets what the index query does not express."""
         return (
-            all(contains(text, part) for part in self._have)
-            and not any(contains(text, part) for part in self._lack)
-            and not (self._lacking is not None and self._lacking.matches(text))
+            all(contains(text, part) for part in self._included_parts)
+            and not any(contains(text, part) for part in self._excluded_parts)
+            and not (self._excluded_words is not None and self._excluded_words.matches(text))
         )
 
     def _scan(self, connection: Connection, ranges: Sequence[IdRange], limit: int) -> list[int]:
         query = replace(
-            self._filter.query,
+            self._conditions.query,
             after_id=ranges[-1].first - 1,
             before_id=ranges[0].last + 1,
             limit=limit,
         )
         # LIKE scans the lines: only for clauses with neither a word nor a part of three letters.
-        likes = "".join(" AND lower(text) LIKE lower(?) ESCAPE '\\'" for _ in self._have)
-        extra = (likes, [f"%{escape_like(part)}%" for part in self._have])
-        rows = query_rows(connection, query, self._filter.channels, newest=True, extra=extra)
+        likes = "".join(" AND lower(text) LIKE lower(?) ESCAPE '\\'" for _ in self._included_parts)
+        extra = (likes, [f"%{escape_like(part)}%" for part in self._included_parts])
+        rows = query_rows(connection, query, self._conditions.channels, newest=True, extra=extra)
         return [row["id"] for row in rows]
 
 
@@ -184,15 +190,15 @@ def _choose_channels(channels: VisibleChannels, parsed: ParsedQuery) -> VisibleC
     return VisibleChannels(rows, others, channels.public and len(rows) == len(channels.rows))
 
 
-def _words_match(clause: Clause, filtering: LineConditions) -> WordMatch | None:
+def _words_match(clause: Clause, conditions: LineConditions) -> WordMatch | None:
     """Return the condition on words and tags, None for a clause without a wanted word: an index
     query cannot consist of exclusions only."""
-    have = tuple((_phrase(term),) for term in clause.have if term.kind is not TermKind.PART)
-    if not have:
+    include = tuple((_phrase(term),) for term in clause.include if term.kind is not TermKind.PART)
+    if not include:
         return None
-    tags, no_tags = filtering.tags()
-    lack = tuple(_phrase(term) for term in clause.lack if term.kind is not TermKind.PART)
-    return WordMatch(have, tags, lack, no_tags)
+    tags, no_tags = conditions.tags()
+    exclude = tuple(_phrase(term) for term in clause.exclude if term.kind is not TermKind.PART)
+    return WordMatch(include, tags, exclude, no_tags)
 
 
 def _phrase(term: Term) -> Phrase:

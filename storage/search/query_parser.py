@@ -77,10 +77,10 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """A conjunction of terms: a line must have all of `have` and none of `lack`."""
+    """A conjunction of terms: a line must have all of `include` and none of `exclude`."""
 
-    have: tuple[Term, ...] = ()
-    lack: tuple[Term, ...] = ()
+    include: tuple[Term, ...] = ()
+    exclude: tuple[Term, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class ParsedQuery:
     @property
     def terms(self) -> tuple[Term, ...]:
         """The distinct wanted terms of all clauses, for ranking and highlighting."""
-        return tuple(dict.fromkeys(term for clause in self.clauses for term in clause.have))
+        return tuple(dict.fromkeys(term for clause in self.clauses for term in clause.include))
 
     def __bool__(self) -> bool:
         """Return True if anything was asked for."""
@@ -115,7 +115,7 @@ def parse(text: str, mode: Mode = Mode.AND, *, now: datetime, zone: tzinfo = UTC
     text = text.encode("utf-8", "replace").decode().replace("\0", " ")
     if mode is Mode.PHRASE:
         term = _quoted_term(text.replace('"', " "))
-        return ParsedQuery(clauses=(Clause(have=(term,)),) if term else ())
+        return ParsedQuery(clauses=(Clause(include=(term,)),) if term else ())
     reader = _Reader(mode, now, zone)
     for match in _PIECE.finditer(text):
         reader.read(match)
@@ -124,8 +124,8 @@ def parse(text: str, mode: Mode = Mode.AND, *, now: datetime, zone: tzinfo = UTC
 
 @dataclass(slots=True)
 class _Clause:
-    have: list[Term] = field(default_factory=list)
-    lack: list[Term] = field(default_factory=list)
+    include: list[Term] = field(default_factory=list)
+    exclude: list[Term] = field(default_factory=list)
 
 
 class _Reader:
@@ -161,14 +161,16 @@ class _Reader:
 
     def result(self) -> ParsedQuery:
         """Return the parsed query. In mode OR an excluded term is excluded from every clause."""
-        lack = [term for clause in self._clauses for term in clause.lack]
+        exclude = [term for clause in self._clauses for term in clause.exclude]
         clauses = [
-            Clause(tuple(clause.have), tuple(lack if self._mode is Mode.OR else clause.lack))
+            Clause(
+                tuple(clause.include), tuple(exclude if self._mode is Mode.OR else clause.exclude)
+            )
             for clause in self._clauses
-            if clause.have or (clause.lack and self._mode is Mode.AND)
+            if clause.include or (clause.exclude and self._mode is Mode.AND)
         ]
-        if not clauses and lack:  # mode OR, with excluded terms only
-            clauses = [Clause(lack=tuple(lack))]
+        if not clauses and exclude:  # mode OR, with excluded terms only
+            clauses = [Clause(exclude=tuple(exclude))]
         return ParsedQuery(
             clauses=tuple(dict.fromkeys(clauses)),
             nicks=self._name_filter("nick", False),
@@ -183,11 +185,11 @@ class _Reader:
         self._count += 1
         if term is None or self._count > _MOST_TERMS:
             return
-        if self._mode is Mode.OR and self._clauses[-1].have and not minus and not self._joined:
+        if self._mode is Mode.OR and self._clauses[-1].include and not minus and not self._joined:
             self._clauses.append(_Clause())
         self._joined = False
         clause = self._clauses[-1]
-        into = clause.lack if minus else clause.have
+        into = clause.exclude if minus else clause.include
         if term not in into:
             into.append(term)
 

@@ -35,16 +35,16 @@ ORDER BY id DESC"""
 class _Pace:
     """The time limits of a scan, in seconds by `clock`, and the sizes of its pieces.
 
-    A scan may take `budget`, or `plain` if all its terms are whole words. The first piece has about
-    `first` lines. A piece that took less than `quick` makes the next one wider, so that this takes
-    about `slow`: at least four times, at most `most_growth` times. One that took more than `slow`
-    makes the next one half as wide. A piece is within one partition unless it `spans_partitions`,
-    for databases where a round trip takes longer than the lookup.
+    A scan may take `budget`, or `whole_words_budget` if all its terms are whole words. The first
+    piece has about `first` lines. A piece that took less than `quick` makes the next one wider, so
+    that this takes about `slow`: at least four times, at most `most_growth` times. One that took
+    more than `slow` makes the next one half as wide. A piece is within one partition unless it
+    `spans_partitions`, for databases where a round trip takes longer than the lookup.
     """
 
     clock: Callable[[], float]
     budget: float
-    plain: float
+    whole_words_budget: float
     quick: float
     slow: float
     first: int
@@ -85,12 +85,12 @@ class ResultScanner:
     """Reads windows of matching lines for one search on one connection."""
 
     def __init__(
-        self, connection: Connection, filtering: LineConditions, plans: Sequence[ClausePlan]
+        self, connection: Connection, conditions: LineConditions, plans: Sequence[ClausePlan]
     ) -> None:
         self._connection = connection
-        self._filter = filtering
+        self._conditions = conditions
         self._plans = plans
-        self._whole = any(plan.whole for plan in plans)
+        self._scans_partition = any(plan.scans_partition for plan in plans)
         self._pace = _PACES[connection.dialect]
         rows = connection.execute(_PARTITIONS).fetchall()
         self._partitions: dict[int, int] = {number: lines for number, lines, _ in rows}
@@ -103,12 +103,12 @@ class ResultScanner:
             number, lines = next(iter(self._partitions.items()), (0, 1))
             self._newest = ((number + 1) << PARTITION_BITS) - 1
         self._first_width = max(1, (self._pace.first << PARTITION_BITS) // lines)
-        first, last = id_range(connection, filtering.query)
+        first, last = id_range(connection, conditions.query)
         self.first = first or 1
         self._last = self._newest if last is None else min(last, self._newest)
         self._began = self._pace.clock()
-        plain = all(plan.plain for plan in plans)
-        self._budget = self._pace.plain if plain else self._pace.budget
+        whole_words_only = all(plan.whole_words_only for plan in plans)
+        self._budget = self._pace.whole_words_budget if whole_words_only else self._pace.budget
         self._waited = time.monotonic() + _PATIENCE
 
     def read(self, top: int, size: int) -> ResultWindow:
@@ -174,7 +174,7 @@ class ResultScanner:
             if begin > last:
                 continue
             # FTS5 reads the entries of all words with a prefix, however narrow the range of ids is.
-            first = begin if self._whole else max(begin, last - width + 1)
+            first = begin if self._scans_partition else max(begin, last - width + 1)
             ranges.append(IdRange(number, first, last))
             width -= last - first + 1
             if width <= 0 or not self._pace.spans_partitions:
@@ -214,7 +214,7 @@ class ResultScanner:
         return [
             row
             for row in rows
-            if self._filter.fits(row) and any(plan.fits(row["text"]) for plan in self._plans)
+            if self._conditions.fits(row) and any(plan.fits(row["text"]) for plan in self._plans)
         ]
 
     def _late(self, piece: _Batch, budget: float) -> bool:

@@ -58,13 +58,13 @@ def search(connection: Connection, search_query: SearchQuery) -> SearchPage:
         search_query.text, search_query.mode, now=datetime.now(UTC), zone=search_query.zone
     )
     cursor = _Cursor.decode(search_query.cursor)
-    filtering = LineConditions(connection, search_query.within, parsed)
+    conditions = LineConditions(connection, search_query.within, parsed)
     # An empty text finds everything within; one of which nothing can be parsed finds nothing.
     nothing = search_query.text.strip() and not parsed
-    if nothing or not filtering.channels.rows:
+    if nothing or not conditions.channels.rows:
         return SearchPage()
-    plans = [ClausePlan(clause, filtering) for clause in parsed.clauses or (Clause(),)]
-    windows = ResultScanner(connection, filtering, plans)
+    plans = [ClausePlan(clause, conditions) for clause in parsed.clauses or (Clause(),)]
+    windows = ResultScanner(connection, conditions, plans)
     size = max(_WINDOW, search_query.within.limit)
     known = cursor.bottom > 0
     window = (
@@ -76,12 +76,12 @@ def search(connection: Connection, search_query: SearchQuery) -> SearchPage:
     following = _next(search_query.order, window, cursor.skip + len(shown))
     count, more = (0, False)
     if search_query.cursor is None:
-        count, more = _count_hits(windows, window, exact=all(plan.exact for plan in plans))
+        count, more = _count_hits(windows, window, exact=all(plan.index_exact for plan in plans))
     hurried = window.timed_out and cursor.skip + len(shown) == len(window.rows)
     return SearchPage(
         hits=tuple(
             Hit(
-                event_of(row, filtering.channels.rows[row["channel_id"]]),
+                event_of(row, conditions.channels.rows[row["channel_id"]]),
                 matcher.snippet(row["text"]),
             )
             for row in shown
@@ -90,7 +90,7 @@ def search(connection: Connection, search_query: SearchQuery) -> SearchPage:
         count=count,
         more_than_counted=more,
         searched_back_to=from_micros(window.bottom * 1000) if hurried else None,
-        facets=_facets(window.rows, filtering.channels)
+        facets=_facets(window.rows, conditions.channels)
         if search_query.cursor is None
         else Facets(),
     )

@@ -77,7 +77,7 @@ class VectorIndex:
                 rows,
             )
 
-    async def reached_the_end(self) -> None:
+    async def mark_backfill_complete(self) -> None:
         """Record that the backfill is complete: every line has its vector, except for new and newly
         imported ones."""
         async with self._database.transaction() as db:

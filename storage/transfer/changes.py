@@ -46,7 +46,7 @@ def has_table(connection: Connection, name: str) -> bool:
     return bool(connection.execute(_EXISTS[connection.dialect], [name]).fetchone()[0])
 
 
-def noted_for(connection: Connection) -> str:
+def current_transfer_id(connection: Connection) -> str:
     """Return the id of the transfer for which changes are recorded; "" for none."""
     if not has_table(connection, CHANGES):
         return ""

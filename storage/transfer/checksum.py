@@ -24,7 +24,7 @@ class Checksum:
     rows: int
     sum: int
 
-    def changed(self, before: Sequence[Values], after: Sequence[Values]) -> Checksum:
+    def updated(self, before: Sequence[Values], after: Sequence[Values]) -> Checksum:
         """Return the checksum after the rows `before` were replaced by the rows `after`."""
         total = self.sum - _sum(before) + _sum(after)
         return Checksum(self.rows - len(before) + len(after), total % (1 << _BITS))
@@ -61,7 +61,7 @@ def _checksum(connection: Connection, table: Table) -> Checksum:
     # A table without a key has a row or two, and cannot be paged.
     page = table.page(connection, None, _PAGE)
     while page:
-        result = result.changed((), page)
+        result = result.updated((), page)
         page = table.page(connection, table.key_of(page[-1]), _PAGE) if table.key else []
     return result
 

@@ -1,7 +1,7 @@
 """The tables that a transfer moves, as described by PostgreSQL's catalogue.
 
 SQLite's tables have the same names and columns, so one description serves both. The index and the
-counters, which are derived from the events, are not moved but rebuilt in the target.
+identity_columns, which are derived from the events, are not moved but rebuilt in the target.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _AT_ONCE = 200  # rows that one statement fetches by key, which bounds its place
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table: its columns, those of its primary key, and its identity column (`counter`), if any.
+    """A table: its columns, those of its primary key, and its identity column, if any.
 
     A table without a key has a row or two; it is not tracked by triggers but replaced whole.
     """
@@ -54,7 +54,7 @@ class Table:
     name: str
     columns: tuple[str, ...]
     key: tuple[str, ...]
-    counter: str | None
+    identity_column: str | None
 
     def key_of(self, row: Values) -> Values:
         """Return the primary key of a row."""
@@ -117,12 +117,12 @@ class Table:
 async def tables(postgres: Database) -> list[Table]:
     """Return the tables of a tendril's schema, each after those that its foreign keys refer to."""
     columns: dict[str, list[str]] = {}
-    counters: dict[str, str] = {}
+    identity_columns: dict[str, str] = {}
     for name, column, is_identity in await postgres.fetch_all(_COLUMNS):
         if name not in _NOT_MOVED and not _INDEX.fullmatch(name):
             columns.setdefault(name, []).append(column)
             if is_identity == "YES":
-                counters[name] = column
+                identity_columns[name] = column
     keys: dict[str, list[str]] = {}
     for name, column in await postgres.fetch_all(_KEYS):
         keys.setdefault(name, []).append(column)
@@ -130,7 +130,7 @@ async def tables(postgres: Database) -> list[Table]:
     for child, parent in await postgres.fetch_all(_PARENTS):
         order.add(child, parent)
     return [
-        Table(name, tuple(columns[name]), tuple(keys.get(name, ())), counters.get(name))
+        Table(name, tuple(columns[name]), tuple(keys.get(name, ())), identity_columns.get(name))
         for name in order.static_order()
     ]
 

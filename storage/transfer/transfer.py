@@ -110,7 +110,7 @@ class Transfer:
         postgres = target if target.dialect is Dialect.POSTGRES else source
         moved = await tables(postgres)
         transfer, is_over = await target.read(_state)
-        noted = await source.read(changes.noted_for)
+        noted = await source.read(changes.current_transfer_id)
         self = cls(source, target, moved, is_over)
         if is_over:
             return self
@@ -141,7 +141,7 @@ class Transfer:
         if here in (there, given):
             return False
         transfer, _ = await self._target.read(_state)
-        if there != given or await self._source.read(changes.noted_for) != transfer:
+        if there != given or await self._source.read(changes.current_transfer_id) != transfer:
             raise TransferRefused(self._both_changed())
         await self._target.write(self._reopen_state)
         self._positions = await self._target.read(_positions)
@@ -297,7 +297,7 @@ class Transfer:
         # and `reopen` can tell our own writes from those of others.
         if given and piece.deltas:
             after_it = {name: self._rows_of(db, name, piece.deltas) for name in given}
-            store(db, {name: given[name].changed(before[name], after_it[name]) for name in given})
+            store(db, {name: given[name].updated(before[name], after_it[name]) for name in given})
 
     def _rows_of(self, db: Connection, name: str, deltas: Mapping[str, _Delta]) -> Sequence[Values]:
         """Return the rows of a table that its delta refers to, in their present state."""
@@ -345,12 +345,12 @@ class Transfer:
         one a second time."""
         found = {}
         for table in self._tables:
-            if table.counter:
+            if table.identity_column:
                 found[table.name] = max(
                     _last_number(db, table),
                     int(
                         db.execute(
-                            f'SELECT coalesce(max("{table.counter}"), 0) FROM {table.name}'
+                            f'SELECT coalesce(max("{table.identity_column}"), 0) FROM {table.name}'
                         ).fetchone()[0]
                     ),
                 )
@@ -424,7 +424,7 @@ def _private(db: Connection) -> set[int]:
 def _last_number(db: Connection, table: Table) -> int:
     if db.dialect is Dialect.POSTGRES:
         name = db.execute(
-            "SELECT pg_get_serial_sequence(?, ?)", [table.name, table.counter]
+            "SELECT pg_get_serial_sequence(?, ?)", [table.name, table.identity_column]
         ).fetchone()[0]
         row = db.execute(f"SELECT last_value, is_called FROM {name}").fetchone()
         return int(row[0]) if row[1] else 0
@@ -435,7 +435,8 @@ def _last_number(db: Connection, table: Table) -> int:
 def _set_last_number(db: Connection, table: Table, number: int) -> None:
     if db.dialect is Dialect.POSTGRES:
         db.execute(
-            "SELECT setval(pg_get_serial_sequence(?, ?), ?)", [table.name, table.counter, number]
+            "SELECT setval(pg_get_serial_sequence(?, ?), ?)",
+            [table.name, table.identity_column, number],
         )
     elif db.execute(_COUNTS_UP, [table.name]).fetchone():
         db.execute("DELETE FROM sqlite_sequence WHERE name = ?", [table.name])

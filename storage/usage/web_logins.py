@@ -25,9 +25,12 @@ class WebLogins:
         self._database = database
         self._now = now
 
-    async def add(self, proof: str) -> str:
-        """Add a login and return its secret, for the cookie. `proof` identifies the token by which
-        the person has logged in. Raises Unavailable."""
+    async def add(self, token_fingerprint: str) -> str:
+        """Add a login and return its secret, for the cookie.
+
+        `token_fingerprint` identifies the token by which the person has logged in. Raises
+        Unavailable.
+        """
         secret, now = secrets.token_urlsafe(32), self._now()
         async with self._database.transaction() as db:
             await db.execute("DELETE FROM web_logins WHERE expires <= ?", [to_micros(now)])
@@ -39,12 +42,12 @@ class WebLogins:
             )
             await db.execute(
                 "INSERT INTO web_logins (id, proof, expires) VALUES (?, ?, ?)",
-                [_id(secret), proof, to_micros(now + LIFETIME)],
+                [_id(secret), token_fingerprint, to_micros(now + LIFETIME)],
             )
         return secret
 
-    async def proof_of(self, secret: str) -> str | None:
-        """Return the proof of the token of a login, None if the login has ended. Raises
+    async def token_fingerprint_of(self, secret: str) -> str | None:
+        """Return the fingerprint of the token of a login, None if the login has ended. Raises
         Unavailable."""
         row = await self._database.fetch_one(
             "SELECT proof FROM web_logins WHERE id = ? AND expires > ?",

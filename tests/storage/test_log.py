@@ -235,15 +235,15 @@ async def test_what_was_said_before_a_line_is_known_before_the_line_is_written(
 ) -> None:
     async with Database.open(stores("log")) as database, ChatLog.open(database) as log:
         first = log.write(said("first"))
-        assert await first.preceding_id() == first.id
+        assert await first.boundary_id() == first.id
         unlogged, second = log.write(None), log.write(said("second"))
-        assert await unlogged.preceding_id() == first.id + 1
-        assert await second.preceding_id() == first.id + 1
+        assert await unlogged.boundary_id() == first.id + 1
+        assert await second.boundary_id() == first.id + 1
         third = log.write(said("third"))
-        assert await third.preceding_id() == second.id + 1
-        assert not third.is_visible
+        assert await third.boundary_id() == second.id + 1
+        assert not third.is_settled
         assert await third.wait_visible() > second.id
-        assert await third.preceding_id() == third.id
+        assert await third.boundary_id() == third.id
 
 
 async def test_what_is_written_is_read_by_others_and_what_is_settled_is_on_the_disk(
@@ -315,7 +315,7 @@ async def test_while_nothing_can_be_written_nobody_waits_and_only_so_many_lines_
             busy.execute("BEGIN IMMEDIATE")
             waiting = [log.write(said(str(number))) for number in range(MOST_QUEUED)]
             assert await waiting[0].wait_visible() == 0  # not yet
-            assert await waiting[-1].preceding_id() == 0
+            assert await waiting[-1].boundary_id() == 0
             assert "database is locked" in log.trouble
             with pytest.raises(Unavailable):
                 await log.flush()

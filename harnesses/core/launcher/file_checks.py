@@ -16,7 +16,7 @@ from storage.db.address import PostgresSchema
 from storage.db.database import NEEDS_EXTRA
 from storage.db.errors import StorageError
 from storage.db.integrity import describe_damage
-from storage.db.private_files import data_files, readable_mode
+from storage.db.private_files import data_files, mode_if_exposed
 from storage.settings import StorageSettings, log_path
 from terrarium.config import GOOD_SECRET, Config, is_short
 
@@ -83,7 +83,7 @@ def _readable_files(config: Config) -> Iterator[tuple[Path, int]]:
     if config.path and _has_secrets(config.tables):
         paths.append(config.path)
     for path in paths:
-        if mode := readable_mode(path):
+        if mode := mode_if_exposed(path):
             yield path, mode
 
 

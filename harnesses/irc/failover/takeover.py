@@ -100,7 +100,7 @@ class Takeover:
         asked = policy.take_trigger(network, event, who, prefix)
         if asked and commands.get(asked.command) == commands[ASK_COMMAND]:
             line = PendingEvent(logged)
-            line.mark_visible(logged.id)
+            line.mark_settled(logged.id)
             request = policy.request(network, event, who, asked.words, line)
             self._handler.answer(commands[ASK_COMMAND], request)
 

@@ -78,7 +78,7 @@ class ScheduledQuestions:
         """Return the question as a request that its owner makes now."""
         services, network = self._services, self._services.networks[reminder.place.network]
         pending = PendingEvent(asked)
-        pending.mark_visible(reminder.question_event_id)
+        pending.mark_settled(reminder.question_event_id)
         return CommandRequest(
             network=network,
             place=reminder.place,

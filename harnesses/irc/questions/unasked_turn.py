@@ -121,7 +121,7 @@ class UnaskedTurns:
         answers = None
         if said:
             answers = PendingEvent(said)
-            answers.mark_visible(said.id)
+            answers.mark_settled(said.id)
         return replace(target, nick=nick if trigger.person else "", answers=answers)
 
     async def _say(self, trigger: Trigger, target: Target, text: str, *, is_test: bool) -> bool:

@@ -29,14 +29,14 @@ class Timestamp:
     """The time that a line gives: `clock` is None if it has no time, `day` if it has no date.
 
     `year` is None if the date has none; `day` is then in a leap year. `utc` tells that the time is
-    in UTC, whatever the zone of the file, and `exact` that it has seconds.
+    in UTC, whatever the zone of the file, and `has_seconds` that it has seconds.
     """
 
     clock: time | None = None
     day: date | None = None
     year: int | None = None
     utc: bool = False
-    exact: bool = False
+    has_seconds: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

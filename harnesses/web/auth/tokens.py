@@ -126,23 +126,8 @@ class AccessTokens:
     async def _logged_in(self, cookie: str) -> Scope | None:
         """Return the scope of a login, None if it has ended or its token is no longer
         configured."""
-        proof = await self._logins.proof_of(cookie) if cookie else None
-        if proof is None:
+        fingerprint = await self._logins.token_fingerprint_of(cookie) if cookie else None
+        if fingerprint is None:
             return None
         fingerprints = {_fingerprint(token): scope for token, scope in self._scopes.items()}
-        return fingerprints.get(proof)
-
-
-def is_feed(path: str) -> bool:
-    """Return True if this path takes the token in its address, as feed readers send no headers."""
-    return path.startswith("/feed.")
-
-
-def _bearer(request: Request) -> str | None:
-    scheme, _, given = request.headers.get("authorization", "").partition(" ")
-    return given.strip() if scheme.lower() == "bearer" else None
-
-
-def _fingerprint(token: bytes) -> str:
-    """Return a fingerprint of a token, which is stored with its logins instead of the token."""
-    return hmac.new(token, b"terrarium web session", sha256).hexdigest()
+        return fingerprints.get(fingerprint)

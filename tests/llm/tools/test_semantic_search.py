@@ -111,7 +111,7 @@ async def test_while_lines_have_no_vector_yet_the_answer_says_how_far_it_looked(
         assert [hit.event.id for hit in page.hits] == [ids[3], ids[2]]
         assert page.searched_back_to == NOON + timedelta(minutes=2)
         await vectors.add({ids[1]: [1, 0], ids[0]: [1, 0]})
-        await vectors.reached_the_end()
+        await vectors.mark_backfill_complete()
         assert (await vectors.nearest([1, 0], query())).searched_back_to is None
         await vectors.use_model("another")
         assert (await vectors.nearest([1, 0], query())).hits == ()

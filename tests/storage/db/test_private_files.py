@@ -5,7 +5,7 @@ from __future__ import annotations
 import stat
 from pathlib import Path
 
-from storage.db.private_files import make_file, readable_mode, tighten_data
+from storage.db.private_files import make_file, mode_if_exposed, tighten_data
 
 
 def mode(path: Path) -> int:
@@ -21,7 +21,7 @@ def test_a_file_that_is_made_is_for_its_user_only_and_one_that_is_there_becomes_
     make_file(new)
     make_file(old)
     assert (mode(new), mode(old), old.read_text()) == (0o600, 0o600, "kept")
-    assert readable_mode(new) is None
+    assert mode_if_exposed(new) is None
 
 
 def test_what_an_earlier_version_made_is_tightened_and_nothing_else(tmp_path: Path) -> None:

@@ -30,30 +30,30 @@ def word(text: str) -> Term:
 
 
 def test_words_must_all_occur_and_alternatives_are_clauses() -> None:
-    both = Clause(have=(word("frogs"), word("awake")))
+    both = Clause(include=(word("frogs"), word("awake")))
     assert read("frogs awake").clauses == (both,)
     assert read("frogs AND awake").clauses == (both,)
-    assert read("frogs awake or toads").clauses == (both, Clause(have=(word("toads"),)))
-    assert read("or frogs or").clauses == (Clause(have=(word("frogs"),)),)
+    assert read("frogs awake or toads").clauses == (both, Clause(include=(word("toads"),)))
+    assert read("or frogs or").clauses == (Clause(include=(word("frogs"),)),)
 
 
 def test_words_that_are_alternatives_by_mode_may_be_joined_all_the_same() -> None:
     assert read("frogs toads", Mode.OR).clauses == (
-        Clause(have=(word("frogs"),)),
-        Clause(have=(word("toads"),)),
+        Clause(include=(word("frogs"),)),
+        Clause(include=(word("toads"),)),
     )
     assert read("frogs and toads", Mode.OR).clauses == (
-        Clause(have=(word("frogs"), word("toads"))),
+        Clause(include=(word("frogs"), word("toads"))),
     )
     assert read("frogs -newts toads", Mode.OR).clauses == (
-        Clause(have=(word("frogs"),), lack=(word("newts"),)),
-        Clause(have=(word("toads"),), lack=(word("newts"),)),
+        Clause(include=(word("frogs"),), exclude=(word("newts"),)),
+        Clause(include=(word("toads"),), exclude=(word("newts"),)),
     )
 
 
 @pytest.mark.parametrize("text", ["-frogs", "not frogs", "NOT frogs"])
 def test_what_must_not_occur_is_said_by_a_minus_or_by_not(text: str) -> None:
-    assert read(text).clauses == (Clause(lack=(word("frogs"),)),)
+    assert read(text).clauses == (Clause(exclude=(word("frogs"),)),)
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_what_must_not_occur_is_said_by_a_minus_or_by_not(text: str) -> None:
     ],
 )
 def test_a_term_is_looked_for_as_it_is_written(text: str, term: Term) -> None:
-    assert read(text).clauses == (Clause(have=(term,)),)
+    assert read(text).clauses == (Clause(include=(term,)),)
 
 
 @pytest.mark.parametrize("text", ["", "   ", "...", "?!", "-", "*", '""', "()", "not", "or and"])
@@ -136,8 +136,8 @@ def test_any_text_can_be_read(text: str, mode: Mode) -> None:
 def test_any_mixture_of_operators_can_be_read(text: str, mode: Mode) -> None:
     parsed = read(text, mode)
     for clause in parsed.clauses:
-        assert clause.have or clause.lack
-        assert all(term.text.strip() for term in (*clause.have, *clause.lack))
+        assert clause.include or clause.exclude
+        assert all(term.text.strip() for term in (*clause.include, *clause.exclude))
 
 
 @given(st.lists(st.from_regex(r"[a-z]{1,8}", fullmatch=True), min_size=1, max_size=6))

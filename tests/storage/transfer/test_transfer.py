@@ -87,7 +87,7 @@ async def fill(database: Database, lines: int = 100) -> None:
     vectors = VectorIndex(database)
     await vectors.use_model("small")
     await vectors.add({event.id: [0.6, 0.8] for event in await log.find(Query(scope=PUBLIC))})
-    await vectors.reached_the_end()
+    await vectors.mark_backfill_complete()
     turn = Turn(3, NOON, ({"role": "user", "content": "¿frogs?"},))
     await Conversations(database).add("irc/#frogs/bob", turn, "irc/#frogs", "bob")
     await Memories(database).add(
