@@ -131,3 +131,18 @@ class AccessTokens:
             return None
         fingerprints = {_fingerprint(token): scope for token, scope in self._scopes.items()}
         return fingerprints.get(fingerprint)
+
+
+def is_feed(path: str) -> bool:
+    """Return True if this path takes the token in its address, as feed readers send no headers."""
+    return path.startswith("/feed.")
+
+
+def _bearer(request: Request) -> str | None:
+    scheme, _, given = request.headers.get("authorization", "").partition(" ")
+    return given.strip() if scheme.lower() == "bearer" else None
+
+
+def _fingerprint(token: bytes) -> str:
+    """Return a fingerprint of a token, which is stored with its logins instead of the token."""
+    return hmac.new(token, b"terrarium web session", sha256).hexdigest()
