@@ -27,7 +27,7 @@ from agent_server.admission.scheduler import QueuedRequest, Scheduler
 from benchmarks.figure import Figure, percentile
 
 TENDRILS, CHANNELS = 10_000, 1_000_000
-PLACES = 512  # such as 8 GPUs with 64 sequences each
+SLOTS = 512  # such as 8 GPUs with 64 sequences each
 WAITING = 4_096  # `[admission] max_waiting`
 PREFILL, DECODE = 4_000.0, 40.0  # tokens a second, of one sequence
 PROMPT, ANSWER = 800.0, 120.0  # tokens, the median
@@ -63,11 +63,11 @@ class Fleet:
     `again` is called with each request that has ended or was refused.
     """
 
-    def __init__(self, places: int = PLACES, waiting: int = WAITING, warm: float = WARM) -> None:
+    def __init__(self, slots: int = SLOTS, waiting: int = WAITING, warm: float = WARM) -> None:
         policy = AdmissionPolicy()
         self.scheduler = Scheduler(
-            places,
-            reserved=places // 4,
+            slots,
+            reserved=slots // 4,
             share=policy.background_share,
             most_waiting=waiting,
         )
@@ -164,7 +164,7 @@ class Crowd:
 
     def ask(self, fleet: Fleet, load: float) -> None:
         """Submit questions at a rate that keeps the share `load` of all slots busy on average."""
-        every = _mean_seconds() / (PLACES * load)
+        every = _mean_seconds() / (SLOTS * load)
 
         def arrive() -> None:
             channel = self._random.randrange(CHANNELS)
@@ -248,7 +248,7 @@ def _flooded(crowd: Crowd) -> Outcome:
 def _backlogged(answers: int) -> list[Figure]:
     """Simulate tendrils that always have two requests outstanding; every fourth has weight 3."""
     name = f"all wait, {answers} answers each"
-    round_seconds = _mean_seconds() * TENDRILS / PLACES
+    round_seconds = _mean_seconds() * TENDRILS / SLOTS
     fleet = Fleet(waiting=3 * TENDRILS, warm=0.0)
     weights = {f"tendril {number}": 1.0 if number % 4 else 3.0 for number in range(TENDRILS)}
     fleet.again = lambda request: fleet.ask(request.key, weight=request.weight)

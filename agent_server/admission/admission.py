@@ -17,10 +17,10 @@ from agent_server.settings.admission import AdmissionSettings
 from agent_server.settings.models import ModelConfig
 from terrarium.config import Config
 
-EMBEDDING_PLACES = 4
+EMBEDDING_SLOTS = 4
 """Embeddings requests admitted at once; the embedding model interleaves their batches."""
 
-COUNTING_PLACES = 2
+COUNTING_SLOTS = 2
 """Requests to count tokens that one engine handles at once."""
 
 
@@ -28,26 +28,26 @@ COUNTING_PLACES = 2
 class AdmissionPolicy:
     """The scheduling rules, which are the same on every server; tests pass others.
 
-    `yields`: an interactive request preempts background requests that have no first token yet, and
-    nothing is started beside it for a while (see `scheduler.py`). None applies that to the embedded
-    engine only, where requests share one processor. `background_share` is the share of tokens for
-    background requests on a busy engine; `max_wait` and `max_wait_background` are the longest
-    waits, in seconds.
+    `preemptive`: an interactive request preempts background requests that have no first token yet,
+    and nothing is started beside it for a while (see `scheduler.py`). None applies that to the
+    embedded engine only, where requests share one processor. `background_share` is the share of
+    tokens for background requests on a busy engine; `max_wait` and `max_wait_background` are the
+    longest waits, in seconds.
     """
 
-    yields: bool | None = None
+    preemptive: bool | None = None
     background_share: float = 0.1
     max_wait: float = 120
     max_wait_background: float = 1800
 
-    def queue(self, places: int, most_waiting: int, *, yields: bool) -> AdmissionQueue:
-        """Create a queue with these rules for an engine with `places` slots."""
+    def queue(self, slots: int, most_waiting: int, *, preemptive: bool) -> AdmissionQueue:
+        """Create a queue with these rules for an engine with so many slots."""
         scheduler = Scheduler(
-            places,
-            reserved=reserved_places(places),
+            slots,
+            reserved=reserved_slots(slots),
             share=self.background_share,
             most_waiting=most_waiting,
-            yields=yields,
+            preemptive=preemptive,
         )
         return AdmissionQueue(
             scheduler, interactive=self.max_wait, background=self.max_wait_background
@@ -87,24 +87,24 @@ class Admission:
         if self._shared is not None:
             engine = self._shared.engine(name, settings)
             return self._wrap(engine, name, self._shared.queue(name))
-        engine, yields = create_engine(name, settings), self._policy.yields
-        yields = not settings.urls if yields is None else yields
-        return self._wrap(engine, name, self._queue(settings.places, yields=yields))
+        engine, preemptive = create_engine(name, settings), self._policy.preemptive
+        preemptive = not settings.urls if preemptive is None else preemptive
+        return self._wrap(engine, name, self._queue(settings.slot_count, preemptive=preemptive))
 
     def embedding_engine(self) -> AdmittedEngine:
         """Create the engine of this server's own embedding model."""
-        queue = self._queue(EMBEDDING_PLACES, yields=bool(self._policy.yields))
+        queue = self._queue(EMBEDDING_SLOTS, preemptive=bool(self._policy.preemptive))
         return self._wrap(EmbeddingEngine(), EMBEDDER, queue)
 
     def _wrap(self, engine: Engine, name: str, queue: RequestQueue) -> AdmittedEngine:
         # Counting tokens has its own queue, so that it does not wait for answers.
-        queues = EngineQueues(queue, self._queue(COUNTING_PLACES, yields=False))
+        queues = EngineQueues(queue, self._queue(COUNTING_SLOTS, preemptive=False))
         return AdmittedEngine(engine, name, queues, self._metering)
 
-    def _queue(self, places: int, *, yields: bool) -> AdmissionQueue:
-        return self._policy.queue(places, self._settings.max_waiting, yields=yields)
+    def _queue(self, slots: int, *, preemptive: bool) -> AdmissionQueue:
+        return self._policy.queue(slots, self._settings.max_waiting, preemptive=preemptive)
 
 
-def reserved_places(places: int) -> int:
+def reserved_slots(slots: int) -> int:
     """Return the slots that background leaves free: a quarter, but at least one of two or more."""
-    return 0 if places == 1 else max(1, places // 4)
+    return 0 if slots == 1 else max(1, slots // 4)

@@ -187,7 +187,7 @@ class AdmittedEngine:
             chunk, chunks = await self._start(call, body)
             async with aclosing(chunks):
                 while chunk is not None:
-                    if self._queue.yields and not call.pieces:
+                    if self._queue.preemptive and not call.pieces:
                         self._queue.on_first_token(call.request)
                     call.observe(chunk)
                     yield call.hide_others_cache(chunk)
@@ -208,7 +208,7 @@ class AdmittedEngine:
         chunk: its generation is closed, it waits for a slot again, and then it starts from the
         beginning.
         """
-        is_preemptible = self._queue.yields and call.request.background
+        is_preemptible = self._queue.preemptive and call.request.background
         while True:
             salted = _salted(body, call.context)
             chunks, has_started = self._engine.chat(salted, call.context.session), False

@@ -17,15 +17,15 @@ from terrarium.cancellation import CancelScope, ScopeCancelled
 class RequestQueue(Protocol):
     """The queue in front of one engine, in this process or shared by several servers.
 
-    `state` has its numbers. With `yields`, an interactive request preempts background requests that
-    have no first token yet. The methods are described at `AdmissionQueue`.
+    `state` has its numbers. If it is `preemptive`, an interactive request preempts background
+    requests that have no first token yet. The methods are described at `AdmissionQueue`.
     """
 
     @property
     def state(self) -> AdmissionState: ...
 
     @property
-    def yields(self) -> bool: ...
+    def preemptive(self) -> bool: ...
 
     @property
     def is_busy(self) -> bool: ...
@@ -53,14 +53,14 @@ class AdmissionQueue:
         # One future per waiting request: True when it is started, False when it is evicted.
         self._waiting: dict[QueuedRequest, asyncio.Future[bool]] = {}
         # The requests that run and are waiting for their first chunk, if they can be preempted.
-        self._stoppable: dict[QueuedRequest, CancelScope] = {}
+        self._preemptible: dict[QueuedRequest, CancelScope] = {}
         self._later: asyncio.TimerHandle | None = None
 
     def __repr__(self) -> str:
         scheduler = self.scheduler
         interactive, background = (scheduler.waiting_count(background=b) for b in (False, True))
         return (
-            f"<AdmissionQueue {scheduler.running}/{scheduler.places} running,"
+            f"<AdmissionQueue {scheduler.running}/{scheduler.slots} running,"
             f" {interactive} interactive and {background} background waiting>"
         )
 
@@ -70,9 +70,9 @@ class AdmissionQueue:
         return self.scheduler
 
     @property
-    def yields(self) -> bool:
+    def preemptive(self) -> bool:
         """True where the requests share one processor."""
-        return self.scheduler.yields
+        return self.scheduler.preemptive
 
     @property
     def is_busy(self) -> bool:
@@ -96,11 +96,11 @@ class AdmissionQueue:
         if loser is not None and not (future := self._waiting.pop(loser)).done():
             future.set_result(False)
         self._dispatch()
-        # A request that is admitted but not yet in `_stoppable` checks in `await_first_token`.
+        # A request that is admitted but not yet in `_preemptible` checks in `await_first_token`.
         if not request.background:
             for other in self.scheduler.preemptible():
-                if other in self._stoppable:
-                    self._stoppable[other].stop()
+                if other in self._preemptible:
+                    self._preemptible[other].stop()
         if request.started is None:
             await self._wait(request)
 
@@ -111,11 +111,11 @@ class AdmissionQueue:
         """
         if request in self.scheduler.preemptible():
             raise ScopeCancelled  # an interactive request has come since it was admitted
-        self._stoppable[request] = stoppable = CancelScope()
+        self._preemptible[request] = scope = CancelScope()
         try:
-            return await stoppable.result(anext(chunks, None))
+            return await scope.result(anext(chunks, None))
         finally:
-            del self._stoppable[request]
+            del self._preemptible[request]
 
     async def reacquire(self, request: QueuedRequest) -> None:
         """Give up the slot of a preempted request and wait for another. Raises like `acquire`."""
@@ -150,7 +150,7 @@ class AdmissionQueue:
         except TimeoutError:
             self._give_up(request)
             raise QueueTimeout(
-                f"no place was free within {patience:g} s; try again in {self._retry_after()} s",
+                f"no slot was free within {patience:g} s; try again in {self._retry_after()} s",
                 headers={"retry-after": str(self._retry_after())},
             ) from None
         except BaseException:
@@ -184,9 +184,9 @@ class AdmissionQueue:
         if seconds > 0:
             self._later = asyncio.get_running_loop().call_later(seconds, self._dispatch)
 
-    def resize(self, places: int, reserved: int) -> None:
+    def resize(self, slots: int, reserved: int) -> None:
         """Set the number of slots; requests that already run beyond it continue."""
-        self.scheduler.resize(places, reserved)
+        self.scheduler.resize(slots, reserved)
         self._dispatch()
 
     def _retry_after(self) -> int:

@@ -2,13 +2,13 @@
 
 The rules of `Scheduler`:
 
-- At most `places` requests run at once (the slots), and at most `request.parallel` of one key.
+- At most `slots` requests run at once, and at most `request.parallel` of one key.
 - Interactive requests precede background ones, which leave `reserved` slots free, so that a person
   does not wait for the end of a long answer that nobody is waiting for.
 - While background requests wait, they are owed `share` of all tokens computed. As soon as the debt
   covers the cost of the next one, it runs first, if need be in a reserved slot, so that it never
   starves.
-- Where requests share one processor (`yields`), no background request is started while an
+- Where requests share one processor (`preemptive`), no background request is started while an
   interactive one has no first token, and a running one without a first token is preempted, that is,
   queued again. Prefill is long work that cannot be shared out; decoding consists of short steps
   that can. A background request that was owed its slot is exempt from both.
@@ -200,27 +200,28 @@ class Scheduler:
 
     def __init__(
         self,
-        places: int,
+        slots: int,
         *,
         reserved: int = 0,
         share: float = 0.1,
         most_waiting: int = 256,
-        yields: bool = False,
+        preemptive: bool = False,
     ) -> None:
-        self.places = places
-        self.yields = yields
-        self._background_places = max(1, places - reserved)
-        self._owed_per_token = share / (1 - share)
+        self.slots = slots
+        self.preemptive = preemptive
+        self._background_slots = max(1, slots - reserved)
+        self._debt_per_token = share / (1 - share)
         self._most_waiting = most_waiting
         # By priority: `request.background`.
         self._queues = {False: FairQueue(), True: FairQueue()}
         self._running: set[QueuedRequest] = set()
-        # Running requests without a first token; the value is what each was charged of `_owed`.
+        # Running requests without a first token; the value is what each was charged of
+        # `_background_debt`.
         self._prefilling: dict[QueuedRequest, float] = {}
-        self._of_key: Counter[str] = Counter()
+        self._running_by_key: Counter[str] = Counter()
         self._in_background = 0
         # Tokens that background is owed; below 0 when it has had more than its share.
-        self._owed = 0.0
+        self._background_debt = 0.0
         self._mean = 0.0
 
     @property
@@ -231,14 +232,14 @@ class Scheduler:
     @property
     def exclusive_until(self) -> float:
         """The time before which nothing may be started; 0 if no running request is exclusive."""
-        if not self.yields:
+        if not self.preemptive:
             return 0.0
         return max((request.exclusive_until for request in self._running), default=0.0)
 
-    def resize(self, places: int, reserved: int) -> None:
+    def resize(self, slots: int, reserved: int) -> None:
         """Set the number of slots, and how many of them background leaves free."""
-        self.places = places
-        self._background_places = max(1, places - reserved)
+        self.slots = slots
+        self._background_slots = max(1, slots - reserved)
 
     def waiting_count(self, *, background: bool) -> int:
         """Return the number of waiting requests of one priority."""
@@ -255,25 +256,25 @@ class Scheduler:
 
     def start(self, now: float) -> QueuedRequest | None:
         """Start and return the next request; None if none may start now."""
-        may = self.running < self.places and self.exclusive_until <= now
+        may = self.running < self.slots and self.exclusive_until <= now
         request = self._next() if may else None
         if request is None:
             return None
         self._queues[request.background].start(request)
         self._running.add(request)
-        self._of_key[request.key] += 1
-        request.started, owed = now, self._owed
+        self._running_by_key[request.key] += 1
+        request.started, debt = now, self._background_debt
         request.exclusive_until = (
-            now + MAX_EXCLUSIVE if self.yields and not request.background else 0.0
+            now + MAX_EXCLUSIVE if self.preemptive and not request.background else 0.0
         )
         if request.background:
             self._in_background += 1
-            self._owed = self._deficit(self._owed - request.cost)
+            self._background_debt = self._clamp_debt(self._background_debt - request.cost)
         # A background request that was owed its slot is never preempted, or it might starve. For
-        # the others the actual change of `_owed`, which `_deficit` may have clamped, is kept:
-        # preemption refunds it.
-        if self.yields and not (request.background and owed >= request.cost):
-            self._prefilling[request] = owed - self._owed
+        # the others the actual change of `_background_debt`, which `_clamp_debt` may have limited,
+        # is kept: preemption refunds it.
+        if self.preemptive and not (request.background and debt >= request.cost):
+            self._prefilling[request] = debt - self._background_debt
         return request
 
     def on_first_token(self, request: QueuedRequest, now: float) -> None:
@@ -291,7 +292,7 @@ class Scheduler:
 
     def requeue(self, request: QueuedRequest) -> None:
         """Queue a preempted request again, and refund what it was charged."""
-        self._owed += self._prefilling.pop(request)
+        self._background_debt += self._prefilling.pop(request)
         self._stop(request)
         self._queues[request.background].requeue(request)
 
@@ -306,11 +307,11 @@ class Scheduler:
         if cost:
             self._mean += (seconds - self._mean) * _NEWEST if self._mean else seconds
         if request.background:
-            self._owed = self._deficit(self._owed - (cost - request.cost))
+            self._background_debt = self._clamp_debt(self._background_debt - (cost - request.cost))
         elif self._queues[True]:
             # A share s of all tokens is s / (1 - s) for each interactive token. It accrues only
             # while background requests wait, so that it cannot be saved up.
-            self._owed += cost * self._owed_per_token
+            self._background_debt += cost * self._debt_per_token
 
     def cancel(self, request: QueuedRequest) -> None:
         """Remove a waiting request."""
@@ -321,14 +322,14 @@ class Scheduler:
         # The ages of running requests count too: the mean learns of a slow answer only at its end.
         ages = [now - request.started for request in self._running if request.started is not None]
         each = max(self._mean, sum(ages) / len(ages) if ages else 0.0)
-        return self._waiting_total() * each / self.places
+        return self._waiting_total() * each / self.slots
 
     def _stop(self, request: QueuedRequest) -> None:
         request.started = None
         self._running.remove(request)
-        self._of_key[request.key] -= 1
-        if not self._of_key[request.key]:
-            del self._of_key[request.key]
+        self._running_by_key[request.key] -= 1
+        if not self._running_by_key[request.key]:
+            del self._running_by_key[request.key]
         self._in_background -= request.background
 
     def _is_awaited(self) -> bool:
@@ -342,16 +343,16 @@ class Scheduler:
         interactive = self._queues[False].head(self._may_run) if self._queues[False] else None
         if not self._queues[True]:
             # A debt is not saved up while nothing waits for it.
-            self._owed = 0.0
+            self._background_debt = 0.0
             return interactive
         background = self._queues[True].head(self._may_run)
         # A request that is owed its cost runs even in a reserved slot, or beside a prefill.
-        if background is None or self._owed >= background.cost:
+        if background is None or self._background_debt >= background.cost:
             return background or interactive
-        has_place = self._in_background < self._background_places and not self._is_awaited()
-        return background if interactive is None and has_place else interactive
+        has_slot = self._in_background < self._background_slots and not self._is_awaited()
+        return background if interactive is None and has_slot else interactive
 
-    def _deficit(self, tokens: float) -> float:
+    def _clamp_debt(self, tokens: float) -> float:
         """Return `tokens`, but at least 0 unless interactive requests wait.
 
         Background does not owe for tokens that nobody else wanted.
@@ -359,7 +360,7 @@ class Scheduler:
         return tokens if self._queues[False] else max(0.0, tokens)
 
     def _may_run(self, request: QueuedRequest) -> bool:
-        return request.parallel is None or self._of_key[request.key] < request.parallel
+        return request.parallel is None or self._running_by_key[request.key] < request.parallel
 
     def _evict(self, newcomer: QueuedRequest) -> QueuedRequest:
         if not newcomer.background and (other := self._queues[True].longest_queue_tail()):

@@ -30,10 +30,10 @@ class AnthropicEngine(UpstreamEngine):
         key: str | None,
         model: str | None,
         timeout: float,
-        places: int | None = None,
+        slots: int | None = None,
     ) -> None:
         headers = {"anthropic-version": VERSION, **({"x-api-key": key} if key else {})}
-        super().__init__(urls, headers, model=model, timeout=timeout, places=places)
+        super().__init__(urls, headers, model=model, timeout=timeout, slots=slots)
 
     @property
     def isolates_keys(self) -> bool:

@@ -25,7 +25,7 @@ def create_engine(name: str, settings: ModelConfig) -> Engine:
             key=key.get_secret_value() if key else None,
             model=settings.upstream_model,
             timeout=settings.timeout,
-            places=settings.places,
+            slots=settings.slot_count,
         )
     if isinstance(settings, ModelSettings):
         path = model_file(settings)
@@ -36,7 +36,7 @@ def create_engine(name: str, settings: ModelConfig) -> Engine:
         path=str(path),
         name=name,
         context=_context(settings, path),
-        slots=settings.places,
+        slots=settings.slot_count,
         threads=settings.threads,
         # `EmbeddedEngine` makes a key for each child.
         key="",
@@ -48,4 +48,4 @@ def create_engine(name: str, settings: ModelConfig) -> Engine:
 def _context(settings: ModelConfig, path: Path) -> int:
     if "context" in settings.model_fields_set:
         return settings.context
-    return fitting_context(path, settings.places, Machine.here().memory)
+    return fitting_context(path, settings.slot_count, Machine.here().memory)

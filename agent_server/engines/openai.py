@@ -83,7 +83,7 @@ class HttpEngine(UpstreamEngine):
         model: str | None,
         timeout: float,
         keep_alive: bool = True,
-        places: int | None = None,
+        slots: int | None = None,
     ) -> None:
         super().__init__(
             urls,
@@ -91,7 +91,7 @@ class HttpEngine(UpstreamEngine):
             model=model,
             timeout=timeout,
             keep_alive=keep_alive,
-            places=places,
+            slots=slots,
         )
         self._urls = " ".join(urls)
 

@@ -187,7 +187,7 @@ class UpstreamPool:
     """Load balancing and failover over the upstreams of one engine.
 
     A session always goes to the same upstream, where its prompt is cached, unless that one is
-    running its share of the `places` (slots) already. Other requests go to the upstream that runs
+    running its share of the `slots` already. Other requests go to the upstream that runs
     the fewest.
 
     The next upstream is tried after a connection that is refused or breaks, a status of 429 or 5xx,
@@ -203,7 +203,7 @@ class UpstreamPool:
         *,
         timeout: float,
         keep_alive: bool = True,
-        places: int | None = None,
+        slots: int | None = None,
     ) -> None:
         own = {**HEADERS, **headers}
         self._pool = tuple(
@@ -211,7 +211,7 @@ class UpstreamPool:
             for url in urls
         )
         self._timeout = timeout
-        self._share = math.inf if places is None else max(1, places // len(self._pool))
+        self._share = math.inf if slots is None else max(1, slots // len(self._pool))
         self._is_running = False
         self._turn = itertools.count()
 
@@ -422,10 +422,10 @@ class UpstreamEngine:
         model: str | None,
         timeout: float,
         keep_alive: bool = True,
-        places: int | None = None,
+        slots: int | None = None,
     ) -> None:
         self._upstream_pool = UpstreamPool(
-            urls, headers, timeout=timeout, keep_alive=keep_alive, places=places
+            urls, headers, timeout=timeout, keep_alive=keep_alive, slots=slots
         )
         self._model = model
 

@@ -19,7 +19,7 @@ class AdmissionState(Protocol):
     """The numbers of an admission queue that the gauges read."""
 
     @property
-    def places(self) -> int:
+    def slots(self) -> int:
         """The number of slots."""
 
     @property
@@ -84,10 +84,10 @@ class Metrics:
             whose, registry=registry, buckets=SPEEDS,
         )  # fmt: skip
         self._wait = Histogram(
-            "terrarium_wait_seconds", "How long a request waited for a place",
+            "terrarium_wait_seconds", "How long a request waited for a slot",
             [*whose, "priority"], registry=registry, buckets=SECONDS,
         )  # fmt: skip
-        self._places = Gauge(
+        self._slots = Gauge(
             "terrarium_places", "Requests that can run at once", ["model"], registry=registry
         )
         self._running = Gauge(
@@ -101,7 +101,7 @@ class Metrics:
     def watch_queue(self, model: str, state: AdmissionState) -> Iterator[None]:
         """Have gauges of the slots and the waiting requests of an engine within the block."""
         self._watched[model] = state
-        self._places.labels(model).set_function(lambda: state.places)
+        self._slots.labels(model).set_function(lambda: state.slots)
         self._running.labels(model).set_function(lambda: state.running)
         for priority in PRIORITIES:
             waiting = partial(state.waiting_count, background=priority == "background")
@@ -113,7 +113,7 @@ class Metrics:
             # the same name and by now the gauges.
             if self._watched.get(model) is state:
                 del self._watched[model]
-                self._places.remove(model)
+                self._slots.remove(model)
                 self._running.remove(model)
                 for priority in PRIORITIES:
                     self._waiting.remove(model, priority)

@@ -18,7 +18,7 @@ from ray.serve import Application
 from ray.serve.config import AutoscalingConfig, AutoscalingPolicy, RequestRouterConfig
 from ray.serve.schema import LoggingConfig
 
-from agent_server.admission.admission import COUNTING_PLACES
+from agent_server.admission.admission import COUNTING_SLOTS
 from agent_server.app import create_app
 from agent_server.http.middleware import AgentServer
 from agent_server.ray.engines import EngineReplica
@@ -145,13 +145,13 @@ def _engine(name: str, model: ModelConfig, settings: RaySettings) -> Any:
     return serve.deployment(
         EngineReplica,
         name=f"engine-{name}",
-        max_ongoing_requests=model.places + COUNTING_PLACES,
+        max_ongoing_requests=model.slot_count + COUNTING_SLOTS,
         ray_actor_options={"num_cpus": model.threads, "num_gpus": settings.engine_gpus},
         request_router_config=STICKY,
         autoscaling_config=AutoscalingConfig(
             min_replicas=settings.min_engines,
             max_replicas=settings.max_engines,
-            target_ongoing_requests=model.places,
+            target_ongoing_requests=model.slot_count,
             policy=AutoscalingPolicy(policy_function="agent_server.ray.engines:engines_by_demand"),
             look_back_period_s=max(PUSHED + 1, settings.upscale_delay),
             upscale_delay_s=settings.upscale_delay,

@@ -15,7 +15,7 @@ from agent_server.admission.scheduler import QueuedRequest
 from agent_server.engine_protocol import Chunk, Chunks
 from agent_server.errors import ApiError, EngineUnavailable
 from agent_server.metering.accounts import ExpectedUse, Reservation
-from agent_server.ray.shared_admission import RENEWAL, PlaceRequest, QueueState
+from agent_server.ray.shared_admission import RENEWAL, QueueState, SlotRequest
 from storage.db.database import Database
 
 log = structlog.get_logger()
@@ -126,9 +126,9 @@ class LastState:
         self.now = QueueState(0)
 
     @property
-    def places(self) -> int:
+    def slots(self) -> int:
         """The number of slots."""
-        return self.now.places
+        return self.now.slots
 
     @property
     def running(self) -> int:
@@ -143,7 +143,7 @@ class LastState:
 class SharedQueue:
     """Client of the queue of one model, in another process; fits `RequestQueue`."""
 
-    yields = False
+    preemptive = False
 
     def __init__(self, link: QueueLink, model: str) -> None:
         self._link = link
@@ -164,7 +164,7 @@ class SharedQueue:
     async def acquire(self, request: QueuedRequest) -> None:
         """Wait until `request` may run; the caller must `release` it then. Raises ApiError."""
         self._ids[request] = lease = token_hex(8)
-        place = PlaceRequest(
+        slot_request = SlotRequest(
             lease,
             request.key,
             request.cost,
@@ -173,7 +173,7 @@ class SharedQueue:
             request.parallel,
         )
         try:
-            await self._link.ask("acquire", self._model, place)
+            await self._link.ask("acquire", self._model, slot_request)
         except BaseException:
             self.release(request, 0)  # the slot may have been granted a moment ago
             raise

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
-from agent_server.admission.admission import AdmissionPolicy, reserved_places
+from agent_server.admission.admission import AdmissionPolicy, reserved_slots
 from agent_server.admission.queue import AdmissionQueue
 from agent_server.admission.scheduler import QueuedRequest
 from agent_server.errors import ApiError
@@ -28,7 +28,7 @@ EXPIRY = 6.0
 
 
 @dataclass(frozen=True, slots=True)
-class PlaceRequest:
+class SlotRequest:
     """A server's request for a slot, under a unique id.
 
     The other fields are those of `QueuedRequest`.
@@ -50,7 +50,7 @@ class PlaceRequest:
 class QueueState:
     """The counts of one queue, as servers report them."""
 
-    places: int
+    slots: int
     running: int = 0
     interactive: int = 0
     background: int = 0
@@ -72,11 +72,11 @@ class _Lease:
 class _ModelQueue:
     """The queue of one model, its leases by id, and the expiry time of each engine's offer.
 
-    `places` is the number of slots of one engine.
+    `slots` is the number of slots of one engine.
     """
 
     queue: AdmissionQueue
-    places: int
+    slots: int
     leases: dict[str, _Lease] = field(default_factory=dict)
     engines: dict[str, float] = field(default_factory=dict)
 
@@ -108,14 +108,14 @@ class _ModelQueue:
     def state(self) -> QueueState:
         scheduler = self.queue.scheduler
         interactive, background = (scheduler.waiting_count(background=b) for b in (False, True))
-        return QueueState(scheduler.places, scheduler.running, interactive, background)
+        return QueueState(scheduler.slots, scheduler.running, interactive, background)
 
     def fit(self) -> None:
         """Resize the queue to the slots of all engines that offer some, or of one at least."""
         # At least one: the first engine is still being started, and requests already wait for it.
-        places = self.places * max(1, len(self.engines))
-        if places != self.queue.scheduler.places:
-            self.queue.resize(places, reserved_places(places))
+        slots = self.slots * max(1, len(self.engines))
+        if slots != self.queue.scheduler.slots:
+            self.queue.resize(slots, reserved_slots(slots))
 
     def expire(self, now: float) -> None:
         """End the leases and offers that were not renewed in time."""
@@ -142,18 +142,20 @@ class SharedAdmission:
         self._clock = clock
         self._accounts = SharedAccounts(config)
         self._models = {
-            name: _ModelQueue(rules.queue(model.places, most, yields=False), model.places)
+            name: _ModelQueue(
+                rules.queue(model.slot_count, most, preemptive=False), model.slot_count
+            )
             for name, model in settings_of_models(config)[1].items()
         }
 
-    async def acquire(self, model: str, place: PlaceRequest) -> ApiError | None:
+    async def acquire(self, model: str, slot_request: SlotRequest) -> ApiError | None:
         """Wait for a slot and lease it; return the ApiError if there was none.
 
         It is returned because a raised exception would reach the other process in another form.
         """
         try:
             await self._models[model].acquire(
-                place.id, _Lease(place.queued(), self._clock() + EXPIRY)
+                slot_request.id, _Lease(slot_request.queued(), self._clock() + EXPIRY)
             )
         except ApiError as error:
             return error

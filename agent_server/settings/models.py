@@ -147,7 +147,7 @@ class ModelConfig(Settings):
         return self.upstream or ((ANTHROPIC,) if self.api == "anthropic" else ())
 
     @property
-    def places(self) -> int:
+    def slot_count(self) -> int:
         """The number of slots: requests that run at once."""
         return self.slots or UPSTREAM_SLOTS * len(self.urls) or EMBEDDED_SLOTS
 

@@ -39,12 +39,12 @@ async def client(
     script: ScriptedOpenAI,
     data: Path | None = None,
     *,
-    places: int = 1,
+    slots: int = 1,
     max_waiting: int = 256,
     **policy: Any,
 ) -> AsyncIterator[httpx2.AsyncClient]:
     """A server with so many places and such a policy."""
-    model = {"upstream": script.url, "slots": places}
+    model = {"upstream": script.url, "slots": slots}
     admission = {"max_waiting": max_waiting}
     async with (
         agent_server(model, None, data, AdmissionPolicy(**policy), admission=admission) as url,
@@ -72,7 +72,7 @@ async def test_a_background_request_without_a_word_makes_room_and_begins_again(
     script: ScriptedOpenAI,
 ) -> None:
     script.think().say("now")
-    async with client(script, yields=True) as http, asyncio.TaskGroup() as tasks:
+    async with client(script, preemptive=True) as http, asyncio.TaskGroup() as tasks:
         job = tasks.create_task(http.post(CHAT, json=says("job"), headers=BACKGROUND))
         await script.arrived(1)
         question = await http.post(CHAT, json=says("question"))
@@ -86,7 +86,7 @@ async def test_a_background_request_that_has_begun_its_answer_is_left_alone(
     script: ScriptedOpenAI,
 ) -> None:
     script.hang("word")
-    async with client(script, yields=True) as http, asyncio.TaskGroup() as tasks:
+    async with client(script, preemptive=True) as http, asyncio.TaskGroup() as tasks:
         body = says("job", stream=True)
         async with http.stream("POST", CHAT, json=body, headers=BACKGROUND) as job:
             lines = job.aiter_lines()
@@ -104,7 +104,7 @@ async def test_no_background_request_begins_while_somebody_waits_for_a_first_wor
     script: ScriptedOpenAI,
 ) -> None:
     script.think()
-    async with client(script, yields=True, places=4) as http, asyncio.TaskGroup() as tasks:
+    async with client(script, preemptive=True, slots=4) as http, asyncio.TaskGroup() as tasks:
         tasks.create_task(http.post(CHAT, json=says("question")))
         await script.arrived(1)
         tasks.create_task(http.post(CHAT, json=says("job"), headers=BACKGROUND))
@@ -120,7 +120,7 @@ async def test_a_client_that_leaves_while_it_makes_room_is_forgotten(
     script: ScriptedOpenAI,
 ) -> None:
     script.think().think()
-    async with client(script, yields=True) as http, asyncio.TaskGroup() as tasks:
+    async with client(script, preemptive=True) as http, asyncio.TaskGroup() as tasks:
         job = asyncio.ensure_future(http.post(CHAT, json=says("job"), headers=BACKGROUND))
         await script.arrived(1)
         tasks.create_task(http.post(CHAT, json=says("question")))
@@ -280,7 +280,7 @@ async def test_tokens_of_today_still_count_after_a_restart(
 
 async def test_of_one_key_only_so_many_run_at_once(script: ScriptedOpenAI, tmp_path: Path) -> None:
     script.hang()
-    async with client(script, tmp_path, places=4) as http, asyncio.TaskGroup() as tasks:
+    async with client(script, tmp_path, slots=4) as http, asyncio.TaskGroup() as tasks:
         made = await make_keys(http, tmp_path, Key("irc", parallel=1), Key("web"))
         for text in ("first", "second"):
             tasks.create_task(http.post(CHAT, json=says(text), headers=made["irc"]))

@@ -68,18 +68,18 @@ class Simulation:
             self._coming += [(self._now + cost / 2, 0, request), (self._now + cost, cost, request)]
 
 
-@given(seed=st.integers(0, 99), places=st.integers(1, 4), weight=st.sampled_from([1.0, 2.0, 3.0]))
+@given(seed=st.integers(0, 99), slots=st.integers(1, 4), weight=st.sampled_from([1.0, 2.0, 3.0]))
 @settings(max_examples=15, deadline=None)
 def test_tokens_are_shared_by_weight_within_ten_percent(
-    seed: int, places: int, weight: float
+    seed: int, slots: int, weight: float
 ) -> None:
     simulation = Simulation(
-        Scheduler(places),
+        Scheduler(slots),
         seed,
         heavy=lambda: QueuedRequest("heavy", GUESS, weight),
         light=lambda: QueuedRequest("light", GUESS),
     )
-    simulation.run(outstanding=3 * places + 3, steps=1500)
+    simulation.run(outstanding=3 * slots + 3, steps=1500)
     ratio = simulation.tokens["heavy"] / simulation.tokens["light"]
     assert ratio == pytest.approx(weight, rel=0.1)
 
@@ -115,18 +115,18 @@ def test_interactive_goes_before_background_that_came_first() -> None:
     assert scheduler.start(1) is question
 
 
-@given(share=st.sampled_from([0.1, 0.25]), places=st.integers(1, 4), seed=st.integers(0, 99))
+@given(share=st.sampled_from([0.1, 0.25]), slots=st.integers(1, 4), seed=st.integers(0, 99))
 @settings(max_examples=15, deadline=None)
 def test_background_gets_its_share_of_a_busy_engine_and_no_more(
-    share: float, places: int, seed: int
+    share: float, slots: int, seed: int
 ) -> None:
     simulation = Simulation(
-        Scheduler(places, share=share),
+        Scheduler(slots, share=share),
         seed,
         cron=lambda: QueuedRequest("cron", GUESS, background=True),
         irc=lambda: QueuedRequest("irc", GUESS),
     )
-    simulation.run(outstanding=2 * places, steps=1500)
+    simulation.run(outstanding=2 * slots, steps=1500)
     got = simulation.tokens["cron"] / simulation.tokens.total()
     assert got == pytest.approx(share, rel=0.15)
 
@@ -140,38 +140,38 @@ def test_background_leaves_the_reserved_places_free() -> None:
     assert scheduler.start(0) is question
 
 
-@given(places=st.integers(2, 4), seed=st.integers(0, 99))
+@given(slots=st.integers(2, 4), seed=st.integers(0, 99))
 @settings(max_examples=15, deadline=None)
-def test_background_gets_its_share_though_places_are_reserved(places: int, seed: int) -> None:
+def test_background_gets_its_share_though_places_are_reserved(slots: int, seed: int) -> None:
     simulation = Simulation(
-        Scheduler(places, reserved=places - 1, share=0.3),
+        Scheduler(slots, reserved=slots - 1, share=0.3),
         seed,
         cron=lambda: QueuedRequest("cron", GUESS, background=True),
         irc=lambda: QueuedRequest("irc", GUESS),
     )
-    simulation.run(outstanding=2 * places, steps=1500)
+    simulation.run(outstanding=2 * slots, steps=1500)
     got = simulation.tokens["cron"] / simulation.tokens.total()
     assert got == pytest.approx(0.3, rel=0.15)
 
 
-@given(places=st.integers(1, 4), reserved=st.integers(0, 2), seed=st.integers(0, 99))
+@given(slots=st.integers(1, 4), reserved=st.integers(0, 2), seed=st.integers(0, 99))
 @settings(max_examples=15, deadline=None)
 def test_background_gets_its_share_though_it_makes_room_for_all_others(
-    places: int, reserved: int, seed: int
+    slots: int, reserved: int, seed: int
 ) -> None:
     simulation = Simulation(
-        Scheduler(places, reserved=reserved, share=0.2, yields=True),
+        Scheduler(slots, reserved=reserved, share=0.2, preemptive=True),
         seed,
         cron=lambda: QueuedRequest("cron", GUESS, background=True),
         irc=lambda: QueuedRequest("irc", GUESS),
     )
-    simulation.run(outstanding=2 * places, steps=1500)
+    simulation.run(outstanding=2 * slots, steps=1500)
     got = simulation.tokens["cron"] / simulation.tokens.total()
     assert got == pytest.approx(0.2, rel=0.15)
 
 
 def test_background_that_made_room_is_next_of_its_key_and_owes_nothing_for_it() -> None:
-    scheduler = Scheduler(1, yields=True)
+    scheduler = Scheduler(1, preemptive=True)
     first, second = (QueuedRequest("cron", 100, background=True) for _ in range(2))
     scheduler.arrive(first)
     scheduler.arrive(second)
@@ -190,7 +190,7 @@ def test_background_that_made_room_is_next_of_its_key_and_owes_nothing_for_it() 
 
 
 def test_nobody_makes_room_for_a_request_that_could_not_take_it() -> None:
-    scheduler = Scheduler(2, yields=True)
+    scheduler = Scheduler(2, preemptive=True)
     scheduler.arrive(running := QueuedRequest("irc", 10, parallel=1))
     assert scheduler.start(0) is running
     scheduler.on_first_token(running, 0)
@@ -201,7 +201,7 @@ def test_nobody_makes_room_for_a_request_that_could_not_take_it() -> None:
 
 
 def test_what_background_is_owed_makes_no_room() -> None:
-    scheduler = Scheduler(1, share=0.5, yields=True)
+    scheduler = Scheduler(1, share=0.5, preemptive=True)
     scheduler.arrive(first := QueuedRequest("irc", 100))
     assert scheduler.start(0) is first
     scheduler.arrive(job := QueuedRequest("cron", 100, background=True))
@@ -212,7 +212,7 @@ def test_what_background_is_owed_makes_no_room() -> None:
 
 
 def test_nothing_is_started_beside_one_who_is_to_be_alone() -> None:
-    scheduler = Scheduler(3, yields=True)
+    scheduler = Scheduler(3, preemptive=True)
     first, second, third = (QueuedRequest("irc", 10) for _ in range(3))
     scheduler.arrive(first)
     scheduler.arrive(second)
@@ -228,7 +228,7 @@ def test_nothing_is_started_beside_one_who_is_to_be_alone() -> None:
 
 
 def test_the_next_is_started_when_one_who_was_alone_has_ended() -> None:
-    scheduler = Scheduler(2, yields=True)
+    scheduler = Scheduler(2, preemptive=True)
     first, second = (QueuedRequest("irc", 10) for _ in range(2))
     scheduler.arrive(first)
     assert scheduler.start(0) is first
@@ -239,7 +239,7 @@ def test_the_next_is_started_when_one_who_was_alone_has_ended() -> None:
 
 
 def test_background_keeps_nobody_from_beginning() -> None:
-    scheduler = Scheduler(2, yields=True)
+    scheduler = Scheduler(2, preemptive=True)
     scheduler.arrive(job := QueuedRequest("cron", 10, background=True))
     assert scheduler.start(0) is job
     scheduler.on_first_token(job, 1)

@@ -20,10 +20,10 @@ class Places(RuleBasedStateMachine):
         self.running: list[QueuedRequest] = []
         self.now = 0.0
 
-    @initialize(places=st.integers(1, 4), reserved=st.integers(0, 2), yields=st.booleans())
-    def begin(self, places: int, reserved: int, yields: bool) -> None:
-        self.places = places
-        self.scheduler = Scheduler(places, reserved=reserved, most_waiting=5, yields=yields)
+    @initialize(slots=st.integers(1, 4), reserved=st.integers(0, 2), preemptive=st.booleans())
+    def begin(self, slots: int, reserved: int, preemptive: bool) -> None:
+        self.slots = slots
+        self.scheduler = Scheduler(slots, reserved=reserved, most_waiting=5, preemptive=preemptive)
 
     @rule(
         key=st.sampled_from("abc"),
@@ -83,12 +83,12 @@ class Places(RuleBasedStateMachine):
             return
         interactive = self.scheduler.waiting_count(background=False)
         assert interactive + self.scheduler.waiting_count(background=True) == len(self.waiting)
-        assert len(self.waiting) <= 5 + self.places  # those that made room were let in before
-        assert self.scheduler.running == len(self.running) <= self.places
+        assert len(self.waiting) <= 5 + self.slots  # those that made room were let in before
+        assert self.scheduler.running == len(self.running) <= self.slots
 
     @invariant()
     def no_place_is_idle_while_somebody_could_have_it(self) -> None:
-        if not hasattr(self, "scheduler") or len(self.running) == self.places:
+        if not hasattr(self, "scheduler") or len(self.running) == self.slots:
             return
         of_key = Counter(request.key for request in self.running)
         for request in self.waiting:

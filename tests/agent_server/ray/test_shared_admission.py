@@ -11,7 +11,7 @@ import pytest
 
 from agent_server.admission.admission import AdmissionPolicy
 from agent_server.errors import ApiError, QueueTimeout, RateLimited
-from agent_server.ray.shared_admission import EXPIRY, PlaceRequest, SharedAdmission
+from agent_server.ray.shared_admission import EXPIRY, SharedAdmission, SlotRequest
 from terrarium.config import Config
 
 TERRA = "terra"
@@ -35,17 +35,17 @@ def shared(
     return SharedAdmission(config, AdmissionPolicy(max_wait=wait), clock or Clock())
 
 
-def place(key: str = "anybody", weight: float = 1.0) -> PlaceRequest:
-    return PlaceRequest(token_hex(8), key, 10, weight, background=False, parallel=None)
+def slot_request(key: str = "anybody", weight: float = 1.0) -> SlotRequest:
+    return SlotRequest(token_hex(8), key, 10, weight, background=False, parallel=None)
 
 
 async def running(admission: SharedAdmission) -> tuple[int, int, int]:
     """The places, how many are taken, and how many requests wait."""
     state = (await admission.renew({}))[TERRA]
-    return state.places, state.running, state.interactive
+    return state.slots, state.running, state.interactive
 
 
-async def waits(admission: SharedAdmission, asked: PlaceRequest) -> asyncio.Task[ApiError | None]:
+async def waits(admission: SharedAdmission, asked: SlotRequest) -> asyncio.Task[ApiError | None]:
     """A request that waits in the queue."""
     _, _, before = await running(admission)
     task = asyncio.create_task(admission.acquire(TERRA, asked))
@@ -55,7 +55,7 @@ async def waits(admission: SharedAdmission, asked: PlaceRequest) -> asyncio.Task
 
 
 async def test_all_servers_share_the_places_of_a_model() -> None:
-    admission, first, second = shared(), place(), place()
+    admission, first, second = shared(), slot_request(), slot_request()
     assert await admission.acquire(TERRA, first) is None
     waiting = await waits(admission, second)
     assert await running(admission) == (1, 1, 1)
@@ -69,7 +69,7 @@ async def test_places_are_shared_by_weight_whichever_server_asks() -> None:
 
     async def keep_asking(key: str, weight: float) -> None:
         while sum(served.values()) < 400:
-            asked = place(key, weight)
+            asked = slot_request(key, weight)
             assert await admission.acquire(TERRA, asked) is None
             served[key] += 1
             await asyncio.sleep(0)
@@ -85,7 +85,7 @@ async def test_places_are_shared_by_weight_whichever_server_asks() -> None:
 
 async def test_the_places_of_a_server_that_died_are_free_again() -> None:
     clock = Clock()
-    admission, dead, alive = shared(clock, slots=2), place(), place()
+    admission, dead, alive = shared(clock, slots=2), slot_request(), slot_request()
     for each in (dead, alive):
         assert await admission.acquire(TERRA, each) is None
     clock.now = EXPIRY - 1
@@ -97,7 +97,7 @@ async def test_the_places_of_a_server_that_died_are_free_again() -> None:
 
 async def test_a_request_whose_server_died_while_it_waited_keeps_no_place() -> None:
     clock = Clock()
-    admission, first, dead = shared(clock), place(), place()
+    admission, first, dead = shared(clock), slot_request(), slot_request()
     assert await admission.acquire(TERRA, first) is None
     waiting = await waits(admission, dead)
     clock.now = EXPIRY - 1
@@ -110,7 +110,7 @@ async def test_a_request_whose_server_died_while_it_waited_keeps_no_place() -> N
 
 
 async def test_a_request_that_is_sent_twice_has_one_place() -> None:
-    admission, asked = shared(slots=2), place()
+    admission, asked = shared(slots=2), slot_request()
     for _ in range(2):
         assert await admission.acquire(TERRA, asked) is None
     await admission.release(TERRA, asked.id, 10)
@@ -118,7 +118,7 @@ async def test_a_request_that_is_sent_twice_has_one_place() -> None:
 
 
 async def test_one_that_leaves_the_queue_keeps_no_place() -> None:
-    admission, first, second = shared(), place(), place()
+    admission, first, second = shared(), slot_request(), slot_request()
     assert await admission.acquire(TERRA, first) is None
     waiting = await waits(admission, second)
     waiting.cancel()
@@ -129,9 +129,9 @@ async def test_one_that_leaves_the_queue_keeps_no_place() -> None:
 
 async def test_a_full_queue_and_a_long_wait_are_told_as_errors() -> None:
     admission = shared(waiting=1, wait=0.05)
-    assert await admission.acquire(TERRA, place()) is None
-    waiting = await waits(admission, place())
-    assert isinstance(await admission.acquire(TERRA, place()), RateLimited)
+    assert await admission.acquire(TERRA, slot_request()) is None
+    waiting = await waits(admission, slot_request())
+    assert isinstance(await admission.acquire(TERRA, slot_request()), RateLimited)
     assert isinstance(await waiting, QueueTimeout)
 
 
@@ -154,8 +154,8 @@ async def test_each_engine_that_comes_adds_its_places_until_it_goes_or_falls_sil
 async def test_an_engine_that_comes_takes_those_that_wait() -> None:
     admission = shared()
     await admission.offer(TERRA, "one")
-    assert await admission.acquire(TERRA, place()) is None
-    waiting = await waits(admission, place())
+    assert await admission.acquire(TERRA, slot_request()) is None
+    waiting = await waits(admission, slot_request())
     assert await admission.offer(TERRA, "one") == 2  # the demand: one runs, one waits
     await admission.offer(TERRA, "two")
     assert await waiting is None
