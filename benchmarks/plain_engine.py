@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from agent_server.engines.llama_child import WAITING, EngineSpec, parameters
+from agent_server.engines.llama_child import SPIN_COUNT, EngineSpec, parameters
 from agent_server.model_files import store as model_store
 from agent_server.settings.models import ModelSettings
 from terrarium.config import Config
@@ -52,7 +52,7 @@ async def plain_engine() -> AsyncIterator[Mapping[str, str]]:
 
 def main() -> None:
     """Load the model of the spec on the command line and serve."""
-    os.environ.setdefault(*WAITING)  # OpenMP reads it when xllamacpp is imported
+    os.environ.setdefault(*SPIN_COUNT)  # OpenMP reads it when xllamacpp is imported
     import xllamacpp
 
     chosen = parameters(EngineSpec(**json.loads(sys.argv[1])))

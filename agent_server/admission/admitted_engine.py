@@ -77,8 +77,8 @@ class EngineCall:
         if self.cached_limit is None or not isinstance(chunk.get("usage"), dict):
             return chunk
         used = TokenUsage.from_wire(chunk["usage"])
-        told = used.limit_cached(self.cached_limit).as_wire()
-        return {**chunk, "usage": told, "uncached_prompt_tokens": used.prompt - used.cached}
+        visible = used.limit_cached(self.cached_limit).as_wire()
+        return {**chunk, "usage": visible, "uncached_prompt_tokens": used.prompt - used.cached}
 
     def model(self, name: str) -> str:
         """Return the name by which clients ask for this model of the engine `name`."""
@@ -125,7 +125,7 @@ class AdmittedEngine:
         self._queue = queue
         self._counting = queues.counts
         self._metering = metering
-        self._length = float(FIRST_GUESS)
+        self._mean_answer_tokens = float(FIRST_GUESS)
         self._failed = False
         self._history = PromptHistory()
 
@@ -243,7 +243,10 @@ class AdmittedEngine:
         if metering.log_prompts:
             log.info("engine.asked", model=self._name, body=body)
         # Estimates, as nothing has been tokenized yet; the end of the request corrects them.
-        prompt, length = context.size // BYTES_PER_TOKEN, min(self._length, _limit(body))
+        prompt, length = (
+            context.size // BYTES_PER_TOKEN,
+            min(self._mean_answer_tokens, _limit(body)),
+        )
         spender = Spender.of_request(context, _model(self._name, body.get("model")))
         # An earlier call without usage has failed. If this one is for another model, it counts
         # against other budgets, which have not been checked yet.
@@ -268,8 +271,10 @@ class AdmittedEngine:
         # Side channel: a count of cached tokens may reveal what other keys have sent. The
         # operator's own keys may know that, and engines that isolate keys reveal nothing; all
         # others are limited to what their own prompts explain.
-        may_be_told = context.key.is_own or (self._engine.isolates_keys and context.key != ANYBODY)
-        if not may_be_told and not body.keys().isdisjoint(("messages", "prompt")):
+        is_count_visible = context.key.is_own or (
+            self._engine.isolates_keys and context.key != ANYBODY
+        )
+        if not is_count_visible and not body.keys().isdisjoint(("messages", "prompt")):
             call.digests = prefix_digests(body)
             call.cached_limit = self._history.cached_limit(context.key.name, call.digests)
         return call
@@ -309,7 +314,7 @@ class AdmittedEngine:
         if used.completion:
             # The engine reports a usage at the end of an answer: it works again.
             self._failed = self._failed and call.usage is None
-            self._length += (used.completion - self._length) * _EMA_ALPHA
+            self._mean_answer_tokens += (used.completion - self._mean_answer_tokens) * _EMA_ALPHA
         metering.metrics.count_usage(context, self._name, used, call.first, now)
         is_first = context.usage is None
         spender = Spender.of_request(context, call.model(self._name))

@@ -18,13 +18,20 @@ from terrarium.usage import TokenUsage
 Body = Mapping[str, Any]
 
 KEPT = ("max_tokens", "top_p", "top_k")
-LACKING = ("logprobs", "top_logprobs", "logit_bias", "min_p", "verbosity", "reasoning_effort")
+UNSUPPORTED_FIELDS = (
+    "logprobs",
+    "top_logprobs",
+    "logit_bias",
+    "min_p",
+    "verbosity",
+    "reasoning_effort",
+)
 """Fields without an equivalent in the Messages API: requests that use them are rejected."""
 
 
 def as_messages_request(body: Body) -> dict[str, Any]:
     """Translate a chat body. Raises InvalidRequest for what the Messages API lacks."""
-    _require_sayable(body)
+    _require_supported(body)
     asked: dict[str, Any] = {key: body[key] for key in KEPT if key in body}
     asked["messages"] = list(_turns(body["messages"]))
     if system := _system(body["messages"]):
@@ -39,8 +46,8 @@ def as_messages_request(body: Body) -> dict[str, Any]:
     return asked
 
 
-def _require_sayable(body: Body) -> None:
-    for field in LACKING:
+def _require_supported(body: Body) -> None:
+    for field in UNSUPPORTED_FIELDS:
         if body.get(field) not in (None, False):
             raise InvalidRequest(f"{field} is not supported by this model", param=field)
     for field in ("frequency_penalty", "presence_penalty"):

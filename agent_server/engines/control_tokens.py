@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-BREAK = "\u200b"
+ZERO_WIDTH_SPACE = "\u200b"
 """A zero-width space, inserted after the first character of a mark."""
 
 # Only the first character is consumed, the rest of a mark is looked ahead at, so that marks which
@@ -42,7 +42,7 @@ def _message(message: Mapping[str, Any]) -> dict[str, Any]:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, str):
-        return _MARK.sub(lambda match: match[0] + BREAK, value)
+        return _MARK.sub(lambda match: match[0] + ZERO_WIDTH_SPACE, value)
     if isinstance(value, list):
         return [_plain(item) for item in value]
     if isinstance(value, dict):

@@ -228,22 +228,22 @@ class EmbeddedEngine:
         llama.cpp compiles the grammar of a request in its main loop, and does not stop when the
         client disconnects: meanwhile it answers nobody.
         """
-        rules, given_up = self._watchdog, http.given_up
+        rules, aborted_posts = self._watchdog, http.aborted_posts
         while True:
             await asyncio.sleep(rules.look)
-            if not http.is_busy and http.given_up == given_up:
+            if not http.is_busy and http.aborted_posts == aborted_posts:
                 continue  # idle, and no request was given up since it last responded
-            before, since = http.given_up, time.monotonic()
+            before, since = http.aborted_posts, time.monotonic()
             while not await http.responds(rules.answer):
                 silent = time.monotonic() - since
                 self._is_stuck = silent >= rules.unready
-                is_abandoned = http.given_up != given_up
+                is_abandoned = http.aborted_posts != aborted_posts
                 if silent >= (
                     min(rules.abandoned, self._timeout) if is_abandoned else self._timeout
                 ):
                     return
                 await asyncio.sleep(rules.look)
-            given_up, self._is_stuck = before, False
+            aborted_posts, self._is_stuck = before, False
 
 
 def _child_body(body: Mapping[str, Any]) -> dict[str, Any]:

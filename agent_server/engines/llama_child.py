@@ -32,7 +32,7 @@ BATCH = 128
 and a cancelled one goes on until then. Larger batches are hardly faster, and with small ones long
 prompts take far longer (71 instead of 155 tokens/s with 32)."""
 
-WAITING = ("GOMP_SPINCOUNT", "10000")
+SPIN_COUNT = ("GOMP_SPINCOUNT", "10000")
 """Polls of an idle OpenMP thread before it gives up its CPU. Without polling, answers are slow on a
 quiet machine (33 instead of 73 tokens/s); OpenMP's own default takes nearly twice as long where
 other programs compete for the CPUs."""
@@ -95,7 +95,7 @@ def parameters(spec: EngineSpec) -> Any:
 
 def main() -> None:
     """Load the model, print the address, and serve until standard input closes."""
-    os.environ.setdefault(*WAITING)
+    os.environ.setdefault(*SPIN_COUNT)
     try:
         import xllamacpp
     except ImportError as error:

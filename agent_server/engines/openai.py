@@ -20,7 +20,7 @@ from agent_server.engines.capability_probe import (
 )
 from agent_server.engines.errors import event_to_api_error
 from agent_server.engines.upstream_pool import (
-    FAULTS,
+    FAILOVER_ERRORS,
     SseStream,
     Upstream,
     UpstreamEngine,
@@ -143,7 +143,7 @@ class HttpEngine(UpstreamEngine):
         async def counted(upstream: Upstream) -> TokenCount:
             return await self._count(upstream, body)
 
-        return await self._upstream_pool.first(counted, skipped=(*FAULTS, Unsupported))
+        return await self._upstream_pool.try_each(counted, skipped=(*FAILOVER_ERRORS, Unsupported))
 
     async def _count(self, upstream: Upstream, body: Mapping[str, Any]) -> TokenCount:
         unsalted = {key: value for key, value in body.items() if key != CACHE_SALT}
@@ -163,9 +163,9 @@ class HttpEngine(UpstreamEngine):
         return TokenCount(tuple(tokens), len(tokens), None)
 
     @property
-    def given_up(self) -> int:
+    def aborted_posts(self) -> int:
         """The number of requests that failed or were left before the first byte of an answer."""
-        return self._upstream_pool.given_up
+        return self._upstream_pool.aborted_posts
 
     async def responds(self, seconds: float) -> bool:
         """Return whether llama.cpp's main loop responds within `seconds`.
@@ -187,7 +187,7 @@ class HttpEngine(UpstreamEngine):
 
     async def model_info(self) -> ModelInfo:
         """Read the list of models, then the details that llama.cpp or Ollama have."""
-        return await self._upstream_pool.first(self._info)
+        return await self._upstream_pool.try_each(self._info)
 
     async def _info(self, upstream: Upstream) -> ModelInfo:
         cards = await self._upstream_pool.cards(upstream)

@@ -47,8 +47,8 @@ BREAK_AFTER = 3
 class Upstream:
     """A base URL with its circuit breaker: while it is `down`, it gets no requests.
 
-    `in_flight` counts the running requests, `given_up` those that failed or were left before the
-    first byte of an answer. `model` is the first one it lists, once known; `takes_salt` is True
+    `in_flight` counts the running requests, `aborted_posts` those that failed or were left before
+    the first byte of an answer. `model` is the first one it lists, once known; `takes_salt` is True
     once it is known to be vLLM; `counts_chats` becomes False for llama.cpp, which tokenizes only
     texts.
     """
@@ -58,7 +58,7 @@ class Upstream:
     failures: int = 0
     down: bool = False
     in_flight: int = 0
-    given_up: int = 0
+    aborted_posts: int = 0
     model: str | None = None
     takes_salt: bool = False
     counts_chats: bool = True
@@ -161,7 +161,7 @@ VLLM = "vllm"
 UNNAMED = "default"
 """The model to ask an upstream for that has no list of models."""
 
-FAULTS = (EngineUnavailable, RateLimited)
+FAILOVER_ERRORS = (EngineUnavailable, RateLimited)
 """Errors after which the next upstream is tried. EngineMisconfigured is one of them, being an
 EngineUnavailable; EngineTimeout is not."""
 
@@ -226,9 +226,9 @@ class UpstreamPool:
         return all(each.takes_salt for each in self._pool)
 
     @property
-    def given_up(self) -> int:
+    def aborted_posts(self) -> int:
         """The number of requests that failed or were left before the first byte of an answer."""
-        return sum(each.given_up for each in self._pool)
+        return sum(each.aborted_posts for each in self._pool)
 
     @asynccontextmanager
     async def lifespan(self) -> AsyncIterator[None]:
@@ -253,13 +253,13 @@ class UpstreamPool:
         async def begin(upstream: Upstream) -> UpstreamResponse:
             return await self.ask(upstream, request)
 
-        return await self.first(begin, request.session)
+        return await self.try_each(begin, request.session)
 
-    async def first(
+    async def try_each(
         self,
         ask: Callable[[Upstream], Awaitable[T]],
         session: str | None = None,
-        skipped: tuple[type[ApiError], ...] = FAULTS,
+        skipped: tuple[type[ApiError], ...] = FAILOVER_ERRORS,
     ) -> T:
         """Call `ask` with one upstream after another; return the first result.
 
@@ -300,7 +300,7 @@ class UpstreamPool:
             connection = await self._first_bytes(upstream, request, content)
         except BaseException:
             upstream.in_flight -= 1
-            upstream.given_up += request.method == "POST"
+            upstream.aborted_posts += request.method == "POST"
             raise
         # From here on `in_flight` is decremented by closing the response.
         answer = UpstreamResponse(connection, upstream, self._timeout)
@@ -328,7 +328,7 @@ class UpstreamPool:
         if not self._is_running:
             raise EngineUnavailable("the engine is not started")
         try:
-            return await upstream.connection_pool.ask(
+            return await upstream.connection_pool.request(
                 request.method, request.path, content, request.headers
             )
         except ConnectFailed as error:

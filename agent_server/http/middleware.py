@@ -35,7 +35,7 @@ log = structlog.get_logger()
 # Visible ASCII only: the id is sent back in a header and written to the log.
 _ID = re.compile(rb"[\x21-\x7e]{1,128}")
 CARD = "/v1/models/{name:path}"
-QUIET = frozenset({"/health", "/ready", "/metrics"})
+PUBLIC_PATHS = frozenset({"/health", "/ready", "/metrics"})
 """Paths that are polled: they need no key, and their requests are logged at debug level."""
 
 
@@ -133,7 +133,7 @@ class AccessLogMiddleware:
         self._metrics.count_response(route, state.outcome, seconds)
         # Tendrils look models up by names that mostly do not exist: such a 404 is no news.
         looked = route == CARD and state.outcome == NotFound.status
-        tell = log.debug if route in QUIET or looked else log.info
+        tell = log.debug if route in PUBLIC_PATHS or looked else log.info
         context: RequestContext | None = scope.get("request_context")
         facts = context.log_fields() if context else {}
         tell(
@@ -250,5 +250,5 @@ def too_large(most: int) -> BodyTooLarge:
 
 
 def _is_guarded(path: str) -> bool:
-    """Return whether a path needs a key: all but those in `QUIET`."""
-    return path not in QUIET
+    """Return whether a path needs a key: all but those in `PUBLIC_PATHS`."""
+    return path not in PUBLIC_PATHS

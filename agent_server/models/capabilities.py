@@ -33,12 +33,12 @@ class ModelCapabilities:
 
     @classmethod
     def from_settings(
-        cls, settings: ModelConfig, info: ModelInfo, judged: bool | None = None
+        cls, settings: ModelConfig, info: ModelInfo, passed_test: bool | None = None
     ) -> ModelCapabilities:
         """Merge the settings with the engine's `info`; the settings take precedence.
 
-        An upstream is assumed to have vision unless one of them denies it. `judged` is the result
-        of the tool-choice test, None without one.
+        An upstream is assumed to have vision unless one of them denies it. `passed_test` is the
+        result of the tool-choice test, None without one.
         """
         # The default of `context` must not hide the engine's own value: only a configured one wins.
         said = settings.context if "context" in settings.model_fields_set else None
@@ -52,7 +52,7 @@ class ModelCapabilities:
             vision=_coalesce_or(settings.vision, info.vision, bool(settings.urls)),
             reasoning=_coalesce(settings.reasoning, info.reasoning),
             embeddings=_coalesce(settings.embeddings, info.embeddings),
-            chooses_tools=_chooses(settings, info, mode, judged),
+            chooses_tools=_chooses(settings, info, mode, passed_test),
         )
 
     def as_wire(self) -> dict[str, bool | int | str | None]:
@@ -74,13 +74,13 @@ def is_tested(settings: ModelConfig, info: ModelInfo) -> bool:
 
 
 def _chooses(
-    settings: ModelConfig, info: ModelInfo, mode: Tools, judged: bool | None
+    settings: ModelConfig, info: ModelInfo, mode: Tools, passed_test: bool | None
 ) -> bool | None:
     if settings.chooses_tools is not None:
         return settings.chooses_tools
     if mode == "forced":
         return False
-    return judged if is_tested(settings, info) else not _is_small(info)
+    return passed_test if is_tested(settings, info) else not _is_small(info)
 
 
 def _is_small(info: ModelInfo) -> bool:

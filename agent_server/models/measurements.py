@@ -144,7 +144,7 @@ class PromptSpeed:
         self._tokens = self._tokens * kept + tokens
         self._seconds = self._seconds * kept + seconds
 
-    def recall(self, rate: float) -> None:
+    def seed(self, rate: float) -> None:
         """Assume the rate of an earlier start or of a trial until an answer has been measured.
 
         Of several rates the fastest counts: a slower one only shows that the machine was busy.

@@ -105,7 +105,7 @@ class ModelTable:
 
 log = structlog.get_logger()
 
-ELSEWHERE = (EngineUnavailable, EngineTimeout, RateLimited, Unsupported)
+FALLBACK_ERRORS = (EngineUnavailable, EngineTimeout, RateLimited, Unsupported)
 """Errors after which the next model of a chain is tried, if they come before the first chunk."""
 
 BUSY_CHECK = 0.2
@@ -139,7 +139,7 @@ class ModelPool:
                     leave.set()
                 self._tasks = None
 
-    def set_routes(self, table: ModelTable) -> None:
+    def set_table(self, table: ModelTable) -> None:
         """Replace the table; models that are not in the new one stop when their answers end."""
         self.table = table
         self._sync_tasks()
@@ -180,7 +180,7 @@ class ModelPool:
         for model in others:
             try:
                 return await ModelAnswer.start(model.name, begin(model))
-            except ELSEWHERE as error:
+            except FALLBACK_ERRORS as error:
                 log.warning("routing.next", model=model.name, status=error.status)
         return await ModelAnswer.start(last.name, begin(last))
 

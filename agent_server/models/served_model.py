@@ -105,7 +105,7 @@ class ServedModel:
                 break
         if self._store and self.info.identity:
             self._measured = self._store.read(self._key())
-            self._speed.recall(self._measured.prompt_tokens_per_second or 0)
+            self._speed.seed(self._measured.prompt_tokens_per_second or 0)
         self._settle()
         log.info("model.learned", model=self.name, **self.capabilities.as_wire())
         await self._measure()
@@ -153,7 +153,7 @@ class ServedModel:
         for _ in range(ATTEMPTS):
             try:
                 if self.capabilities.chooses_tools is None:
-                    await self._judge(context)
+                    await self._test_tool_choice(context)
                 elif self._is_embedded and self._speed.rate is None:
                     await self._time_reading(context)
             except ApiError as error:
@@ -173,11 +173,11 @@ class ServedModel:
             async with aclosing(self.engine.chat(body, context)) as chunks:
                 async for chunk in chunks:
                     timer.observe(chunk)
-            self._speed.recall(probe.rate or 0)
+            self._speed.seed(probe.rate or 0)
             self.save_measurements()
             await asyncio.sleep(SAMPLE_PAUSE)
 
-    async def _judge(self, context: RequestContext) -> None:
+    async def _test_tool_choice(self, context: RequestContext) -> None:
         def ask(body: Mapping[str, Any]) -> Chunks:
             return self._ask({**self._engine_params(context), **body}, context)
 

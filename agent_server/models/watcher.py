@@ -49,5 +49,5 @@ def _reload(pool: ModelPool, config: Config, make: EngineFactory, path: Path) ->
     except ConfigError as error:
         log.warning("routing.kept", reason=str(error))
         return
-    pool.set_routes(table)
+    pool.set_table(table)
     log.info("routing.changed", models=table.names())

@@ -53,7 +53,7 @@ CHECK = 0.5
 PUSHED = 10
 """Seconds between two metric reports of a replica, which Ray Serve's look-back must exceed."""
 
-QUIET = LoggingConfig(enable_access_log=False)
+NO_ACCESS_LOG = LoggingConfig(enable_access_log=False)
 """No access log of Ray Serve: the server writes its own."""
 
 
@@ -119,7 +119,7 @@ def build(config: Config) -> Application:
         ray_actor_options={"num_cpus": 0},
         graceful_shutdown_timeout_s=GRACE,
         graceful_shutdown_wait_loop_s=CHECK,
-        logging_config=QUIET,
+        logging_config=NO_ACCESS_LOG,
     ).bind(config)
     engines = {
         name: _engine(name, model, settings).bind(config, name, admission)
@@ -135,7 +135,7 @@ def build(config: Config) -> Application:
         request_router_config=STICKY,
         graceful_shutdown_timeout_s=GRACE,
         graceful_shutdown_wait_loop_s=CHECK,
-        logging_config=QUIET,
+        logging_config=NO_ACCESS_LOG,
     )
     return ingress.bind(config, admission, engines)
 
@@ -159,5 +159,5 @@ def _engine(name: str, model: ModelConfig, settings: RaySettings) -> Any:
         ),
         graceful_shutdown_timeout_s=LONGEST_ANSWER,
         graceful_shutdown_wait_loop_s=CHECK,
-        logging_config=QUIET,
+        logging_config=NO_ACCESS_LOG,
     )

@@ -267,7 +267,7 @@ async def answering(
     """Send a request and yield its response; what is unread on exit is discarded. Raises
     ModelError."""
     with _translate_errors():
-        connection = await connection_pool.ask(method, path, content, headers)
+        connection = await connection_pool.request(method, path, content, headers)
     whole = False
     try:
         yield HttpResponse(connection, connection_pool.origin)

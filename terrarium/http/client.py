@@ -26,10 +26,10 @@ from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 from terrarium.config import ConfigError
 from terrarium.loopback import is_loopback
 
-LONGEST_HEAD = 256 * 1024
+MAX_HEAD_BYTES = 256 * 1024
 """Most bytes of an answer's head, including those of the body that arrive together with it."""
 
-MUCH = 1024 * 1024
+MAX_BUFFERED = 1024 * 1024
 """Bytes that are buffered for a slow reader; beyond, reading pauses, so that the engine waits."""
 
 
@@ -52,7 +52,7 @@ class HttpConnection(asyncio.Protocol):
         self._transport: asyncio.Transport
         self._waiter: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._asked = self._alone = False
+        self._asked = self._draining = False
         self._problem: Exception | None = None
         self._parser = HttpResponseParser(self)
         self.is_open = True
@@ -61,7 +61,7 @@ class HttpConnection(asyncio.Protocol):
     def _clear(self) -> None:
         self.status, self.headers = 0, dict[str, str]()
         self._head_size = 0
-        self._headed = self._ended = self._keeps = False
+        self._headed = self._ended = self._keep_alive = False
         self._body: list[bytes] = []
         self._size = 0
         self._is_paused = False
@@ -76,7 +76,7 @@ class HttpConnection(asyncio.Protocol):
         """True while received bytes of the body wait to be read."""
         return bool(self._body)
 
-    async def begin(self, request: bytes, patience: float) -> None:
+    async def send(self, request: bytes, patience: float) -> None:
         """Send `request`; return when the first bytes of the body, or the answer's end, are here.
 
         Raises ConnectionBroken, and TimeoutError if nothing arrives for `patience` seconds; so does
@@ -89,7 +89,7 @@ class HttpConnection(asyncio.Protocol):
     async def tunnel(self, request: bytes, patience: float) -> asyncio.Transport:
         """Send a CONNECT request; return the transport of the tunnel once the proxy grants it.
 
-        Raises ConnectionBroken if the proxy refuses, and otherwise as `begin` does.
+        Raises ConnectionBroken if the proxy refuses, and otherwise as `send` does.
         """
         self._send(request, patience)
         while not self._headed:
@@ -102,12 +102,12 @@ class HttpConnection(asyncio.Protocol):
         self._parser = HttpResponseParser(self)  # the old one expects a body after the proxy's 200
         return self._transport
 
-    def carry_on(self, transport: asyncio.Transport) -> None:
+    def set_transport(self, transport: asyncio.Transport) -> None:
         """Switch to `transport`, which speaks TLS through the tunnel."""
         self._transport = transport
 
     async def read(self) -> bytes:
-        """Return the body received since the last call, b"" at its end. Raises as `begin` does."""
+        """Return the body received since the last call, b"" at its end. Raises as `send` does."""
         while not self._body:
             if self._ended:
                 return b""
@@ -128,7 +128,7 @@ class HttpConnection(asyncio.Protocol):
         if self._ended and self.is_open:
             self._return_to_pool()
         elif grace and self.is_open:
-            self._alone = True
+            self._draining = True
             self._timer = self._loop.call_later(grace, self.abort)
         else:
             self.abort()
@@ -150,24 +150,26 @@ class HttpConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Parse received bytes, and pause reading while too many of them wait for the reader."""
-        if not self._asked and not self._alone:
+        if not self._asked and not self._draining:
             self.abort()  # unsolicited bytes would be taken for the answer to the next request
             return
         self._head_size += 0 if self._headed else len(data)
         try:
             self._parser.feed_data(data)
-            if not self._headed and self._head_size > LONGEST_HEAD:
+            if not self._headed and self._head_size > MAX_HEAD_BYTES:
                 raise HttpParserError("a head without an end")
         except (HttpParserError, HttpParserUpgrade) as error:
             if self._ended:
-                self._keeps = False  # bytes after the answer: the connection must not be reused
+                self._keep_alive = (
+                    False  # bytes after the answer: the connection must not be reused
+                )
             else:
                 self._fail(ConnectionBroken(str(error)))
-        if self._ended and self._alone:
+        if self._ended and self._draining:
             self._stop_waiting()
             self._return_to_pool()
             return
-        if self._size > MUCH and self.is_open and not self._is_paused:
+        if self._size > MAX_BUFFERED and self.is_open and not self._is_paused:
             self._is_paused = True
             self._transport.pause_reading()
         self._wake()
@@ -199,11 +201,11 @@ class HttpConnection(asyncio.Protocol):
         """Handle the end of a head: that of the answer, or of an interim response (1xx)."""
         self.status = self._parser.get_status_code()
         self._headed = self.status >= 200
-        self._keeps = self._parser.should_keep_alive()
+        self._keep_alive = self._parser.should_keep_alive()
 
     def on_body(self, data: bytes) -> None:
         """Buffer a piece of the body for the reader, unless it has left."""
-        if not self._alone:
+        if not self._draining:
             self._body.append(data)
             self._size += len(data)
 
@@ -252,13 +254,13 @@ class HttpConnection(asyncio.Protocol):
 
     def _stop_waiting(self) -> None:
         """Stop the timeout: no answer is expected any more."""
-        self._asked = self._alone = False
+        self._asked = self._draining = False
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def _return_to_pool(self) -> None:
-        if self._keeps and self._problem is None:
+        if self._keep_alive and self._problem is None:
             self._done(self)
         else:
             self.abort()
@@ -267,15 +269,15 @@ class HttpConnection(asyncio.Protocol):
         return "content-length" in self.headers or "transfer-encoding" in self.headers
 
 
-CONNECT = 5.0
+CONNECT_TIMEOUT = 5.0
 """Timeout for opening a connection, in seconds."""
 
-IDLE = 15.0
+IDLE_TIMEOUT = 15.0
 """Seconds that an idle connection is kept open."""
 
 PORTS = {"http": 80, "https": 443}
 
-_NONE: Mapping[str, str] = {}
+_NO_HEADERS: Mapping[str, str] = {}
 
 
 class ConnectFailed(Exception):
@@ -296,7 +298,7 @@ class ConnectionPool:
         headers: Mapping[str, str],
         *,
         patience: float,
-        connect: float = CONNECT,
+        connect: float = CONNECT_TIMEOUT,
         keep_alive: bool = True,
         proxied: bool = True,
     ) -> None:
@@ -328,8 +330,12 @@ class ConnectionPool:
         """The number of idle connections."""
         return len(self._idle)
 
-    async def ask(
-        self, method: str, path: str, content: bytes | None, headers: Mapping[str, str] = _NONE
+    async def request(
+        self,
+        method: str,
+        path: str,
+        content: bytes | None,
+        headers: Mapping[str, str] = _NO_HEADERS,
     ) -> HttpConnection:
         """Send a request with further `headers`; return its connection once the answer has begun.
 
@@ -344,14 +350,14 @@ class ConnectionPool:
         if self._idle:
             connection = self._idle.pop()
             try:
-                return await self._begin(connection, request)
+                return await self._send_on(connection, request)
             except ConnectionBroken:
                 # Without a byte of an answer, the server has probably closed the idle connection in
                 # the meantime, as llama.cpp does after each stream although it advertises
                 # keep-alive: send the request once more, on a new connection.
                 if not connection.no_bytes_received:
                     raise
-        return await self._begin(await self._open_connection(), request)
+        return await self._send_on(await self._open_connection(), request)
 
     async def close(self) -> None:
         """Abort all connections, and return when they are closed."""
@@ -362,9 +368,9 @@ class ConnectionPool:
             await self._closed
             self._closed = None
 
-    async def _begin(self, connection: HttpConnection, request: bytes) -> HttpConnection:
+    async def _send_on(self, connection: HttpConnection, request: bytes) -> HttpConnection:
         try:
-            await connection.begin(request, self._patience)
+            await connection.send(request, self._patience)
         except BaseException:
             connection.abort()
             raise
@@ -402,12 +408,12 @@ class ConnectionPool:
             target = f"{self._to.hostname}:{self._to.port or PORTS['https']}"
             headers = _lines({"host": target, **_basic("proxy-authorization", proxy)})
             request = f"CONNECT {target} HTTP/1.1\r\n".encode() + headers + b"\r\n"
-            transport = await connection.tunnel(request, CONNECT)
+            transport = await connection.tunnel(request, CONNECT_TIMEOUT)
             upgraded = await asyncio.get_running_loop().start_tls(
                 transport, connection, self._tls, server_hostname=self._to.hostname
             )
             assert upgraded is not None
-            connection.carry_on(upgraded)
+            connection.set_transport(upgraded)
         except BaseException:
             connection.abort()
             raise
@@ -415,7 +421,7 @@ class ConnectionPool:
 
     def _on_idle(self, connection: HttpConnection) -> None:
         if self._keep_alive and self._closed is None:
-            connection.expire_after(IDLE)
+            connection.expire_after(IDLE_TIMEOUT)
             self._idle.append(connection)
         else:
             connection.abort()
@@ -467,13 +473,13 @@ def _lines(headers: Mapping[str, str]) -> bytes:
     return "".join(f"{name}: {value}\r\n" for name, value in headers.items()).encode()
 
 
-_FIELDS = (b"data:", b"error:")
-LONGEST = 4 * 1024 * 1024
+_DATA_FIELDS = (b"data:", b"error:")
+MAX_LINE_BYTES = 4 * 1024 * 1024
 """Most bytes of one line; no answer of a model has longer ones."""
 
 
 class EventTooLong(Exception):
-    """A line has more than `LONGEST` bytes."""
+    """A line has more than `MAX_LINE_BYTES` bytes."""
 
 
 class EventData:
@@ -486,6 +492,6 @@ class EventData:
         """Return the data of the events that `piece` completes. Raises EventTooLong."""
         # LF, CR and CRLF end a line. CRLF makes an empty line more here, but those are skipped.
         *lines, self._rest = (self._rest + piece.replace(b"\r", b"\n")).split(b"\n")
-        if len(self._rest) > LONGEST:
-            raise EventTooLong(f"one event has more than {LONGEST} bytes")
-        return [line.partition(b":")[2].strip() for line in lines if line.startswith(_FIELDS)]
+        if len(self._rest) > MAX_LINE_BYTES:
+            raise EventTooLong(f"one event has more than {MAX_LINE_BYTES} bytes")
+        return [line.partition(b":")[2].strip() for line in lines if line.startswith(_DATA_FIELDS)]

@@ -21,7 +21,7 @@ from uvicorn.server import ServerState
 HEADER_BYTES = 64 * 1024
 """Most bytes of the request line and all header fields together; more are answered with 431."""
 
-FAREWELL = 1.0
+LINGER = 1.0
 """Seconds that a refused client has to read the reason before its connection is closed."""
 
 
@@ -32,7 +32,7 @@ class HttpLimits:
     Times are in seconds. `header` is from the connection, or the first byte of a further request,
     to the end of the header; `body` from there to the end of the body, plus a second for each
     `body_rate` bytes received. `idle` is between two requests, `unread` how long an answer may wait
-    for its reader. At most `connections` are open at once, and at most `unasked` of them have not
+    for its reader. At most `connections` are open at once, and at most `pending` of them have not
     sent a whole request.
     """
 
@@ -42,7 +42,7 @@ class HttpLimits:
     idle: int = 5
     unread: float = 60
     connections: int = 768  # most systems give a process 1024 descriptors, files among them
-    unasked: int = 128
+    pending: int = 128
 
 
 class _Stage(Enum):
@@ -57,18 +57,18 @@ class _Stage(Enum):
 class Connections:
     """The connections that a server can close to make room, by kind, each kind oldest first.
 
-    `unasked` have not sent a whole request, `idle` are between two requests.
+    `pending` have not sent a whole request, `idle` are between two requests.
     """
 
-    unasked: dict[LimitedProtocol, None] = field(default_factory=dict)
+    pending: dict[LimitedProtocol, None] = field(default_factory=dict)
     idle: dict[LimitedProtocol, None] = field(default_factory=dict)
 
-    def expendable(self, newest: LimitedProtocol) -> LimitedProtocol:
+    def eviction_candidate(self, newest: LimitedProtocol) -> LimitedProtocol:
         """Return the connection to close when there are too many.
 
         That is the oldest without a whole request, else the oldest idle one, else `newest`.
         """
-        oldest = next(iter(self.unasked), newest)
+        oldest = next(iter(self.pending), newest)
         return next(iter(self.idle), newest) if oldest is newest else oldest
 
 
@@ -123,17 +123,17 @@ class LimitedProtocol(HttpToolsProtocol):
         """Accept the connection, closing another one or this one if there are too many."""
         super().connection_made(cast("Any", transport))
         open_, limits = self._open, self._limits
-        open_.unasked[self] = None
+        open_.pending[self] = None
         too_many = len(self.connections) > limits.connections
-        if too_many or len(open_.unasked) > limits.unasked:
-            oldest = open_.expendable(self)
+        if too_many or len(open_.pending) > limits.pending:
+            oldest = open_.eviction_candidate(self)
             if oldest is self:
                 self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, "There are too many connections.")
                 self.transport.close()
                 return
             oldest._forget()
             oldest.transport.abort()
-        self._wait(_Stage.HEADER)
+        self._start_timer(_Stage.HEADER)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop the timers and forget the connection."""
@@ -155,15 +155,15 @@ class LimitedProtocol(HttpToolsProtocol):
         if self._is_over():
             return
         if self._stage is _Stage.NOTHING:
-            self._stop_waiting()
-            self._open.unasked.pop(self, None)
+            self._stop_timer()
+            self._open.pending.pop(self, None)
             if not self._is_answering():  # the answer was complete before the request was
-                self._rest()
+                self._become_idle()
         elif self._unparsed > HEADER_BYTES:
             self._refuse_long_header()
         elif self._timed is not self._stage:  # the request has not arrived in one piece
-            self._open.unasked[self] = None
-            self._wait(self._stage)
+            self._open.pending[self] = None
+            self._start_timer(self._stage)
 
     def pause_writing(self) -> None:
         """Start the time in which the client has to read what was sent."""
@@ -210,7 +210,7 @@ class LimitedProtocol(HttpToolsProtocol):
         """Become idle, unless the request is incomplete or another one is being answered."""
         super().on_response_complete()
         if self._stage is _Stage.NOTHING and not self._is_answering():
-            self._rest()
+            self._become_idle()
 
     def send_400_response(self, msg: str) -> None:
         """Answer what the parser refuses: invalid HTTP, or a header that is too long."""
@@ -227,7 +227,7 @@ class LimitedProtocol(HttpToolsProtocol):
     def _is_over(self) -> bool:
         return self._refused or self.transport.is_closing()
 
-    def _rest(self) -> None:
+    def _become_idle(self) -> None:
         """Become idle: close unless a further request begins within the keep-alive time."""
         if self.transport.is_closing():
             return
@@ -247,14 +247,14 @@ class LimitedProtocol(HttpToolsProtocol):
         text = f"The header of this request is longer than {HEADER_BYTES} bytes."
         self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, text)
 
-    def _wait(self, stage: _Stage) -> None:
+    def _start_timer(self, stage: _Stage) -> None:
         """Start the timer of `stage`: the rest of header or body has to arrive in time."""
-        self._stop_waiting()
+        self._stop_timer()
         self._timed, self._began = stage, self.loop.time()
         seconds = self._limits.header if stage is _Stage.HEADER else self._limits.body
         self._timer = self.loop.call_later(seconds, self._on_late)
 
-    def _stop_waiting(self) -> None:
+    def _stop_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -276,7 +276,7 @@ class LimitedProtocol(HttpToolsProtocol):
     def _refuse(self, status: HTTPStatus, text: str) -> None:
         """Send an error response at once, and close once the client has had time to read it."""
         self._refused = True
-        self._stop_waiting()
+        self._stop_timer()
         self._unset_keepalive_if_required()
         if self._is_answering():
             if self.cycle.response_started or self._stage is _Stage.HEADER:
@@ -295,12 +295,12 @@ class LimitedProtocol(HttpToolsProtocol):
         # Only our half is closed at first: a close while unread bytes arrive would send a reset, by
         # which the client may lose the answer before it has read it (RFC 9112, 9.6).
         self.transport.write_eof()
-        self._timer = self.loop.call_later(FAREWELL, self.transport.abort)
+        self._timer = self.loop.call_later(LINGER, self.transport.abort)
 
     def _forget(self) -> None:
-        self._stop_waiting()
+        self._stop_timer()
         if self._unread_timer is not None:
             self._unread_timer.cancel()
             self._unread_timer = None
-        self._open.unasked.pop(self, None)
+        self._open.pending.pop(self, None)
         self._open.idle.pop(self, None)

@@ -16,7 +16,7 @@ from agent_server.settings.server import ServerSettings
 from agent_server.tool_calling.detector import CallDetector, DetectedCall, Verdict, detect
 from agent_server.tool_calling.schema import LONGEST_TEXT, any_of, many_calls, one_call
 from terrarium.config import Config, ConfigError
-from terrarium.http.client import LONGEST as LONGEST_EVENT
+from terrarium.http.client import MAX_LINE_BYTES
 from terrarium.http.client import EventData, EventTooLong
 from terrarium.thinking import ThinkSplitter
 from terrarium.usage import TokenUsage
@@ -158,7 +158,7 @@ def test_events_are_read_whole_wherever_the_bytes_are_cut(cuts: list[int]) -> No
 
 def test_an_event_without_an_end_is_refused() -> None:
     reader = EventData()
-    assert reader.feed(b"x" * LONGEST_EVENT) == []
+    assert reader.feed(b"x" * MAX_LINE_BYTES) == []
     with pytest.raises(EventTooLong):
         reader.feed(b"x")
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_server.engines.control_tokens import BREAK, escape_control_tokens
+from agent_server.engines.control_tokens import ZERO_WIDTH_SPACE, escape_control_tokens
 
 MARKS = [
     "<|im_end|>", "<|im_start|>system", "<|eot_id|>", "<｜User｜>", "<start_of_turn>user",
@@ -29,8 +29,8 @@ def test_a_mark_is_broken_wherever_it_stands_in_a_message(mark: str) -> None:
     }
     escaped = escape_control_tokens(body)
     assert mark not in str(escaped)
-    assert str(escaped).count(BREAK.encode("unicode_escape").decode()) >= 4
-    assert str(escaped).replace(BREAK.encode("unicode_escape").decode(), "") == str(body)
+    assert str(escaped).count(ZERO_WIDTH_SPACE.encode("unicode_escape").decode()) >= 4
+    assert str(escaped).replace(ZERO_WIDTH_SPACE.encode("unicode_escape").decode(), "") == str(body)
 
 
 @pytest.mark.parametrize("text", ["a < b", "x[0]", "<b>bold</b>", "[inst]", "<ada> hi"])

@@ -120,8 +120,10 @@ def test_who_chooses_tools_is_known_tested_or_taken_for_granted(
 ) -> None:
     assert is_tested(settings(**model), traits) == tested
     assert ModelCapabilities.from_settings(settings(**model), traits).chooses_tools == chooses
-    judged = ModelCapabilities.from_settings(settings(**model), traits, judged=True).chooses_tools
-    assert judged == (True if tested else chooses)
+    passed_test = ModelCapabilities.from_settings(
+        settings(**model), traits, passed_test=True
+    ).chooses_tools
+    assert passed_test == (True if tested else chooses)
 
 
 def test_the_documentation_has_every_entry() -> None:

@@ -59,9 +59,9 @@ def test_the_estimate_goes_with_the_time_and_large_prompts_weigh_more() -> None:
 def test_an_earlier_start_is_believed_until_answers_tell_better() -> None:
     speed = PromptSpeed()
     for rate in (0, 100, 400, 50):
-        speed.recall(rate)
+        speed.seed(rate)
     assert speed.rate == pytest.approx(400)
     speed.note(968, 9.92)
     assert speed.rate == pytest.approx(100, rel=0.02)
-    speed.recall(10_000)
+    speed.seed(10_000)
     assert speed.rate == pytest.approx(100, rel=0.02)

@@ -12,7 +12,7 @@ import pytest
 
 from terrarium.config import ConfigError
 from terrarium.http.client import (
-    MUCH,
+    MAX_BUFFERED,
     ConnectFailed,
     ConnectionBroken,
     ConnectionPool,
@@ -82,13 +82,13 @@ async def body(connection: HttpConnection) -> bytes:
 
 async def test_one_connection_takes_request_after_request() -> None:
     async with serving(Peer()) as peer, connections(peer.url) as to:
-        assert [await body(await to.ask("GET", "/", None)) for _ in range(3)] == [b"ok"] * 3
+        assert [await body(await to.request("GET", "/", None)) for _ in range(3)] == [b"ok"] * 3
     assert peer.connections == 1
 
 
 async def test_two_requests_at_once_have_a_connection_each() -> None:
     async with serving(Peer()) as peer, connections(peer.url) as to:
-        one, two = await to.ask("GET", "/1", None), await to.ask("GET", "/2", None)
+        one, two = await to.request("GET", "/1", None), await to.request("GET", "/2", None)
         assert await body(one) == await body(two) == b"ok"
     assert peer.connections == 2
 
@@ -99,7 +99,7 @@ async def test_a_connection_that_the_engine_closed_is_not_asked_again() -> None:
         raise ConnectionResetError
 
     async with serving(Peer(once)) as peer, connections(peer.url) as to:
-        assert [await body(await to.ask("GET", "/", None)) for _ in range(3)] == [b"ok"] * 3
+        assert [await body(await to.request("GET", "/", None)) for _ in range(3)] == [b"ok"] * 3
     assert peer.connections == 3
 
 
@@ -110,8 +110,8 @@ async def test_a_request_that_met_a_closing_connection_is_sent_again() -> None:
         writer.write(OK)
 
     async with serving(Peer(second_time)) as peer, connections(peer.url) as to:
-        assert await body(await to.ask("GET", "/first", None)) == b"ok"
-        assert await body(await to.ask("GET", "/second", None)) == b"ok"
+        assert await body(await to.request("GET", "/first", None)) == b"ok"
+        assert await body(await to.request("GET", "/second", None)) == b"ok"
     assert [head.split()[1] for head in peer.heads] == ["/first", "/second", "/second"]
 
 
@@ -121,7 +121,7 @@ async def test_a_request_that_a_new_connection_loses_is_not_sent_again() -> None
 
     async with serving(Peer(never)) as peer, connections(peer.url) as to:
         with pytest.raises(ConnectionBroken):
-            await to.ask("GET", "/", None)
+            await to.request("GET", "/", None)
     assert len(peer.heads) == 1
 
 
@@ -131,7 +131,7 @@ async def test_a_body_without_a_length_ends_with_its_connection() -> None:
         raise ConnectionResetError
 
     async with serving(Peer(until_closed)) as peer, connections(peer.url) as to:
-        assert await body(await to.ask("GET", "/", None)) == b"all there is"
+        assert await body(await to.request("GET", "/", None)) == b"all there is"
 
 
 async def test_a_body_that_is_cut_short_is_broken_after_what_came_of_it() -> None:
@@ -140,7 +140,7 @@ async def test_a_body_that_is_cut_short_is_broken_after_what_came_of_it() -> Non
         raise ConnectionResetError
 
     async with serving(Peer(cut)) as peer, connections(peer.url) as to:
-        connection = await to.ask("GET", "/", None)
+        connection = await to.request("GET", "/", None)
         assert await connection.read() == b"word"
         with pytest.raises(ConnectionBroken):
             await connection.read()
@@ -150,7 +150,7 @@ async def test_a_body_that_is_cut_short_is_broken_after_what_came_of_it() -> Non
 async def test_a_note_before_the_answer_is_passed_over() -> None:
     early = b"HTTP/1.1 103 Early Hints\r\nLink: <x>\r\n\r\n"
     async with serving(Peer(answer=early + OK)) as peer, connections(peer.url) as to:
-        connection = await to.ask("POST", "/", b"{}")
+        connection = await to.request("POST", "/", b"{}")
         assert (connection.status, await body(connection)) == (200, b"ok")
 
 
@@ -160,7 +160,7 @@ async def test_a_note_before_the_answer_is_passed_over() -> None:
 async def test_what_is_no_answer_breaks_the_connection(answer: bytes) -> None:
     async with serving(Peer(answer=answer)) as peer, connections(peer.url) as to:
         with pytest.raises(ConnectionBroken):
-            await to.ask("GET", "/", None)
+            await to.request("GET", "/", None)
 
 
 async def test_bytes_that_nobody_asked_for_end_the_connection() -> None:
@@ -168,28 +168,28 @@ async def test_bytes_that_nobody_asked_for_end_the_connection() -> None:
         serving(Peer(answer=OK + b"HTTP/1.1 200 OK\r\n")) as peer,
         connections(peer.url) as to,
     ):
-        assert await body(await to.ask("GET", "/", None)) == b"ok"
-        assert await body(await to.ask("GET", "/", None)) == b"ok"
+        assert await body(await to.request("GET", "/", None)) == b"ok"
+        assert await body(await to.request("GET", "/", None)) == b"ok"
     assert peer.connections == 2
 
 
 async def test_a_fast_engine_waits_for_a_slow_reader() -> None:
-    size = 32 * MUCH
+    size = 32 * MAX_BUFFERED
 
     async def pour(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % size)
         for _ in range(32):
-            writer.write(bytes(MUCH))
+            writer.write(bytes(MAX_BUFFERED))
             await writer.drain()
         poured.set()
 
     poured = asyncio.Event()
     async with serving(Peer(pour)) as peer, connections(peer.url) as to:
-        connection = await to.ask("GET", "/", None)
+        connection = await to.request("GET", "/", None)
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(poured.wait(), 0.5)
         piece = await connection.read()
-        assert len(piece) < 2 * MUCH
+        assert len(piece) < 2 * MAX_BUFFERED
         assert len(piece) + len(await body(connection)) == size
 
 
@@ -202,13 +202,13 @@ async def test_a_stream_that_ends_soon_after_its_last_event_keeps_its_connection
 
     left = asyncio.Event()
     async with serving(Peer(late)) as peer, connections(peer.url) as to:
-        connection = await to.ask("GET", "/", None)
+        connection = await to.request("GET", "/", None)
         connection.release(PATIENCE)
         left.set()
         async with asyncio.timeout(PATIENCE):
             while not to.idle:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
-        await body(await to.ask("GET", "/", None))
+        await body(await to.request("GET", "/", None))
     assert peer.connections == 1
 
 
@@ -221,7 +221,7 @@ async def test_a_stream_that_does_not_end_is_broken_off() -> None:
 
     gone = asyncio.Event()
     async with serving(Peer(endless)) as peer, connections(peer.url) as to:
-        (await to.ask("GET", "/", None)).release(0.01)
+        (await to.request("GET", "/", None)).release(0.01)
         await asyncio.wait_for(gone.wait(), PATIENCE)
 
 
@@ -229,7 +229,7 @@ async def test_a_user_in_the_address_is_told_to_the_engine() -> None:
     async with serving(Peer()) as peer:
         url = peer.url.replace("http://", "http://ada:p%40ss@") + "/base"
         async with connections(url) as to:
-            await body(await to.ask("GET", "/v1/models", None))
+            await body(await to.request("GET", "/v1/models", None))
     (head,) = peer.heads
     assert head.startswith("GET /base/v1/models HTTP/1.1\r\n")
     assert f"\r\nhost: {peer.url.removeprefix('http://')}\r\n" in head
@@ -248,7 +248,7 @@ async def test_an_address_where_nobody_listens_is_unreachable() -> None:
     listener.close()
     async with connections(url) as to:
         with pytest.raises(ConnectFailed):
-            await to.ask("GET", "/", None)
+            await to.request("GET", "/", None)
 
 
 def proxying(target: Peer) -> Speak:
@@ -284,7 +284,7 @@ async def test_tls_goes_through_the_proxy_that_the_environment_names(
         monkeypatch.setenv("SSL_CERT_FILE", str(made.path))
         monkeypatch.setenv("https_proxy", proxy.url.replace("//", "//ada:pass@"))
         async with connections("https://engine.test") as to:
-            assert [await body(await to.ask("GET", "/", None)) for _ in range(2)] == [b"ok"] * 2
+            assert [await body(await to.request("GET", "/", None)) for _ in range(2)] == [b"ok"] * 2
     assert engine.connections == proxy.connections == 1
     assert proxy.heads[0].startswith("CONNECT engine.test:443 HTTP/1.1\r\n")
     assert "\r\nproxy-authorization: Basic YWRhOnBhc3M=\r\n" in proxy.heads[0]
@@ -300,7 +300,7 @@ async def test_a_certificate_for_another_name_is_not_believed(
         monkeypatch.setenv("https_proxy", proxy.url)
         async with connections("https://engine.test") as to:
             with pytest.raises(ConnectFailed, match="SSLCertVerificationError"):
-                await to.ask("GET", "/", None)
+                await to.request("GET", "/", None)
     assert engine.heads == []
 
 
@@ -312,7 +312,7 @@ async def test_a_proxy_that_refuses_leaves_the_engine_unreachable(
         monkeypatch.setenv("https_proxy", proxy.url)
         async with connections("https://engine.test") as to:
             with pytest.raises(ConnectFailed):
-                await to.ask("GET", "/", None)
+                await to.request("GET", "/", None)
 
 
 async def test_plain_requests_name_the_whole_address_to_a_proxy(
@@ -321,7 +321,7 @@ async def test_plain_requests_name_the_whole_address_to_a_proxy(
     async with serving(Peer()) as proxy:
         monkeypatch.setenv("http_proxy", proxy.url)
         async with connections("http://engine.test:8000/base") as to:
-            assert await body(await to.ask("GET", "/v1/models", None)) == b"ok"
+            assert await body(await to.request("GET", "/v1/models", None)) == b"ok"
     assert proxy.heads[0].startswith("GET http://engine.test:8000/base/v1/models HTTP/1.1\r\n")
     assert "\r\nhost: engine.test:8000\r\n" in proxy.heads[0]
 
@@ -332,5 +332,5 @@ async def test_an_engine_on_this_machine_is_never_behind_the_proxy(
     async with serving(Peer()) as proxy, serving(Peer()) as engine:
         monkeypatch.setenv("http_proxy", proxy.url)
         async with connections(engine.url) as to:
-            assert await body(await to.ask("GET", "/", None)) == b"ok"
+            assert await body(await to.request("GET", "/", None)) == b"ok"
     assert proxy.heads == []

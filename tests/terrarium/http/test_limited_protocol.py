@@ -207,7 +207,7 @@ async def test_an_answer_that_nobody_reads_is_given_up() -> None:
 
 
 async def test_hundreds_of_half_open_connections_leave_room_for_a_whole_request() -> None:
-    limits = HttpLimits(unasked=50)
+    limits = HttpLimits(pending=50)
     async with serving(reads_all, limits) as url, AsyncExitStack() as stack:
         idle = await stack.enter_async_context(httpx2.AsyncClient(base_url=url, timeout=PATIENCE))
         assert (await idle.get("/")).status_code == 200
