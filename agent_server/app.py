@@ -26,7 +26,7 @@ from storage.db.database import Database
 from storage.settings import store_address
 from terrarium.config import Config
 
-PATIENCE = 1.0
+DATABASE_PATIENCE = 1.0
 """Seconds to wait for another process that holds the lock of the server's database."""
 
 
@@ -55,7 +55,7 @@ def create_app(
         # Left in reverse order: the engines stop and report their last usage before the recorder
         # writes it, and the database closes last.
         async with (
-            Database.open(store_address(config, "server"), patience=PATIENCE) as database,
+            Database.open(store_address(config, "server"), patience=DATABASE_PATIENCE) as database,
             api_keys.refreshing(database),
             metering.recorder.writing_to(database),
             pool.lifespan(),

@@ -10,10 +10,10 @@ from prometheus_client import Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-EXPIRES = 30.0
+REPORT_TIMEOUT = 30.0
 """Seconds without a report after which a tendril is dropped."""
 
-MOST = 100
+MAX_TENDRILS = 100
 """Maximum number of tendrils per key; reports of further ones are refused."""
 
 
@@ -59,10 +59,10 @@ class TendrilRegistry(Collector):
     _known: dict[tuple[str, str], RegisteredTendril] = field(default_factory=dict)
 
     def record(self, name: str, key: str, report: TendrilReport) -> bool:
-        """Store a report; return False if the key already has `MOST` other tendrils."""
+        """Store a report; return False if the key already has `MAX_TENDRILS` other tendrils."""
         self._drop_expired()
         names = {known for owner, known in self._known if owner == key}
-        if len(names) >= MOST and name not in names:
+        if len(names) >= MAX_TENDRILS and name not in names:
             return False
         self._known[key, name] = RegisteredTendril(name, key, report, self.clock())
         return True
@@ -103,6 +103,6 @@ class TendrilRegistry(Collector):
 
     def _drop_expired(self) -> None:
         now = self.clock()
-        gone = [key for key, each in self._known.items() if now - each.seen > EXPIRES]
+        gone = [key for key, each in self._known.items() if now - each.seen > REPORT_TIMEOUT]
         for key in gone:
             del self._known[key]

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Protocol
 
-_NAP = 30.0  # seconds until a change of the system clock, or a suspended machine, is noticed
+_MAX_SLEEP = 30.0  # seconds until a change of the system clock, or a suspended machine, is noticed
 
 
 class Clock(Protocol):
@@ -73,4 +73,4 @@ class SystemClock:
     async def sleep_until(self, time: datetime) -> None:
         """Sleep until `time`; return at once if it has passed."""
         while (left := (time - self.now()).total_seconds()) > 0:  # noqa: ASYNC110 - a clock has no event
-            await asyncio.sleep(min(left, _NAP))
+            await asyncio.sleep(min(left, _MAX_SLEEP))

@@ -27,10 +27,10 @@ from pydantic_settings import (
 
 GROUP = "terrarium.settings"
 
-SHORTEST_SECRET = 8
+MIN_SECRET_LENGTH = 8
 """Fewest characters of a key or token chosen by a person, where other machines can send one."""
 
-GOOD_SECRET = 16
+GOOD_SECRET_LENGTH = 16
 """Fewest characters of such a key or token for which `terrarium doctor` does not warn."""
 
 
@@ -81,7 +81,7 @@ class Settings(BaseSettings):
         return env_settings, file_secret_settings, init_settings
 
 
-def is_short(secret: SecretStr, length: int = SHORTEST_SECRET) -> bool:
+def is_short(secret: SecretStr, length: int = MIN_SECRET_LENGTH) -> bool:
     """Return True if a key or token has fewer than `length` characters."""
     return len(secret.get_secret_value()) < length
 

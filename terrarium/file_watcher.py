@@ -8,7 +8,7 @@ import threading
 from collections.abc import AsyncGenerator, Callable, Iterable
 from pathlib import Path
 
-LOOK = 1.0
+POLL_INTERVAL = 1.0
 """Seconds between checks of the files."""
 
 Files = Callable[[], Iterable[Path]]
@@ -30,7 +30,7 @@ async def changes(files: Files) -> AsyncGenerator[None, None]:
         seen = _stamps(files())
         while True:
             try:
-                async with asyncio.timeout(LOOK):
+                async with asyncio.timeout(POLL_INTERVAL):
                     await asked.wait()
             except TimeoutError:
                 if _stamps(files()) == seen:

@@ -22,7 +22,7 @@ NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 
 _FENCE = "---"
 _TAG = re.compile(r"tag:yaml\.org,2002:[a-z]+")
-_MOST = 100_000  # characters of a file
+_MAX_CHARACTERS = 100_000  # characters of a file
 
 Value = str | list[str]
 M = TypeVar("M", bound=BaseModel)
@@ -38,7 +38,7 @@ def parse(kind: type[M], path: Path) -> tuple[M, str]:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} cannot be read: {error}") from error
-    if len(text) > _MOST:
+    if len(text) > _MAX_CHARACTERS:
         raise ConfigError(f"{path} is too long: {len(text):,} characters")
     try:
         values, body = split(text)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 _NAMES = "think|thinking|thought"
 _OPEN = re.compile(rf"<(?:{_NAMES})>|<<(?:{_NAMES})>>", re.IGNORECASE)
 _CLOSE = re.compile(rf"</(?:{_NAMES})>|<</(?:{_NAMES})>>", re.IGNORECASE)
-_LONGEST = len("<</thinking>>")
+_MAX_TAG_LENGTH = len("<</thinking>>")
 _BLANK = ("", " ", "\t", "\n")
 
 
@@ -101,7 +101,7 @@ class ThinkSplitter:
         # `<<think>` is incomplete, although it has a whole `<think>`: another `>` may follow.
         if self._by_line and not self._thinking:
             return self._certain_lines()
-        tail = max(0, len(self._held) - _LONGEST)
+        tail = max(0, len(self._held) - _MAX_TAG_LENGTH)
         start = self._held.find("<", tail)
         while start >= 0:
             if _PREFIX.fullmatch(self._held, start):

@@ -23,7 +23,7 @@ class TokenUsage:
             self.cached + other.cached,
         )
 
-    def beside(self, other: TokenUsage) -> TokenUsage:
+    def merge_choice(self, other: TokenUsage) -> TokenUsage:
         """Add the usage of another choice of the same prompt; the prompt counts once."""
         return TokenUsage(
             max(self.prompt, other.prompt),

@@ -33,7 +33,7 @@ from agent_server.metering.request_context import ANYBODY, RequestContext
 from terrarium.cancellation import ScopeCancelled
 from terrarium.usage import TokenUsage
 
-NOTHING = TokenUsage()
+NO_USAGE = TokenUsage()
 
 
 @dataclass(slots=True)
@@ -64,7 +64,7 @@ class EngineCall:
         if isinstance(usage := chunk.get("usage"), dict):
             read = TokenUsage.from_wire(usage)
             # llama.cpp reports one usage for each of n choices; their common prompt counts once.
-            self.usage = read if self.usage is None else self.usage.beside(read)
+            self.usage = read if self.usage is None else self.usage.merge_choice(read)
         if chunk.get("choices"):
             self.pieces += 1
 
@@ -86,7 +86,7 @@ class EngineCall:
 
     def total_usage(self) -> TokenUsage:
         """Return the reported usage, else an estimate from the output so far."""
-        return self.usage or (TokenUsage(self.prompt, self.pieces) if self.pieces else NOTHING)
+        return self.usage or (TokenUsage(self.prompt, self.pieces) if self.pieces else NO_USAGE)
 
 
 def _model(name: str, variant: str | None) -> str:
@@ -97,10 +97,10 @@ log = structlog.get_logger()
 
 BYTES_PER_TOKEN = 4
 """A rough average, to estimate the tokens of a prompt from the size of the request body."""
-FIRST_GUESS = 128
+INITIAL_ANSWER_TOKENS = 128
 """Assumed length of an answer in tokens, until answers have been seen."""
 
-PROBE = 10.0
+PROBE_TIMEOUT = 10.0
 """Seconds within which a failed engine must produce a token to count as ready again."""
 
 _EMA_ALPHA = 0.1
@@ -125,7 +125,7 @@ class AdmittedEngine:
         self._queue = queue
         self._counting = queues.counts
         self._metering = metering
-        self._mean_answer_tokens = float(FIRST_GUESS)
+        self._mean_answer_tokens = float(INITIAL_ANSWER_TOKENS)
         self._failed = False
         self._history = PromptHistory()
 
@@ -232,7 +232,10 @@ class AdmittedEngine:
         """Return whether the engine produces a token in time. The request bypasses the queue."""
         body = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 1}
         try:
-            async with asyncio.timeout(PROBE), aclosing(self._engine.chat(body, None)) as chunks:
+            async with (
+                asyncio.timeout(PROBE_TIMEOUT),
+                aclosing(self._engine.chat(body, None)) as chunks,
+            ):
                 return bool((await anext(chunks)).get("choices"))
         except (ApiError, StopAsyncIteration, TimeoutError):
             return False
@@ -296,7 +299,7 @@ class AdmittedEngine:
         # The scheduler shares out computation, so cached tokens are free there; quotas count them.
         self._queue.release(call.request, used.prompt - used.cached + used.completion)
         context.attempts += 1
-        cost = 0.0 if used == NOTHING else self._record(call, used)
+        cost = 0.0 if used == NO_USAGE else self._record(call, used)
         if call.reservation:
             tokens = used.prompt + used.completion
             self._metering.accounts.settle(call.reservation, tokens, cost)

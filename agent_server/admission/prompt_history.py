@@ -5,8 +5,8 @@ guesses the beginning of another key's prompt sees the number grow with each cor
 an engine a key is told at most what its own earlier prompts explain.
 
 The limit is the length of the longest earlier prompt of the same key whose messages are all an
-unchanged prefix of this prompt, less `MARGIN`; 0 if there is none. Only digests are stored, and
-only of the last `MOST_PROMPTS` prompts of each key.
+unchanged prefix of this prompt, less `TEMPLATE_MARGIN`; 0 if there is none. Only digests are
+stored, and only of the last `MAX_PROMPTS` prompts of each key.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from typing import Any
 
-MARGIN = 16
+TEMPLATE_MARGIN = 16
 """Tokens that a chat template appends after the last message to begin the answer. The next prompt
 need not have them in that place, so a cache hit on them could be due to another key. Templates have
 up to about ten."""
 
-MOST_PROMPTS = 256
+MAX_PROMPTS = 256
 """Prompts remembered per key."""
 
 
@@ -53,14 +53,14 @@ class PromptHistory:
         sent: Mapping[bytes, int] = self._sent.get(key, {})
         # The longest prefix comes first.
         known = (sent[digest] for digest in reversed(digests) if digest in sent)
-        return max(0, next(known, 0) - MARGIN)
+        return max(0, next(known, 0) - TEMPLATE_MARGIN)
 
     def add(self, key: str, digests: Sequence[bytes], tokens: int) -> None:
         """Record a prompt of `tokens` tokens that the engine has read."""
         sent = self._sent.setdefault(key, OrderedDict[bytes, int]())
         sent[digests[-1]] = tokens
         sent.move_to_end(digests[-1])
-        if len(sent) > MOST_PROMPTS:
+        if len(sent) > MAX_PROMPTS:
             sent.popitem(last=False)
 
 

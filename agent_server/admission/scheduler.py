@@ -191,7 +191,7 @@ question does not wait for all of it."""
 DECODE_GRACE = 2.0
 """Exclusive seconds after the first token: enough for most chat answers of a small model."""
 
-_NEWEST = 0.2
+_EMA_ALPHA = 0.2
 """Weight of the latest request in the moving average of service times."""
 
 
@@ -305,7 +305,7 @@ class Scheduler:
         self._queues[request.background].end(request, cost)
         # A request that failed without computing anything says nothing about service times.
         if cost:
-            self._mean += (seconds - self._mean) * _NEWEST if self._mean else seconds
+            self._mean += (seconds - self._mean) * _EMA_ALPHA if self._mean else seconds
         if request.background:
             self._background_debt = self._clamp_debt(self._background_debt - (cost - request.cost))
         elif self._queues[True]:

@@ -21,7 +21,7 @@ from storage.usage.api_keys import Key, Keys, digest
 
 log = structlog.get_logger()
 
-PAUSE = 0.5
+REFRESH_PAUSE = 0.5
 """Seconds until the keys are read again after the database was unavailable."""
 
 
@@ -82,7 +82,7 @@ class ApiKeyCache:
             except Unavailable as error:
                 # The cached keys stay valid meanwhile.
                 log.warning("keys.unread", error=str(error))
-            await asyncio.sleep(PAUSE)
+            await asyncio.sleep(REFRESH_PAUSE)
 
     async def _read(self, keys: Keys) -> None:
         # In this order: a first key is known before the server closes to requests without one.

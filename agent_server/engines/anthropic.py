@@ -16,7 +16,7 @@ from agent_server.engines.upstream_pool import (
 from agent_server.errors import EngineUnavailable, Unsupported
 
 VERSION = "2023-06-01"
-CONTEXT = 200_000
+CONTEXT_TOKENS = 200_000
 """Context window in tokens of every current model there."""
 
 
@@ -79,7 +79,9 @@ class AnthropicEngine(UpstreamEngine):
 
     async def model_info(self) -> ModelInfo:
         """Return the facts that hold for all models of the API."""
-        return ModelInfo(CONTEXT, tools=True, vision=True, embeddings=False, weights=self._model)
+        return ModelInfo(
+            CONTEXT_TOKENS, tools=True, vision=True, embeddings=False, weights=self._model
+        )
 
     def _named(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
         return {"model": body.get("model") or self._model}

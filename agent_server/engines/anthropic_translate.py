@@ -17,7 +17,7 @@ from terrarium.usage import TokenUsage
 
 Body = Mapping[str, Any]
 
-KEPT = ("max_tokens", "top_p", "top_k")
+SHARED_FIELDS = ("max_tokens", "top_p", "top_k")
 UNSUPPORTED_FIELDS = (
     "logprobs",
     "top_logprobs",
@@ -32,7 +32,7 @@ UNSUPPORTED_FIELDS = (
 def as_messages_request(body: Body) -> dict[str, Any]:
     """Translate a chat body. Raises InvalidRequest for what the Messages API lacks."""
     _require_supported(body)
-    asked: dict[str, Any] = {key: body[key] for key in KEPT if key in body}
+    asked: dict[str, Any] = {key: body[key] for key in SHARED_FIELDS if key in body}
     asked["messages"] = list(_turns(body["messages"]))
     if system := _system(body["messages"]):
         asked["system"] = system
@@ -142,7 +142,7 @@ def _choice(body: Body) -> dict[str, Any]:
 
 Event = Mapping[str, Any]
 
-FINISHED = {
+FINISH_REASONS = {
     "max_tokens": "length",
     "model_context_window_exceeded": "length",
     "tool_use": "tool_calls",
@@ -177,7 +177,7 @@ class MessageStream:
         if kind == "message_delta":
             self._count(event)
             reason = _mapping(event.get("delta")).get("stop_reason")
-            return _chunk({}, FINISHED.get(str(reason), "stop")) if reason else None
+            return _chunk({}, FINISH_REASONS.get(str(reason), "stop")) if reason else None
         if kind == "message_stop":
             self.is_complete = True
             return {"choices": [], "usage": self._total().as_wire()}

@@ -18,7 +18,7 @@ from typing import Any
 CACHE_SALT = "cache_salt"
 """The field of a request body with the salt of its key, named as in vLLM, which supports it."""
 
-DIGITS = 10
+SALT_DIGITS = 10
 """Length of the salt in a prompt: few tokens, which mean nothing to a model."""
 
 
@@ -38,7 +38,7 @@ def add_salt(body: Mapping[str, Any]) -> dict[str, Any]:
         return asked
     if "messages" not in asked:
         return {**asked, "cache_prompt": False}
-    text = f"{int(salt, 16) % 10**DIGITS:0{DIGITS}d}\n"
+    text = f"{int(salt, 16) % 10**SALT_DIGITS:0{SALT_DIGITS}d}\n"
     first, *others = asked["messages"]
     content = first.get("content")
     if first["role"] != "system" and (asked.get("tools") or not content):

@@ -16,7 +16,7 @@ from agent_server.engine_protocol import ModelInfo
 # Experts, number and unit, but not within a word or a longer number.
 _SIZE = re.compile(r"(?<![\w.])(?:(\d{1,2})x)?(\d{1,4}(?:\.\d{1,3})?) ?([bBmM])(?![A-Za-z0-9])")
 
-LENGTHS = ("max_model_len", "context_window", "context_length")
+CONTEXT_FIELDS = ("max_model_len", "context_window", "context_length")
 
 
 def info_from_model_card(card: Mapping[str, Any]) -> ModelInfo:
@@ -24,7 +24,7 @@ def info_from_model_card(card: Mapping[str, Any]) -> ModelInfo:
     senses = _mapping(card, "architecture").get("input_modalities")
     parameters = card.get("supported_parameters")
     return ModelInfo(
-        context=next((n for key in LENGTHS if (n := _count(card.get(key)))), None),
+        context=next((n for key in CONTEXT_FIELDS if (n := _count(card.get(key)))), None),
         tools="tools" in parameters if isinstance(parameters, list) else None,
         vision="image" in senses if isinstance(senses, list) else None,
         reasoning="reasoning" in parameters if isinstance(parameters, list) else None,

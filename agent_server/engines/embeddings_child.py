@@ -3,8 +3,8 @@
 Run as `python -m agent_server.engines.embeddings_child`. Each line on standard input is a JSON
 object `{"texts", "query"}`, answered with one line: `{"tokens", "vectors"}`, where `vectors` is the
 base64 of all vectors as little-endian float32, one after another, or `{"too_long"}` with the index
-of the longest text if that is over `LONGEST`. The process has the lowest CPU priority, and ends
-when standard input closes.
+of the longest text if that is over `MAX_TEXT_TOKENS`. The process has the lowest CPU priority, and
+ends when standard input closes.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-NICE = 19
+NICENESS = 19
 """The niceness of the process: embeddings can wait, people cannot."""
 
 THREADS = 1
 
-LONGEST = 2048
+MAX_TEXT_TOKENS = 2048
 """Maximum tokens of one text; a longer one would keep other requests waiting."""
 
 
@@ -44,15 +44,15 @@ def _lower_priority() -> None:
     (sched(7), autogroup). This process leads its own session, so the niceness of its autogroup
     matters too.
     """
-    os.nice(NICE)
+    os.nice(NICENESS)
     with suppress(OSError):
-        Path("/proc/self/autogroup").write_text(str(NICE), encoding="ascii")
+        Path("/proc/self/autogroup").write_text(str(NICENESS), encoding="ascii")
 
 
 def _answer(model: Any, texts: list[str], query: bool) -> dict[str, Any]:
     cleaned = [_clean(text) for text in texts]
     tokens = [model.token_count(text, query) for text in cleaned]
-    if max(tokens) > LONGEST:
+    if max(tokens) > MAX_TEXT_TOKENS:
         return {"too_long": tokens.index(max(tokens))}
     vectors = model.encode(cleaned, query).astype("<f4").tobytes()
     return {"tokens": sum(tokens), "vectors": base64.b64encode(vectors).decode()}

@@ -19,15 +19,15 @@ CACHE_MIB = 1024
 """Host memory in MiB for prompts evicted from their slot. Without it each conversation that resumes
 is computed from the start (measured: 19 % instead of 87 % of a prompt from the cache)."""
 
-SIMILARITY = 0.01
+SLOT_SIMILARITY = 0.01
 """Minimum common prefix, as a share of the prompt, for a slot to be preferred to the least recently
 used one. A prompt whose oldest lines were left out shares only the system message as a prefix with
 its slot; yet nearly all the rest of it is cached there, and nowhere else."""
 
-REUSE = 64
+CACHE_REUSE = 64
 """Minimum run of tokens, after the common prefix, that is shifted and reused."""
 
-BATCH = 128
+BATCH_TOKENS = 128
 """Prompt tokens per batch on a CPU. A batch cannot be interrupted: other requests wait for its end,
 and a cancelled one goes on until then. Larger batches are hardly faster, and with small ones long
 prompts take far longer (71 instead of 155 tokens/s with 32)."""
@@ -76,12 +76,12 @@ def parameters(spec: EngineSpec) -> Any:
     params.n_parallel = spec.slots
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = spec.threads
     if not engine_gpus():  # with one, llama.cpp offloads all layers that fit
-        params.n_batch = params.n_ubatch = BATCH
+        params.n_batch = params.n_ubatch = BATCH_TOKENS
     # The variable by which chat templates turn a model's reasoning on and off.
     params.default_template_kwargs = {"enable_thinking": "true" if spec.thinks else "false"}
     params.cache_ram_mib = CACHE_MIB
-    params.n_cache_reuse = REUSE
-    params.slot_prompt_similarity = SIMILARITY
+    params.n_cache_reuse = CACHE_REUSE
+    params.slot_prompt_similarity = SLOT_SIMILARITY
     params.sampling.penalty_repeat = REPEAT_PENALTY
     params.endpoint_metrics = params.endpoint_props = params.endpoint_slots = True
     params.ui = False

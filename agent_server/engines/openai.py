@@ -64,7 +64,7 @@ def _is_text(chunk: Chunk) -> bool:
 
 DONE = b"[DONE]"
 
-SESSION = "x-session-id"
+SESSION_HEADER = "x-session-id"
 """The header by which a router in front of several engines keeps a conversation on one."""
 
 
@@ -112,7 +112,7 @@ class HttpEngine(UpstreamEngine):
             "stream_options": {"include_usage": True},
         }
         path = "/v1/completions" if "prompt" in body else "/v1/chat/completions"
-        headers = {SESSION: _pseudonym(session)} if session is not None else {}
+        headers = {SESSION_HEADER: _pseudonym(session)} if session is not None else {}
         answer = await self._upstream_pool.send(
             UpstreamRequest("POST", path, asked, session, headers, names_model=True)
         )

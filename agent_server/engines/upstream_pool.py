@@ -39,7 +39,7 @@ log = structlog.get_logger()
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 
-BREAK_AFTER = 3
+MAX_FAILURES = 3
 """Consecutive failures that open the circuit, until a health check passes."""
 
 
@@ -72,7 +72,7 @@ class Upstream:
     def record_failure(self, reason: str, *, gone: bool = False) -> None:
         """Count a failure; `gone` (connections are refused) opens the circuit at once."""
         self.failures += 1
-        if not self.down and (gone or self.failures >= BREAK_AFTER):
+        if not self.down and (gone or self.failures >= MAX_FAILURES):
             self.down = True
             log.warning("upstream.down", url=self.url, reason=reason)
 
@@ -84,10 +84,10 @@ class Upstream:
         return hashlib.blake2b(f"{session}\0{self.url}".encode(), digest_size=8).digest()
 
 
-LONGEST = 64 * 1024 * 1024
+MAX_BODY_BYTES = 64 * 1024 * 1024
 """Maximum size in bytes of a response that is read as a whole."""
 
-FAREWELL = 0.05
+LINGER = 0.05
 """Seconds that a stream may take to end after its last event, for its connection to be reused."""
 
 
@@ -124,15 +124,17 @@ class UpstreamResponse:
         try:
             while piece := await self.read():
                 body += piece
-                if len(body) > LONGEST:
-                    raise EngineUnavailable(f"the engine's answer has more than {LONGEST} bytes")
+                if len(body) > MAX_BODY_BYTES:
+                    raise EngineUnavailable(
+                        f"the engine's answer has more than {MAX_BODY_BYTES} bytes"
+                    )
         finally:
             self.close()
         return bytes(body)
 
     def finish(self) -> None:
         """Close after the last event of a stream; the connection is reused if it ends in time."""
-        self.close(FAREWELL)
+        self.close(LINGER)
 
     def close(self, grace: float = 0) -> None:
         """Release the connection. An answer that has not ended is aborted, with its generation."""
@@ -142,23 +144,23 @@ class UpstreamResponse:
             self.upstream.in_flight -= 1
 
 
-CHECK_DOWN, CHECK_ALL = 1.0, 10.0
+DOWN_CHECK_INTERVAL, CHECK_INTERVAL = 1.0, 10.0
 """Seconds between health checks of upstreams that are down, and of all when there are several."""
 
-CHECK_PATIENCE = 5.0
+CHECK_TIMEOUT = 5.0
 """Seconds that a health check may take."""
 
 HEADERS = {"content-type": "application/json", "accept-encoding": "identity"}
 
 
-MODELS = "/v1/models"
+MODELS_PATH = "/v1/models"
 """The path of the list of models, which all kinds of upstreams have. It is the health check too,
 because it also requires the key."""
 
 VLLM = "vllm"
 """The `owned_by` of model cards from vLLM."""
 
-UNNAMED = "default"
+UNNAMED_MODEL = "default"
 """The model to ask an upstream for that has no list of models."""
 
 FAILOVER_ERRORS = (EngineUnavailable, RateLimited)
@@ -277,10 +279,10 @@ class UpstreamPool:
     async def cards(self, upstream: Upstream) -> list[dict[str, Any]]:
         """Return the model cards that an upstream lists, each with an `id`. Raises ApiError."""
         try:
-            response = await self.ask(upstream, UpstreamRequest("GET", MODELS))
+            response = await self.ask(upstream, UpstreamRequest("GET", MODELS_PATH))
             found = _cards(await response.read_all())
         except Unsupported:
-            return [{"id": UNNAMED}]
+            return [{"id": UNNAMED_MODEL}]
         if not found:
             raise EngineUnavailable("the engine lists no model")
         upstream.takes_salt = _are_of_vllm(found)
@@ -366,9 +368,9 @@ class UpstreamPool:
         return sorted(up[first:] + up[:first], key=lambda each: each.in_flight)
 
     async def _watch(self) -> None:
-        every = round(CHECK_ALL / CHECK_DOWN)
+        every = round(CHECK_INTERVAL / DOWN_CHECK_INTERVAL)
         for turn in itertools.count(1):
-            await asyncio.sleep(CHECK_DOWN)
+            await asyncio.sleep(DOWN_CHECK_INTERVAL)
             whole = len(self._pool) > 1 and turn % every == 0
             async with asyncio.TaskGroup() as tasks:
                 for each in self._pool:
@@ -381,8 +383,8 @@ class UpstreamPool:
         An upstream without a list of models is healthy too, as it has answered.
         """
         try:
-            async with asyncio.timeout(CHECK_PATIENCE):
-                answer = await self.ask(upstream, UpstreamRequest("GET", MODELS))
+            async with asyncio.timeout(CHECK_TIMEOUT):
+                answer = await self.ask(upstream, UpstreamRequest("GET", MODELS_PATH))
                 listed = await answer.read_all()
                 with suppress(EngineUnavailable):  # that it answers is enough
                     upstream.takes_salt = _are_of_vllm(_cards(listed))

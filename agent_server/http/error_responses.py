@@ -13,7 +13,7 @@ from starlette.types import Receive, Scope, Send
 from agent_server.errors import ApiError
 from agent_server.http.responses import JsonBody, sse_event
 
-MESSAGES = "/v1/messages"
+MESSAGES_PATH = "/v1/messages"
 """The path of Anthropic's API, and the prefix of its further ones."""
 
 _KINDS = {
@@ -30,7 +30,7 @@ _KINDS = {
 
 def speaks_anthropic(path: str) -> bool:
     """Return whether a path belongs to Anthropic's API."""
-    return path == MESSAGES or path.startswith(f"{MESSAGES}/")
+    return path == MESSAGES_PATH or path.startswith(f"{MESSAGES_PATH}/")
 
 
 def anthropic_error(error: ApiError, status: int | None = None) -> dict[str, Any]:

@@ -14,14 +14,14 @@ from starlette.responses import Response
 from agent_server.errors import ApiError, BodyTooLarge, InvalidRequest
 from agent_server.http.error_responses import ErrorResponse
 
-TAGGED = ("messages", "content", "input")
+TAGGED_FIELDS = ("messages", "content", "input")
 """Fields with lists of tagged unions: in pydantic's location the index of an item is followed by
 its tag (role or type), which is not a field."""
 
-WORDS = ("literal_error", "union_tag_invalid")
+FIXED_VALUE_ERRORS = ("literal_error", "union_tag_invalid")
 """pydantic's error types for a value that is none of a fixed set."""
 
-KINDS = frozenset({"str", "int", "float", "bool", "numbers", "texts", "lists"})
+UNION_BRANCHES = frozenset({"str", "int", "float", "bool", "numbers", "texts", "lists"})
 """Steps of a pydantic location that name a branch of a union."""
 
 
@@ -50,7 +50,9 @@ async def _refuse(request: Request, error: Exception) -> Response:
 def _invalid(error: RequestValidationError) -> Response:
     # pydantic reports the errors of all branches of a union. The deepest one is most likely in the
     # branch that was meant; of those equally deep, a wrong value says more than missing fields.
-    problem = max(error.errors(), key=lambda each: (len(each["loc"]), each["type"] in WORDS))
+    problem = max(
+        error.errors(), key=lambda each: (len(each["loc"]), each["type"] in FIXED_VALUE_ERRORS)
+    )
     if problem["type"] == "json_invalid":
         return ErrorResponse(InvalidRequest("the body is not valid JSON", code="invalid_json"))
     param = _param(problem["loc"])
@@ -82,9 +84,9 @@ def _param(location: Sequence[Any]) -> str | None:
             path += f"[{step}]"
             after_index = True
             continue
-        is_tag = after_index and field in TAGGED
+        is_tag = after_index and field in TAGGED_FIELDS
         after_index = False
-        if not is_tag and step not in KINDS and step.isidentifier():
+        if not is_tag and step not in UNION_BRANCHES and step.isidentifier():
             path += f".{step}" if path else step
             field = step
     return path or None

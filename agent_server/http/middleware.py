@@ -34,7 +34,7 @@ log = structlog.get_logger()
 
 # Visible ASCII only: the id is sent back in a header and written to the log.
 _ID = re.compile(rb"[\x21-\x7e]{1,128}")
-CARD = "/v1/models/{name:path}"
+MODEL_CARD_ROUTE = "/v1/models/{name:path}"
 PUBLIC_PATHS = frozenset({"/health", "/ready", "/metrics"})
 """Paths that are polled: they need no key, and their requests are logged at debug level."""
 
@@ -132,7 +132,7 @@ class AccessLogMiddleware:
         route = getattr(scope.get("route"), "path", "other")
         self._metrics.count_response(route, state.outcome, seconds)
         # Tendrils look models up by names that mostly do not exist: such a 404 is no news.
-        looked = route == CARD and state.outcome == NotFound.status
+        looked = route == MODEL_CARD_ROUTE and state.outcome == NotFound.status
         tell = log.debug if route in PUBLIC_PATHS or looked else log.info
         context: RequestContext | None = scope.get("request_context")
         facts = context.log_fields() if context else {}
@@ -200,18 +200,18 @@ def _secret(headers: Mapping[bytes, bytes]) -> bytes:
     return headers.get(b"x-api-key", b"")
 
 
-MOST_COMMAS = 50_000
+MAX_COMMAS = 50_000
 """Maximum number of commas in one body, between values or inside texts. Parsing a body with very
 many values would block all other requests, so it is refused before that. A prompt with so many
 commas has 100,000 tokens or more; embeddings may be requested for many long texts at once."""
 
-EMBEDDINGS = "/v1/embeddings"
+EMBEDDINGS_PATH = "/v1/embeddings"
 
 
 class BodySizeLimitMiddleware:
     """Refuses a body with more than `most` bytes, declared or not, or too many commas.
 
-    The limit of commas is `MOST_COMMAS`; embeddings are exempt from it.
+    The limit of commas is `MAX_COMMAS`; embeddings are exempt from it.
     """
 
     def __init__(self, app: ASGIApp, most: int) -> None:
@@ -225,7 +225,7 @@ class BodySizeLimitMiddleware:
         if declared.isdigit() and int(declared) > self._most:
             await ErrorResponse(too_large(self._most))(scope, receive, send)
             return
-        seen, commas, has_texts = 0, 0, scope["path"] == EMBEDDINGS
+        seen, commas, has_texts = 0, 0, scope["path"] == EMBEDDINGS_PATH
 
         async def count_bytes() -> Message:
             nonlocal seen, commas
@@ -233,8 +233,8 @@ class BodySizeLimitMiddleware:
             part = message.get("body", b"")
             seen += len(part)
             commas += 0 if has_texts else part.count(b",")
-            if commas > MOST_COMMAS:
-                text = f"the request body has too many values: at most {MOST_COMMAS} commas"
+            if commas > MAX_COMMAS:
+                text = f"the request body has too many values: at most {MAX_COMMAS} commas"
                 raise HTTPException(BodyTooLarge.status, text)
             if seen > self._most:
                 # FastAPI turns any other exception from reading a body into a 400.

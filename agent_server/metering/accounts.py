@@ -374,7 +374,7 @@ class ServerAccounts:
             self._budgets.restore(spender, tokens, cost, now)
 
 
-FORGET = 600.0
+FORGET_INTERVAL = 600.0
 """Seconds between two deletions of what persons and channels used on earlier days."""
 
 log = structlog.get_logger()
@@ -444,7 +444,7 @@ class UsageRecorder:
                 await self._spenders.forget_before(datetime.now(UTC).date())
             except Unavailable as error:  # a full disk passes
                 log.warning("usage.not_forgotten", error=str(error))
-            await asyncio.sleep(FORGET)
+            await asyncio.sleep(FORGET_INTERVAL)
 
     async def _write_spenders(self, amounts: Mapping[SpenderKey, UsageAmount]) -> None:
         assert self._spenders is not None

@@ -30,15 +30,15 @@ class AdmissionState(Protocol):
         """Return the number of waiting requests of one priority."""
 
 
-SECONDS = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2, 4, 8, 16, 32, 64, 128, 256)
-SPEEDS = (1, 2, 5, 10, 20, 40, 80, 160, 320, 640)
+DURATION_BUCKETS = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2, 4, 8, 16, 32, 64, 128, 256)
+SPEED_BUCKETS = (1, 2, 5, 10, 20, 40, 80, 160, 320, 640)
 
-MOST_TENDRILS = 100
+MAX_TENDRILS = 100
 """Maximum number of tendrils with a label; all further ones share the label `other`, because each
 label takes memory until a restart."""
 
 
-KINDS = ("prompt", "cached", "completion")
+TOKEN_KINDS = ("prompt", "cached", "completion")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Metrics:
         )
         self._seconds = Histogram(
             "terrarium_request_seconds", "From the request to the end of its answer", ["route"],
-            registry=registry, buckets=SECONDS,
+            registry=registry, buckets=DURATION_BUCKETS,
         )  # fmt: skip
         self._tokens = Counter(
             "terrarium_tokens", "Tokens of prompts (prompt), those of them that were in the "
@@ -77,15 +77,15 @@ class Metrics:
         )  # fmt: skip
         self._first = Histogram(
             "terrarium_first_token_seconds", "From the request to the first token of its answer",
-            whose, registry=registry, buckets=SECONDS,
+            whose, registry=registry, buckets=DURATION_BUCKETS,
         )  # fmt: skip
         self._speed = Histogram(
             "terrarium_tokens_per_second", "Tokens of an answer after its first, per second",
-            whose, registry=registry, buckets=SPEEDS,
+            whose, registry=registry, buckets=SPEED_BUCKETS,
         )  # fmt: skip
         self._wait = Histogram(
             "terrarium_wait_seconds", "How long a request waited for a slot",
-            [*whose, "priority"], registry=registry, buckets=SECONDS,
+            [*whose, "priority"], registry=registry, buckets=DURATION_BUCKETS,
         )  # fmt: skip
         self._slots = Gauge(
             "terrarium_places", "Requests that can run at once", ["model"], registry=registry
@@ -175,7 +175,7 @@ class Metrics:
         whose = self._known.get((tendril, model))
         if whose is None:
             prompt, cached, completion = (
-                self._tokens.labels(tendril, model, kind) for kind in KINDS
+                self._tokens.labels(tendril, model, kind) for kind in TOKEN_KINDS
             )
             first, speed = (each.labels(tendril, model) for each in (self._first, self._speed))
             whose = _Series(prompt, cached, completion, first, speed)
@@ -184,7 +184,7 @@ class Metrics:
 
     def _tendril(self, context: RequestContext) -> str:
         name = context.key.name
-        if name in self._tendrils or len(self._tendrils) < MOST_TENDRILS:
+        if name in self._tendrils or len(self._tendrils) < MAX_TENDRILS:
             self._tendrils.add(name)
             return name
         return "other"

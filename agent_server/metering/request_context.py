@@ -26,10 +26,10 @@ ADMIN = Key("admin", is_own=True)
 OURSELVES = Key("terrarium", is_own=True)
 """The sender of the requests with which the server tests and measures its models."""
 
-LONGEST_SESSION = 256
+MAX_SESSION_LENGTH = 256
 """Maximum length of `x-session-id`, in characters."""
 
-LONGEST_PSEUDONYM = 64
+MAX_PSEUDONYM_LENGTH = 64
 """Maximum length of `x-person` and of `x-channel`, in characters."""
 
 PRIORITIES = ("interactive", "background")
@@ -40,7 +40,7 @@ HEADERS: dict[str, Any] = {
             "name": "x-session-id",
             "in": "header",
             "description": "the conversation this request belongs to",
-            "schema": {"type": "string", "maxLength": LONGEST_SESSION},
+            "schema": {"type": "string", "maxLength": MAX_SESSION_LENGTH},
         },
         {
             "name": "x-priority",
@@ -53,7 +53,7 @@ HEADERS: dict[str, Any] = {
                 "name": f"x-{whose}",
                 "in": "header",
                 "description": f"a pseudonym of the {whose}, for budgets of each {whose}",
-                "schema": {"type": "string", "maxLength": LONGEST_PSEUDONYM},
+                "schema": {"type": "string", "maxLength": MAX_PSEUDONYM_LENGTH},
             }
             for whose in ("person", "channel")
         ),
@@ -92,8 +92,8 @@ class RequestContext:
         A request can lower the priority of its key, but never raise it. Raises InvalidRequest.
         """
         session = headers.get(b"x-session-id")
-        if session is not None and len(session) > LONGEST_SESSION:
-            text = f"x-session-id is longer than {LONGEST_SESSION} characters"
+        if session is not None and len(session) > MAX_SESSION_LENGTH:
+            text = f"x-session-id is longer than {MAX_SESSION_LENGTH} characters"
             raise InvalidRequest(text, param="x-session-id")
         priority = headers.get(b"x-priority", b"interactive").decode("latin-1")
         if priority not in PRIORITIES:
@@ -126,9 +126,9 @@ class RequestContext:
 def _pseudonym(headers: Mapping[bytes, bytes], name: bytes) -> str:
     """Return the value of a header, "" if it is absent. Raises InvalidRequest if it is too long."""
     value = headers.get(name, b"")
-    if len(value) > LONGEST_PSEUDONYM:
+    if len(value) > MAX_PSEUDONYM_LENGTH:
         header = name.decode()
-        text = f"{header} is longer than {LONGEST_PSEUDONYM} characters"
+        text = f"{header} is longer than {MAX_PSEUDONYM_LENGTH} characters"
         raise InvalidRequest(text, param=header)
     return value.decode("latin-1")
 

@@ -23,16 +23,16 @@ Tier = Literal["small", "medium", "large"]
 BUILT_IN = "built-in"
 """Name of the built-in model, accepted wherever a model file can be named."""
 
-SHARE = 0.6
+MODEL_MEMORY_SHARE = 0.6
 """Largest share of a machine's memory that a model may take; the rest is for other processes."""
 
-SLOWEST = 100.0
+MIN_PROMPT_SPEED = 100.0
 """Lowest acceptable prompt speed, in tokens per second."""
 
-PER_CORE = 40e9
+COMPUTE_PER_CORE = 40e9
 """Compute of one core: parameters times prompt tokens per second (4-bit weights, AVX2)."""
 
-MARGIN = 1.5
+UPGRADE_RATIO = 1.5
 """Ratio of parameters from which a larger model is worth a download."""
 
 _NAME = r"[a-z0-9][a-z0-9._-]*"
@@ -64,8 +64,8 @@ class CatalogueEntry(BaseModel):
         # A GPU that holds the model is always fast enough; on CPU cores the speed decides too.
         if self.memory <= machine.gpu_memory:
             return True
-        fast = machine.cores * PER_CORE / self.parameters >= SLOWEST
-        return fast and self.memory <= SHARE * machine.memory
+        fast = machine.cores * COMPUTE_PER_CORE / self.parameters >= MIN_PROMPT_SPEED
+        return fast and self.memory <= MODEL_MEMORY_SHARE * machine.memory
 
 
 @cache
@@ -99,10 +99,10 @@ def better_than(parameters: int | None, gpus: Sequence[Gpu] = ()) -> str | None:
     """Return the tier or name of a better model for this machine than one with `parameters`.
 
     None if `parameters` is None (unknown), or if the best model for this machine has fewer than
-    `MARGIN` times as many.
+    `UPGRADE_RATIO` times as many.
     """
     best = best_for(Machine.here(gpus))
-    if parameters is None or best is None or best.parameters < MARGIN * parameters:
+    if parameters is None or best is None or best.parameters < UPGRADE_RATIO * parameters:
         return None
     return best.tier or best.name
 

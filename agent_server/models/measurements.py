@@ -24,8 +24,8 @@ from terrarium.usage import TokenUsage
 VERSION = 1
 """Version of the questions; results with another version are not reused."""
 
-PASSES = 0.8
-LONGEST = 48
+PASSING_SHARE = 0.8
+MAX_TEST_TOKENS = 48
 """Limit of an answer, in tokens; its beginning is enough."""
 
 Ask = Callable[[Mapping[str, Any]], Chunks]
@@ -41,13 +41,13 @@ def _tool(name: str, description: str, argument: str, meaning: str) -> dict[str,
     return {"type": "function", "function": function}
 
 
-TOOLS = (
+TEST_TOOLS = (
     _tool("weather", "The weather of today in a city", "city", "name of the city"),
     _tool("search_log", "Find what people said in this chat before", "words", "words to look for"),
     _tool("calculate", "The exact value of an arithmetic expression", "expression", "as 2*(3+4)"),
 )
 
-CASES: tuple[tuple[str, str | None], ...] = (
+TEST_CASES: tuple[tuple[str, str | None], ...] = (
     ("What is the weather in Oslo today?", "weather"),
     ("Good morning!", None),
     ("What did Anna say here about the printer last week?", "search_log"),
@@ -61,7 +61,9 @@ CASES: tuple[tuple[str, str | None], ...] = (
 )
 """Questions, each with the tool that it needs, or None."""
 
-SYSTEM = "You are a helpful assistant in a chat. Use a tool only if the question needs one."
+TEST_SYSTEM_PROMPT = (
+    "You are a helpful assistant in a chat. Use a tool only if the question needs one."
+)
 
 
 async def share_right(ask: Ask) -> float:
@@ -70,25 +72,25 @@ async def share_right(ask: Ask) -> float:
     Stops early once the model cannot pass any more; questions that were not asked count as wrong.
     """
     right = 0
-    for asked, (question, wanted) in enumerate(CASES, 1):
+    for asked, (question, wanted) in enumerate(TEST_CASES, 1):
         right += await _chosen_tool(ask, question) == wanted
         # Not even with all remaining answers right could it pass.
-        if right + len(CASES) - asked < PASSES * len(CASES):
+        if right + len(TEST_CASES) - asked < PASSING_SHARE * len(TEST_CASES):
             break
-    return right / len(CASES)
+    return right / len(TEST_CASES)
 
 
 async def _chosen_tool(ask: Ask, question: str) -> str | None:
     """Return the name of the tool that the model calls, None if it answers in words."""
     body = {
         "messages": [
-            {"role": "system", "content": SYSTEM},
+            {"role": "system", "content": TEST_SYSTEM_PROMPT},
             {"role": "user", "content": question},
         ],
-        "tools": list(TOOLS),
+        "tools": list(TEST_TOOLS),
         "tool_choice": "auto",
         "temperature": 0,
-        "max_tokens": LONGEST,
+        "max_tokens": MAX_TEST_TOKENS,
     }
     name, text = "", ""
     async with aclosing(ask(body)) as chunks:
@@ -114,10 +116,10 @@ def _content(chunk: Chunk) -> str:
     return "".join((choice.get("delta") or {}).get("content") or "" for choice in choices)
 
 
-LEAST = 32
+MIN_MEASURED_TOKENS = 32
 """Fewest uncached prompt tokens of a measurement; below, other delays dominate the time."""
 
-MEMORY = 4_000
+HALF_LIFE_TOKENS = 4_000
 """Half-life of a measurement, in prompt tokens read since."""
 
 
@@ -135,12 +137,12 @@ class PromptSpeed:
         return self._tokens / self._seconds if self._seconds > 0 else None
 
     def note(self, tokens: int, seconds: float) -> None:
-        """Add a measurement; one of fewer than `LEAST` tokens is ignored."""
-        if tokens < LEAST or seconds <= 0:
+        """Add a measurement; one of fewer than `MIN_MEASURED_TOKENS` tokens is ignored."""
+        if tokens < MIN_MEASURED_TOKENS or seconds <= 0:
             return
         self._is_measured = True
         # Both sums decay with the tokens read since, as a pause does not change the speed.
-        kept = 0.5 ** (tokens / MEMORY)
+        kept = 0.5 ** (tokens / HALF_LIFE_TOKENS)
         self._tokens = self._tokens * kept + tokens
         self._seconds = self._seconds * kept + seconds
 
@@ -150,7 +152,7 @@ class PromptSpeed:
         Of several rates the fastest counts: a slower one only shows that the machine was busy.
         """
         if not self._is_measured and rate > (self.rate or 0):
-            self._tokens, self._seconds = float(LEAST), LEAST / rate
+            self._tokens, self._seconds = float(MIN_MEASURED_TOKENS), MIN_MEASURED_TOKENS / rate
 
     def timer(self, context: RequestContext) -> PromptTimer:
         """Start the timer of a prompt that is sent now."""

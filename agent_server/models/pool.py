@@ -27,7 +27,7 @@ from terrarium.config import Config
 EngineFactory = Callable[[str, ModelConfig], AdmittedEngine]
 """Makes the engine of a model from its name and settings. Raises ConfigError."""
 
-LOCAL = "local"
+LOCAL_PREFIX = "local"
 """Prefix of a name that means a model of the table, never an alias."""
 
 
@@ -46,14 +46,14 @@ class ModelTable:
 
     @classmethod
     def from_config(
-        cls, config: Config, make: EngineFactory, before: ModelTable | None = None
+        cls, config: Config, make: EngineFactory, previous: ModelTable | None = None
     ) -> ModelTable:
-        """Make the table of `[model]`; models of `before` with equal settings are kept running.
+        """Make the table of `[model]`; models of `previous` with equal settings are kept running.
 
         Raises ConfigError.
         """
         default, settings = settings_of_models(config)
-        kept, store = before.models if before else {}, CardStore(config.data)
+        kept, store = previous.models if previous else {}, CardStore(config.data)
         models = {
             name: kept[name]
             if name in kept and kept[name].settings == wanted
@@ -94,7 +94,7 @@ class ModelTable:
         prefix, colon, rest = name.partition(":")
         if not colon:
             return None
-        if prefix == LOCAL:
+        if prefix == LOCAL_PREFIX:
             return self.models.get(rest)
         model = self.models.get(prefix)
         # An upstream with a configured model serves that one only.
@@ -108,7 +108,7 @@ log = structlog.get_logger()
 FALLBACK_ERRORS = (EngineUnavailable, EngineTimeout, RateLimited, Unsupported)
 """Errors after which the next model of a chain is tried, if they come before the first chunk."""
 
-BUSY_CHECK = 0.2
+BUSY_POLL_INTERVAL = 0.2
 """Seconds between checks whether a removed model has finished its answers."""
 
 Begin = Callable[[ServedModel], Chunks]
@@ -203,7 +203,7 @@ class ModelPool:
                 learning.cancel()  # its own test questions must not keep the engine busy
                 # A removed model finishes its answers; at a shutdown (no task group) none waits.
                 while self._tasks is not None and model.engine.is_busy:  # noqa: ASYNC110
-                    await asyncio.sleep(BUSY_CHECK)
+                    await asyncio.sleep(BUSY_POLL_INTERVAL)
             finally:
                 learning.cancel()
                 await asyncio.wait({learning})

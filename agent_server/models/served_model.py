@@ -18,7 +18,7 @@ from agent_server.metering.request_context import OURSELVES, RequestContext
 from agent_server.model_catalogue.catalogue import better_than
 from agent_server.models.capabilities import ModelCapabilities
 from agent_server.models.measurements import (
-    PASSES,
+    PASSING_SHARE,
     VERSION,
     CardStore,
     ModelMeasurements,
@@ -34,20 +34,20 @@ from agent_server.tool_calling.emulation import TOOL_KEYS, answer_with_tools, re
 log = structlog.get_logger()
 
 PROMPT_FIELDS = {"messages", "tools", "tool_choice", "parallel_tool_calls"}
-PASSED_ON = PROMPT_FIELDS | {
+FORWARDED_FIELDS = PROMPT_FIELDS | {
     "frequency_penalty", "logit_bias", "logprobs", "min_p", "n", "presence_penalty",
     "reasoning_effort", "response_format", "seed", "stop", "temperature", "top_k",
     "top_logprobs", "top_p", "verbosity",
 }  # fmt: skip
 
-ASK_SOON, ASK_AGAIN = 0.1, 2.0
+FIRST_INFO_PAUSE, MAX_INFO_PAUSE = 0.1, 2.0
 """Seconds before an engine that could not describe its model is asked again: the first pause, as it
 may still be loading, and the longest."""
 
-ATTEMPTS = 3
+MEASURE_ATTEMPTS = 3
 """Number of attempts for a test or measurement that fails with an error of the engine."""
 
-SAMPLES = ("hello", "paper", "green")
+SAMPLE_WORDS = ("hello", "paper", "green")
 """Words, each repeated to a trial prompt, to measure a prompt speed that is not known yet."""
 
 SAMPLE_PAUSE = 3.0
@@ -92,14 +92,14 @@ class ServedModel:
 
     async def detect_capabilities(self) -> None:
         """Ask the engine for the model's capabilities until it answers, then measure the rest."""
-        pause = ASK_SOON
+        pause = FIRST_INFO_PAUSE
         while True:
             try:
                 self.info = await self.engine.model_info()
             except ApiError as error:
                 self.trouble = error.message if isinstance(error, EngineMisconfigured) else ""
                 await asyncio.sleep(pause)
-                pause = min(2 * pause, ASK_AGAIN)
+                pause = min(2 * pause, MAX_INFO_PAUSE)
             else:
                 self.trouble = ""
                 break
@@ -150,7 +150,7 @@ class ServedModel:
     async def _measure(self) -> None:
         """Test the tool choice or measure the prompt speed, whichever is not known yet."""
         context = RequestContext(key=OURSELVES, background=True)
-        for _ in range(ATTEMPTS):
+        for _ in range(MEASURE_ATTEMPTS):
             try:
                 if self.capabilities.chooses_tools is None:
                     await self._test_tool_choice(context)
@@ -158,14 +158,14 @@ class ServedModel:
                     await self._time_reading(context)
             except ApiError as error:
                 log.warning("model.not_measured", model=self.name, reason=error.message)
-                await asyncio.sleep(ASK_AGAIN)
+                await asyncio.sleep(MAX_INFO_PAUSE)
             else:
                 break
         self.save_measurements()
 
     async def _time_reading(self, context: RequestContext) -> None:
         # A new word each time: a repeated prompt would come from the engine's cache.
-        for word in SAMPLES:
+        for word in SAMPLE_WORDS:
             messages = [{"role": "user", "content": f"{word} " * 200}]
             probe = PromptSpeed()
             timer = probe.timer(context)
@@ -186,12 +186,12 @@ class ServedModel:
 
         share = await share_right(ask if self.capabilities.tools == "native" else ask_with_tools)
         self._measured = self._measured.model_copy(
-            update={"chooses_tools": share >= PASSES, "share_right": share}
+            update={"chooses_tools": share >= PASSING_SHARE, "share_right": share}
         )
         self._settle()
         if self._store and self.info.identity:
             self._store.write(self._key(), self._measured)
-        log.info("model.judged", model=self.name, right=share, chooses_tools=share >= PASSES)
+        log.info("model.judged", model=self.name, right=share, chooses_tools=share >= PASSING_SHARE)
 
     def answer(self, request: ChatRequest, context: RequestContext) -> Chunks:
         """Stream the answer; the last chunk has the usage. Raises ApiError."""
@@ -252,7 +252,7 @@ class ServedModel:
         limit = request.max_completion_tokens or request.max_tokens or self.settings.max_tokens
         return {
             **self._engine_params(context),
-            **self._without_tools(_request_body(request, PASSED_ON)),
+            **self._without_tools(_request_body(request, FORWARDED_FIELDS)),
             "max_tokens": limit,
         }
 

@@ -32,25 +32,25 @@ from agent_server.settings.server import ServerSettings
 from terrarium import logging
 from terrarium.config import Config, ConfigError, load
 
-MOST_ONGOING = 10_000
+MAX_ONGOING = 10_000
 """Most requests at one replica of the server or of the queue. High, as requests are to wait in the
 shared queue, in its order, and not in Ray Serve's routers."""
 
-STICKY = RequestRouterConfig(
+STICKY_ROUTER = RequestRouterConfig(
     request_router_class="ray.serve.experimental.consistent_hash_router.ConsistentHashRouter"
 )
 """Consistent hashing by `x-session-id`, Ray Serve's default session header."""
 
-GRACE = 10.0
+SHUTDOWN_GRACE = 10.0
 """Seconds that a server or the queue has to finish its requests when it is stopped."""
 
-LONGEST_ANSWER = 600.0
+ENGINE_GRACE = 600.0
 """Seconds that an engine has for the same, so that scaling down breaks off no answer."""
 
-CHECK = 0.5
+SHUTDOWN_POLL_INTERVAL = 0.5
 """Seconds between two checks whether a stopping replica has finished."""
 
-PUSHED = 10
+METRICS_INTERVAL = 10
 """Seconds between two metric reports of a replica, which Ray Serve's look-back must exceed."""
 
 NO_ACCESS_LOG = LoggingConfig(enable_access_log=False)
@@ -115,10 +115,10 @@ def build(config: Config) -> Application:
         AdmissionReplica,
         name="admission",
         num_replicas=1,
-        max_ongoing_requests=MOST_ONGOING,
+        max_ongoing_requests=MAX_ONGOING,
         ray_actor_options={"num_cpus": 0},
-        graceful_shutdown_timeout_s=GRACE,
-        graceful_shutdown_wait_loop_s=CHECK,
+        graceful_shutdown_timeout_s=SHUTDOWN_GRACE,
+        graceful_shutdown_wait_loop_s=SHUTDOWN_POLL_INTERVAL,
         logging_config=NO_ACCESS_LOG,
     ).bind(config)
     engines = {
@@ -130,11 +130,11 @@ def build(config: Config) -> Application:
         Ingress,
         name="ingress",
         num_replicas=settings.ingress_replicas,
-        max_ongoing_requests=MOST_ONGOING,
+        max_ongoing_requests=MAX_ONGOING,
         ray_actor_options={"num_cpus": 0},
-        request_router_config=STICKY,
-        graceful_shutdown_timeout_s=GRACE,
-        graceful_shutdown_wait_loop_s=CHECK,
+        request_router_config=STICKY_ROUTER,
+        graceful_shutdown_timeout_s=SHUTDOWN_GRACE,
+        graceful_shutdown_wait_loop_s=SHUTDOWN_POLL_INTERVAL,
         logging_config=NO_ACCESS_LOG,
     )
     return ingress.bind(config, admission, engines)
@@ -147,17 +147,17 @@ def _engine(name: str, model: ModelConfig, settings: RaySettings) -> Any:
         name=f"engine-{name}",
         max_ongoing_requests=model.slot_count + COUNTING_SLOTS,
         ray_actor_options={"num_cpus": model.threads, "num_gpus": settings.engine_gpus},
-        request_router_config=STICKY,
+        request_router_config=STICKY_ROUTER,
         autoscaling_config=AutoscalingConfig(
             min_replicas=settings.min_engines,
             max_replicas=settings.max_engines,
             target_ongoing_requests=model.slot_count,
             policy=AutoscalingPolicy(policy_function="agent_server.ray.engines:engines_by_demand"),
-            look_back_period_s=max(PUSHED + 1, settings.upscale_delay),
+            look_back_period_s=max(METRICS_INTERVAL + 1, settings.upscale_delay),
             upscale_delay_s=settings.upscale_delay,
             downscale_delay_s=settings.downscale_delay,
         ),
-        graceful_shutdown_timeout_s=LONGEST_ANSWER,
-        graceful_shutdown_wait_loop_s=CHECK,
+        graceful_shutdown_timeout_s=ENGINE_GRACE,
+        graceful_shutdown_wait_loop_s=SHUTDOWN_POLL_INTERVAL,
         logging_config=NO_ACCESS_LOG,
     )

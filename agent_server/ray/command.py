@@ -28,17 +28,18 @@ log = structlog.get_logger()
 
 HOW_TO_GET = "Ray is not installed: pip install 'terrarium[ray]' (about 300 MB)"
 
-APP = "terrarium"
+APP_NAME = "terrarium"
 """Name of the application in Ray Serve."""
 
-STOPPING = 15.0
+SHUTDOWN_TIMEOUT = 15.0
 """Seconds to wait for Ray Serve to stop. It stops ingress, engines and queue one after another, and
-each may finish its answers first (`GRACE` and `LONGEST_ANSWER` of `agent_server/ray/app.py`)."""
+each may finish its answers first (`SHUTDOWN_GRACE` and `ENGINE_GRACE` of
+`agent_server/ray/app.py`)."""
 
-LOOK = 0.2
+STATUS_POLL_INTERVAL = 0.2
 """Seconds between two polls of Ray Serve's status."""
 
-FAREWELL = 5.0
+EXIT_TIMEOUT = 5.0
 """Seconds that Ray's processes have to exit by themselves after a shutdown."""
 
 ENVIRONMENT = {
@@ -123,7 +124,7 @@ def run(config: Config) -> None:
         try:
             _leave()
         finally:
-            end(started)
+            kill_remaining(started)
             if is_own() and not is_kept:
                 _remove_session(session)
 
@@ -172,11 +173,11 @@ def _deploy(config: Config) -> None:
         proxy_location="HeadOnly", http_options={"host": address.host, "port": address.port}
     )
     serve.run_many(
-        [serve.RunTarget(build(config), name=APP, route_prefix="/")],
+        [serve.RunTarget(build(config), name=APP_NAME, route_prefix="/")],
         wait_for_applications_running=False,  # it would wait for all engines, and some may not fit
     )
     while not _answers():
-        time.sleep(LOOK)
+        time.sleep(STATUS_POLL_INTERVAL)
     log.info("server.listening", host=address.host, port=address.port)
 
 
@@ -187,7 +188,7 @@ def _answers() -> bool:
     """
     from ray import serve
 
-    application = serve.status().applications[APP]
+    application = serve.status().applications[APP_NAME]
     if application.status == "DEPLOY_FAILED":
         raise RuntimeError(f"Ray Serve could not start the agent server: {application.message}")
     deployments = application.deployments.values()
@@ -198,23 +199,23 @@ def _leave() -> None:
     """Stop our application, then leave Ray.
 
     Of a cluster that was joined, Ray Serve is stopped too unless it runs other applications. After
-    `STOPPING` seconds a stop is no longer awaited: it continues in a cluster, and is cut short by
-    the end of a Ray of our own.
+    `SHUTDOWN_TIMEOUT` seconds a stop is no longer awaited: it continues in a cluster, and is cut
+    short by the end of a Ray of our own.
     """
     import ray
     from ray import serve
 
     applications = serve.status().applications
-    if not is_own() and not applications.keys() - {APP}:
+    if not is_own() and not applications.keys() - {APP_NAME}:
         asyncio.run(_shut_down_serve())
-    elif APP in applications:
-        serve.delete(APP, _blocking=False)
-        deadline = time.monotonic() + STOPPING
-        while APP in serve.status().applications:
+    elif APP_NAME in applications:
+        serve.delete(APP_NAME, _blocking=False)
+        deadline = time.monotonic() + SHUTDOWN_TIMEOUT
+        while APP_NAME in serve.status().applications:
             if time.monotonic() > deadline:
-                log.warning("server.stopping", after=STOPPING)
+                log.warning("server.stopping", after=SHUTDOWN_TIMEOUT)
                 break
-            time.sleep(LOOK)
+            time.sleep(STATUS_POLL_INTERVAL)
     ray.shutdown()
 
 
@@ -222,10 +223,10 @@ async def _shut_down_serve() -> None:
     from ray import serve
 
     try:
-        async with asyncio.timeout(STOPPING):
+        async with asyncio.timeout(SHUTDOWN_TIMEOUT):
             await serve.shutdown_async()
     except TimeoutError:
-        log.warning("server.stopping", after=STOPPING)
+        log.warning("server.stopping", after=SHUTDOWN_TIMEOUT)
 
 
 def _remove_session(folder: Path) -> None:
@@ -242,12 +243,12 @@ def _exit_on_signals() -> None:
         signal.signal(number, lambda *_: sys.exit(0))
 
 
-def end(processes: Sequence[Any]) -> None:
+def kill_remaining(processes: Sequence[Any]) -> None:
     """Kill those of `processes` that do not exit: Ray leaves some running for a minute."""
     import psutil
 
-    _, running = psutil.wait_procs(processes, timeout=FAREWELL)
+    _, running = psutil.wait_procs(processes, timeout=EXIT_TIMEOUT)
     for process in running:
         with suppress(psutil.NoSuchProcess):
             process.kill()
-    psutil.wait_procs(running, timeout=FAREWELL)
+    psutil.wait_procs(running, timeout=EXIT_TIMEOUT)

@@ -19,22 +19,22 @@ from agent_server.engines.factory import create_engine
 from agent_server.errors import ApiError, EngineUnavailable, Unsupported
 from agent_server.model_files import store
 from agent_server.ray.loopback import keep_replica_on_loopback
-from agent_server.ray.queue_client import LOST, PAUSE
-from agent_server.ray.shared_admission import RENEWAL
+from agent_server.ray.queue_client import LOST_PROCESS_ERRORS, RETRY_PAUSE
+from agent_server.ray.shared_admission import RENEWAL_INTERVAL
 from agent_server.settings.models import ModelSettings, settings_of_models
 from terrarium import logging
 from terrarium.config import Config
 
 log = structlog.get_logger()
 
-DEMAND = "demand"
+DEMAND_METRIC = "demand"
 """Name of the autoscaling metric: the number of the model's requests that run or wait."""
 
-ATTEMPTS = 100
+MAX_ATTEMPTS = 100
 """Most attempts for one answer before its first chunk: for 20 seconds, enough for an engine that
 replaces another to load its model."""
 
-LOOK = 5.0
+READY_TIMEOUT = 5.0
 """Seconds within which an engine must report whether it is ready."""
 
 
@@ -85,7 +85,7 @@ class EngineReplica:
 
     def record_autoscaling_stats(self) -> dict[str, float]:
         """Return the metric for `engines_by_demand`; Ray Serve calls this at intervals."""
-        return {DEMAND: float(self._demand)}
+        return {DEMAND_METRIC: float(self._demand)}
 
     async def _run(self) -> None:
         async with self._engine.lifespan():
@@ -98,17 +98,19 @@ class EngineReplica:
 
     async def _keep_offering(self) -> None:
         while not await self._engine.ready():  # noqa: ASYNC110
-            await asyncio.sleep(PAUSE)
+            await asyncio.sleep(RETRY_PAUSE)
         # An offer expires unless it is renewed, so that a dead engine has no slots any more.
         while True:
-            with suppress(*LOST):
+            with suppress(*LOST_PROCESS_ERRORS):
                 self._demand = await self._admission.offer.remote(self._model, self._name)
-            await asyncio.sleep(RENEWAL)
+            await asyncio.sleep(RENEWAL_INTERVAL)
 
     async def __del__(self) -> None:
         """Stop the engine; Ray Serve awaits this."""
-        with suppress(TimeoutError, *LOST):  # the queue may have stopped before; the offer expires
-            async with asyncio.timeout(RENEWAL):
+        with suppress(
+            TimeoutError, *LOST_PROCESS_ERRORS
+        ):  # the queue may have stopped before; the offer expires
+            async with asyncio.timeout(RENEWAL_INTERVAL):
                 await self._admission.withdraw.remote(self._model, self._name)
         self._stop.set()
         await asyncio.wait({self._running})
@@ -121,7 +123,7 @@ def engines_by_demand(context: AutoscalingContext) -> tuple[int, dict[str, Any]]
     would miss those that wait, since they wait in the shared queue.
     """
     # Each replica reports the demand of the whole model, so the values are not added.
-    told = (context.aggregated_metrics or {}).get(DEMAND, {})
+    told = (context.aggregated_metrics or {}).get(DEMAND_METRIC, {})
     demand = max(told.values(), default=0.0)
     wanted = math.ceil(demand / context.config.target_ongoing_requests)
     least, most = context.capacity_adjusted_min_replicas, context.capacity_adjusted_max_replicas
@@ -160,7 +162,7 @@ class ReplicatedEngine:
         self._in_flight += 1
         try:
             problem = EngineUnavailable("no engine can be reached")
-            for attempt in range(ATTEMPTS):
+            for attempt in range(MAX_ATTEMPTS):
                 # Without a session a retry can reach another replica than the one that failed.
                 chunks, has_begun = self._ask(dict(body), None if attempt else session), False
                 try:
@@ -173,7 +175,7 @@ class ReplicatedEngine:
                     if has_begun:
                         raise
                     problem = error
-                await asyncio.sleep(PAUSE)
+                await asyncio.sleep(RETRY_PAUSE)
             raise problem
         finally:
             self._in_flight -= 1
@@ -188,7 +190,7 @@ class ReplicatedEngine:
                     raise item
                 yield item
             has_ended = True
-        except LOST as error:
+        except LOST_PROCESS_ERRORS as error:
             log.warning("engine.lost", error=type(error).__name__)
             raise EngineUnavailable("the engine went away; ask again") from error
         finally:
@@ -208,9 +210,9 @@ class ReplicatedEngine:
     async def ready(self) -> bool:
         """Return whether the replica that Ray Serve chooses can generate now."""
         try:
-            async with asyncio.timeout(LOOK):
+            async with asyncio.timeout(READY_TIMEOUT):
                 return bool(await self._handle.ready.remote())
-        except (TimeoutError, *LOST):
+        except (TimeoutError, *LOST_PROCESS_ERRORS):
             return False
 
     async def model_info(self) -> ModelInfo:
@@ -221,12 +223,12 @@ class ReplicatedEngine:
 
     async def _call(self, method: str, *arguments: Any) -> Any:
         """Call a method of any replica, again if that one is lost. Raises ApiError."""
-        for _ in range(ATTEMPTS):
+        for _ in range(MAX_ATTEMPTS):
             try:
                 answer = await getattr(self._handle, method).remote(*arguments)
-            except LOST as error:
+            except LOST_PROCESS_ERRORS as error:
                 log.warning("engine.lost", error=type(error).__name__)
-                await asyncio.sleep(PAUSE)
+                await asyncio.sleep(RETRY_PAUSE)
                 continue
             if isinstance(answer, ApiError):
                 raise answer

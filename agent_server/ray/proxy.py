@@ -16,13 +16,13 @@ from agent_server.http.error_responses import ErrorResponse, error_event
 
 log = structlog.get_logger()
 
-ATTEMPTS = 8
+MAX_ATTEMPTS = 8
 """Most attempts for one request before the first byte of its answer."""
 
-PAUSE = 0.2
+RETRY_PAUSE = 0.2
 """Seconds between two attempts."""
 
-LONGEST = 32 * 1024 * 1024
+MAX_REPLAYED_BYTES = 32 * 1024 * 1024
 """Most bytes of a request's body that are buffered for another attempt."""
 
 
@@ -47,7 +47,7 @@ class RetryMiddleware:
             await self._app(scope, receive, send)
             return
         body = ReplayedBody(receive)
-        for _ in range(ATTEMPTS):
+        for _ in range(MAX_ATTEMPTS):
             response = ProxiedResponse(send)
             # A copy, as Ray appends a request id to the list of headers.
             await self._app(
@@ -62,7 +62,7 @@ class RetryMiddleware:
             if not body.is_kept:
                 break
             log.warning("server.lost")
-            await asyncio.sleep(PAUSE)
+            await asyncio.sleep(RETRY_PAUSE)
         await ErrorResponse(EngineUnavailable("no server can be reached; ask again in a moment"))(
             scope, receive, send
         )
@@ -87,7 +87,7 @@ class ReplayedBody:
     @property
     def is_kept(self) -> bool:
         """True while the body is short enough to be buffered for another attempt."""
-        return self._size <= LONGEST
+        return self._size <= MAX_REPLAYED_BYTES
 
     def from_start(self) -> Receive:
         """Return a `receive` that begins with the first message, for another attempt."""

@@ -15,18 +15,18 @@ from agent_server.admission.scheduler import QueuedRequest
 from agent_server.engine_protocol import Chunk, Chunks
 from agent_server.errors import ApiError, EngineUnavailable
 from agent_server.metering.accounts import ExpectedUse, Reservation
-from agent_server.ray.shared_admission import RENEWAL, QueueState, SlotRequest
+from agent_server.ray.shared_admission import RENEWAL_INTERVAL, QueueState, SlotRequest
 from storage.db.database import Database
 
 log = structlog.get_logger()
 
-LOST = (RayError, RayServeException)
+LOST_PROCESS_ERRORS = (RayError, RayServeException)
 """Exceptions by which Ray reports that the other process has died or cannot be reached."""
 
-PATIENCE = 60.0
+QUEUE_PATIENCE = 60.0
 """Seconds to wait for the queue's process to be restarted after it has died."""
 
-PAUSE = 0.2
+RETRY_PAUSE = 0.2
 """Seconds between two attempts to reach it."""
 
 
@@ -48,19 +48,19 @@ class QueueLink:
             leases = {name: list(queue.leases) for name, queue in self._queues.items()}
             try:
                 states = await self._admission.renew.remote(leases)
-            except LOST as error:
+            except LOST_PROCESS_ERRORS as error:
                 log.warning("admission.lost", error=type(error).__name__)
             else:
                 for name, queue in self._queues.items():
                     queue.state.now = states[name]
-            await asyncio.sleep(RENEWAL)
+            await asyncio.sleep(RENEWAL_INTERVAL)
 
     async def ask(self, method: str, *arguments: Any) -> Any:
         """Call `acquire` or `reserve` of the process, again if it gives no answer; return that.
 
-        Raises ApiError; EngineUnavailable after `PATIENCE` seconds.
+        Raises ApiError; EngineUnavailable after `QUEUE_PATIENCE` seconds.
         """
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + QUEUE_PATIENCE
         while True:
             response = getattr(self._admission, method).remote(*arguments)
             try:
@@ -71,10 +71,10 @@ class QueueLink:
             # Both methods can be repeated, as their ids show a repetition: the process may live,
             # and only its answer be lost. Of `acquire` the last call under an id counts, of
             # `reserve` the first one.
-            except LOST as error:
+            except LOST_PROCESS_ERRORS as error:
                 if time.monotonic() > deadline:
                     raise EngineUnavailable("the queue cannot be reached") from error
-                await asyncio.sleep(PAUSE)
+                await asyncio.sleep(RETRY_PAUSE)
             else:
                 if isinstance(answer, ApiError):
                     raise answer
@@ -90,7 +90,7 @@ class QueueLink:
     async def _send(self, method: str, *arguments: Any) -> None:
         try:
             await getattr(self._admission, method).remote(*arguments)
-        except LOST as error:
+        except LOST_PROCESS_ERRORS as error:
             log.warning("admission.lost", error=type(error).__name__)
 
 

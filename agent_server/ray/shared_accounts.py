@@ -24,7 +24,7 @@ from terrarium.config import Config
 
 log = structlog.get_logger()
 
-PATIENCE = 5.0
+DATABASE_PATIENCE = 5.0
 """Seconds to wait while another process writes to the server's database."""
 
 MAX_REMEMBERED = 10_000
@@ -74,6 +74,6 @@ class SharedAccounts:
         """Read today's usage from the table, once. Raises StorageError."""
         async with self._restoring:
             if not self._is_restored:
-                async with Database.open(self._address, patience=PATIENCE) as database:
+                async with Database.open(self._address, patience=DATABASE_PATIENCE) as database:
                     await self._accounts.restore(database)
                 self._is_restored = True

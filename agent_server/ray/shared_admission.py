@@ -1,9 +1,9 @@
 """Queues and accounts that all servers share: one queue for each model, all in one process.
 
-Slots are leased. A server renews the leases of its running and waiting requests every `RENEWAL`
-seconds, and a lease that was not renewed for `EXPIRY` seconds ends. So the slots of a dead server
-are freed, and a lost message cannot cost a slot for ever. An engine offers its slots under the same
-terms. This module does not depend on Ray.
+Slots are leased. A server renews the leases of its running and waiting requests every
+`RENEWAL_INTERVAL` seconds, and a lease that was not renewed for `LEASE_TIMEOUT` seconds ends. So
+the slots of a dead server are freed, and a lost message cannot cost a slot for ever. An engine
+offers its slots under the same terms. This module does not depend on Ray.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from agent_server.settings.admission import AdmissionSettings
 from agent_server.settings.models import settings_of_models
 from terrarium.config import Config
 
-RENEWAL = 1.0
-EXPIRY = 6.0
+RENEWAL_INTERVAL = 1.0
+LEASE_TIMEOUT = 6.0
 """Seconds between renewals, and until a lease ends: five renewals in a row may fail."""
 
 
@@ -155,7 +155,7 @@ class SharedAdmission:
         """
         try:
             await self._models[model].acquire(
-                slot_request.id, _Lease(slot_request.queued(), self._clock() + EXPIRY)
+                slot_request.id, _Lease(slot_request.queued(), self._clock() + LEASE_TIMEOUT)
             )
         except ApiError as error:
             return error
@@ -180,19 +180,19 @@ class SharedAdmission:
             held = self._models[model].leases
             for name in names:
                 if name in held:
-                    held[name].expires = now + EXPIRY
+                    held[name].expires = now + LEASE_TIMEOUT
         # Instead of a timer: as long as any server is alive, it also ends the leases of others.
         for of_model in self._models.values():
             of_model.expire(now)
         return {name: of_model.state() for name, of_model in self._models.items()}
 
     async def offer(self, model: str, engine: str) -> int:
-        """Offer or renew an engine's slots, for `EXPIRY` seconds.
+        """Offer or renew an engine's slots, for `LEASE_TIMEOUT` seconds.
 
         Return the model's demand: how many of its requests run or wait.
         """
         of_model, now = self._models[model], self._clock()
-        of_model.engines[engine] = now + EXPIRY
+        of_model.engines[engine] = now + LEASE_TIMEOUT
         of_model.expire(now)
         of_model.fit()
         state = of_model.state()

@@ -33,7 +33,7 @@ from agent_server.schemas.responses import TextCompletion, answers
 
 router = APIRouter(prefix="/v1", route_class=FastRoute)
 
-KIND = "text_completion"
+OBJECT_TYPE = "text_completion"
 
 
 @router.post(
@@ -91,14 +91,14 @@ class CompletionRenderer:
         choices = [
             self._choice({**choice, "delta": choice["message"]}) for choice in answer["choices"]
         ]
-        return {**self.meta.as_wire(KIND), "choices": choices, "usage": answer["usage"]}
+        return {**self.meta.as_wire(OBJECT_TYPE), "choices": choices, "usage": answer["usage"]}
 
     def _parts(self, chunk: Chunk) -> Iterator[Chunk]:
         choices = [self._choice(choice) for choice in chunk["choices"]]
         if any(choice["text"] or choice["finish_reason"] for choice in choices):
-            yield {**self.meta.as_wire(KIND), "choices": choices}
+            yield {**self.meta.as_wire(OBJECT_TYPE), "choices": choices}
         if chunk.get("usage") and self._include_usage:
-            yield {**self.meta.as_wire(KIND), "choices": [], "usage": chunk["usage"]}
+            yield {**self.meta.as_wire(OBJECT_TYPE), "choices": [], "usage": chunk["usage"]}
 
     def _choice(self, choice: Chunk) -> dict[str, Any]:
         index = choice["index"]

@@ -11,7 +11,7 @@ from pydantic import Discriminator, Tag
 from agent_server.engine_protocol import ModelInfo
 from agent_server.engines.embeddings import NAME as EMBEDDER
 from agent_server.engines.embeddings import is_installed
-from agent_server.engines.embeddings_child import LONGEST
+from agent_server.engines.embeddings_child import MAX_TEXT_TOKENS
 from agent_server.models.served_model import ServedModel
 from agent_server.routes.dependencies import Context, ModelPoolDep, Server, ServerState
 from agent_server.schemas.chat import TokenizeMessages, TokenizePrompt
@@ -56,7 +56,7 @@ async def tokenize(body: Countable, pool: ModelPoolDep, context: Context) -> dic
 def _card(server: ServerState, name: str) -> dict[str, Any]:
     if name == EMBEDDER and is_installed():
         can: Mapping[str, Any] = {"embeddings": True}
-        root, longest, more = name, LONGEST, _about(None)
+        root, longest, more = name, MAX_TEXT_TOKENS, _about(None)
     else:
         model = server.pool.table.resolve(name)[0]
         can, longest = model.capabilities.as_wire(), model.capabilities.context

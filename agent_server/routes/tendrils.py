@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 
 from agent_server.errors import InvalidRequest
 from agent_server.routes.dependencies import Context, Server
-from agent_server.tendril_registry import MOST, RegisteredTendril, TendrilReport
+from agent_server.tendril_registry import MAX_TENDRILS, RegisteredTendril, TendrilReport
 
 router = APIRouter()
 
@@ -66,7 +66,7 @@ async def report(name: Name, body: ReportBody, server: Server, context: Context)
         body.disk_trouble,
     )
     if not server.tendrils.record(name, context.key.name, taken):
-        raise InvalidRequest(f"this key has reported {MOST} tendrils already", param="name")
+        raise InvalidRequest(f"this key has reported {MAX_TENDRILS} tendrils already", param="name")
     return Response(status_code=204)
 
 

@@ -17,7 +17,7 @@ from storage.usage.usage import UsageAmount, UsageKey
 
 router = APIRouter()
 
-DAYS = 30
+DEFAULT_DAYS = 30
 """Number of days in the answer by default."""
 
 
@@ -58,7 +58,7 @@ async def usage(
 ) -> UsageAnswer:
     """Report the usage of the requesting key; of all keys to the admin and on an open server."""
     until = until or datetime.now(UTC).date()
-    since = since or date.fromordinal(max(1, until.toordinal() - DAYS + 1))
+    since = since or date.fromordinal(max(1, until.toordinal() - DEFAULT_DAYS + 1))
     if since > until:
         raise InvalidRequest("since is after until", param="since")
     owner = None if context.key in (ADMIN, ANYBODY) else context.key.name

@@ -22,10 +22,10 @@ from pydantic_core import CoreSchema
 
 from agent_server.errors import InvalidRequest
 from agent_server.schemas.schema_limits import (
-    MOST_TOOLS,
+    MAX_TOOLS,
     require_bounded,
     require_shallow,
-    unfollowed_pattern,
+    unsupported_pattern,
 )
 
 
@@ -262,7 +262,7 @@ class PromptFields(BaseModel):
 
     model: str | None = None
     messages: Annotated[list[Message], Field(min_length=1)]
-    tools: Annotated[list[ChatTool], Field(max_length=MOST_TOOLS)] | None = None
+    tools: Annotated[list[ChatTool], Field(max_length=MAX_TOOLS)] | None = None
     tool_choice: ToolChoice | None = None
     parallel_tool_calls: bool | None = None
 
@@ -395,7 +395,7 @@ class ChatRequest(PromptFields, Sampling, StrictRequest):
     def require_followed_schema(self) -> None:
         """Raise InvalidRequest if llama.cpp would silently ignore the schema of the answer."""
         wanted = self.response_format.json_schema if self.response_format else None
-        if wanted and (pattern := unfollowed_pattern(wanted.schema_)) is not None:
+        if wanted and (pattern := unsupported_pattern(wanted.schema_)) is not None:
             raise InvalidRequest(
                 f"this model's engine cannot follow the pattern {pattern!r}: write it between ^ and"
                 " $, of literals, classes as [0-9], groups, alternatives and repetitions only",

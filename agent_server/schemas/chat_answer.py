@@ -33,7 +33,7 @@ class ChunkNormalizer:
         """Return the normalised chunk, None if it has no choices."""
         if chunk.get("usage"):
             usage = TokenUsage.from_wire(chunk["usage"])
-            self._usage = usage if self._usage is None else self._usage.beside(usage)
+            self._usage = usage if self._usage is None else self._usage.merge_choice(usage)
         choices = chunk.get("choices")
         return {"choices": [self._choice(choice) for choice in choices]} if choices else None
 

@@ -17,8 +17,8 @@ from agent_server.schemas.chat import LogitBias, Sampling, StreamOptions, Strict
 from agent_server.schemas.token_inputs import Input
 from terrarium.usage import TokenUsage
 
-MOST_PROMPTS = 64
-DEFAULT_LENGTH = 16
+MAX_PROMPTS = 64
+DEFAULT_MAX_TOKENS = 16
 """Limit of an answer in tokens if the request has none, OpenAI's own default."""
 
 Ask = Callable[[Mapping[str, Any]], Chunks]
@@ -51,8 +51,8 @@ class CompletionRequest(Sampling, StrictRequest):
         super().require_known()
         if self.stream_options and not self.stream:
             raise InvalidRequest("stream_options is only for stream=true", param="stream_options")
-        if len(self.prompts()) > MOST_PROMPTS:
-            raise InvalidRequest(f"more than {MOST_PROMPTS} prompts", param="prompt")
+        if len(self.prompts()) > MAX_PROMPTS:
+            raise InvalidRequest(f"more than {MAX_PROMPTS} prompts", param="prompt")
         if self.best_of not in (None, self.n or 1):
             text = "best_of is not supported: every answer is returned, ask for n of them"
             raise InvalidRequest(text, param="best_of", code="unsupported_parameter")
@@ -76,7 +76,7 @@ class CompletionRequest(Sampling, StrictRequest):
         """Yield the engine's request body for each prompt."""
         own = {"model", "prompt", "best_of", "echo", "stream", "stream_options"}
         body = self.model_dump(exclude_none=True, exclude=own | {*(self.model_extra or {})})
-        body.setdefault("max_tokens", DEFAULT_LENGTH)
+        body.setdefault("max_tokens", DEFAULT_MAX_TOKENS)
         if self.logprobs == 0:
             body["logprobs"] = 1  # llama.cpp takes 0 for "none at all"
         for prompt in self.prompts():

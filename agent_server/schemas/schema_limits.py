@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-DEEPEST = 64
+MAX_DEPTH = 64
 """Most levels of nesting in one schema."""
 
 _NAMED = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
@@ -45,7 +45,7 @@ class SchemaSize:
         return SchemaSize(**{**added, "longest_pattern": longest})
 
 
-MOST = SchemaSize(
+MAX_SIZE = SchemaSize(
     values=20_000,
     enum_values=500,
     enum_characters=15_000,
@@ -57,20 +57,20 @@ MOST = SchemaSize(
 )
 """Upper bounds for all schemas of one request together."""
 
-MOST_TOOLS = 128
+MAX_TOOLS = 128
 """Most tools of one request, OpenAI's own limit."""
 
 
 def require_shallow(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return `schema` if it has at most `DEEPEST` levels with at most `MOST.values` values each.
+    """Return `schema` if it is at most `MAX_DEPTH` levels deep. Raises ValueError for any other.
 
-    Raises ValueError for any other.
+    Each level may have at most `MAX_SIZE.values` values.
     """
     # Level by level: a recursion could be driven to its limit by the nesting.
     level: list[Any] = [schema]
-    for _ in range(DEEPEST):
-        if sum(map(len, level)) > MOST.values:
-            raise ValueError(f"the JSON schemas are too large: at most {MOST.values} values")
+    for _ in range(MAX_DEPTH):
+        if sum(map(len, level)) > MAX_SIZE.values:
+            raise ValueError(f"the JSON schemas are too large: at most {MAX_SIZE.values} values")
         level = [
             inner
             for each in level
@@ -78,12 +78,12 @@ def require_shallow(schema: dict[str, Any]) -> dict[str, Any]:
             if isinstance(inner, dict | list)
         ]
     if level:
-        raise ValueError(f"nested more than {DEEPEST} levels deep")
+        raise ValueError(f"nested more than {MAX_DEPTH} levels deep")
     return schema
 
 
 def require_bounded(schemas: Sequence[Mapping[str, Any]]) -> None:
-    """Raise ValueError, which names the bound, unless all schemas together are within `MOST`.
+    """Raise ValueError, which names the bound, unless all schemas together are within `MAX_SIZE`.
 
     Each must have passed `require_shallow`. A `pattern` that is not a regular expression is refused
     too.
@@ -94,14 +94,14 @@ def require_bounded(schemas: Sequence[Mapping[str, Any]]) -> None:
             total += _size(part)
             # Compared after each part, so that a huge schema is not read to its end.
             for each in fields(SchemaSize):
-                if getattr(total, each.name) > (most := getattr(MOST, each.name)):
+                if getattr(total, each.name) > (most := getattr(MAX_SIZE, each.name)):
                     name = each.name.replace("_", " ")
                     raise ValueError(f"the JSON schemas are too large: at most {most} {name}")
             if isinstance(pattern := part.get("pattern"), str):
                 _require_valid(pattern)
 
 
-def unfollowed_pattern(schema: Mapping[str, Any]) -> str | None:
+def unsupported_pattern(schema: Mapping[str, Any]) -> str | None:
     """Return a `pattern` because of which llama.cpp would ignore the schema, None if there is none.
 
     llama.cpp supports patterns that are anchored at both ends and consist of literals, classes such
@@ -109,7 +109,7 @@ def unfollowed_pattern(schema: Mapping[str, Any]) -> str | None:
     """
     for part in _parts(schema):
         pattern = part.get("pattern")
-        if isinstance(pattern, str) and not is_followed(pattern):
+        if isinstance(pattern, str) and not is_supported_pattern(pattern):
             return pattern
     return None
 
@@ -118,7 +118,7 @@ def unfollowed_pattern(schema: Mapping[str, Any]) -> str | None:
 _UNKNOWN = re.compile(r"\(\?(?!:)|\\[a-mo-qs-zA-Z0-9]")
 
 
-def is_followed(pattern: str) -> bool:
+def is_supported_pattern(pattern: str) -> bool:
     """Return whether llama.cpp can compile `pattern` instead of ignoring its schema."""
     is_anchored = pattern.startswith("^") and pattern.endswith("$")
     return is_anchored and not _UNKNOWN.search(pattern)
@@ -152,7 +152,7 @@ def _size(part: Mapping[str, Any]) -> SchemaSize:
         values=1 + len(part),
         enum_values=len(values),
         # More values than the bound are refused anyway, and need not be measured.
-        enum_characters=sum(len(str(value)) for value in values[: MOST.enum_values]),
+        enum_characters=sum(len(str(value)) for value in values[: MAX_SIZE.enum_values]),
         properties=sum(_count(part, key, dict) for key in ("properties", "patternProperties")),
         alternatives=sum(_count(part, key, list) for key in _ALTERNATIVES),
         longest_pattern=length,

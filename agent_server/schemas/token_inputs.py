@@ -8,7 +8,7 @@ from pydantic import Discriminator, Field, Tag
 
 from agent_server.schemas.chat import INT32
 
-MOST = 2048
+MAX_TEXTS = 2048
 """Most texts of one request, OpenAI's own limit."""
 
 Text = Annotated[str, Field(min_length=1)]
@@ -27,7 +27,7 @@ def _shape(value: Any) -> str:
 Input = Annotated[
     Annotated[Text, Tag("one text")]
     | Annotated[Ids, Tag("numbers")]
-    | Annotated[list[Text], Field(min_length=1, max_length=MOST), Tag("texts")]
-    | Annotated[list[Ids], Field(min_length=1, max_length=MOST), Tag("lists")],
+    | Annotated[list[Text], Field(min_length=1, max_length=MAX_TEXTS), Tag("texts")]
+    | Annotated[list[Ids], Field(min_length=1, max_length=MAX_TEXTS), Tag("lists")],
     Discriminator(_shape),
 ]

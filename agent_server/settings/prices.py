@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from terrarium.config import Settings
 from terrarium.usage import TokenUsage
 
-PER = 1_000_000
+PRICE_UNIT = 1_000_000
 """Number of tokens that a price is for."""
 
 
@@ -31,7 +31,7 @@ class Price(BaseModel):
         fresh = used.prompt - used.cached
         return (
             fresh * self.prompt + used.cached * cached + used.completion * self.completion
-        ) / PER
+        ) / PRICE_UNIT
 
 
 class BudgetSettings(BaseModel):

@@ -8,7 +8,7 @@ from typing import ClassVar, Self
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from agent_server.settings.key_names import require_key_name
-from terrarium.config import SHORTEST_SECRET, ConfigError, Settings, is_short
+from terrarium.config import MIN_SECRET_LENGTH, ConfigError, Settings, is_short
 from terrarium.loopback import is_loopback
 
 
@@ -77,6 +77,6 @@ class ServerSettings(Settings):
             if is_short(secret):
                 raise ConfigError(
                     f"the agent server will not listen on {self.host} with a key that can be "
-                    f"guessed: [server] {name} has fewer than {SHORTEST_SECRET} characters; "
+                    f"guessed: [server] {name} has fewer than {MIN_SECRET_LENGTH} characters; "
                     "`openssl rand -hex 24` makes a good one"
                 )

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agent_server.schemas.schema_limits import is_followed
+from agent_server.schemas.schema_limits import is_supported_pattern
 
-LONGEST_TEXT = 1000
+MAX_TEXT_LENGTH = 1000
 """Maximum length of a string whose schema sets none: without a limit a small model may never end
 it."""
 
-MOST_CALLS = 8
+MAX_CALLS = 8
 """Maximum number of calls in one list."""
 
 
@@ -27,7 +27,7 @@ def many_calls(tools: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the schema of a list of calls of `tools`."""
     item = one_call(tools)
     definitions = item.pop("$defs", None)
-    schema = {"type": "array", "items": item, "minItems": 1, "maxItems": MOST_CALLS}
+    schema = {"type": "array", "items": item, "minItems": 1, "maxItems": MAX_CALLS}
     return {**schema, "$defs": definitions} if definitions else schema
 
 
@@ -73,10 +73,10 @@ def _limit_strings(schema: Any, owner: str, definitions: dict[str, Any]) -> Any:
         for key, value in schema.items()
         if key not in ("$defs", "definitions", "$schema")
         # For one pattern that it does not support, llama.cpp silently ignores the whole schema.
-        and not (key == "pattern" and isinstance(value, str) and not is_followed(value))
+        and not (key == "pattern" and isinstance(value, str) and not is_supported_pattern(value))
     }
     if _is_free_text(copy):
-        copy["maxLength"] = LONGEST_TEXT
+        copy["maxLength"] = MAX_TEXT_LENGTH
     return copy
 
 

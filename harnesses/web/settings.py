@@ -18,7 +18,7 @@ from pydantic import (
 
 from storage.chat_log.channel_name import ChannelName
 from storage.chat_log.event import Place
-from terrarium.config import SHORTEST_SECRET, Settings, is_short
+from terrarium.config import MIN_SECRET_LENGTH, Settings, is_short
 from terrarium.loopback import is_loopback
 
 _ORIGIN = re.compile(r"https?://(\[[0-9a-f:.]+\]|[a-z0-9.-]+)(:\d{1,5})?")
@@ -131,8 +131,8 @@ class WebSettings(Settings):
         for name, secret in secrets.items():
             if is_short(secret):
                 raise ValueError(
-                    f"{name} has fewer than {SHORTEST_SECRET} characters, and others can reach this"
-                    " site, so it could be guessed; `openssl rand -hex 16` makes a good one"
+                    f"{name} has fewer than {MIN_SECRET_LENGTH} characters, and others can reach"
+                    " this site, so it could be guessed; `openssl rand -hex 16` makes a good one"
                 )
         return self
 

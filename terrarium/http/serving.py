@@ -12,7 +12,7 @@ from starlette.types import ASGIApp
 
 from terrarium.http.limited_protocol import HttpLimits, LimitedConfig
 
-GRACE = 1
+SHUTDOWN_GRACE = 1
 """Seconds that answers in progress have to finish when the server stops."""
 
 
@@ -29,7 +29,7 @@ async def serve(
     behind_proxy: bool = True,
     limits: HttpLimits | None = None,
 ) -> None:
-    """Serve until cancelled, then let answers in progress finish, for at most `GRACE` seconds.
+    """Serve until cancelled, then let answers in progress finish, for `SHUTDOWN_GRACE` seconds.
 
     `ready` is called when the application has started, `stopping` when it is about to stop, so that
     it can end endless answers. With `behind_proxy` the client address that a proxy on this machine
@@ -42,7 +42,7 @@ async def serve(
         access_log=False,
         server_header=False,
         proxy_headers=behind_proxy,
-        timeout_graceful_shutdown=GRACE,
+        timeout_graceful_shutdown=SHUTDOWN_GRACE,
     )
     server = _Server(config, ready)
     running = asyncio.create_task(server.serve(sockets=[listener]))

@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 from agent_server.settings.models import ModelSettings
 from agent_server.settings.server import ServerSettings
 from agent_server.tool_calling.detector import CallDetector, DetectedCall, Verdict, detect
-from agent_server.tool_calling.schema import LONGEST_TEXT, any_of, many_calls, one_call
+from agent_server.tool_calling.schema import MAX_TEXT_LENGTH, any_of, many_calls, one_call
 from terrarium.config import Config, ConfigError
-from terrarium.http.client import MAX_LINE_BYTES
-from terrarium.http.client import EventData, EventTooLong
+from terrarium.http.client import MAX_LINE_BYTES, EventData, EventTooLong
 from terrarium.thinking import ThinkSplitter
 from terrarium.usage import TokenUsage
 
@@ -123,11 +122,11 @@ def test_a_call_schema_limits_free_strings_and_leaves_the_others() -> None:
         },
     }
     arguments = one_call([tool("a", parameters)])["properties"]["arguments"]["properties"]
-    assert arguments["free"]["maxLength"] == LONGEST_TEXT
+    assert arguments["free"]["maxLength"] == MAX_TEXT_LENGTH
     assert arguments["short"]["maxLength"] == 5
     assert arguments["day"] == {"enum": ["mon", "tue"]}
-    assert arguments["list"]["items"]["maxLength"] == LONGEST_TEXT
-    assert arguments["type"]["maxLength"] == LONGEST_TEXT
+    assert arguments["list"]["items"]["maxLength"] == MAX_TEXT_LENGTH
+    assert arguments["type"]["maxLength"] == MAX_TEXT_LENGTH
 
 
 def test_definitions_of_two_tools_with_one_name_stay_apart() -> None:
@@ -179,7 +178,7 @@ def test_no_more_tokens_come_from_the_cache_than_the_prompt_has() -> None:
 def test_usage_adds_up_over_asks_and_counts_a_shared_prompt_once() -> None:
     one, two = TokenUsage(10, 3, 8), TokenUsage(10, 4, 9)
     assert one + two == TokenUsage(20, 7, 17)
-    assert one.beside(two) == TokenUsage(10, 7, 9)
+    assert one.merge_choice(two) == TokenUsage(10, 7, 9)
     assert TokenUsage.from_wire(one.as_wire()) == one
     assert TokenUsage.from_wire({"prompt_tokens": 1, "prompt_tokens_details": None}) == TokenUsage(
         1, 0, 0

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from agent_server.engines.openai import SESSION
+from agent_server.engines.openai import SESSION_HEADER
 from agent_server.ray.command import ENVIRONMENT
 from tests.docs.reference import ROOT, tables, variables
 from tests.docs.test_deploy import GLOBAL, terrarium
@@ -109,6 +109,6 @@ def test_ray_serve_takes_the_configurations_and_the_application_their_arguments(
 
 def test_the_router_of_production_stack_reads_our_header_and_its_engines_our_priority() -> None:
     (values,) = documents(DEPLOY / "vllm-production-stack.yaml")
-    assert values["routerSpec"] == {"routingLogic": "session", "sessionKey": SESSION}
+    assert values["routerSpec"] == {"routingLogic": "session", "sessionKey": SESSION_HEADER}
     for model in values["servingEngineSpec"]["modelSpec"]:
         assert "--scheduling-policy=priority" in model["vllmConfig"]["extraArgs"]

@@ -18,7 +18,7 @@ from terrarium.usage import TokenUsage
 
 Event = dict[str, Any]
 
-STOPS = {
+STOP_REASONS = {
     "stop": "end_turn",
     "length": "max_tokens",
     "tool_calls": "tool_use",
@@ -146,7 +146,7 @@ def _stop(choice: Mapping[str, Any]) -> dict[str, Any]:
     """Return the stop reason. Only some engines report which stop sequence it was."""
     if isinstance(choice.get("stop_reason"), str):
         return {"stop_reason": "stop_sequence", "stop_sequence": choice["stop_reason"]}
-    reason = STOPS.get(choice.get("finish_reason") or "stop", "end_turn")
+    reason = STOP_REASONS.get(choice.get("finish_reason") or "stop", "end_turn")
     return {"stop_reason": reason, "stop_sequence": None}
 
 

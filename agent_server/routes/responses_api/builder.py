@@ -13,14 +13,19 @@ from typing import Any
 from agent_server.engine_protocol import Chunk
 from agent_server.errors import ApiError
 from agent_server.http.responses import Events, log_stream_error, sse_event
-from agent_server.routes.responses_api.output_item import DELTAS, OutputItem, logprob, new_item
+from agent_server.routes.responses_api.output_item import (
+    DELTA_EVENTS,
+    OutputItem,
+    logprob,
+    new_item,
+)
 from agent_server.routes.responses_api.schemas import ResponseRequest
 from agent_server.schemas.chat_answer import ChunkMeta, ModelAnswer
 from terrarium.usage import TokenUsage
 
 Event = dict[str, Any]
 
-INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"}
+INCOMPLETE_REASONS = {"length": "max_output_tokens", "content_filter": "content_filter"}
 """Reasons of an incomplete answer: from the engine's `finish_reason` to this API's."""
 
 
@@ -67,7 +72,7 @@ class ResponseBuilder:
 
     def as_wire(self) -> dict[str, Any]:
         """Return the response as far as it has been built."""
-        incomplete = INCOMPLETE.get(self._finish) if self._status == "incomplete" else None
+        incomplete = INCOMPLETE_REASONS.get(self._finish) if self._status == "incomplete" else None
         return {
             "id": self._meta.id,
             "object": "response",
@@ -141,7 +146,7 @@ class ResponseBuilder:
         item.add(text, [logprob(entry) for entry in logprobs])
         extra = {"logprobs": item.newest} if item.kind == "message" else {}
         place = self._position(part=item.kind != "function_call")
-        yield self._event(f"response.{DELTAS[item.kind]}.delta", **place, delta=text, **extra)
+        yield self._event(f"response.{DELTA_EVENTS[item.kind]}.delta", **place, delta=text, **extra)
 
     def _close(self, status: str) -> Iterator[Event]:
         item = self._open
@@ -149,7 +154,7 @@ class ResponseBuilder:
             return
         item.end(status)
         place = self._position(part=item.kind != "function_call")
-        done = f"response.{DELTAS[item.kind]}.done"
+        done = f"response.{DELTA_EVENTS[item.kind]}.done"
         if item.kind == "function_call":
             name = item.item["name"]
             yield self._event(done, **place, arguments=item.text, name=name)
@@ -164,7 +169,7 @@ class ResponseBuilder:
         self._open = None
 
     def _end(self) -> Iterator[Event]:
-        status = "incomplete" if self._finish in INCOMPLETE else "completed"
+        status = "incomplete" if self._finish in INCOMPLETE_REASONS else "completed"
         yield from self._close(status)
         self._status = status
         self._done(self)

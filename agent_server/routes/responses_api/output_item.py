@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
-DELTAS = {
+DELTA_EVENTS = {
     "message": "output_text",
     "reasoning": "reasoning_text",
     "function_call": "function_call_arguments",

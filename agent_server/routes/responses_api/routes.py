@@ -20,7 +20,7 @@ from agent_server.schemas.responses import DeletedResponse, ResponseBody, answer
 
 router = APIRouter(prefix="/v1/responses")
 
-ABSENT = (
+NOT_FOUND_REASONS = (
     "here: never kept, deleted, too long ago, or kept by another replica of this server (send the"
     " same x-session-id with each request)"
 )
@@ -103,7 +103,7 @@ async def delete(identity: str, store: Store, context: Context) -> dict[str, Any
 def _require_stored(kept: StoredResponse | None, identity: str) -> StoredResponse:
     if kept is None:
         raise NotFound(
-            f"there is no response {identity!r} {ABSENT}",
+            f"there is no response {identity!r} {NOT_FOUND_REASONS}",
             param="response_id",
             code="response_not_found",
         )
@@ -118,7 +118,7 @@ def _previous_response(
     kept = store.get(owner, identity)
     if kept is None:
         raise InvalidRequest(
-            f"there is no response {identity!r} to follow {ABSENT}",
+            f"there is no response {identity!r} to follow {NOT_FOUND_REASONS}",
             param="previous_response_id",
             code="previous_response_not_found",
         )

@@ -12,8 +12,8 @@ from typing import Any
 
 from agent_server.http.responses import to_json
 
-MOST = 1000
-LARGEST = 64 * 1024 * 1024
+MAX_RESPONSES = 1000
+MAX_BYTES = 64 * 1024 * 1024
 """Limits: the number of responses, and the bytes of all of them with their conversations."""
 
 
@@ -37,7 +37,7 @@ class ResponseStore:
     At most `most` responses of `largest` bytes together.
     """
 
-    def __init__(self, *, most: int = MOST, largest: int = LARGEST) -> None:
+    def __init__(self, *, most: int = MAX_RESPONSES, largest: int = MAX_BYTES) -> None:
         self._most = most
         self._largest = largest
         self._kept: OrderedDict[tuple[str, str], tuple[StoredResponse, int]] = OrderedDict()

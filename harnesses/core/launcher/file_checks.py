@@ -18,7 +18,7 @@ from storage.db.errors import StorageError
 from storage.db.integrity import describe_damage
 from storage.db.private_files import data_files, mode_if_exposed
 from storage.settings import StorageSettings, log_path
-from terrarium.config import GOOD_SECRET, Config, is_short
+from terrarium.config import GOOD_SECRET_LENGTH, Config, is_short
 
 _CHECK_TIMEOUT = 60.0  # seconds after which the integrity check of one file is cut short
 
@@ -52,12 +52,16 @@ def check_privacy(config: Config) -> CheckResult:
 def check_secrets(config: Config) -> CheckResult:
     """Check that the keys and tokens chosen by the owner are too long to be guessed. Raises
     ConfigError."""
-    weak = [name for name, secret in _chosen_secrets(config) if is_short(secret, GOOD_SECRET)]
+    weak = [
+        name for name, secret in _chosen_secrets(config) if is_short(secret, GOOD_SECRET_LENGTH)
+    ]
     if not weak:
         return CheckResult("secrets", True, "no key and no token can be guessed")
     hint = "`openssl rand -hex 24` makes a good one"
     names = ", ".join(weak)
-    return CheckResult("secrets", False, f"fewer than {GOOD_SECRET} characters: {names}; {hint}")
+    return CheckResult(
+        "secrets", False, f"fewer than {GOOD_SECRET_LENGTH} characters: {names}; {hint}"
+    )
 
 
 def _chosen_secrets(config: Config) -> Iterator[tuple[str, SecretStr]]:

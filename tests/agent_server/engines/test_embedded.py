@@ -14,7 +14,7 @@ import pytest
 import xllamacpp
 from structlog.testing import capture_logs
 
-from agent_server.engines.embedded import TRIES, EmbeddedEngine, Watchdog
+from agent_server.engines.embedded import MAX_LOAD_ATTEMPTS, EmbeddedEngine, Watchdog
 from agent_server.engines.llama_child import CANNOT_LOAD, EngineSpec, parameters
 from agent_server.errors import ApiError, EngineMisconfigured, EngineUnavailable
 from harnesses.core.launcher.readiness import server_ready
@@ -293,7 +293,7 @@ async def test_a_file_that_cannot_be_loaded_is_named_and_tried_again_when_it_has
     engine = EmbeddedEngine(EngineSpec(str(path), "terra", 512, 1, 1, ""), timeout=60)
     with capture_logs() as logs:
         async with asyncio.timeout(PATIENCE), engine.lifespan():
-            while len(logs) < TRIES:  # noqa: ASYNC110 - another process
+            while len(logs) < MAX_LOAD_ATTEMPTS:  # noqa: ASYNC110 - another process
                 await asyncio.sleep(0.05)
             assert not await engine.ready()
             with pytest.raises(
@@ -304,10 +304,10 @@ async def test_a_file_that_cannot_be_loaded_is_named_and_tried_again_when_it_has
             await until(engine, ready=True)
             assert await answered(engine)
     assert [entry["event"] for entry in logs] == [
-        *["engine.exited"] * (TRIES - 1), "engine.cannot_load", "engine.started",
+        *["engine.exited"] * (MAX_LOAD_ATTEMPTS - 1), "engine.cannot_load", "engine.started",
     ]  # fmt: skip
-    assert [entry.get("restart_in") for entry in logs[: TRIES - 1]] == [0.2, 0.4]
-    assert {entry["status"] for entry in logs[:TRIES]} == {CANNOT_LOAD}
+    assert [entry.get("restart_in") for entry in logs[: MAX_LOAD_ATTEMPTS - 1]] == [0.2, 0.4]
+    assert {entry["status"] for entry in logs[:MAX_LOAD_ATTEMPTS]} == {CANNOT_LOAD}
 
 
 @pytest.mark.process

@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from agent_server.engines.openai import HttpEngine
-from agent_server.engines.upstream_pool import BREAK_AFTER
+from agent_server.engines.upstream_pool import MAX_FAILURES
 from agent_server.errors import ApiError, EngineTimeout, EngineUnavailable
 from terrarium.sockets import listen
 from tests.kit.agent_server import agent_server, unready_server
@@ -101,7 +101,7 @@ async def test_silence_is_a_timeout_and_after_some_the_engine_is_left_alone() ->
     async with answering(None) as url:
         engine = HttpEngine([url], key=None, model="m", timeout=0.2)
         async with engine.lifespan():
-            for _ in range(BREAK_AFTER):
+            for _ in range(MAX_FAILURES):
                 with pytest.raises(EngineTimeout):
                     await asked(engine)
             with pytest.raises(EngineUnavailable):  # at once: the circuit is open
@@ -113,7 +113,7 @@ async def test_an_upstream_that_is_back_is_asked_again() -> None:
     async with ScriptedOpenAI() as script:
         engine = HttpEngine([script.url], key=None, model="m", timeout=10)
         async with engine.lifespan():
-            for _ in range(BREAK_AFTER):
+            for _ in range(MAX_FAILURES):
                 script.fail(500, "broken")
                 with pytest.raises(EngineUnavailable):
                     await asked(engine)

