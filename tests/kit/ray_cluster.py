@@ -178,7 +178,7 @@ def _main(data: Path, nodes: int, folder: str) -> int:
     print(json.dumps({"gcs": cluster.address}), flush=True)
     sys.stdin.read()
     cluster.shutdown()
-    command.end(psutil.Process().children(recursive=True))
+    command.kill_remaining(psutil.Process().children(recursive=True))
     return len(psutil.Process().children(recursive=True))
 
 
