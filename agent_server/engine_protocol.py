@@ -15,15 +15,6 @@ Chunk = dict[str, Any]
 Chunks = AsyncGenerator[Chunk, None]
 
 
-def has_output(chunk: Chunk) -> bool:
-    """Return whether a chunk has more than the role, which some engines send in advance."""
-    for choice in chunk.get("choices") or ():
-        delta = choice.get("delta") or {}
-        if choice.get("text") or any(value for key, value in delta.items() if key != "role"):
-            return True
-    return False
-
-
 @dataclass(frozen=True, slots=True)
 class TokenCount:
     """The token ids of a prompt, their number, and the engine's limit per request.

@@ -18,18 +18,12 @@ import structlog
 from agent_server.admission.prompt_history import PromptHistory, prefix_digests
 from agent_server.admission.queue import AdmissionQueue, RequestQueue
 from agent_server.admission.scheduler import QueuedRequest
-from agent_server.engine_protocol import (
-    Chunk,
-    Chunks,
-    Engine,
-    ModelInfo,
-    TokenCount,
-    has_output,
-)
+from agent_server.engine_protocol import Chunk, Chunks, Engine, ModelInfo, TokenCount
 from agent_server.engines.cache_salt import CACHE_SALT, cache_salt
 from agent_server.errors import ApiError, Unsupported
 from agent_server.metering.accounts import ExpectedUse, Metering, Reservation, Spender
 from agent_server.metering.request_context import ANYBODY, RequestContext
+from agent_server.schemas.chat_answer import has_output
 from terrarium.cancellation import ScopeCancelled
 from terrarium.usage import TokenUsage
 

@@ -17,8 +17,9 @@ from typing import Any
 import structlog
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from agent_server.engine_protocol import Chunk, Chunks, has_output
+from agent_server.engine_protocol import Chunk, Chunks
 from agent_server.metering.request_context import RequestContext
+from agent_server.schemas.chat_answer import has_output
 from terrarium.usage import TokenUsage
 
 VERSION = 1

@@ -16,6 +16,15 @@ from terrarium.thinking import ThinkSplitter
 from terrarium.usage import TokenUsage
 
 
+def has_output(chunk: Chunk) -> bool:
+    """Return whether a chunk has more than the role, which some engines send in advance."""
+    for choice in chunk.get("choices") or ():
+        delta = choice.get("delta") or {}
+        if choice.get("text") or any(value for key, value in delta.items() if key != "role"):
+            return True
+    return False
+
+
 class ChunkNormalizer:
     """Normalises the chunks of one answer of an engine.
 
