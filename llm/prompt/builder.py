@@ -348,13 +348,13 @@ class PromptRequest:
 class Prompt:
     """The parts of a prompt.
 
-    `system` is the same for all questions of a room; the sections `beside` belong to this one.
+    `system` is the same for all questions of a room; `question_sections` belong to this one.
     `hints` is the text by skills for it, `worked_out` the whole answer if a skill has found that.
     `skills` and `lessons` are the names of what the question brought in.
     """
 
     system: str
-    beside: tuple[PromptSection, ...]
+    question_sections: tuple[PromptSection, ...]
     hints: str
     worked_out: str
     toolbox: Toolbox
@@ -423,8 +423,8 @@ class PromptBuilder:
         rules = [CORE, TOOLS if usable else "", STATUS if request.wants_status else ""]
         system = f"{request.persona.render(request.values)}\n\n{' '.join(filter(None, rules))}"
         sections = [*_sections(request.text, usable, matches), *learned]
-        beside = tuple(section for section in sections if str(section))
-        return Prompt(system, beside, hints, whole, toolbox, skills, taught)
+        question_sections = tuple(section for section in sections if str(section))
+        return Prompt(system, question_sections, hints, whole, toolbox, skills, taught)
 
     def _functions(self, room: str, matches: Sequence[Match]) -> list[Function]:
         """Return the tools of all skills that a question of the room has ever brought in.

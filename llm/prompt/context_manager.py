@@ -31,7 +31,8 @@ from storage.memory.conversations import Conversations, PromptWindow, Turn
 
 _DROPPED_MARK = "[left out: too long]"
 _CHARACTERS_PER_TOKEN = 3  # per token, at least, in most texts
-_STABLE, _BESIDE = 3, 6  # sections of a kind get at most a third, or a sixth, of the window
+# The divisors of the window that give the most characters of the sections of a kind.
+_STABLE_SHARE, _QUESTION_SHARE = 3, 6
 _MAX_MESSAGES = 30  # of earlier turns; beyond, the oldest two thirds are dropped at once
 
 Counter = Callable[[Sequence[Message]], Awaitable[TokenCountResult]]
@@ -77,9 +78,9 @@ class PromptInput:
 class PromptContext:
     """The prompt for one question of a conversation.
 
-    `stable` sections are the same for all questions of a room, and follow the `system` text; those
-    `beside` the question belong to it alone. `budget` is the number of tokens of lines and turns
-    that this model uses well; None: as many as its window holds.
+    `stable` sections are the same for all questions of a room, and follow the `system` text;
+    `question_sections` belong to this question alone. `budget` is the number of tokens of lines and
+    turns that this model uses well; None: as many as its window holds.
     """
 
     def __init__(
@@ -87,14 +88,14 @@ class PromptContext:
         given: PromptInput,
         *,
         stable: Sequence[PromptSection] = (),
-        beside: Sequence[PromptSection] = (),
+        question_sections: Sequence[PromptSection] = (),
         budget: int | None = None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._conversation = given.conversation
         self._system = given.system
         self._stable = list(stable)
-        self._beside = list(beside)
+        self._question_sections = list(question_sections)
         self._found = [event.id for event in given.found]
         self._budget = budget
         self._now = now
@@ -169,7 +170,7 @@ class PromptContext:
         messages = self._messages(kept)
         counted = await count(messages)
         while counted.tokens > room and (
-            _leave_out_last(self._beside)
+            _leave_out_last(self._question_sections)
             or _leave_out_result(kept)
             or _leave_out_last(self._stable)
         ):
@@ -244,17 +245,20 @@ class PromptContext:
                 messages += [question, *map(_render_step, item.messages[1:])]
                 lines = []
         question = render_question(
-            self._question.message(), lines, self._related.get(0, ()), render_sections(self._beside)
+            self._question.message(),
+            lines,
+            self._related.get(0, ()),
+            render_sections(self._question_sections),
         )
         return [*messages, question, *map(_render_step, steps)]
 
     def _cut_sections(self, window: int) -> bool:
         """Cut the sections to their share of a window of so many characters; return whether that
         changed any."""
-        stable = within(self._stable, window // _STABLE)
-        beside = within(self._beside, window // _BESIDE)
-        cut = (stable, beside) != (self._stable, self._beside)
-        self._stable, self._beside = stable, beside
+        stable = within(self._stable, window // _STABLE_SHARE)
+        question_sections = within(self._question_sections, window // _QUESTION_SHARE)
+        cut = (stable, question_sections) != (self._stable, self._question_sections)
+        self._stable, self._question_sections = stable, question_sections
         return cut
 
     async def _leave_out(self, characters: float) -> None:
@@ -280,12 +284,15 @@ class PromptContext:
 
 
 def render_question(
-    question: Message, events: Sequence[Event], related: Sequence[Event] = (), beside: str = ""
+    question: Message,
+    events: Sequence[Event],
+    related: Sequence[Event] = (),
+    sections: str = "",
 ) -> Message:
-    """Return a question as it is sent: the lines just before it, the older lines and the sections
-    (`beside`) that belong to it, then the asker and the text."""
+    """Return a question as it is sent: the lines just before it, the older lines and the
+    rendered `sections` that belong to it, then the asker and the text."""
     text = escape_tags(f"{question['name']} asks: {question['content']}")
-    more = f"{beside}\n\n" if beside else ""
+    more = f"{sections}\n\n" if sections else ""
     return {
         "role": "user",
         "content": render_block(events) + render_block(related, EARLIER) + more + text,

@@ -38,7 +38,7 @@ class Room:
     since: datetime | None = None
     threads: ChannelThreads | None = None
     stable: Sequence[PromptSection] = ()
-    beside: Sequence[PromptSection] = ()
+    question_sections: Sequence[PromptSection] = ()
     shared: bool = False
     budget: int | None = None
     lines: int = field(default=0)
@@ -106,7 +106,7 @@ class Room:
                 log_window,
             ),
             stable=self.stable,
-            beside=self.beside,
+            question_sections=self.question_sections,
             budget=self.budget,
         )
         await context.load()

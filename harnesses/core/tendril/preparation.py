@@ -135,7 +135,7 @@ async def create_context(
     return PromptContext(
         given,
         stable=stable,
-        beside=(*own, *prompt.beside, *_clock_section(tendril, request.text)),
+        question_sections=(*own, *prompt.question_sections, *_clock_section(tendril, request.text)),
         budget=budget.tokens,
         now=tendril.clock.now,
     )

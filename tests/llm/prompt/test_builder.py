@@ -53,7 +53,7 @@ def asking(text: str, room: str = "irc/#pond", persona: Persona = PERSONA) -> Pr
 
 
 def beside(prompt: Prompt) -> dict[str, str]:
-    return {section.name: section.text for section in prompt.beside}
+    return {section.name: section.text for section in prompt.question_sections}
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ async def test_a_model_that_cannot_choose_tools_is_told_of_none(
 ) -> None:
     prompt = await prompts.build(table, asking("who said 2*3?"), PromptBudget(may_call=False))
     assert prompt.system == f"You are Terra.\n\n{CORE}"
-    assert SEARCH not in str(prompt.beside)
+    assert SEARCH not in str(prompt.question_sections)
 
 
 async def test_a_small_model_gets_one_sentence_and_the_tools_that_the_question_calls_for(
@@ -105,7 +105,8 @@ async def test_a_small_model_gets_one_sentence_and_the_tools_that_the_question_c
     sums = await prompts.build(
         table, asking("what is 2*3?", persona=persona), PromptBudget(is_small=True)
     )
-    assert (sums.system, sums.beside, sums.worked_out) == ("You are Terra.", (), "2 × 3 = 6")
+    assert (sums.system, sums.worked_out) == ("You are Terra.", "2 × 3 = 6")
+    assert sums.question_sections == ()
     assert not sums.toolbox
     question = asking("who said something about frogs yesterday?", persona=persona)
     prompt = await prompts.build(table, question, PromptBudget(is_small=True))
@@ -134,7 +135,7 @@ async def test_a_persona_may_have_few_skills_and_tools(
 ) -> None:
     persona = Persona("Arr.", skills=("dice",), tools=("calculate",))
     prompt = await prompts.build(table, asking("what is 2*3?", persona=persona), PromptBudget())
-    assert prompt.beside == ()
+    assert prompt.question_sections == ()
     assert not prompt.toolbox
 
 

@@ -27,7 +27,9 @@ async def room(tmp_path: Path) -> AsyncIterator[Room]:
         Database.open(tmp_path / "irc.db") as database,
         ChatLog.open(database) as log,
     ):
-        yield Room(log, Conversations(database), stable=(FACTS, SUMMARY), beside=(SKILLS,))
+        yield Room(
+            log, Conversations(database), stable=(FACTS, SUMMARY), question_sections=(SKILLS,)
+        )
 
 
 async def test_stable_sections_follow_the_persona(room: Room) -> None:
@@ -49,7 +51,7 @@ async def test_what_is_beside_the_question_follows_the_lines(room: Room) -> None
 
 async def test_what_is_beside_one_question_is_not_beside_the_next(room: Room) -> None:
     await room.asks("first")
-    room.beside = ()
+    room.question_sections = ()
     assert "<skills>" not in json.dumps(await room.asks("second"))
 
 
@@ -95,7 +97,7 @@ async def test_long_sections_are_cut_to_their_share_of_the_window_and_keep_the_l
 ) -> None:
     room.window = 800  # of which 100 are kept for the answer
     room.stable = (PromptSection("summary", "They spoke of soup.\n" * 500, 10_000),)
-    room.beside = (PromptSection("skills", "Boil it.\n" * 500, 10_000),)
+    room.question_sections = (PromptSection("skills", "Boil it.\n" * 500, 10_000),)
     await room.says("hello")
     system, asked = await room.asks("what now?")
     assert 600 <= len(system["content"]) <= 860
