@@ -33,8 +33,8 @@ _IN_WORDS: Message = {"role": "user", "content": "Answer in plain words, without
 _DOUBTFUL_FROM = 4  # model calls; a forced answer that takes as many is doubtful
 
 # Of a run with more than ten steps, only the first two and the last five are shown in full.
-_LONG = 10
-_FIRST, _LAST = 2, 5
+_MAX_FULL_STEPS = 10
+_SHOWN_FIRST, _SHOWN_LAST = 2, 5
 
 _log = structlog.get_logger()
 
@@ -273,9 +273,9 @@ def compact_steps(steps: Sequence[Message]) -> list[Message]:
     """
     # Cut at assistant messages only: the chat API rejects a tool result whose call is missing.
     starts = [at for at, message in enumerate(steps) if message["role"] == "assistant"]
-    if len(starts) <= _LONG:
+    if len(starts) <= _MAX_FULL_STEPS:
         return list(steps)
-    begin, end = starts[_FIRST], starts[-_LAST]
+    begin, end = starts[_SHOWN_FIRST], starts[-_SHOWN_LAST]
     middle = steps[begin:end]
     said = [message for message in middle if message["role"] == "user"]
     note: Message = {"role": "user", "content": _counts(middle)}

@@ -19,10 +19,10 @@ from llm.messages.errors import ModelError
 from llm.messages.message import Message, escape_tags
 from terrarium.usage import TokenUsage
 
-GOOD = 8
+MIN_GOOD_SCORE = 8
 """The lowest score at which a draft is not rewritten."""
 
-_VERDICT = 200  # tokens
+_MAX_VERDICT_TOKENS = 200  # tokens
 _TEMPERATURE = 0.0
 _JUDGE = (
     "You review a text before it is published. Score it from 1 to 10: does it do what was asked,"
@@ -81,7 +81,7 @@ class Reviewer:
 
     async def _improve(self, request: str, draft: str) -> str:
         first = await self._judge(request, draft)
-        if first.score >= GOOD:
+        if first.score >= MIN_GOOD_SCORE:
             _log.info("review.good", score=first.score)
             return draft
         text = await self._rewrite(request, draft, first.faults)
@@ -93,7 +93,7 @@ class Reviewer:
         return text if second.score > first.score else draft
 
     async def _judge(self, request: str, draft: str) -> Verdict:
-        options = replace(self._options, temperature=_TEMPERATURE, max_tokens=_VERDICT)
+        options = replace(self._options, temperature=_TEMPERATURE, max_tokens=_MAX_VERDICT_TOKENS)
         messages = _messages(_JUDGE, request, draft)
         reply = await self._client.chat(messages, options, response_format=_FORMAT)
         self.usage += reply.usage

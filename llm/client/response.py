@@ -184,7 +184,7 @@ def error_of(
         return ContextTooLong(reason.message)
     if status == 429:
         wait = _seconds(headers.get("retry-after"))
-        is_spent = reason.code in _SPENT and wait > _LONG_WAIT
+        is_spent = reason.code in _SPENT_CODES and wait > _LONG_WAIT
         return (BudgetSpent if is_spent else Busy)(reason.message, wait)
     if status in (408, 504):
         return TimedOut(reason.message)
@@ -216,7 +216,7 @@ def _seconds(value: str | None) -> float:
 MISCONFIGURED = "engine_misconfigured"
 """The code of errors that only the agent server's operator can fix."""
 
-_SPENT = ("budget_exhausted", "quota_exceeded")
+_SPENT_CODES = ("budget_exhausted", "quota_exceeded")
 _LONG_WAIT = 120.0  # seconds; per-minute quotas, with the same code, recover sooner
 
 OK = 200

@@ -21,7 +21,7 @@ ANSWER = "answer"
 """The purpose of answers to people. Unasked runs have their profile as their purpose (see
 `llm.agent.tool_executor`); memory and reviews have separate ones."""
 
-_NAMED = timedelta(days=30)  # after which amounts no longer name their conversation
+_NAMED_LIFETIME = timedelta(days=30)  # after which amounts no longer name their conversation
 
 
 def _now() -> datetime:
@@ -94,7 +94,7 @@ class TokenAccounting:
             self._today[purpose] = amount.prompt + amount.completion
 
     async def _write(self, amounts: Mapping[TokenSpend, UsageAmount]) -> None:
-        oldest = self._now().date() - _NAMED
+        oldest = self._now().date() - _NAMED_LIFETIME
         if oldest != self._named_since:  # once a day
             await self._spending.forget_before(oldest)
             self._named_since = oldest

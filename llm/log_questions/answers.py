@@ -26,10 +26,10 @@ _MIN_SHOWN_SCORE = 0.3
 _MAX_NEAREST = 10  # nearest lines that a model reads, at most
 _MIN_NEAREST_SCORE = 0.1  # their least score
 
-NEAREST = "Nobody said that here in these words; nearest:"
+NEAREST_LEAD = "Nobody said that here in these words; nearest:"
 """The lead of lines none of which surely is the answer."""
 
-LATELY = "The last lines here:"
+RECENT_LEAD = "The last lines here:"
 """The lead of lines that only show the current conversation."""
 
 Link = Callable[[Event], str | None]
@@ -80,7 +80,7 @@ class QuotedAnswer:
     @property
     def is_sure(self) -> bool:
         """True if the first line is likely the answer."""
-        return bool(self.shown) and self.lead not in (NEAREST, LATELY)
+        return bool(self.shown) and self.lead not in (NEAREST_LEAD, RECENT_LEAD)
 
     def evidence(self, question: str, answer: str) -> tuple[str, ...]:
         """Return the lines to show below the `answer` of a small model, which may be wrong.
@@ -88,7 +88,7 @@ class QuotedAnswer:
         This is the line that surely answers the question, or else the nearest lines, preceded by
         the one that the model took most of its words from.
         """
-        if self.lead == LATELY:
+        if self.lead == RECENT_LEAD:
             return ()
         if self.is_sure:
             return (self.quoting.line(self.shown[0]),)
@@ -179,7 +179,7 @@ async def nearest_lines(
     shown = {each.event.id for each in passages.items if each.score >= _MIN_SHOWN_SCORE}
     shown.update(event.id for event in by_meaning)
     quoted = [event for event in events if event.id in shown][:MAX_QUOTED_LINES]
-    return QuotedAnswer(NEAREST if quoted else "", tuple(quoted), tuple(events), quoting)
+    return QuotedAnswer(NEAREST_LEAD if quoted else "", tuple(quoted), tuple(events), quoting)
 
 
 def _stems(text: str) -> set[str]:

@@ -15,7 +15,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from llm.mcp.foreign_tools import (
-    MOST_TOOLS,
+    MAX_TOOLS,
     ForeignArguments,
     fits,
     openai_schema,
@@ -144,12 +144,12 @@ class McpConnection:
             for each in page.tools:
                 tool = self._tool(each) if fits(each.name, self.settings.tools) else None
                 # Different names can become the same local name; the first one is offered.
-                if tool is None or tool.name in found or len(found) == MOST_TOOLS:
+                if tool is None or tool.name in found or len(found) == MAX_TOOLS:
                     left_out += 1
                 else:
                     found[tool.name] = tool
             cursor = page.next_cursor
-            if cursor is None or len(found) == MOST_TOOLS:
+            if cursor is None or len(found) == MAX_TOOLS:
                 break
         self.tools = tuple(found.values())
         if left_out:

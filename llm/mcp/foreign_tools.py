@@ -22,13 +22,13 @@ from pydantic import BaseModel, ConfigDict
 from llm.messages.message import escape_tags
 from llm.tools.toolbox import MCP_SEPARATOR
 
-MOST_TOOLS = 64
+MAX_TOOLS = 64
 """The most tools of one server that are offered; each costs tokens in every prompt."""
 
-MOST_SCHEMA = 8_000
+MAX_SCHEMA_LENGTH = 8_000
 """The most characters of a tool's whole description, as JSON."""
 
-MOST_TEXT = 20_000
+MAX_TEXT_LENGTH = 20_000
 """The most characters of a result; the toolbox cuts it further."""
 
 _MAX_NAME_LENGTH = 64  # characters, the limit of the OpenAI API
@@ -69,7 +69,7 @@ def openai_schema(server: str, tool: types.Tool) -> dict[str, Any] | None:
         "parameters": parameters,
     }
     schema = {"type": "function", "function": function}
-    return schema if len(json.dumps(schema, ensure_ascii=False)) <= MOST_SCHEMA else None
+    return schema if len(json.dumps(schema, ensure_ascii=False)) <= MAX_SCHEMA_LENGTH else None
 
 
 def plain(text: str, most: int) -> str:
@@ -154,7 +154,7 @@ def result_text(result: types.CallToolResult) -> str:
     if not parts and result.structured_content is not None:
         parts = [json.dumps(result.structured_content, ensure_ascii=False)]
     text = "\n".join(parts) or "(no text)"
-    text = text if len(text) <= MOST_TEXT else f"{text[:MOST_TEXT]}..."
+    text = text if len(text) <= MAX_TEXT_LENGTH else f"{text[:MAX_TEXT_LENGTH]}..."
     return text.encode(errors="replace").decode()
 
 

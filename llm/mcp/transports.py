@@ -1,7 +1,7 @@
 """Transports to an MCP server, with limits on what it may send.
 
 The SDK's own transports accept a line or an answer of any length. Here a message has at most
-`MOST_BYTES`, and a server that floods us with messages is disconnected.
+`MAX_MESSAGE_SIZE`, and a server that floods us with messages is disconnected.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from llm.mcp.settings import McpServerSettings
 if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams
 
-MOST_BYTES = 4 * 1024 * 1024
+MAX_MESSAGE_SIZE = 4 * 1024 * 1024
 """The largest message that a server may send, in bytes."""
 
-BURST, PER_SECOND = 500, 20
+MESSAGE_BURST, MESSAGES_PER_SECOND = 500, 20
 """The messages that a server may send in a burst, and the rate per second beyond that."""
 
-_LAST_BYTES, _LAST_LINES = 4_096, 5  # kept of a program's standard error
+_STDERR_BYTES, _STDERR_LINES = 4_096, 5  # kept of a program's standard error
 _MAX_LINE_LENGTH = 200  # characters of each of these lines
 _GRACE_PERIOD = 1.0  # seconds to end, before SIGTERM, and again before SIGKILL
 _CONNECT_TIMEOUT = 10.0
@@ -50,13 +50,13 @@ class MessageBudget:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._left = float(BURST)
+        self._left = float(MESSAGE_BURST)
         self._since = clock()
 
     def spend(self) -> None:
         """Take one message from the budget. Raises ServerMisbehaved if it is exhausted."""
         now = self._clock()
-        self._left = min(BURST, self._left + (now - self._since) * PER_SECOND)
+        self._left = min(MESSAGE_BURST, self._left + (now - self._since) * MESSAGES_PER_SECOND)
         self._since = now
         if self._left < 1:
             raise ServerMisbehaved("it floods: too many messages")
@@ -68,7 +68,7 @@ class StderrTail:
 
     def __init__(self) -> None:
         self._end = b""
-        self._is_cut = False
+        self._is_truncated = False
         self._secrets: Sequence[str] = ()
 
     @property
@@ -76,21 +76,25 @@ class StderrTail:
         """The last lines, each cut in length; untrusted."""
         text = self._end.decode(errors="replace")
         # Drop the first line if it is incomplete: half a secret in it would not be recognised.
-        if self._is_cut:
+        if self._is_truncated:
             text = text.partition("\n")[2]
         for secret in self._secrets:
             text = text.replace(secret, "***")
-        lines = text.strip().splitlines()[-_LAST_LINES:]
+        lines = text.strip().splitlines()[-_STDERR_LINES:]
         return "\n".join(line[:_MAX_LINE_LENGTH] for line in lines)
 
     async def follow(self, errors: asyncio.StreamReader, secrets: Iterable[str]) -> None:
         """Read a program's standard error to its end, replacing the tail of the previous
         program."""
-        self._end, self._is_cut, self._secrets = b"", False, [each for each in secrets if each]
-        while part := await errors.read(_LAST_BYTES):
+        self._end, self._is_truncated, self._secrets = (
+            b"",
+            False,
+            [each for each in secrets if each],
+        )
+        while part := await errors.read(_STDERR_BYTES):
             self._end += part
-            self._is_cut |= len(self._end) > _LAST_BYTES
-            self._end = self._end[-_LAST_BYTES:]
+            self._is_truncated |= len(self._end) > _STDERR_BYTES
+            self._end = self._end[-_STDERR_BYTES:]
 
 
 @asynccontextmanager
@@ -165,17 +169,18 @@ async def _http(settings: McpServerSettings) -> AsyncGenerator[TransportStreams]
     async with (
         httpx2.AsyncClient(headers=headers, timeout=timeout, transport=_BoundedTransport()) as http,
         streamable_http_client(
-            settings.url, http_client=http, max_sse_event_size=MOST_BYTES
+            settings.url, http_client=http, max_sse_event_size=MAX_MESSAGE_SIZE
         ) as streams,
     ):
         yield streams
 
 
 class _BoundedTransport(httpx2.AsyncHTTPTransport):
-    """HTTP with answers of at most `MOST_BYTES`; in event streams that limits each event."""
+    """HTTP with answers of at most `MAX_MESSAGE_SIZE`; in event streams that limits each event."""
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Send a request. Reading more than `MOST_BYTES` of the response raises StreamError."""
+        """Send a request. Reading more than `MAX_MESSAGE_SIZE` of the response raises
+        StreamError."""
         response = await super().handle_async_request(request)
         kind = response.headers.get("content-type", "")
         stream = response.stream
@@ -192,8 +197,8 @@ class _BoundedStream(httpx2.AsyncByteStream):
         size = 0
         async for part in self._stream:
             size += len(part)
-            if size > MOST_BYTES:
-                raise httpx2.StreamError(f"the answer has more than {MOST_BYTES} bytes")
+            if size > MAX_MESSAGE_SIZE:
+                raise httpx2.StreamError(f"the answer has more than {MAX_MESSAGE_SIZE} bytes")
             yield part
 
     async def aclose(self) -> None:
@@ -216,7 +221,7 @@ async def _process(
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
         env=get_default_environment() | own,
-        limit=MOST_BYTES,
+        limit=MAX_MESSAGE_SIZE,
         start_new_session=True,
     )
     assert process.stdin is not None
@@ -247,7 +252,9 @@ async def _read_lines(stdout: asyncio.StreamReader, into: MemoryObjectSendStream
                 try:
                     line = await stdout.readline()
                 except ValueError:  # the line exceeds the limit of the reader
-                    await into.send(ServerMisbehaved(f"a message has more than {MOST_BYTES} bytes"))
+                    await into.send(
+                        ServerMisbehaved(f"a message has more than {MAX_MESSAGE_SIZE} bytes")
+                    )
                     return
                 if not line:
                     return

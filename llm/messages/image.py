@@ -5,11 +5,11 @@ from __future__ import annotations
 import base64
 from dataclasses import dataclass
 
-MOST_BYTES = 2 * 1024 * 1024
+MAX_IMAGE_SIZE = 2 * 1024 * 1024
 """The largest image: with the prompt it fits into the agent server's default limit on requests."""
 
-_TOKENS = 1_500
-_WEBP = slice(8, 12)  # the form type in the header of a RIFF file
+_TOKENS_PER_IMAGE = 1_500
+_WEBP_FORM_TYPE = slice(8, 12)  # the form type in the header of a RIFF file
 
 
 class UnusableImage(ValueError):
@@ -27,8 +27,8 @@ class Image:
     def from_bytes(cls, data: bytes) -> Image:
         """Return the image in a file, its type detected by the first bytes. Raises
         UnusableImage."""
-        if len(data) > MOST_BYTES:
-            raise UnusableImage(f"an image has at most {MOST_BYTES // 1024 // 1024} MB")
+        if len(data) > MAX_IMAGE_SIZE:
+            raise UnusableImage(f"an image has at most {MAX_IMAGE_SIZE // 1024 // 1024} MB")
         kind = _type_of(data)
         if not kind:
             raise UnusableImage("an image is a PNG, JPEG, GIF or WebP file")
@@ -41,7 +41,7 @@ class Image:
     @property
     def tokens(self) -> int:
         """The approximate number of tokens that a model reads for it, whatever its size."""
-        return _TOKENS
+        return _TOKENS_PER_IMAGE
 
     @property
     def url(self) -> str:
@@ -57,6 +57,6 @@ def _type_of(data: bytes) -> str:
         return "image/jpeg"
     if data.startswith((b"GIF87a", b"GIF89a")):
         return "image/gif"
-    if data.startswith(b"RIFF") and data[_WEBP] == b"WEBP":
+    if data.startswith(b"RIFF") and data[_WEBP_FORM_TYPE] == b"WEBP":
         return "image/webp"
     return ""

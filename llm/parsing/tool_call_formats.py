@@ -17,8 +17,8 @@ from llm.parsing.lenient_json import IncompleteJson, ParseError, read_arguments,
 
 _NAMES = ("name", "tool", "tool_name", "action")
 _ARGUMENTS = ("arguments", "parameters", "args", "params", "input", "tool_input", "action_input")
-_BESIDE = {"id", "type", "function"}
-HEADS = frozenset({*_NAMES, *_ARGUMENTS, *_BESIDE, "tool_calls"})
+_OTHER_KEYS = {"id", "type", "function"}
+HEADS = frozenset({*_NAMES, *_ARGUMENTS, *_OTHER_KEYS, "tool_calls"})
 """Keys that may come first in the JSON object of a call."""
 
 _FUNCTION = re.compile(r"[ \t\r\n]*+([A-Za-z_][\w.-]*+)(?=\()")
@@ -201,7 +201,7 @@ def _call_parts(value: Any) -> tuple[str, Any, bool] | None:
     arguments = value[key] if key else {}
     if arguments is None:
         arguments = {}
-    fits = isinstance(arguments, dict | str) and set(value) <= {*_NAMES, *_ARGUMENTS, *_BESIDE}
+    fits = isinstance(arguments, dict | str) and set(value) <= {*_NAMES, *_ARGUMENTS, *_OTHER_KEYS}
     return name, arguments if isinstance(arguments, dict | str) else json.dumps(arguments), fits
 
 

@@ -191,7 +191,7 @@ _FENCE_BEGUN = re.compile(r"`{1,2}|`{3,}+[^`\n]*+|~{1,2}|~{3,}+[^`\n]*+")
 _FUNCTIONS = {"": False, "json": False, "tool_call": True, "tool_code": True}
 """Info strings of fences that may hold calls, and whether function calls count as such."""
 _HEAD = re.compile(r"[\[ \t\r\n]*+\{[ \t\r\n]*+[\"']?+(\w*+)")
-_HEAD_WITHIN = 200  # characters
+_MAX_HEAD_LENGTH = 200  # characters
 _NICK = re.compile(r"<[^<>\s]{1,32}> ")
 _NICK_BEGUN = re.compile(r"<[^<>\s]{0,32}>?")
 _WORD = re.compile(r"[A-Za-z_][\w.-]*+")
@@ -242,8 +242,8 @@ def _function(text: str, at: int, formats: ToolCallFormats, *, final: bool) -> R
 
 
 def _object(text: str, at: int, formats: ToolCallFormats, *, final: bool) -> Reading | None:
-    begun = text[at : at + _HEAD_WITHIN]
-    more = len(begun) < _HEAD_WITHIN and not final
+    begun = text[at : at + _MAX_HEAD_LENGTH]
+    more = len(begun) < _MAX_HEAD_LENGTH and not final
     head = _HEAD.match(begun)
     if head is None:
         return _bracket(begun, more=more)

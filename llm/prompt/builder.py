@@ -166,8 +166,8 @@ _USED_WELL = (
 lines and turns, and that number of tokens; ascending."""
 
 _SMALL_MODEL = 1_000_000_000  # parameters; below, explanations and tags do more harm than good
-_TINY_SENTENCES, _SMALL_SENTENCES, _LONG_ANSWER = 1, 2, 4
-_STEPS = 2  # sentences of instructions; a small model invents the third and later steps
+_TINY_SENTENCES, _SMALL_SENTENCES, _LONG_ANSWER_SENTENCES = 1, 2, 4
+_STEP_SENTENCES = 2  # sentences of instructions; a small model invents the third and later steps
 _TINY_MODEL = 300_000_000  # parameters; below, a model retells wrongly what it has just read
 
 
@@ -191,9 +191,9 @@ class PromptBudget:
         if not self.is_small:
             return None
         if asks_how(question):
-            return AnswerLimit(_STEPS)
+            return AnswerLimit(_STEP_SENTENCES)
         if wants_long_answer(question):
-            return AnswerLimit(_LONG_ANSWER)
+            return AnswerLimit(_LONG_ANSWER_SENTENCES)
         if self.is_tiny:  # what it adds to a correct clause ("Paris, which ...") is mostly wrong
             return AnswerLimit(_TINY_SENTENCES, main_clause=True)
         return AnswerLimit(_SMALL_SENTENCES)

@@ -11,9 +11,9 @@ import structlog
 
 from llm.intents.question_text import is_about_talk
 from llm.log_questions.answers import (
-    LATELY,
     MAX_QUOTED_LINES,
     PLAIN,
+    RECENT_LEAD,
     Questioner,
     QuotedAnswer,
     Quoting,
@@ -28,7 +28,7 @@ from storage.log import Query
 from storage.passages.passages import PEOPLE, LineFilter
 from storage.protocols import LogReader
 
-_OWN_WORDS = 3  # lines of the asker
+_MAX_OWN_LINES = 3  # lines of the asker
 _MAX_GROWTH = 2  # times the wanted lines, beyond which they start afresh
 _MAX_RELATED = 10  # older lines, at most: they differ from prompt to prompt
 _RECENT_LINES = 12  # lines that show what people are talking about
@@ -128,7 +128,7 @@ class LogWindow:
         events, others, words = await self.log.for_model(
             self._from(start, 0 if live and none_wanted else _MAX_EVENTS),
             self._by_ids(named),
-            self._own_words(_OWN_WORDS if own and self.speaker and not none_wanted else 0),
+            self._own_words(_MAX_OWN_LINES if own and self.speaker and not none_wanted else 0),
         )
         # The start moves rarely and far, as the engine's prefix cache is lost whenever it moves.
         if live and sum(_is_shown(event, asked) for event in events) > _MAX_GROWTH * self.last:
@@ -170,7 +170,7 @@ class LogWindow:
         ]
         if not said:
             return None
-        return QuotedAnswer(LATELY, tuple(said[-MAX_QUOTED_LINES:]), tuple(said), self.quoting)
+        return QuotedAnswer(RECENT_LEAD, tuple(said[-MAX_QUOTED_LINES:]), tuple(said), self.quoting)
 
     def _before(self) -> Query:
         return Query(scope=Scope.from_places(self.place), before_id=self.anchor)

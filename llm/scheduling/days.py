@@ -32,7 +32,7 @@ _SPAN = re.compile(
 _COUNTS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 _NUMBERS = {word: number for number, word in enumerate(_COUNTS, 1)}
 _OF_YEAR = re.compile(r"(?P<name>[a-z' ]+?)(?: (?:of |in )?(?P<year>\d{4}))?")
-_FIRST, _LAST = 1, 9998  # supported years
+_FIRST_YEAR, _LAST_YEAR = 1, 9998  # supported years
 
 _FIXED: Mapping[str, tuple[int, int]] = {
     "christmas": (12, 25),
@@ -208,7 +208,7 @@ def _named_day(text: str, today: date, past: bool) -> date | None:
     else:
         return None
     if year:
-        return of_year(int(year)) if _FIRST <= int(year) <= _LAST else None
+        return of_year(int(year)) if _FIRST_YEAR <= int(year) <= _LAST_YEAR else None
     return _nearest(of_year, today, past)
 
 

@@ -70,9 +70,9 @@ _COUNT = (
     rf"|(?<![a-zäöüß])(?:(?:one|a) and a half|half an?|einer halben|(?:a )?quarter of an"
     rf"|(?:einer )?viertel|{_NUMBER})(?=\s|stunde)))"
 )
-_SHORT = r"s|secs?|seconds?|m|mins?|minutes?|h|hrs?|hours?|d|days?|w|weeks?"
-_LONG = r"sekunden?|minuten?|stunden?|tage?n?|wochen?"
-_UNIT = rf"(?:{_SHORT}|{_LONG})(?![a-zäöüß])"
+_ENGLISH_UNITS = r"s|secs?|seconds?|m|mins?|minutes?|h|hrs?|hours?|d|days?|w|weeks?"
+_GERMAN_UNITS = r"sekunden?|minuten?|stunden?|tage?n?|wochen?"
+_UNIT = rf"(?:{_ENGLISH_UNITS}|{_GERMAN_UNITS})(?![a-zäöüß])"
 _SPAN = rf"{_COUNT.format('c')}\s*{_UNIT}(?:\s+and a half)?".replace("(?P<c>", "(?:")
 _SPANS = rf"{_SPAN}(?:(?:\s*,)?\s*(?:(?:and|und)\s+)?{_SPAN})*"
 _MONTHS = rf"(?:\d{{1,3}}|{_NUMBER})\s+(?:months?|years?|monate?n?|jahre?n?)(?!\w)"
@@ -158,7 +158,7 @@ _THEN = rf"(?:[\sT,]+(?:{_CLOCK}))?"
 _IN = rf"(?:in|after)\s+(?P<counts>{_SPANS}|{_MONTHS})"
 _FROM_NOW = rf"(?P<counts>{_SPANS}|{_MONTHS})\s+(?:from now|later)\b"
 
-_FORMS = (
+_TIME_FORMS = (
     rf"{_EVERY}{_ON}(?:[\s,]+(?:{_SURE_CLOCK}))?",
     rf"{_ADVERB}{_ON}(?:[\s,]+(?:{_SURE_CLOCK}))?",
     _IN,
@@ -194,8 +194,8 @@ def _forms() -> _Forms:
     bare = (
         rf"(?P<counts>{_SPANS}){_AFTER}(?!\s*(?:before|after|earlier|late|ago|vor|nach|into|of)\b)"
     )
-    sure = (*_FORMS, rf"{_SURE_DAY}(?:[\s,]+(?:{_SURE_CLOCK}))?")
-    forms = (*_FORMS, _DAY + _THEN)
+    sure = (*_TIME_FORMS, rf"{_SURE_DAY}(?:[\s,]+(?:{_SURE_CLOCK}))?")
+    forms = (*_TIME_FORMS, _DAY + _THEN)
     return _Forms(
         leading=(*(_compile(form + _AFTER) for form in forms), _compile(bare)),
         trailing=tuple(_compile(_BEFORE + form + "$") for form in forms),
@@ -217,23 +217,23 @@ def count_of(word: str) -> float:
     return float(HOUR_WORDS.get(word) or _MORE_WORDS.get(word, 1.0))
 
 
-FORMS = (
+EXAMPLE_TIMES = (
     "in 20 minutes, 10m, in half an hour, at 18:00, at 6pm, tomorrow at 9, tonight at 8,"
     " next friday at 5pm, on the 24th at 18:00, 2026-12-24 18:00, every day at 9,"
     " every weekday at 8:30, every monday and thursday at 9, every hour"
 )
 """Examples of the supported forms, for messages to people."""
 
-RECURRENCES = (
+EXAMPLE_RECURRENCES = (
     "every day at 9, every weekday at 8:30, every weekend, every monday and thursday,"
     " every month on the 5th, every 3 months, every hour, every 2 hours"
 )
 """Examples of the recurrences that cron can express, for messages to people."""
 
-FURTHEST = timedelta(days=366)
+MAX_DISTANCE = timedelta(days=366)
 """The furthest a time may lie in the future."""
 
-LONGEST_TEXT = 500
+MAX_TEXT_LENGTH = 500
 """Maximum characters of a text in which a time is looked for: matching the patterns blocks the
 event loop."""
 
@@ -255,7 +255,7 @@ _TAIL = re.compile(r"(?:[\s,;:-]+(?:please|pls|bitte|thanks|thank you|danke))?[\
 _RECURRENT = re.compile(rf"{_REPEATED}\s", re.IGNORECASE)
 _INTERVAL = re.compile(rf"(?P<step>{_STEP})\s+(?P<unit>{_STEP_UNIT})")
 _STEPS = {"other": 2, "second": 2, "third": 3, "zweite": 2, "dritte": 3}
-_NO_RECURRENCE = f"I cannot repeat that. What I can repeat is: {RECURRENCES}."
+_NO_RECURRENCE = f"I cannot repeat that. What I can repeat is: {EXAMPLE_RECURRENCES}."
 _UNSUPPORTED = (
     *("minute", "fortnight", "quarter", "quartal", "year", "jahr"),
     *("yearly", "annually", "jährlich"),
@@ -278,17 +278,17 @@ class ResolvedTime:
 def parse_time(text: str, now: datetime, zone: tzinfo) -> tuple[ResolvedTime, str]:
     """Return the time that `text` names, relative to `now` in `zone`, and the text without it.
 
-    Raises NotUnderstood, also for a time that has passed or is further away than `FURTHEST`.
+    Raises NotUnderstood, also for a time that has passed or is further away than `MAX_DISTANCE`.
     """
     parts, rest = _split_time(text)
-    if len(text) > LONGEST_TEXT:
-        raise NotUnderstood(f"That is too long: write at most {LONGEST_TEXT} characters.")
+    if len(text) > MAX_TEXT_LENGTH:
+        raise NotUnderstood(f"That is too long: write at most {MAX_TEXT_LENGTH} characters.")
     if not parts:
-        raise NotUnderstood(f"I understand times like these: {FORMS}.")
+        raise NotUnderstood(f"I understand times like these: {EXAMPLE_TIMES}.")
     if "every" not in parts and _RECURRENT.match(text.strip()):
         raise NotUnderstood(_NO_RECURRENCE)
     found = _resolve(parts, now, zone)
-    if not now < found.due <= now + FURTHEST:
+    if not now < found.due <= now + MAX_DISTANCE:
         raise NotUnderstood("That time has passed, or is more than a year away.")
     return found, rest
 
@@ -302,7 +302,7 @@ def without_time(text: str) -> str | None:
 def _split_time(text: str) -> tuple[dict[str, str], str]:
     """Return the named groups of the time in a text, in lower case, and the rest of the text."""
     said = " ".join(text.split())
-    match = _find_time(said) if len(text) <= LONGEST_TEXT else None
+    match = _find_time(said) if len(text) <= MAX_TEXT_LENGTH else None
     if match is None:
         return {}, said
     before, after = said[: match.start()], said[match.end() :]
@@ -376,7 +376,7 @@ def _later(counts: str, now: datetime, zone: tzinfo) -> datetime:
         number = count_of(match["count"]) + 0.5 * bool(match["half"])
         unit = match["unit"]
         seconds += number * (3600 if unit.startswith("stunde") else _UNITS[unit[0]])
-    # Capped, as a larger sum would overflow; `parse_time` refuses anything beyond FURTHEST.
+    # Capped, as a larger sum would overflow; `parse_time` refuses anything beyond MAX_DISTANCE.
     return now + timedelta(seconds=min(seconds, 1e9))
 
 

@@ -198,7 +198,7 @@ def _tools(module: ModuleType, config: Config) -> list[Callable[..., Awaitable[o
     return [*tools_in(module), *(each for owner in owners for each in tools_of(owner))]
 
 
-LONGEST_QUESTION = 500
+MAX_QUESTION_LENGTH = 500
 """Maximum characters of a question for which hints are called: no timeout can interrupt a regular
 expression, which blocks the event loop of the tendril."""
 
@@ -242,7 +242,7 @@ async def _hints(
     Most return at once, so they are called sequentially, within one time limit for all.
     """
     hints: dict[str, WorkedOut] = {}
-    if len(question) > LONGEST_QUESTION:
+    if len(question) > MAX_QUESTION_LENGTH:
         return hints
     until = asyncio.get_running_loop().time() + _HINT_TIME
     for name, hint in [(skill.name, skill.hint) for skill in skills if skill.hint]:

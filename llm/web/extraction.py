@@ -23,7 +23,7 @@ _CPU_SECONDS = 10  # of CPU time; twice as many of wall-clock time
 _MAX_MEMORY = 1_500_000_000  # bytes of address space, most of them shared libraries
 _EXTRA_MISSING_STATUS = 3  # exit status if the extra is not installed
 _MAX_TEXT_LENGTH = 60_000  # characters of text that are kept
-_ENTRIES, _SUMMARY = 30, 300  # entries of a feed, characters of the summary of each
+_MAX_ENTRIES, _MAX_SUMMARY_LENGTH = 30, 300  # entries of a feed, characters of the summary of each
 _TAG = re.compile(r"<[^<>]*>")
 
 
@@ -86,9 +86,11 @@ def _feed_parts(feed: bytes) -> dict[str, str | None]:
         (
             f"{each.get('published') or each.get('updated') or ''} {each.get('title', '')}".strip(),
             each.get("link", ""),
-            " ".join(html.unescape(_TAG.sub(" ", each.get("summary", ""))).split())[:_SUMMARY],
+            " ".join(html.unescape(_TAG.sub(" ", each.get("summary", ""))).split())[
+                :_MAX_SUMMARY_LENGTH
+            ],
         )
-        for each in read.entries[:_ENTRIES]
+        for each in read.entries[:_MAX_ENTRIES]
     )
     text = "\n\n".join("\n".join(filter(None, entry)) for entry in entries)
     about = read.feed

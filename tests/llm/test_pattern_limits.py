@@ -22,14 +22,14 @@ from datetime import UTC, datetime
 resource.setrlimit(resource.RLIMIT_CPU, (60, 60))
 from llm.intents.parser import may_ask_for_fact, read_intent
 from llm.log_questions.parser import read_log_question
-from llm.scheduling.time_phrases import LONGEST_TEXT, NotUnderstood, parse_time, without_time
+from llm.scheduling.time_phrases import MAX_TEXT_LENGTH, NotUnderstood, parse_time, without_time
 from storage.passages.words import Expected, asks, question_words, shows
 
 now = datetime(2026, 5, 1, 12, tzinfo=UTC)
 for piece in sys.argv[2:]:
     for head in ("", "what is ", "remind me ", "bob, "):
         for tail in ("", "x\\0", "?"):
-            for length in (LONGEST_TEXT, int(sys.argv[1])):
+            for length in (MAX_TEXT_LENGTH, int(sys.argv[1])):
                 text = (head + piece * length)[: length - len(tail)] + tail
                 read_intent(text)
                 may_ask_for_fact(text)

@@ -19,7 +19,7 @@ from pydantic import Field
 
 from llm.messages.message import escape_tags
 from llm.scheduling.cron_schedule import Timetable, is_zone, parse_zone
-from llm.scheduling.time_phrases import FORMS, NotUnderstood, ResolvedTime, parse_time
+from llm.scheduling.time_phrases import EXAMPLE_TIMES, NotUnderstood, ResolvedTime, parse_time
 from llm.scheduling.worker import Worker
 from llm.tools.toolbox import ToolError, tool
 from storage.chat_log.event import PendingEvent, Place
@@ -300,14 +300,14 @@ class ReminderTools:
     @tool(effect=True)
     async def remind(
         self,
-        when: Annotated[str, Field(max_length=100, description=f"one of: {FORMS}")],
+        when: Annotated[str, Field(max_length=100, description=f"one of: {EXAMPLE_TIMES}")],
         text: Annotated[str, Field(max_length=MAX_TEXT, description="what to tell them then")],
     ) -> str:
         """Remind the person who asks you of something later, here."""
         try:
             time, rest = await self._reminder_service.parse_time(self._requester, when)
             if rest:
-                raise NotUnderstood(f"{rest!r} is no part of a time; use one of: {FORMS}")
+                raise NotUnderstood(f"{rest!r} is no part of a time; use one of: {EXAMPLE_TIMES}")
             return await self._reminder_service.add(self._requester, time, text)
         except NotUnderstood as error:
             raise ToolError(str(error)) from error

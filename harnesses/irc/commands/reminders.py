@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from harnesses.irc.policy.requests import Command, CommandRequest, PrivateReply
 from harnesses.irc.reminder_delivery import requester_of
 from harnesses.irc.services import BotServices
-from llm.scheduling.time_phrases import FORMS, NotUnderstood
+from llm.scheduling.time_phrases import EXAMPLE_TIMES, NotUnderstood
 
 _ME = re.compile(r"(?:me|mich)\b[\s,:]*", re.IGNORECASE)  # as in "remind me", also in German
 
@@ -30,7 +30,9 @@ class ReminderCommands:
         words = _ME.sub("", request.words, count=1)
         try:
             if not words:
-                raise NotUnderstood(f"When, and of what? I understand times like these: {FORMS}.")
+                raise NotUnderstood(
+                    f"When, and of what? I understand times like these: {EXAMPLE_TIMES}."
+                )
             time, text = await reminder_service.parse_time(requester, words)
             return await reminder_service.add(requester, time, text)
         except NotUnderstood as error:
@@ -44,7 +46,9 @@ class ReminderCommands:
         reminder_service, requester = self._services.tendril.remind, requester_of(request)
         try:
             if not request.words:
-                raise NotUnderstood(f"When, and what? I understand times like these: {FORMS}.")
+                raise NotUnderstood(
+                    f"When, and what? I understand times like these: {EXAMPLE_TIMES}."
+                )
             time, text = await reminder_service.parse_time(requester, request.words)
             return await reminder_service.add(requester, time, text, asks=True)
         except NotUnderstood as error:

@@ -30,12 +30,12 @@ from harnesses.web.auth.middleware import refuse
 from harnesses.web.chat_service import VisitorQuestion
 from harnesses.web.rendering.text import answer_html
 from harnesses.web.rendering.view import page
-from llm.messages.image import MOST_BYTES, Image
+from llm.messages.image import MAX_IMAGE_SIZE, Image
 
 COOKIE = "terrarium_chat"
 _ID = re.compile(r"[0-9a-f]{32}")
 _COOKIE_SECONDS = 365 * 86400
-MAX_IMAGE_CHARS = -(-MOST_BYTES // 3) * 4  # characters of base64, padding included
+MAX_IMAGE_CHARS = -(-MAX_IMAGE_SIZE // 3) * 4  # characters of base64, padding included
 _LONGEST_URL, _LONGEST_SELECTION = 2_000, 1_500  # characters
 router = APIRouter(include_in_schema=False, dependencies=[Depends(require_token)])
 Write = Callable[[dict[str, Any]], Awaitable[None]]

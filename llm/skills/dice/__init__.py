@@ -43,7 +43,7 @@ _ANY_NUMBER = re.compile(r"(?:give me |pick |generate )?(?:a |any )random number
 _SPLIT = re.compile(
     r"\s*,\s*(?:or\s+|and\s+|oder\s+|und\s+)?|\s+(?:or|and|vs|oder|und)\s+|\s*\|\s*"
 )
-_MOST_THINGS, _LONGEST_THING = 30, 60
+_MAX_CHOICES, _MAX_CHOICE_LENGTH = 30, 60
 
 HINT_CUE = re.compile(  # every question about chance contains one of these, such as "2d6"
     r"[dw][\d%]|roll|throw|cast|würf|flip|toss|coin|heads|wirf|kopf|choose|pick|wähl|random|number"
@@ -113,7 +113,7 @@ def _choice(asked: str, written: str) -> str | None:
     at = written.lower().find(match["things"])
     things = [each.strip(" '\"") for each in _SPLIT.split(written[at:][: len(match["things"])])]
     listed = [each for each in things if each]
-    if not 2 <= len(listed) <= _MOST_THINGS or max(map(len, listed)) > _LONGEST_THING:
+    if not 2 <= len(listed) <= _MAX_CHOICES or max(map(len, listed)) > _MAX_CHOICE_LENGTH:
         return None
     return f"Picked at random: {random.choice(listed)}."
 

@@ -15,9 +15,9 @@ from llm.web.search import WebSearch, create_search
 from llm.web.settings import PagesSettings
 from terrarium.config import Config
 
-_PART = 2_200  # characters of a page in one result: fits into a tool result untruncated
-_SNIPPET = 200  # characters of a search result's snippet
-_SECONDS = 45.0
+_PAGE_PART_LENGTH = 2_200  # characters of a page in one result: fits into a tool result untruncated
+_MAX_SNIPPET_LENGTH = 200  # characters of a search result's snippet
+_TOOL_TIMEOUT = 45.0
 
 
 class PageTools:
@@ -26,7 +26,7 @@ class PageTools:
     def __init__(self, reader: PageReader) -> None:
         self._reader = reader
 
-    @tool(reads=True, research=True, timeout=_SECONDS)
+    @tool(reads=True, research=True, timeout=_TOOL_TIMEOUT)
     async def read_page(
         self,
         url: Annotated[str, Field(max_length=2_000, description="http or https address")],
@@ -41,10 +41,10 @@ class PageTools:
         text = page.render()
         if page.image:
             return ImageResult(text, page.image)
-        parts = max(1, -(-len(text) // _PART))
+        parts = max(1, -(-len(text) // _PAGE_PART_LENGTH))
         if part > parts:
             raise ToolError(f"the page has {parts} part{'s' if parts > 1 else ''} only")
-        shown = text[(part - 1) * _PART : part * _PART]
+        shown = text[(part - 1) * _PAGE_PART_LENGTH : part * _PAGE_PART_LENGTH]
         return f"{shown}\n(part {part} of {parts})" if parts > 1 else shown
 
 
@@ -54,7 +54,7 @@ class SearchTools:
     def __init__(self, engine: WebSearch) -> None:
         self._engine = engine
 
-    @tool(reads=True, research=True, timeout=_SECONDS)
+    @tool(reads=True, research=True, timeout=_TOOL_TIMEOUT)
     async def search_web(
         self,
         query: Annotated[str, Field(min_length=2, max_length=200, description="a few words")],
@@ -65,7 +65,9 @@ class SearchTools:
             found = await self._engine.search(query, limit)
         except PageError as error:
             raise ToolError(f"nothing was searched: {error}") from error
-        lines = (f"{each.title}\n  {each.url}\n  {each.snippet[:_SNIPPET]}" for each in found)
+        lines = (
+            f"{each.title}\n  {each.url}\n  {each.snippet[:_MAX_SNIPPET_LENGTH]}" for each in found
+        )
         return "\n".join(lines) or "nothing found"
 
 

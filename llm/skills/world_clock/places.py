@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo, available_timezones
 
 # Zones, each with names that the IANA time zone database does not have: large cities, countries
 # with a single zone, abbreviations.
-_MORE = """
+_ZONE_NAMES = """
 Africa/Cairo: egypt | Africa/Johannesburg: south africa, cape town, durban, pretoria
 Africa/Lagos: nigeria, abuja | Africa/Nairobi: kenya | Africa/Casablanca: morocco, marrakesh
 Africa/Addis_Ababa: ethiopia | Africa/Accra: ghana | Africa/Tunis: tunisia
@@ -118,8 +118,8 @@ def zone_name(name: str) -> str | None:
 
 @cache
 def _zones() -> Mapping[str, str]:
-    """Return the IANA name of each zone by full name, by city and by the names in `_MORE`, all in
-    lower case; of several zones for one city the alphabetically first."""
+    """Return the IANA name of each zone by full name, by city and by the names in `_ZONE_NAMES`,
+    all in lower case; of several zones for one city the alphabetically first."""
     names = sorted(available_timezones() - {"localtime", "Factory"}, reverse=True)
     cities = {
         name.rpartition("/")[2].lower().replace("_", " "): name
@@ -128,7 +128,7 @@ def _zones() -> Mapping[str, str]:
     }
     whole = {name.lower().replace("_", " "): name for name in names if "/" in name}
     more: dict[str, str] = {}
-    for line in re.sub(r"\n\s+", " ", _MORE).replace("|", "\n").strip().split("\n"):
+    for line in re.sub(r"\n\s+", " ", _ZONE_NAMES).replace("|", "\n").strip().split("\n"):
         zone, _, listed = line.partition(":")
         more |= {place.strip(): zone.strip() for place in listed.split(",")}
     # Zones that this system's database does not have are left out, as ZoneInfo would raise.

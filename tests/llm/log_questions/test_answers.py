@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from llm.log_questions.answers import (
-    NEAREST,
+    NEAREST_LEAD,
     Questioner,
     QuotedAnswer,
     Quoting,
@@ -177,7 +177,7 @@ def test_the_line_that_a_model_took_its_words_from_stands_first_below_them() -> 
         said(1, "bob", "the meetup is in room 12, not in the big hall"),
     ]
     lines = tuple(map(QUOTING.line, told))
-    nearest = QuotedAnswer(NEAREST, tuple(told[:3]), tuple(told), QUOTING)
+    nearest = QuotedAnswer(NEAREST_LEAD, tuple(told[:3]), tuple(told), QUOTING)
     question = "which door do I go to for our get-together?"
     taken = nearest.evidence(question, "The door for our get-together is in room 12.")
     assert taken == (lines[3], lines[0], lines[1])

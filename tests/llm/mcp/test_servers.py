@@ -14,7 +14,7 @@ from typing import Any
 import psutil
 import pytest
 
-from llm.mcp.foreign_tools import MOST_SCHEMA, MOST_TOOLS
+from llm.mcp.foreign_tools import MAX_SCHEMA_LENGTH, MAX_TOOLS
 from llm.mcp.servers import McpServers
 from llm.tools.toolbox import Toolbox, tool
 from terrarium.config import Config, ConfigError
@@ -197,7 +197,7 @@ async def test_a_result_of_10_megabytes_is_an_error_and_the_server_starts_again(
 async def test_of_10_000_tools_the_first_are_offered() -> None:
     async with connected(demo=program("many")) as servers:
         await until(lambda: names(servers))
-        assert len(names(servers)) == MOST_TOOLS
+        assert len(names(servers)) == MAX_TOOLS
 
 
 class Ours:
@@ -230,7 +230,7 @@ async def test_lies_in_descriptions_and_results_stay_data() -> None:
         schemas = {each["function"]["name"]: each for each in toolbox.schemas()}
         assert "demo__bulky" not in schemas
         described = json.dumps(schemas["demo__helper"])
-        assert len(described) < MOST_SCHEMA
+        assert len(described) < MAX_SCHEMA_LENGTH
         assert "<system>" not in described
         assert "pattern" not in described
         parameters = schemas["demo__helper"]["function"]["parameters"]

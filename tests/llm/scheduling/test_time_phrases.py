@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from llm.scheduling.cron_schedule import Timetable
 from llm.scheduling.time_phrases import (
-    FORMS,
-    FURTHEST,
-    RECURRENCES,
+    EXAMPLE_RECURRENCES,
+    EXAMPLE_TIMES,
+    MAX_DISTANCE,
     NotUnderstood,
     ResolvedTime,
     parse_time,
@@ -185,13 +185,13 @@ def test_what_cannot_be_repeated_is_refused_with_what_can(text: str) -> None:
 
 
 def test_every_recurrence_that_we_name_is_understood() -> None:
-    for form in RECURRENCES.split(", "):
+    for form in EXAMPLE_RECURRENCES.split(", "):
         found, rest = parse_time(f"{form} stand up", NOW, VIENNA)
         assert (bool(found.rule), rest) == (True, "stand up"), form
 
 
 def test_every_form_that_we_name_is_understood() -> None:
-    for form in FORMS.split(", "):
+    for form in EXAMPLE_TIMES.split(", "):
         assert parse_time(f"{form} go", NOW, UTC)[1] == "go"
 
 
@@ -215,7 +215,7 @@ def test_whatever_is_written_a_time_is_to_come_or_refused(text: str) -> None:
         found, rest = parse_time(text, NOW, VIENNA)
     except NotUnderstood:
         return
-    assert NOW < found.due <= NOW + FURTHEST
+    assert NOW < found.due <= NOW + MAX_DISTANCE
     assert found.due.utcoffset() == timedelta()
     assert set(rest.split()) <= set(text.split())
     if found.rule:

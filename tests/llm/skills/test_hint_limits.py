@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from llm.skills.hint import HintContext, WorkedOut
-from llm.skills.registry import LONGEST_QUESTION, SkillRegistry
+from llm.skills.registry import MAX_QUESTION_LENGTH, SkillRegistry
 
 RECORDING = '''"""Records."""
 asked = []
@@ -31,7 +31,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 resource.setrlimit(resource.RLIMIT_CPU, (60, 60))
 from llm.skills.hint import HintContext
-from llm.skills.registry import LONGEST_QUESTION, SkillRegistry
+from llm.skills.registry import MAX_QUESTION_LENGTH, SkillRegistry
 
 async def main():
     registry = SkillRegistry.read(Path(sys.argv[1]), SkillRegistry({}, {}))
@@ -39,7 +39,7 @@ async def main():
     for piece in sys.argv[2:]:
         for head in ("", "what is ", "convert "):
             for tail in ("", "x\\0"):
-                text = (head + piece * LONGEST_QUESTION)[: LONGEST_QUESTION - 2] + tail
+                text = (head + piece * MAX_QUESTION_LENGTH)[: MAX_QUESTION_LENGTH - 2] + tail
                 for skill in registry.skills.values():
                     if skill.hint:
                         await skill.hint(text, context)
@@ -54,12 +54,12 @@ async def test_a_long_question_is_handed_to_no_hint(tmp_path: Path) -> None:
     (folder / "SKILL.md").write_text(HEAD)
     (folder / "recording.py").write_text(RECORDING)
     registry = SkillRegistry.read(tmp_path, SkillRegistry({}, {}))
-    for length in (10, LONGEST_QUESTION, LONGEST_QUESTION + 1, 64_000):
+    for length in (10, MAX_QUESTION_LENGTH, MAX_QUESTION_LENGTH + 1, 64_000):
         await registry.matching("1" * length, None)
     (module,) = (
         module for name, module in sys.modules.items() if "recording" in name and "skill" in name
     )
-    assert module.asked == [10, LONGEST_QUESTION]
+    assert module.asked == [10, MAX_QUESTION_LENGTH]
 
 
 @pytest.mark.process

@@ -14,7 +14,7 @@ import pytest
 from playwright.async_api import expect
 
 from harnesses.core.tendril.responder import BLIND
-from llm.messages.image import MOST_BYTES
+from llm.messages.image import MAX_IMAGE_SIZE
 from tests.kit.browser import browser, visit
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.web_site import web_site
@@ -110,7 +110,7 @@ async def test_a_model_that_may_not_see_is_not_asked(tmp_path: Path, able: dict[
     [
         (encoded(b"<svg onload=alert(1)>"), "PNG, JPEG, GIF or WebP"),
         ("no base64!", "image"),
-        (encoded(b"\xff\xd8\xff" + b"x" * MOST_BYTES), "image"),
+        (encoded(b"\xff\xd8\xff" + b"x" * MAX_IMAGE_SIZE), "image"),
     ],
 )
 async def test_what_is_no_image_or_too_large_is_refused(
@@ -160,4 +160,4 @@ async def test_an_image_is_pasted_or_chosen_removed_and_made_smaller_when_it_is_
     first, second = (images(body) for body in script.requests)
     assert first == [f"data:image/png;base64,{encoded(png())}"]
     assert second[0].startswith("data:image/jpeg;base64,")
-    assert len(second[0]) < MOST_BYTES
+    assert len(second[0]) < MAX_IMAGE_SIZE
