@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 
 from benchmarks.context_data import Annotated, Said, annotated
-from storage.passages.replies import NEXT, addressee, distance_bin
+from storage.passages.replies import FOLLOWING_LINES, addressee, distance_bin
 from storage.passages.words import asks
 
 _BINS = range(5)
@@ -37,7 +37,7 @@ def count(file: Annotated, lines: Counter[tuple[str, int]], hits: Counter[tuple[
         questions += 1
         after = range(number + 1, min(len(file.lines), number + _FAR))
         said = ((index, each) for index in after if isinstance(each := file.lines[index], Said))
-        for distance, (index, each) in enumerate(islice(said, NEXT), 1):
+        for distance, (index, each) in enumerate(islice(said, FOLLOWING_LINES), 1):
             if each.nick != question.nick and not asks(each.text):
                 to = addressee(each.text)
                 whom = "asker" if to == question.nick.lower() else "another" if to else "nobody"

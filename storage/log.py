@@ -17,7 +17,7 @@ import structlog
 from storage.chat_log import arrivals, deletion, event_table, statistics
 from storage.chat_log import query as log_query
 from storage.chat_log.arrivals import Arrivals, LogEnd
-from storage.chat_log.event import PATIENCE, Event, PendingEvent, Place, Scope
+from storage.chat_log.event import VISIBILITY_TIMEOUT, Event, PendingEvent, Place, Scope
 from storage.chat_log.opt_outs import rules
 from storage.chat_log.query import Query
 from storage.chat_log.statistics import ChannelStats, DayStats, HeatMap, PersonStats, Stats
@@ -30,14 +30,14 @@ from storage.search.search import search
 
 __all__ = ["ChannelStats", "ChatLog", "EventContext", "Query", "Stats"]
 
-_BATCH = 2_000  # events that are written in one transaction
-_FEW = 10  # events that are written inline; more go to a thread
-_YIELDS = 2  # iterations of the event loop before a batch is written, see `_batch`
-_GATHER = 0.005  # seconds for which commits gather before an fsync, so that one serves all
+_MAX_BATCH_EVENTS = 2_000  # events that are written in one transaction
+_MAX_INLINE_EVENTS = 10  # events that are written inline; more go to a thread
+_YIELDS_PER_BATCH = 2  # iterations of the event loop before a batch is written, see `_batch`
+_GATHERING_TIME = 0.005  # seconds for which commits gather before an fsync, so that one serves all
 _RETRY_PAUSE = 1.0  # seconds between two attempts at a write that failed
-_CLOSING = 3.0  # seconds that closing waits for the last batches
+_CLOSING_TIMEOUT = 3.0  # seconds that closing waits for the last batches
 
-MOST_QUEUED = 20_000
+MAX_QUEUED_EVENTS = 20_000
 """Maximum number of events that wait in memory while writing fails, about 20 MB."""
 
 T = TypeVar("T")
@@ -72,7 +72,7 @@ class ChatLog:
     @asynccontextmanager
     async def open(cls, database: Database) -> AsyncIterator[ChatLog]:
         """Open a log with a running writer; on leaving, wait until the queue is stored, or for
-        `_CLOSING` seconds."""
+        `_CLOSING_TIMEOUT` seconds."""
         log = cls(database)
         async with asyncio.TaskGroup() as tasks:
             running = tasks.create_task(log._log_writer.run())
@@ -300,9 +300,9 @@ class LogWriter:
         return next(iter(self._errors.values()), "")
 
     def enqueue(self, pending_event: PendingEvent) -> None:
-        """Queue an event and return at once. While writing fails, at most `MOST_QUEUED` events
-        wait; later ones are dropped, because the older ones show what led to the failure."""
-        if self._errors and self.queued >= MOST_QUEUED:
+        """Queue an event and return at once. While writing fails, at most `MAX_QUEUED_EVENTS`
+        events wait; later ones are dropped, because the older ones show what led to the failure."""
+        if self._errors and self.queued >= MAX_QUEUED_EVENTS:
             if not self._dropped:
                 _log.error("log.dropping", waiting=self.queued)
             self._dropped += 1
@@ -327,7 +327,7 @@ class LogWriter:
         stored = asyncio.ensure_future(self._queue.join())
         try:
             while not stored.done():
-                await asyncio.wait({stored}, timeout=PATIENCE)
+                await asyncio.wait({stored}, timeout=VISIBILITY_TIMEOUT)
                 if not stored.done() and self._errors:
                     raise Unavailable(self._error)
         finally:
@@ -335,9 +335,11 @@ class LogWriter:
 
     async def close(self, running: asyncio.Task[None]) -> None:
         """Wait until the queue is stored, until `running` (the task of `run`) has failed, or for
-        `_CLOSING` seconds; log how many events are lost."""
+        `_CLOSING_TIMEOUT` seconds; log how many events are lost."""
         drained = asyncio.ensure_future(self._queue.join())
-        await asyncio.wait({drained, running}, timeout=_CLOSING, return_when="FIRST_COMPLETED")
+        await asyncio.wait(
+            {drained, running}, timeout=_CLOSING_TIMEOUT, return_when="FIRST_COMPLETED"
+        )
         if not drained.done():
             drained.cancel()
             _log.error("log.lines_lost", lines=self.queued)
@@ -366,9 +368,9 @@ class LogWriter:
         self._ahead = None
         # Let the other lines of this iteration of the event loop join the batch, and let tasks
         # that the same line woke (a question's) run before an inline write blocks the loop.
-        for _ in range(_YIELDS):
+        for _ in range(_YIELDS_PER_BATCH):
             await asyncio.sleep(0)
-        while len(batch) < _BATCH and not self._queue.empty():
+        while len(batch) < _MAX_BATCH_EVENTS and not self._queue.empty():
             pending_event = self._queue.get_nowait()
             if pending_event.answers and not pending_event.answers.is_settled:
                 self._ahead = pending_event
@@ -401,14 +403,14 @@ class LogWriter:
             return event_table.insert(db, events, live=True)
 
         # Neither write is durable: `_store_all` fsyncs, so that commits need not wait for the disk.
-        if len(events) <= _FEW:
+        if len(events) <= _MAX_INLINE_EVENTS:
             return await self._database.write(work, durable=False, inline=True)
         return await self._database.write(work, durable=False)
 
     async def _store_all(self) -> None:
         while True:
             entries = await self._written.get()
-            await asyncio.sleep(_GATHER)  # one fsync takes longer than many commits
+            await asyncio.sleep(_GATHERING_TIME)  # one fsync takes longer than many commits
             while not self._written.empty():
                 entries += self._written.get_nowait()
             await self._retry("sync", self._database.sync)

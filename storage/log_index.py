@@ -84,7 +84,7 @@ _DELETE_EMPTY = (
     "DELETE FROM people WHERE channel_id = ? AND nick = ? AND lines <= 0",
     "DELETE FROM people_days WHERE nick = ? AND channel_id = ? AND day = ? AND lines <= 0",
 )
-_REBUILT = 10_000  # events held in memory at once
+_REBUILD_BATCH = 10_000  # events held in memory at once
 
 _Counts = dict[str, dict[tuple[Any, ...], Sequence[int]]]
 """Increments of the counters: by table and primary key, what to add to the other columns."""
@@ -181,7 +181,7 @@ def rebuild(connection: Connection) -> None:
     last = 0
     while True:
         sql = "SELECT * FROM events WHERE id > ? ORDER BY id LIMIT ?"
-        rows = connection.execute(sql, [last, _REBUILT]).fetchall()
+        rows = connection.execute(sql, [last, _REBUILD_BATCH]).fetchall()
         if not rows:
             return
         last = rows[-1][0]

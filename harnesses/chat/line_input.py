@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 _STDIN = 0
-_MOST = 1_000  # lines in the history
+_MAX_HISTORY_LINES = 1_000  # lines in the history
 
 
 class LineInput:
@@ -62,7 +62,7 @@ class LineInput:
         self._history.touch(mode=0o600)
         with suppress(OSError):
             readline.read_history_file(self._history)
-        readline.set_history_length(_MOST)
+        readline.set_history_length(_MAX_HISTORY_LINES)
         while True:
             self._wanted.acquire()
             try:

@@ -16,8 +16,8 @@ from harnesses.core.services.outbox import TendrilOutbox
 from harnesses.cron.errors import Undeliverable
 from storage.chat_log.event import Place
 
-_PATIENCE = 120.0  # seconds within which a failed request is retried
-_TIMEOUT = 20.0  # seconds for one attempt
+_RETRY_TIMEOUT = 120.0  # seconds within which a failed request is retried
+_REQUEST_TIMEOUT = 20.0  # seconds for one attempt
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,12 +84,12 @@ class WebhookDelivery:
     away or busy. All attempts have the same `Idempotency-Key` header."""
 
     url: str
-    patience: float = _PATIENCE
+    patience: float = _RETRY_TIMEOUT
 
     async def deliver(self, result: JobOutput) -> None:
         """Send the output. Raises Undeliverable."""
         try:
-            async with httpx2.AsyncClient(timeout=_TIMEOUT) as http:
+            async with httpx2.AsyncClient(timeout=_REQUEST_TIMEOUT) as http:
                 async for attempt in self._attempts():
                     with attempt:
                         await self._post(http, result)

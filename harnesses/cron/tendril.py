@@ -29,7 +29,7 @@ _WRITE, _DELIVER = "cron.write", "cron.deliver"
 
 # The backoff doubles with each attempt: after about an hour in all the run is dead.
 _FIRST_PAUSE = timedelta(seconds=15)
-_ATTEMPTS = 9
+_MAX_ATTEMPTS = 9
 
 _log = structlog.get_logger()
 
@@ -49,7 +49,7 @@ class CronTendril(Tendril):
         """Open everything, and read the jobs. Raises StorageError and ConfigError."""
         async with super().open_resources():
             self._jobs = read_jobs(self.config, self.log.chat_log, self.outbox)
-            self._queue = Jobs(self.database, self.clock.now, _FIRST_PAUSE, _ATTEMPTS)
+            self._queue = Jobs(self.database, self.clock.now, _FIRST_PAUSE, _MAX_ATTEMPTS)
             yield
 
     async def serve(self) -> None:

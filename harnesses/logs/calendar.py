@@ -7,8 +7,10 @@ from datetime import UTC, date, datetime, timedelta, tzinfo
 
 from harnesses.logs.formats.grammar import Timestamp
 
-_BACK = timedelta(hours=3)  # a clock that goes back by more has passed midnight
-_SEASON = timedelta(days=180)  # a date that goes back by more, without a year, is in the next year
+_MIDNIGHT_JUMP = timedelta(hours=3)  # a clock that goes back by more has passed midnight
+_NEW_YEAR_JUMP = timedelta(
+    days=180
+)  # a date that goes back by more, without a year, is in the next year
 _LEAST, _MOST = date(1988, 1, 1), date(9998, 12, 31)  # IRC began in 1988
 
 
@@ -39,7 +41,7 @@ class DateTracker:
         if day is None or not _LEAST <= day <= _MOST:
             return None
         local = datetime.combine(day, when.clock)
-        if when.day is None and self._last and local < self._last - _BACK:
+        if when.day is None and self._last and local < self._last - _MIDNIGHT_JUMP:
             local += timedelta(days=1)
         zone = UTC if when.utc else self._zone
         self._moment = self._resolve_fold(local, zone).astimezone(UTC)
@@ -54,7 +56,7 @@ class DateTracker:
         if self._day is None:
             return None
         day = _in_year(when.day, self._day.year)
-        return _in_year(day, day.year + 1) if day < self._day - _SEASON else day
+        return _in_year(day, day.year + 1) if day < self._day - _NEW_YEAR_JUMP else day
 
     def _resolve_fold(self, local: datetime, zone: tzinfo) -> datetime:
         """Return a local time with its zone. Of an ambiguous one return the first, unless only the

@@ -23,7 +23,7 @@ from storage.log import ChatLog, Query
 
 ExportFormat = Literal["jsonl", "text", "sqlite"]
 
-_PIECE = 1_000  # events that are in memory at once
+_EVENTS_PER_READ = 1_000  # events that are in memory at once
 _IN_NAMES = " #&!+@{}[]()^`|~',;=$*"  # not escaped in names of files, besides letters and digits
 
 
@@ -68,7 +68,7 @@ async def export(log: ChatLog, query: Query, sink: EventSink) -> int:
     """Write all events that match `query`, oldest first; return how many. Raises StorageError."""
     count, last = 0, 0
     while True:
-        piece = replace(query, after_id=last, limit=_PIECE)
+        piece = replace(query, after_id=last, limit=_EVENTS_PER_READ)
         events = await log.find(piece, newest=False)
         if not events:
             return count

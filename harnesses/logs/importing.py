@@ -16,8 +16,8 @@ from storage.db.database import Database
 from storage.settings import log_address
 from terrarium.config import Config
 
-_BATCH = 2_000  # events of a transaction, for one of which the bot may have to wait
-_EXAMPLES = 3
+_EVENTS_PER_BATCH = 2_000  # events of a transaction, for one of which the bot may have to wait
+_MAX_EXAMPLES = 3
 
 OnProgress = Callable[[Path, int], None]
 """Called with a file and the number of its bytes that were read since the last call, as they are on
@@ -53,13 +53,13 @@ class ImportStats:
     def count_unparsed(self, line: str, path: Path) -> None:
         """Count a line that could not be parsed."""
         self.unclear += 1
-        if len(self.examples) < _EXAMPLES:
+        if len(self.examples) < _MAX_EXAMPLES:
             self.examples.append(f"{path.name}: {line[:120]}")
 
     def count_refused(self, read: ParsedEvent, path: Path) -> None:
         """Count a line whose import was refused."""
         self.refused_lines += 1
-        if self.refused_lines <= _EXAMPLES:
+        if self.refused_lines <= _MAX_EXAMPLES:
             self.refused.append(f"{path}:{read.number}: {read.refused}")
 
 
@@ -115,7 +115,7 @@ async def _import_file(
             stats.unwanted += 1
         else:
             batch.append(ImportedEvent(read.event, read.has_seconds))
-        if len(batch) >= _BATCH:
+        if len(batch) >= _EVENTS_PER_BATCH:
             stats.count_batch(batch, await file_import.add(batch))
             on_progress(file.path, read.position - done)
             batch, done = [], read.position

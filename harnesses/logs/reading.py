@@ -23,9 +23,9 @@ from storage.chat_log.event import Event, Place, is_private
 
 _MAX_LINE_SIZE = 64 * 1024  # bytes, more than IRC has
 _TOO_LONG = f"it is longer than {_MAX_LINE_SIZE:,} bytes"
-_LOOKED_AT = 400  # lines by which a format is detected
-_AHEAD = timedelta(days=1)  # by which a clock or a time zone may be wrong
-_BROKEN = (OSError, EOFError, lzma.LZMAError, zlib.error)
+_DETECTION_LINES = 400  # lines by which a format is detected
+_MAX_CLOCK_LEAD = timedelta(days=1)  # by which a clock or a time zone may be wrong
+_READ_ERRORS = (OSError, EOFError, lzma.LZMAError, zlib.error)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +42,7 @@ class ImportOptions:
     channel: str | None = None
     format: str | None = None
     encoding: str | None = None
-    latest: datetime = field(default_factory=lambda: datetime.now(UTC) + _AHEAD)
+    latest: datetime = field(default_factory=lambda: datetime.now(UTC) + _MAX_CLOCK_LEAD)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +143,7 @@ class LogFile:
 def log_file(path: Path, options: ImportOptions) -> LogFile:
     """Return a file with its format and place, as its first lines and its path tell. Raises
     UnrecognisedLog."""
-    head = [line.text for line in islice(_lines(path, options), _LOOKED_AT)]
+    head = [line.text for line in islice(_lines(path, options), _DETECTION_LINES)]
     format = FORMATS[options.format] if options.format else detect(head)
     if format is None:
         raise UnrecognisedLog(f"{path}: not a log in a format that is known")
@@ -176,7 +176,7 @@ def _lines(path: Path, options: ImportOptions) -> Iterator[_RawLine]:
                 while len(rest) == _MAX_LINE_SIZE and not rest.endswith(b"\n"):
                     rest = file.readline(_MAX_LINE_SIZE)
                 yield _RawLine(decoder(line.rstrip(b"\r\n")), rest is not line, packed.tell())
-    except _BROKEN as error:
+    except _READ_ERRORS as error:
         raise UnrecognisedLog(f"{path}: cannot be read: {error}") from error
 
 

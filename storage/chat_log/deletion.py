@@ -13,7 +13,7 @@ from storage.db.database import Connection, Database
 _EMPTY = """
 SELECT id FROM channels c
 WHERE private = 1 AND NOT EXISTS (SELECT 1 FROM events WHERE channel_id = c.id)"""
-_STEP = 500  # events removed in one transaction, while other writers wait
+_EVENTS_PER_STEP = 500  # events removed in one transaction, while other writers wait
 
 
 async def remove(database: Database, ids: Sequence[int]) -> int:
@@ -23,8 +23,8 @@ async def remove(database: Database, ids: Sequence[int]) -> int:
     """
     return sum(
         [
-            await _remove_batch(database, ids[start : start + _STEP])
-            for start in range(0, len(ids), _STEP)
+            await _remove_batch(database, ids[start : start + _EVENTS_PER_STEP])
+            for start in range(0, len(ids), _EVENTS_PER_STEP)
         ]
     )
 

@@ -224,7 +224,7 @@ def describe_event(event: Event) -> str:
     return text
 
 
-PATIENCE = 2.0
+VISIBILITY_TIMEOUT = 2.0
 """Seconds to wait for an event to become visible in the log. It takes longer only when the disk is
 full or the file is damaged, and then an answer is sent without waiting for the log."""
 
@@ -244,7 +244,7 @@ class PendingEvent:
         self._before: PendingEvent | None = None
         self._newest = 0
         loop = asyncio.get_running_loop()
-        self._until = loop.time() + PATIENCE
+        self._until = loop.time() + VISIBILITY_TIMEOUT
         self._written: asyncio.Future[None] = loop.create_future()
         self.durable: asyncio.Future[int] = loop.create_future()
         """Resolves to the id once the event is fsynced; cancelled if the event is dropped."""
@@ -275,8 +275,8 @@ class PendingEvent:
     async def wait_visible(self) -> int:
         """Wait until the event is visible to readers, and return its id.
 
-        Return 0 if there is no event, or if it is still not visible `PATIENCE` seconds after it was
-        queued.
+        Return 0 if there is no event, or if it is still not visible `VISIBILITY_TIMEOUT` seconds
+        after it was queued.
         """
         if not self._written.done():
             with suppress(TimeoutError):

@@ -6,10 +6,10 @@ is imported years later is sorted in.
 
 Live readers use `storage.chat_log.arrivals`. Other readers may ask for the events after the last id
 that they saw, and must not miss any either. So an event that is older than the newest one still
-gets an id after it, if it is older by at most `LATE`, or by `CLOCK` if it is said now (a server's
-clock may have been set back). Only older events, which are history, get an id in the past. An id is
-therefore never before its event's time and seldom much after it; `AllocatedIds.drift` is the
-largest difference.
+gets an id after it, if it is older by at most `MAX_DELAY_MS`, or by `MAX_CLOCK_LAG_MS` if it is
+said now (a server's clock may have been set back). Only older events, which are history, get an id
+in the past. An id is therefore never before its event's time and seldom much after it;
+`AllocatedIds.drift` is the largest difference.
 """
 
 from __future__ import annotations
@@ -25,21 +25,23 @@ from storage import log_index
 from storage.chat_log.event import Event, EventType, is_private
 from storage.db.database import Connection, Row, from_micros, to_micros
 
-LATE = 300_000  # milliseconds for which a line may be delayed: a net split, a slow server
-CLOCK = 86_400_000  # milliseconds by which the time of a line may lag although it is said now
-ARRIVALS = 20_000  # events, at least, whose order of arrival is kept
-_TRIMMED = 1_000  # older ones are removed so many at once, as each removal writes other pages
+MAX_DELAY_MS = 300_000  # milliseconds for which a line may be delayed: a net split, a slow server
+# Milliseconds by which the time of a line may lag although it is said now.
+MAX_CLOCK_LAG_MS = 86_400_000
+KEPT_ARRIVALS = 20_000  # events, at least, whose order of arrival is kept
+_TRIM_STEP = 1_000  # older ones are removed so many at once, as each removal writes other pages
 _CHANNELS = "SELECT id, network, name, private FROM channels"
 _CHANNEL = "INSERT INTO channels (network, name, private) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
-# Rounded down to multiples of _TRIMMED, so that only every thousandth insertion deletes anything.
+# Rounded down to multiples of _TRIM_STEP, so that only every thousandth insertion deletes anything.
 _TRIM = "DELETE FROM arrivals WHERE seq < (SELECT (max(seq) - ?1) / ?2 * ?2 FROM arrivals)"
-_NEAR = 1_024  # ids after a time that are read at once to find a free one; doubled on demand
+# Ids after a time that are read at once to find a free one; doubled on demand.
+_ID_SEARCH_WIDTH = 1_024
 _TAKEN_IDS = (
     "SELECT DISTINCT events.id FROM json_each(?) t"
     " JOIN events ON events.id BETWEEN CAST(t.value AS BIGINT) AND CAST(t.value AS BIGINT) + ?"
 )
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
-_CACHED = 512  # events in the cache: a prompt repeats most lines of the one before
+_MAX_CACHED_EVENTS = 512  # events in the cache: a prompt repeats most lines of the one before
 _TYPES = {kind.value: kind for kind in EventType}
 
 
@@ -53,7 +55,7 @@ def insert(connection: Connection, events: Sequence[Event], *, live: bool = Fals
     events = [storable(event) for event in events]
     channels, private = _channels(connection, events)
     times = [to_micros(event.time) for event in events]
-    placed = allocate_ids(connection, times, CLOCK if live else LATE)
+    placed = allocate_ids(connection, times, MAX_CLOCK_LAG_MS if live else MAX_DELAY_MS)
     rows = [
         values(event, event_id, channels[event.network, log_index.fold_name(event.channel)], time)
         for event, event_id, time in zip(events, placed.ids, times, strict=True)
@@ -67,7 +69,7 @@ def insert(connection: Connection, events: Sequence[Event], *, live: bool = Fals
 def _note_arrivals(connection: Connection, ids: Sequence[int]) -> None:
     """Record the order of arrival of events, for live readers."""
     connection.insert_rows("arrivals (event_id)", [[each] for each in ids])
-    connection.execute(_TRIM, [ARRIVALS, _TRIMMED])
+    connection.execute(_TRIM, [KEPT_ARRIVALS, _TRIM_STEP])
 
 
 def _channels(
@@ -139,7 +141,7 @@ def event_of(row: Row | tuple[Any, ...], channel: Row) -> Event:
     return _event_of(tuple(row), channel["network"], channel["name"])
 
 
-@lru_cache(_CACHED)
+@lru_cache(_MAX_CACHED_EVENTS)
 def _event_of(row: tuple[Any, ...], network: str, channel: str) -> Event:
     id, _, type, time, nick, user, host, account, target, text, msgid, own, reply_to = row
     return Event(
@@ -173,7 +175,9 @@ class AllocatedIds:
     drift: int
 
 
-def allocate_ids(connection: Connection, times: Sequence[int], late: int = LATE) -> AllocatedIds:
+def allocate_ids(
+    connection: Connection, times: Sequence[int], late: int = MAX_DELAY_MS
+) -> AllocatedIds:
     """Return ids for events with these times (in microseconds), in the transaction that stores
     them.
 
@@ -214,7 +218,7 @@ class _FreeIds:
         ids."""
         # One query reads which ids are taken within `near` of every begin. A candidate that leaves
         # its range causes another query, for a range of twice the width, from there on.
-        near = _NEAR
+        near = _ID_SEARCH_WIDTH
         next_of = {begin: begin for begin in begins}
         found: list[int] = []
         known = self._load_taken(next_of.values(), near)

@@ -21,7 +21,7 @@ from storage.db.database import Connection, Database, to_micros
 from storage.log_index import fold_name
 
 _MINUTE, _SECOND = 60_000_000, 1_000_000  # microseconds
-_REMEMBERED = timedelta(days=1)  # by how much the times in a file may go backwards
+_DEDUP_WINDOW = timedelta(days=1)  # by how much the times in a file may go backwards
 
 # An id is its event's time in milliseconds, or ahead of it by the drift of its partition at most:
 # an index finds the range of ids, and the exact range of times filters it.
@@ -90,10 +90,10 @@ class FileImport:
         return added
 
     def _forget_before(self, events: Iterable[ImportedEvent]) -> None:
-        """Drop the counts of events older than `_REMEMBERED`, so that memory does not grow with the
-        file."""
+        """Drop the counts of events older than `_DEDUP_WINDOW`, so that memory does not grow with
+        the file."""
         newest = max((to_micros(old.event.time) for old in events), default=0)
-        oldest = newest - _REMEMBERED // timedelta(microseconds=1)
+        oldest = newest - _DEDUP_WINDOW // timedelta(microseconds=1)
         kept = {like: n for like, n in self._seen.items() if like.time * like.resolution >= oldest}
         self._seen = Counter(kept)
 

@@ -17,14 +17,14 @@ from typing import Any
 
 from storage.chat_log.channel_name import ChannelName
 from storage.chat_log.event import CHANNEL_PREFIXES, Event, EventType, Scope
-from storage.chat_log.event_table import CLOCK, event_of
+from storage.chat_log.event_table import MAX_CLOCK_LAG_MS, event_of
 from storage.db.database import Connection, Row, to_micros
 
-FUTURE = 2 * CLOCK
+MAX_CLOCK_LEAD_MS = 2 * MAX_CLOCK_LAG_MS
 """How far in the future, in milliseconds, an id may be before its time counts as wrong.
 
-Events up to a day ahead are accepted (`CLOCK`), and an event that is said up to a day after one of
-those still gets an id after it.
+Events up to a day ahead are accepted (`MAX_CLOCK_LAG_MS`), and an event that is said up to a day
+after one of those still gets an id after it.
 """
 
 # The first character decides too: the column `private` alone is not trusted (see `is_private`).
@@ -108,7 +108,7 @@ def channels_in(connection: Connection, query: Query) -> VisibleChannels:
 
 def last_credible_id() -> int:
     """Return the greatest id that an event can have at the moment if no clock was wrong."""
-    return time.time_ns() // 1_000_000 + FUTURE
+    return time.time_ns() // 1_000_000 + MAX_CLOCK_LEAD_MS
 
 
 def until_now(query: Query) -> Query:

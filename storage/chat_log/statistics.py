@@ -27,7 +27,7 @@ from storage.log_index import EVERYWHERE, fold_name
 _HOUR = 3_600_000_000  # microseconds
 _DAY = 24 * _HOUR
 _WEEK = 7 * 24  # hours
-_EVER = 1 << 40  # days, more than any time has
+_MAX_DAY = 1 << 40  # days, more than any time has
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -290,8 +290,8 @@ def _lines_by_nick(
     """
     where = f"channel_id IN ({_placeholders(seen.rows)})"
     untimed = replace(query, since=None, until=None)
-    begin = -(-to_micros(query.since) // _DAY) if query.since else -_EVER
-    end = to_micros(query.until) // _DAY if query.until else _EVER
+    begin = -(-to_micros(query.since) // _DAY) if query.since else -_MAX_DAY
+    end = to_micros(query.until) // _DAY if query.until else _MAX_DAY
     if not _timeless(untimed) or begin >= end:
         return _in_log(connection, [query], seen)
     edges = []

@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 NEEDS_EXTRA = "storage on PostgreSQL needs the extra: pip install 'terrarium[postgres]'"
-_PATIENCE = 5.0  # seconds to wait for another process that writes
+_LOCK_TIMEOUT = 5.0  # seconds to wait for another process that writes
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 T = TypeVar("T")
@@ -60,7 +60,7 @@ class Database:
         cls,
         address: Address,
         *,
-        patience: float = _PATIENCE,
+        patience: float = _LOCK_TIMEOUT,
         checked: bool = False,
         read_only: bool = False,
     ) -> AsyncIterator[Database]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from storage.db.errors import DamagedFile, Unavailable
 
-WHOLE = 256 << 20
+MAX_WHOLE_CHECK_SIZE = 256 << 20
 """Size of the largest file, in bytes, that is checked whole at a start, in a second or two. Of a
 larger one only the schema and the newest rows are read, where a torn write would be."""
 
@@ -18,12 +18,13 @@ _NEWEST = (
     f"SELECT * FROM (SELECT * FROM events ORDER BY id DESC LIMIT {_ROWS})",
     f"SELECT * FROM (SELECT * FROM turns ORDER BY id DESC LIMIT {_ROWS})",
 )
-_STEPS = 100_000  # instructions of SQLite's virtual machine between two checks of the clock
+# Instructions of SQLite's virtual machine between two checks of the clock.
+_STEPS_PER_CHECK = 100_000
 _CANNOT_WRITE = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
-def require_sound(path: Path, whole: int = WHOLE) -> None:
+def require_sound(path: Path, whole: int = MAX_WHOLE_CHECK_SIZE) -> None:
     """Check a file that is about to be used; a missing file passes. Blocks.
 
     Files of at most `whole` bytes are checked completely. Raises DamagedFile, Unavailable.
@@ -48,7 +49,7 @@ def describe_damage(path: Path, seconds: float) -> str | None:
     try:
         with closing(_open(path)) as connection:
             until = time.monotonic() + seconds
-            connection.set_progress_handler(lambda: time.monotonic() > until, _STEPS)
+            connection.set_progress_handler(lambda: time.monotonic() > until, _STEPS_PER_CHECK)
             return _quick_check(connection)
     except DamagedFile as error:
         return error.finding

@@ -15,10 +15,12 @@ from storage.connection import Connection
 from storage.db.errors import NewerSchema, Unavailable
 from storage.db.migration_copy import copy_before
 
-_INDEXED = 4  # the migration that added the derived tables, which are filled as events are written
+# The migration that added the derived tables, which are filled as events are written.
+_FIRST_INDEXED_VERSION = 4
 
 
-_WAIT = 600_000  # milliseconds to wait for another process that migrates the same file
+# Milliseconds to wait for another process that migrates the same file.
+_MIGRATION_TIMEOUT_MS = 600_000
 _log = structlog.get_logger()
 
 
@@ -32,7 +34,7 @@ def migrate(connection: Connection, path: Path) -> None:
     if _version(connection, path, len(scripts)) == len(scripts):
         return
     (patience,) = connection.execute("PRAGMA busy_timeout").fetchone()
-    connection.execute(f"PRAGMA busy_timeout = {_WAIT}")
+    connection.execute(f"PRAGMA busy_timeout = {_MIGRATION_TIMEOUT_MS}")
     connection.execute("BEGIN IMMEDIATE")  # two processes may open the same file at once
     try:
         # Read it again under the write lock: another process may have migrated the file meanwhile.
@@ -79,7 +81,9 @@ def _run(connection: Connection, scripts: Sequence[str], version: int) -> None:
     for script in scripts[version:]:
         for statement in statements(script):
             connection.execute(statement)
-    if 0 < version < _INDEXED:  # events of older versions were not counted; a new file has none
+    if (
+        0 < version < _FIRST_INDEXED_VERSION
+    ):  # events of older versions were not counted; a new file has none
         log_index.rebuild(connection)
     connection.execute(f"PRAGMA user_version = {len(scripts)}")
 

@@ -23,18 +23,18 @@ from storage.db.database import Database
 from storage.db.errors import Unavailable
 from storage.db.migration_copy import copies
 
-SMALL = 256 << 20
+MAX_REWRITTEN_SIZE = 256 << 20
 """Size of the largest database, in bytes, that is rewritten whole, which takes a few seconds."""
 
-_STEP = 2_000  # pages overwritten in one transaction, while other writers wait
+_PAGES_PER_TRANSACTION = 2_000  # pages overwritten in one transaction, while other writers wait
 
 
-KEPT = timedelta(days=7)
+COPY_LIFETIME = timedelta(days=7)
 """How long the copy of a file that is made before a migration is kept."""
 
 
 @asynccontextmanager
-async def secure_delete(database: Database, small: int = SMALL) -> AsyncIterator[None]:
+async def secure_delete(database: Database, small: int = MAX_REWRITTEN_SIZE) -> AsyncIterator[None]:
     """Make sure that what is deleted inside the context is overwritten once it is left.
 
     A database of at most `small` bytes is rewritten whole. Raises Unavailable.
@@ -131,9 +131,9 @@ async def _wipe_free_pages(database: Database) -> None:
     free = await _number(database, "freelist_count")
     async with database.transaction() as db:
         await db.execute("CREATE TABLE IF NOT EXISTS wiping (zeros BLOB)")
-    for start in range(0, free, _STEP):
+    for start in range(0, free, _PAGES_PER_TRANSACTION):
         async with database.transaction() as db:
-            pages = min(_STEP, free - start)
+            pages = min(_PAGES_PER_TRANSACTION, free - start)
             await db.execute("INSERT INTO wiping VALUES (zeroblob(?))", [pages * size])
     async with database.transaction() as db:
         await db.execute("DROP TABLE wiping")

@@ -25,22 +25,22 @@ from storage.db.migration import migrate, require_newest
 from storage.db.private_files import make_file, make_folder, tighten
 from terrarium.cancellation import await_shielded
 
-_PATIENCE = 5.0  # seconds to wait for another process that writes
-_CHUNK = 64  # rows that a cursor fetches at once
-_CHECKPOINT = 100  # inline writes, of about ten pages each; SQLite's own limit is 1000 pages
-_WRITING = 2  # threads: one that writes, and one that waits for the disk
-_WRITER = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON;"
-_POLL = 0.2  # seconds between two checks whether the file has changed
-_READERS = 3  # threads, each with a connection that is opened on first use
+_LOCK_TIMEOUT = 5.0  # seconds to wait for another process that writes
+_ROWS_PER_FETCH = 64  # rows that a cursor fetches at once
+_MAX_INLINE_WRITES = 100  # inline writes, of about ten pages each; SQLite's own limit is 1000 pages
+_WRITER_THREADS = 2  # threads: one that writes, and one that waits for the disk
+_WRITER_PRAGMAS = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON;"
+_POLL_INTERVAL = 0.2  # seconds between two checks whether the file has changed
+_READER_THREADS = 3  # threads, each with a connection that is opened on first use
 _INLINE_LIMIT = 0.004
 """Seconds that inline work may take: enough to read the lines of a prompt, too short to stall the
 event loop noticeably."""
 _CLOCK_STEPS = 1_000  # instructions of SQLite's virtual machine between two checks of the clock
-_READING = (
+_READER_PRAGMAS = (
     "PRAGMA query_only = ON",
     "PRAGMA mmap_size = 17179869184",  # 16 GiB: read from the system's page cache without copying
 )
-_INLINE_WRITING = (
+_INLINE_WRITER_PRAGMAS = (
     "PRAGMA synchronous = NORMAL",
     "PRAGMA wal_autocheckpoint = 0",  # a checkpoint waits for the disk
     "PRAGMA foreign_keys = ON",
@@ -125,13 +125,13 @@ class SqliteBackend:
             await asyncio.to_thread(require_sound, path)
         target = await asyncio.to_thread(reading_address, path) if read_only else path
         connection = await asyncio.to_thread(_connect, target, patience)
-        writer = AsyncSqliteConnection(lambda: connection, _CHUNK)
+        writer = AsyncSqliteConnection(lambda: connection, _ROWS_PER_FETCH)
         async with writer:
             if read_only:
                 await asyncio.to_thread(require_newest, connection, path)
             else:
                 await asyncio.to_thread(_prepare, connection, path, patience)
-            with ThreadPoolExecutor(_WRITING, thread_name_prefix="writer") as threads:
+            with ThreadPoolExecutor(_WRITER_THREADS, thread_name_prefix="writer") as threads:
                 async with (
                     _reader(target) as reader,
                     _ReaderPool.open(target, patience) as reader_pool,
@@ -230,7 +230,7 @@ class SqliteBackend:
         self._has_lost_writes = False
         # The inline connection never checkpoints, so the log would grow without limit. A PASSIVE
         # checkpoint waits for neither readers nor writers.
-        if self._inline_writes > _CHECKPOINT:
+        if self._inline_writes > _MAX_INLINE_WRITES:
             self._inline_writes = 0
             await self.execute_outside_transaction("PRAGMA wal_checkpoint(PASSIVE)")
 
@@ -267,7 +267,7 @@ class SqliteBackend:
             if rows[0][0] != seen:
                 seen = rows[0][0]
                 yield
-            await asyncio.sleep(_POLL)
+            await asyncio.sleep(_POLL_INTERVAL)
 
     async def _roll_back(self) -> None:
         # Also after a cancelled BEGIN: aiosqlite's thread executes it all the same, and then this.
@@ -286,7 +286,7 @@ class _ReaderPool:
         self._path = path
         self._patience = patience
         self._idle: LifoQueue[SqliteConnection] = LifoQueue()
-        self._threads = ThreadPoolExecutor(_READERS, thread_name_prefix="reader")
+        self._threads = ThreadPoolExecutor(_READER_THREADS, thread_name_prefix="reader")
 
     @classmethod
     @asynccontextmanager
@@ -308,7 +308,7 @@ class _ReaderPool:
         try:
             connection = self._idle.get_nowait()
         except Empty:
-            connection = _open_connection(self._path, self._patience, _READING)
+            connection = _open_connection(self._path, self._patience, _READER_PRAGMAS)
         try:
             return _read_snapshot(connection, work)
         finally:
@@ -335,14 +335,14 @@ class _InlineConnections:
 
     def read(self, work: Callable[[Connection], T]) -> T:
         """Run `work`, which reads a few rows, and return its result."""
-        self._reader = self._reader or self._open(_READING)
+        self._reader = self._reader or self._open(_READER_PRAGMAS)
         self._until = time.monotonic() + _INLINE_LIMIT
         return _read_snapshot(self._reader, work)
 
     def write(self, work: Callable[[Connection], T]) -> T:
         """Run `work`, which writes a few rows, and return its result; durable only after an
         fsync."""
-        self._writer = self._writer or self._open(_INLINE_WRITING)
+        self._writer = self._writer or self._open(_INLINE_WRITER_PRAGMAS)
         self._until = time.monotonic() + _INLINE_LIMIT
         return _commit_transaction(self._writer, work)
 
@@ -464,7 +464,7 @@ def _prepare(connection: SqliteConnection, path: Path, patience: float) -> None:
             on=_is_busy, attempts=None, timeout=patience, wait_initial=0.01, wait_jitter=0.05
         ):
             with attempt:
-                connection.executescript(_WRITER)
+                connection.executescript(_WRITER_PRAGMAS)
         migrate(connection, path)
     except sqlite3.Error as error:
         raise unusable(path, error) from error
@@ -476,7 +476,9 @@ def _is_busy(error: Exception) -> bool:
 
 @asynccontextmanager
 async def _reader(path: Path | str) -> AsyncIterator[aiosqlite.Connection]:
-    async with aiosqlite.connect(path, isolation_level=None, timeout=_PATIENCE, uri=True) as reader:
+    async with aiosqlite.connect(
+        path, isolation_level=None, timeout=_LOCK_TIMEOUT, uri=True
+    ) as reader:
         reader.row_factory = sqlite3.Row
         await reader.execute("PRAGMA query_only = ON")
         yield reader

@@ -24,7 +24,7 @@ EPISODES = 20
 LEARNT_FACTS = 200
 """The number of learnt facts that a room keeps, besides those that people asked for."""
 
-_MOST = 1_000  # turns of a backlog that are read at once
+_MAX_BACKLOG_TURNS = 1_000  # turns of a backlog that are read at once
 
 _PROGRESS = """
 SELECT room, folded, told, studied, version, wanted FROM memory_rooms WHERE room = ?"""
@@ -165,7 +165,7 @@ class ConsolidationStore:
             row = db.execute(_PROGRESS, [room]).fetchone()
             marks = Watermarks(*row) if row else None
             start = min(marks.summary, marks.episodes, marks.facts) if marks else 0
-            turns = db.execute(_TURNS, [room, start, _LAST, _MOST]).fetchall()
+            turns = db.execute(_TURNS, [room, start, _LAST, _MAX_BACKLOG_TURNS]).fetchall()
             gap = db.execute("SELECT 1 FROM memory_gaps WHERE room = ? LIMIT 1", [room]).fetchone()
             found = db.execute(_NOTES, [room, notes]).fetchall()
             return RoomBacklog(

@@ -16,7 +16,7 @@ from storage.memory.memories import assign_turn
 Message = dict[str, Any]
 """A message in the OpenAI chat format: role, content, tool_calls, tool_call_id."""
 
-KEPT = 200  # turns of a conversation, the newest
+MAX_TURNS = 200  # turns of a conversation, the newest
 
 
 _CONVERSATION = """
@@ -61,8 +61,8 @@ class Conversations:
 
     async def add(self, name: str, turn: Turn, room: str = "", person: str = "") -> int:
         """Store a finished turn and return its id, which is greater than any before. Of the
-        conversation only the newest `KEPT` turns are kept. It belongs to `room`, by default one of
-        its own name, and is with `person`."""
+        conversation only the newest `MAX_TURNS` turns are kept. It belongs to `room`, by default
+        one of its own name, and is with `person`."""
         values = [
             turn.question_event_id,
             to_micros(turn.time),
@@ -76,12 +76,12 @@ class Conversations:
             row = db.execute(_TURN, values).fetchone()
             # Facts and notes of this turn were stored by tools before its id was known.
             assign_turn(db, name, row[0], turn.time)
-            db.execute(_OLDEST, [name, KEPT])
+            db.execute(_OLDEST, [name, MAX_TURNS])
             return int(row[0])
 
         return await self._database.write(insert)
 
-    async def turns(self, name: str, *, start: int = 0, limit: int = KEPT) -> list[Turn]:
+    async def turns(self, name: str, *, start: int = 0, limit: int = MAX_TURNS) -> list[Turn]:
         """Return the newest `limit` turns of a conversation with ids from `start` on, oldest
         first."""
         return await self._database.read(lambda db: _turns(db, name, start, limit))
@@ -103,7 +103,7 @@ class Conversations:
 
         def both(db: Connection) -> tuple[PromptWindow, list[Turn]]:
             window = _window(db, name)
-            return window, _turns(db, name, window.turn_start, KEPT)
+            return window, _turns(db, name, window.turn_start, MAX_TURNS)
 
         return await self._database.read(both, inline=True)
 

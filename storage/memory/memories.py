@@ -22,7 +22,7 @@ MANUAL, OWN, HEARSAY = 1.0, 0.8, 0.3
 """The confidence in a fact: the person has asked for it to be remembered, has said it of
 themselves, or somebody else has said it."""
 
-_ALL = 1 << 40  # as a limit: more than there are
+_NO_LIMIT = 1 << 40  # as a limit: more than there are
 _MOST_WORDS = 24  # of a search
 _WORD = re.compile(r"\w{2,}")
 
@@ -105,7 +105,7 @@ class Memories:
         async with self._database.transaction() as db:
             return await add(db, memory) > 0
 
-    async def latest(self, room: str, layer: MemoryKind, limit: int = _ALL) -> list[Memory]:
+    async def latest(self, room: str, layer: MemoryKind, limit: int = _NO_LIMIT) -> list[Memory]:
         """Return the newest `limit` memories of a layer, oldest first."""
         rows = await self._database.fetch_all(
             f"SELECT * FROM memories WHERE room = ? AND layer = ? AND {SEEN}"
@@ -114,7 +114,9 @@ class Memories:
         )
         return [memory_of(row) for row in reversed(rows)]
 
-    async def facts(self, room: str, subject: str | None = None, limit: int = _ALL) -> list[Memory]:
+    async def facts(
+        self, room: str, subject: str | None = None, limit: int = _NO_LIMIT
+    ) -> list[Memory]:
         """Return the facts about one person, or all: those that were asked for first, then by
         confidence, then the newest first."""
         return await self._database.read(lambda db: facts_in(db, room, subject, limit))
@@ -155,7 +157,7 @@ class Memories:
 
 
 def facts_in(
-    db: Connection, room: str, subject: str | None = None, limit: int = _ALL
+    db: Connection, room: str, subject: str | None = None, limit: int = _NO_LIMIT
 ) -> list[Memory]:
     """Run `Memories.facts` in a reading transaction."""
     rows = db.execute(

@@ -11,11 +11,11 @@ from storage.db.database import AsyncConnection, Database, to_micros
 FILES = ""
 """The room of skills that are files: they are available in all rooms."""
 
-MOST = 50
+MAX_SKILLS = 50
 """Taught skills of a room; if there are more, the least useful are deleted."""
 
-_ROOMS = 1_000  # entries of the cache of rooms without taught skills
-_NEW = 0.2  # weight of the newest use in the score, a moving average
+_MAX_CACHED_ROOMS = 1_000  # entries of the cache of rooms without taught skills
+_NEWEST_WEIGHT = 0.2  # weight of the newest use in the score, a moving average
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class SkillTable:
         sql = "SELECT * FROM skills WHERE room = ? AND room != '' ORDER BY name"
         rows = await self._database.read(lambda db: db.execute(sql, [room]).fetchall(), inline=True)
         if not rows and lessons == self._lessons:  # nothing was taught while we were reading
-            if len(self._untaught) >= _ROOMS:
+            if len(self._untaught) >= _MAX_CACHED_ROOMS:
                 self._untaught.clear()
             self._untaught.add(room)
         return [TaughtSkill(*(row[field] for field in TaughtSkill.__slots__)) for row in rows]
@@ -64,7 +64,10 @@ class SkillTable:
     async def record_use(self, room: str, names: Collection[str], *, well: bool) -> None:
         """Count one use of each of these skills in an answer, and whether that went well. Raises
         Unavailable."""
-        rows = [{"room": room, "name": name, "well": float(well), "new": _NEW} for name in names]
+        rows = [
+            {"room": room, "name": name, "well": float(well), "new": _NEWEST_WEIGHT}
+            for name in names
+        ]
         async with self._database.transaction() as db:
             await db.executemany(
                 "INSERT INTO skills SELECT :room, :name, '', '', '', 0, 1,"
@@ -120,5 +123,5 @@ async def _upsert(db: AsyncConnection, room: str, skill: TaughtSkill, time: int)
         "DELETE FROM skills WHERE room = ?1 AND name IN (SELECT name FROM skills"
         " WHERE room = ?1 ORDER BY time = ?2 DESC, uses * score DESC, time DESC"
         " LIMIT 1000000000 OFFSET ?3)",
-        [room, time, MOST],
+        [room, time, MAX_SKILLS],
     )

@@ -21,7 +21,7 @@ from operator import mul
 from storage.chat_log.query import Query
 from storage.connection import Connection
 from storage.passages.passages import (
-    MOST_OF_QUESTION,
+    MAX_QUESTION_SCORE,
     PEOPLE,
     LineFilter,
     Passage,
@@ -70,11 +70,11 @@ WEIGHTS: Mapping[str, float] = {
     "addressed": -1.0,
     "link": -0.62,
 }
-_EVEN = 5.5  # weighted sum at which the best line is right as often as wrong
-_HEAVIEST = 7.0
-_SHORT = 3  # content words, below which a line says little
-_LONG = 8  # words up to which a line does not count as long
-_LONGEST = 40  # words beyond these that count at most
+_EVEN_ODDS_SUM = 5.5  # weighted sum at which the best line is right as often as wrong
+_MAX_WEIGHT = 7.0
+_MIN_CONTENT_WORDS = 3  # content words, below which a line says little
+_LONG_LINE_WORDS = 8  # words up to which a line does not count as long
+_MAX_EXCESS_WORDS = 40  # words beyond these that count at most
 _ADDRESSED = re.compile(r"@?[\w|`^\[\]{}\\-]+[:,] ")
 _FIRST_PERSON = re.compile(r"\b(?:i|i['’]?m|i['’]?ve|me|my|we|our)\b", re.IGNORECASE)
 
@@ -93,7 +93,7 @@ def find_nearest(
     for event in search.events():
         score = chance(asking.features(SpokenLine.from_text(event.text, event.nick)))
         is_question = event.text.rstrip().endswith("?")
-        found.append(Passage(event, min(score, MOST_OF_QUESTION) if is_question else score))
+        found.append(Passage(event, min(score, MAX_QUESTION_SCORE) if is_question else score))
     best = distinct(sorted(found, key=lambda each: (-each.score, -each.event.id)))
     return search.passages(best[: within.limit])
 
@@ -101,7 +101,7 @@ def find_nearest(
 def chance(values: Sequence[float]) -> float:
     """Return the probability, from 0 to 1, that a line with these features answers the question."""
     total = sum(WEIGHTS[name] * value for name, value in zip(FEATURES, values, strict=True))
-    return 1 / (1 + math.exp(_EVEN - total))
+    return 1 / (1 + math.exp(_EVEN_ODDS_SUM - total))
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,14 +144,14 @@ class MeantQuestion:
         shown = shows(self._question.expected, line.text)
         return [
             reached / whole if whole else 0.0,
-            peak / _HEAVIEST,
+            peak / _MAX_WEIGHT,
             answered / told if told else 0.0,
             _cosine(self._topic, _sum(words)),
             float(shown is True),
             float(shown is False),
             float(asks(line.text)),
-            min(max(0, len(line.words) - _LONG), _LONGEST) / 10,
-            float(len(content) < _SHORT),
+            min(max(0, len(line.words) - _LONG_LINE_WORDS), _MAX_EXCESS_WORDS) / 10,
+            float(len(content) < _MIN_CONTENT_WORDS),
             float(named),
             float(named and _FIRST_PERSON.search(line.text) is not None),
             float(_ADDRESSED.match(line.text) is not None),

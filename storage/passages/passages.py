@@ -25,7 +25,7 @@ from storage.connection import Connection, Dialect, Row
 from storage.db.database import from_micros
 from storage.db.sqlite import Interrupted, interruptible
 from storage.log_index import PARTITION_BITS, nick_tag, text_index
-from storage.passages.replies import NEXT, replies
+from storage.passages.replies import FOLLOWING_LINES, replies
 from storage.passages.score import (
     FEATURES,
     SpokenLine,
@@ -49,21 +49,21 @@ from storage.search.query_parser import ParsedQuery
 from storage.search.scanner import LAST_ID
 from storage.text_index.model import IdRange, Phrase, WordMatch
 
-_CHOSEN = 220  # candidates that are scored
-_LEAST_SHARE = 0.5  # of the best candidate's weight, which another one needs to be scored
-_SAMPLED = 40_000  # lines in which the frequencies of words are counted, about
-_COUNTED = 3_000  # lines with a word that are counted in a partition, at most
-_READ = 40_000  # ids that are read for a word from the whole index, about
-_LEAST_READ = 200  # and at least from a partition, if there are so many
+_MAX_SCORED = 220  # candidates that are scored
+_MIN_WEIGHT_SHARE = 0.5  # of the best candidate's weight, which another one needs to be scored
+_SAMPLE_LINES = 40_000  # lines in which the frequencies of words are counted, about
+_MAX_COUNTED_LINES = 3_000  # lines with a word that are counted in a partition, at most
+_MAX_IDS_PER_WORD = 40_000  # ids that are read for a word from the whole index, about
+_MIN_IDS_PER_PARTITION = 200  # and at least from a partition, if there are so many
 # Seconds: the thread's CPU time with SQLite, so that a busy machine makes no answer partial, and
 # wall-clock time with PostgreSQL.
 _BUDGETS = {Dialect.SQLITE: 0.08, Dialect.POSTGRES: 0.24}
-_FURTHER = 0.03  # the most of that for related words
-_PATIENCE = 0.5  # seconds of wall-clock time in all
-_HEAVIEST = 7.0  # greatest weight of a word
-_NUMBER = 3.0  # greatest weight of a number, which may be about anything
-_PRIOR = 3_000  # lines of ordinary English by which frequencies in the log are smoothed
-_RELATED = 3  # related words that are searched for one of the question
+_RELATED_BUDGET = 0.03  # the most of that for related words
+_MAX_WALL_TIME = 0.5  # seconds of wall-clock time in all
+_MAX_WEIGHT = 7.0  # greatest weight of a word
+_MAX_NUMBER_WEIGHT = 3.0  # greatest weight of a number, which may be about anything
+_PRIOR_LINES = 3_000  # lines of ordinary English by which frequencies in the log are smoothed
+_MAX_RELATED_WORDS = 3  # related words that are searched for one of the question
 
 
 class PassageIndex:
@@ -90,7 +90,7 @@ class PassageIndex:
         # CPU time of this thread measures SQLite; PostgreSQL works while the thread waits.
         self._clock = time.thread_time if connection.dialect is Dialect.SQLITE else time.monotonic
         self._until = self._clock() + _BUDGETS[connection.dialect]
-        self._patience = time.monotonic() + _PATIENCE
+        self._patience = time.monotonic() + _MAX_WALL_TIME
 
     def _within(self, conditions: LineConditions) -> int:
         """Estimate how many lines are within the conditions, whatever their words."""
@@ -121,10 +121,12 @@ class PassageIndex:
         for number, lines in self._partitions:
             for word in words:
                 match = WordMatch((index_terms(word.forms[0]),))
-                counts[word.root] += self._index.count(self._connection, number, match, _COUNTED)
+                counts[word.root] += self._index.count(
+                    self._connection, number, match, _MAX_COUNTED_LINES
+                )
             # Whole partitions, as the index can only count in those.
             sampled += lines
-            if sampled > _SAMPLED:
+            if sampled > _SAMPLE_LINES:
                 break
         return counts, sampled
 
@@ -138,12 +140,12 @@ class PassageIndex:
         sums: dict[int, float] = {}
         reached = self._collect(sums, plans)
         if reached is None and max(sums.values(), default=0) < enough:
-            self._until = min(self._until, self._clock() + _FURTHER)
+            self._until = min(self._until, self._clock() + _RELATED_BUDGET)
             self._collect(sums, further)
-        least = _LEAST_SHARE * max(sums.values(), default=0)
+        least = _MIN_WEIGHT_SHARE * max(sums.values(), default=0)
         # A line that matches little of the question would only cost the time of scoring it.
         hopeful = [each for each, weight in sums.items() if weight >= least]
-        best = nlargest(_CHOSEN, hopeful, key=lambda each: (sums[each], -self._sign * each))
+        best = nlargest(_MAX_SCORED, hopeful, key=lambda each: (sums[each], -self._sign * each))
         return best, reached
 
     def _collect(self, sums: dict[int, float], plans: Sequence[IndexPlan]) -> int | None:
@@ -157,7 +159,12 @@ class PassageIndex:
                 for number, lines in self._partitions[:: -self._sign]:
                     if is_forward:
                         reached = max(reached, number << PARTITION_BITS)
-                    self._add(sums, number, plans, max(_LEAST_READ, _READ * lines // self._indexed))
+                    self._add(
+                        sums,
+                        number,
+                        plans,
+                        max(_MIN_IDS_PER_PARTITION, _MAX_IDS_PER_WORD * lines // self._indexed),
+                    )
                     if not is_forward:
                         reached = number << PARTITION_BITS
         except Interrupted:
@@ -207,8 +214,9 @@ def plans(
     word that is in `nicks` also finds what this person said with any other word.
     """
     words = sorted(asking.question.words, key=lambda word: counts[word.root])
-    # A word in a greater share of the lines is common: to read all of these would exceed _READ.
-    share = _READ / max(asking.lines, _READ)
+    # A word in a greater share of the lines is common: to read all of these would exceed
+    # _MAX_IDS_PER_WORD.
+    share = _MAX_IDS_PER_WORD / max(asking.lines, _MAX_IDS_PER_WORD)
     for word in words:
         own, others = index_terms(word.forms[0]), _other_terms(words, word)
         terms: tuple[tuple[Phrase, ...], ...] = (own,)
@@ -224,7 +232,7 @@ def related_plans(asking: WeighedQuestion) -> Iterator[IndexPlan]:
     question."""
     words = asking.question.words
     for word in words:
-        related, others = list(word.related.items())[:_RELATED], _other_terms(words, word)
+        related, others = list(word.related.items())[:_MAX_RELATED_WORDS], _other_terms(words, word)
         if related and others:
             likeness = sum(share for _, share in related) / len(related)
             terms = tuple(term for root, _ in related for term in index_terms(root))
@@ -239,23 +247,24 @@ def _other_terms(words: Sequence[QuestionWord], word: QuestionWord) -> tuple[Phr
 def weight_of(word: QuestionWord, count: int, counted: int) -> float:
     """Return the inverse document frequency of a word in this log, smoothed by its frequency in
     English, and at most 7."""
-    expected = _PRIOR * math.exp(-word.rarity)
-    heaviest = _NUMBER if is_number(word.root) else _HEAVIEST
-    return min(heaviest, math.log((counted + _PRIOR) / (count + expected)))
+    expected = _PRIOR_LINES * math.exp(-word.rarity)
+    heaviest = _MAX_NUMBER_WEIGHT if is_number(word.root) else _MAX_WEIGHT
+    return min(heaviest, math.log((counted + _PRIOR_LINES) / (count + expected)))
 
 
 SAID_HERE = 0.25
 """The least score of an answer. If all lines score less, nobody has said it here."""
-MOST_OF_QUESTION = 0.2
+MAX_QUESTION_SCORE = 0.2
 """The greatest score of a line that is itself a question."""
 
-_RECENT = 300  # newest lines that are scored whatever their words
-_ENOUGH = 0.8  # share of the question's weight: with a line of so much, no related words are needed
-_SAME = 0.75  # coverage from which on a question asks the same
-_FOLLOWED = 5  # questions whose replies are scored
-_LACKING = 0.3  # factor for the score of a reply without what is asked for
-_MEANWHILE = 3_600_000  # ids, which are milliseconds, within which a reply follows
-_COVERAGE = FEATURES.index("exact")
+_RECENT_LINES = 300  # newest lines that are scored whatever their words
+# Share of the question's weight: with a line of so much, no related words are needed.
+_SUFFICIENT_SHARE = 0.8
+_SAME_QUESTION_COVERAGE = 0.75  # coverage from which on a question asks the same
+_MAX_FOLLOWED_QUESTIONS = 5  # questions whose replies are scored
+_LACKING_FACTOR = 0.3  # factor for the score of a reply without what is asked for
+_REPLY_WINDOW_MS = 3_600_000  # ids, which are milliseconds, within which a reply follows
+_COVERAGE_FEATURE = FEATURES.index("exact")
 _ROWS = """
 SELECT * FROM events WHERE id IN (SELECT CAST(value AS BIGINT) FROM json_each(?))
 ORDER BY id DESC"""
@@ -393,12 +402,12 @@ class PassageSearch:
         passages: list[Passage] = []
         asked: list[Passage] = []
         for event, values in self.lines():
-            share = values[_COVERAGE]
+            share = values[_COVERAGE_FEATURE]
             score = share if self._line_filter.mentions else chance(values)
             if event.text.rstrip().endswith("?") and not self._line_filter.mentions:
-                score = min(score, MOST_OF_QUESTION)
+                score = min(score, MAX_QUESTION_SCORE)
             # A line that asks the same is no answer, but may have been given one.
-            if share >= _SAME and asks(event.text):
+            if share >= _SAME_QUESTION_COVERAGE and asks(event.text):
                 asked.append(Passage(event, chance(as_statement(values)), share))
             passages.append(Passage(event, score, share))
         if not self._line_filter.mentions:
@@ -427,7 +436,7 @@ class PassageSearch:
     def _candidates(self) -> Iterator[tuple[Iterable[Row], bool]]:
         """Yield the newest rows with True, then the rows of the other candidates with False."""
         ids, self._reached = self._index.candidates(
-            self._plans, self._further, _ENOUGH * self._asking.whole
+            self._plans, self._further, _SUFFICIENT_SHARE * self._asking.whole
         )
         recent = self._recent()
         known = {row["id"] for row in recent}
@@ -435,7 +444,7 @@ class PassageSearch:
         yield self._rows(set(ids) - known), False
 
     def _recent(self) -> Sequence[Row]:
-        query = replace(self._conditions.query, limit=_RECENT)
+        query = replace(self._conditions.query, limit=_RECENT_LINES)
         return query_rows(self._connection, query, self._conditions.channels, newest=True)
 
     def _rows(self, ids: Iterable[int]) -> Iterator[Row]:
@@ -454,10 +463,10 @@ class PassageSearch:
         """Yield the lines that probably reply to people who have `asked` the same."""
         best = sorted(asked, key=lambda each: (-each.score, -each.event.id))
         expected = self._asking.question.expected
-        for passage in best[:_FOLLOWED]:
+        for passage in best[:_MAX_FOLLOWED_QUESTIONS]:
             for reply in replies(passage.event, self._following(passage.event)):
                 lacks = shows(expected, reply.event.text) is False
-                score = passage.score * reply.chance * (_LACKING if lacks else 1)
+                score = passage.score * reply.chance * (_LACKING_FACTOR if lacks else 1)
                 yield Passage(reply.event, score, passage.coverage, passage.event)
 
     def _following(self, asked: Event) -> list[Event]:
@@ -468,8 +477,8 @@ class PassageSearch:
             channel=asked.channel,
             nick=None,
             after_id=asked.id,
-            before_id=min(self._conditions.query.before_id or LAST_ID, asked.id + _MEANWHILE),
-            limit=NEXT,
+            before_id=min(self._conditions.query.before_id or LAST_ID, asked.id + _REPLY_WINDOW_MS),
+            limit=FOLLOWING_LINES,
         )
         events = find(self._connection, query, newest=False)
         return [event for event in events if not self._line_filter.leaves_out(event)]

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from storage.chat_log.event import Event
 from storage.passages.words import asks
 
-NEXT = 15
+FOLLOWING_LINES = 15
 """The number of lines after a question among which replies are searched."""
 
 # Upper bounds, in lines, of all bins of distance but the last; each table has a value for each bin.
@@ -23,8 +23,8 @@ _DISTANCES = (1, 2, 4, 8)
 _TO_ASKER = (0.77, 0.78, 0.68, 0.45, 0.18)
 _TO_NOBODY = (0.20, 0.15, 0.09, 0.03, 0.01)
 _TO_ANOTHER = 0.01
-_ALONE = 0.75  # of the next line where few people speak, as it need not name the asker
-_FEW = 2  # people besides the asker
+_ALONE_CHANCE = 0.75  # of the next line where few people speak, as it need not name the asker
+_FEW_PEOPLE = 2  # people besides the asker
 _ADDRESS = re.compile(r"^@?(?P<nick>[^\s:,]{1,40})[:,]\s")
 
 
@@ -39,12 +39,12 @@ class ReplyChance:
 def replies(question: Event, following: Sequence[Event]) -> list[ReplyChance]:
     """Return the possible replies among the lines just after a question: those of other people that
     are no questions themselves."""
-    others = {event.nick for event in following[: NEXT // 2]} - {question.nick}
+    others = {event.nick for event in following[: FOLLOWING_LINES // 2]} - {question.nick}
     asker = question.nick.lower()
-    named = any(addressee(event.text) == asker for event in following[:NEXT])
-    few = len(others) <= _FEW and not named
+    named = any(addressee(event.text) == asker for event in following[:FOLLOWING_LINES])
+    few = len(others) <= _FEW_PEOPLE and not named
     found = []
-    for distance, event in enumerate(following[:NEXT], 1):
+    for distance, event in enumerate(following[:FOLLOWING_LINES], 1):
         if event.nick != question.nick and not asks(event.text):
             found.append(ReplyChance(event, _chance(question.nick, event.text, distance, few)))
     return found
@@ -67,4 +67,4 @@ def _chance(asker: str, text: str, distance: int, few: bool) -> float:
         return _TO_ASKER[distance_bin(distance)]
     if to is not None:
         return _TO_ANOTHER
-    return _ALONE if few and distance == 1 else _TO_NOBODY[distance_bin(distance)]
+    return _ALONE_CHANCE if few and distance == 1 else _TO_NOBODY[distance_bin(distance)]

@@ -66,13 +66,13 @@ WEIGHTS: Mapping[str, float] = {
     "states": 0.22,
     "states all": 2.49,
 }
-_HEAVIEST = 7.0
-_TYPO_LENGTH = 5  # least letters of a word that may be misspelt
-_TYPO_WEIGHT = 5.0  # and its least weight: only rare words are compared with misspellings
-_TYPO = 0.8  # quality of a match with a misspelt word
-_NICK = 0.9  # quality of a match with the speaker's nick
-_SHORT = 8  # words up to which a line counts as short
-_LONG = 40  # words beyond these that count at most
+_MAX_WEIGHT = 7.0
+_MIN_TYPO_LENGTH = 5  # least letters of a word that may be misspelt
+_MIN_TYPO_WEIGHT = 5.0  # and its least weight: only rare words are compared with misspellings
+_TYPO_QUALITY = 0.8  # quality of a match with a misspelt word
+_NICK_QUALITY = 0.9  # quality of a match with the speaker's nick
+_SHORT_LINE_WORDS = 8  # words up to which a line counts as short
+_MAX_EXCESS_WORDS = 40  # words beyond these that count at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,19 +159,19 @@ def features(asking: WeighedQuestion, line: SpokenLine, *, recent: bool) -> list
         1.0,
         exact / whole,
         near / whole,
-        heaviest / _HEAVIEST,
-        min(exact, 3 * _HEAVIEST) / 10,
+        heaviest / _MAX_WEIGHT,
+        min(exact, 3 * _MAX_WEIGHT) / 10,
         float(asks(line.text)),
         float(shown is True),
         float(shown is False),
-        min(max(0, len(words) - _SHORT), _LONG) / 10,
+        min(max(0, len(words) - _SHORT_LINE_WORDS), _MAX_EXCESS_WORDS) / 10,
         float(not new),
         density,
         name_missing,
         float(recent),
         recent * near / whole,
         size,
-        size * (1 - rarest / _HEAVIEST),
+        size * (1 - rarest / _MAX_WEIGHT),
         float("http" in line.text),
         states,
         states * (heaviest == 0),
@@ -210,12 +210,12 @@ def _exact(word: QuestionWord, line: SpokenLine, weight: float) -> float:
     if word.root in line.present:
         return 1.0
     if word.root in line.speaker:
-        return _NICK
+        return _NICK_QUALITY
     written = word.forms[0]
-    if weight >= _TYPO_WEIGHT and len(written) >= _TYPO_LENGTH:
+    if weight >= _MIN_TYPO_WEIGHT and len(written) >= _MIN_TYPO_LENGTH:
         for each in line.words:
             if each[0] == written[0] and _misspelt(written, each):
-                return _TYPO
+                return _TYPO_QUALITY
     return 0.0
 
 
@@ -233,7 +233,7 @@ def _states(line: SpokenLine, matched: Set[str]) -> bool:
 def _misspelt(word: str, other: str) -> bool:
     """Return True if two long words differ by one edit: a letter replaced, inserted or removed, or
     two neighbours transposed."""
-    if abs(len(word) - len(other)) > 1 or len(other) < _TYPO_LENGTH:
+    if abs(len(word) - len(other)) > 1 or len(other) < _MIN_TYPO_LENGTH:
         return False
     # None for a word and its beginning: the difference is an ending, and no misspelling.
     at = next((i for i, (a, b) in enumerate(zip(word, other, strict=False)) if a != b), None)

@@ -26,8 +26,8 @@ _ACCENTS = re.compile("[\u0300-\u036f]")  # the block Combining Diacritical Mark
 _POSSESSIVE = re.compile(r"['’]s?$")
 _VOWELS = frozenset("aeiouy")
 _DOUBLED = frozenset("bdfgklmnprtvz")
-_SHORTEST = 3  # letters of a stem
-_SHORTEST_PREFIX = 4  # letters of a prefix term: a shorter one matches too many other words
+_MIN_STEM_LENGTH = 3  # letters of a stem
+_MIN_PREFIX_LENGTH = 4  # letters of a prefix term: a shorter one matches too many other words
 
 # Irregular verbs and nouns of everyday talk, each with its forms, the stem first.
 _IRREGULAR_FORMS = """
@@ -131,7 +131,7 @@ def stem(word: str) -> str:
     itself."""
     if word in _STEMS:
         return _STEMS[word]
-    if len(word) <= _SHORTEST or not word.isalpha():
+    if len(word) <= _MIN_STEM_LENGTH or not word.isalpha():
         return word
     if word.endswith("ies") and len(word) > 4:
         return f"{word[:-3]}y"
@@ -140,8 +140,8 @@ def stem(word: str) -> str:
     for ending in ("ing", "ed"):
         root = word.removesuffix(ending)
         # Without a vowel before it the ending is part of the word, as in "string" and "shed".
-        if root != word and len(root) >= _SHORTEST - 1 and _VOWELS & set(root):
-            return _without_e(_undouble(root)) if len(root) >= _SHORTEST else word
+        if root != word and len(root) >= _MIN_STEM_LENGTH - 1 and _VOWELS & set(root):
+            return _without_e(_undouble(root)) if len(root) >= _MIN_STEM_LENGTH else word
     if word.endswith(("sses", "shes", "ches", "xes", "zes")):
         return _without_e(word[:-2])
     if word.endswith("s") and not word.endswith(("ss", "us", "is")):
@@ -155,7 +155,11 @@ def _undouble(root: str) -> str:
 
 def _without_e(root: str) -> str:
     """Remove a final e, so that "bake" has the stem of "baking": "bak"."""
-    return root[:-1] if len(root) > _SHORTEST and root.endswith("e") and root[-2] != "e" else root
+    return (
+        root[:-1]
+        if len(root) > _MIN_STEM_LENGTH and root.endswith("e") and root[-2] != "e"
+        else root
+    )
 
 
 @lru_cache(4_096)
@@ -165,7 +169,7 @@ def forms(word: str) -> tuple[str, ...]:
     root = stem(word)
     if root in _FORMS:
         return tuple(dict.fromkeys([word, *_FORMS[root]]))
-    if not root.isalpha() or len(root) < _SHORTEST:
+    if not root.isalpha() or len(root) < _MIN_STEM_LENGTH:
         return tuple(dict.fromkeys([word, root]))
     last = root[-1]
     made = [word, root, f"{root}s", f"{root}ed", f"{root}ing", f"{root}e", f"{root}es"]
@@ -183,7 +187,7 @@ def index_terms(word: str) -> tuple[Phrase, ...]:
     A prefix matches slightly more than the forms, and costs less than searching each of them.
     """
     root = stem(word)
-    if root in _FORMS or not root.isascii() or not root.isalpha() or len(root) < _SHORTEST_PREFIX:
+    if root in _FORMS or not root.isascii() or not root.isalpha() or len(root) < _MIN_PREFIX_LENGTH:
         return tuple(map(Phrase, forms(word)))
     terms = [Phrase(root, prefix=True)]
     if root.endswith("y"):
@@ -264,7 +268,7 @@ LONGEST_QUESTION = 1_000
 """Characters of a question, or of a line, to which patterns are applied: on a long text they are
 slow, and everybody else waits meanwhile."""
 
-_MOST_WORDS = 12  # of a question; further ones, as of a pasted text, are ignored
+_MAX_WORDS = 12  # of a question; further ones, as of a pasted text, are ignored
 _MAX_RARITY = 7.0
 _STOP_TEXT = """
 a about after again all also am an and any anybody anyone anything are as at be because been
@@ -386,7 +390,7 @@ def question_words(text: str) -> QuestionWords:
     text = text[:LONGEST_QUESTION]
     asked = plain(text)
     kinds = (kind for kind, pattern in _EXPECTED if pattern.search(asked))
-    found = tokens(_FRAME.sub(" ", asked))[: 6 * _MOST_WORDS]
+    found = tokens(_FRAME.sub(" ", asked))[: 6 * _MAX_WORDS]
     kept = [word for word in found if word not in _STOP and (len(word) > 1 or word.isdigit())]
     if not kept:  # "what is it used for?"
         kept = [word for word in found if word in _KEPT_WHEN_ALONE]
@@ -395,7 +399,7 @@ def question_words(text: str) -> QuestionWords:
     table = related_words()
     for word in kept:
         root = stem(word)
-        if root not in words and len(words) < _MOST_WORDS:
+        if root not in words and len(words) < _MAX_WORDS:
             rarity = rarity_of_rank(table.rank(root))
             words[root] = QuestionWord(
                 root, forms(word), rarity, table.related_to(root), word in names

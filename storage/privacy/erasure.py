@@ -48,7 +48,7 @@ from storage.queues.reminders import Owner, Reminders
 from storage.runs.runs import Runs
 from storage.usage.token_spending import Spending
 
-_PIECE = 5_000  # events held in memory at once
+_EVENTS_PER_READ = 5_000  # events held in memory at once
 _COPIES, _RECORDS, _EVENTS = "copies", "records", "events"
 """The steps that are not named after another tendril's store."""
 _STORE_SUFFIX = ".db"
@@ -424,11 +424,11 @@ async def _said_in_their_rooms(
 async def _iterate(log: ChatLog, query: Query) -> AsyncIterator[Event]:
     last = query.after_id or 0
     while True:
-        piece = replace(query, after_id=last, limit=_PIECE)
+        piece = replace(query, after_id=last, limit=_EVENTS_PER_READ)
         events = await log.find(piece, newest=False)
         for event in events:
             yield event
-        if len(events) < _PIECE:
+        if len(events) < _EVENTS_PER_READ:
             return
         last = events[-1].id
 

@@ -28,7 +28,7 @@ INSERT INTO erasures (time, actor, network, person, names, hosts, events, replie
 _NAMELESS = """
 UPDATE erasures SET person = '', names = '[]', hosts = '[]', events = ?1, replies = ?1,
     quote_key = ?1, quotes = ?1 WHERE id = ?2"""
-_PATIENCE = 60.0  # seconds to wait for another process
+_LOCK_TIMEOUT = 60.0  # seconds to wait for another process
 _POLL_INTERVAL = 0.1  # seconds between two attempts to take the lock
 _TRY_ADVISORY = (
     "SELECT pg_try_advisory_xact_lock(hashtextextended(current_schema() || ' erasures', 0))"
@@ -126,7 +126,7 @@ class PendingErasures:
 
 @asynccontextmanager
 async def erasure_lock(
-    database: Database, data: Path, *, patience: float = _PATIENCE
+    database: Database, data: Path, *, patience: float = _LOCK_TIMEOUT
 ) -> AsyncIterator[None]:
     """Hold the lock on the erasures of the log in `database`.
 

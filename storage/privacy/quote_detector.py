@@ -10,8 +10,9 @@ from hashlib import blake2b
 
 from storage.chat_log.event import Event
 
-_RUNS = (5, 6, 7, 8)  # words in a row that are no coincidence; of longer lines any eight
-_RARE = 16  # characters of a single word, such as a link or a password, that is no coincidence
+_RUN_LENGTHS = (5, 6, 7, 8)  # words in a row that are no coincidence; of longer lines any eight
+# Characters of a single word, such as a link or a password, that is no coincidence.
+_MIN_RARE_WORD_LENGTH = 16
 _WORD = re.compile(r"\w+")
 _UNBROKEN = re.compile(r"\S+")
 _SHOWN = re.compile(r"\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)\] (?:<|\* |-|\*\*\* )([^\s>]+?)[>\s-]")
@@ -20,8 +21,8 @@ _SHOWN = re.compile(r"\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)\] (?:<|\* |-|\*\*\* )([
 # modulo 2^64, so that the hash of any run follows from the two prefix sums at its ends.
 _BASE = 0x9E3779B97F4A7C15
 _MASK = (1 << 64) - 1
-_POWERS = [pow(_BASE, exponent, 1 << 64) for exponent in range(_RUNS[-1] + 1)]
-_CACHED = 100_000  # words whose hashes are kept in memory
+_POWERS = [pow(_BASE, exponent, 1 << 64) for exponent in range(_RUN_LENGTHS[-1] + 1)]
+_MAX_CACHED_HASHES = 100_000  # words whose hashes are kept in memory
 
 
 class QuoteDetector:
@@ -44,7 +45,7 @@ class QuoteDetector:
         """Add events whose quotations are to be found."""
         for event in events:
             words = _words(event.text)
-            self._hashes.update(self._runs(words, [min(len(words), _RUNS[-1])]))
+            self._hashes.update(self._runs(words, [min(len(words), _RUN_LENGTHS[-1])]))
             self._hashes.update(map(self._hash, _rare(event.text)))
             self._hashes.add(self._hash(_shown(f"{event.time:%Y-%m-%d %H:%M:%S}", event.nick)))
 
@@ -54,7 +55,7 @@ class QuoteDetector:
             return True
         if any(self._hash(word) in self._hashes for word in _rare(text)):
             return True
-        return any(run in self._hashes for run in self._runs(_words(text), _RUNS))
+        return any(run in self._hashes for run in self._runs(_words(text), _RUN_LENGTHS))
 
     def dump(self) -> bytes:
         """Return the hashes, sorted, 64 bits each, in the byte order of this machine."""
@@ -67,14 +68,14 @@ class QuoteDetector:
         for word in words:
             sums.append((sums[-1] * _BASE + self._hash(word)) & _MASK)
         for length in lengths:
-            if length >= _RUNS[0]:
+            if length >= _RUN_LENGTHS[0]:
                 for end in range(length, len(sums)):
                     yield (sums[end] - sums[end - length] * _POWERS[length]) & _MASK
 
     def _hash(self, word: str) -> int:
         known = self._words.get(word)
         if known is None:
-            if len(self._words) >= _CACHED:
+            if len(self._words) >= _MAX_CACHED_HASHES:
                 self._words.clear()
             # Keyed, so that the stored hashes cannot be matched against a list of words without
             # the key, which `make_nameless` deletes together with them.
@@ -96,5 +97,5 @@ def _shown(time: str, nick: str) -> str:
 def _rare(text: str) -> Iterator[str]:
     """Yield the words of a text that are too long to be repeated by coincidence."""
     for word in _UNBROKEN.findall(text.lower()):
-        if len(bare := word.strip("\"'`.,;:!?()<>[]{}")) >= _RARE:
+        if len(bare := word.strip("\"'`.,;:!?()<>[]{}")) >= _MIN_RARE_WORD_LENGTH:
             yield bare

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from storage.chat_log.event import EVERYTHING, Place
 from storage.db.database import Database, to_micros
-from storage.db.secure_delete import KEPT, remove_copies
+from storage.db.secure_delete import COPY_LIFETIME, remove_copies
 from storage.log import ChatLog, Query
 from storage.memory.deletion import forget_before
 from storage.settings import StorageSettings
@@ -16,7 +16,7 @@ from storage.settings import StorageSettings
 _WITHOUT_QUESTION = """
 DELETE FROM runs WHERE anchor > 0 AND outcome != 'running'
     AND NOT EXISTS (SELECT 1 FROM events WHERE id = anchor)"""
-_STEP = 2_000  # events that are read, and then removed, at once
+_EVENTS_PER_STEP = 2_000  # events that are read, and then removed, at once
 
 
 async def expire(database: Database, log: ChatLog, settings: StorageSettings, now: datetime) -> int:
@@ -28,7 +28,7 @@ async def expire(database: Database, log: ChatLog, settings: StorageSettings, no
     """
     address = database.address
     if isinstance(address, Path):
-        await asyncio.to_thread(remove_copies, address, address.parent, KEPT)
+        await asyncio.to_thread(remove_copies, address, address.parent, COPY_LIFETIME)
     removed = 0
     for channel in await log.channels(EVERYTHING):
         if days := settings.days_of(channel.place):
@@ -54,7 +54,7 @@ async def _expire_place(log: ChatLog, place: Place, until: datetime) -> int:
         network=place.network,
         channel=place.channel,
         until=until,
-        limit=_STEP,
+        limit=_EVENTS_PER_STEP,
     )
     removed = 0
     while events := await log.find(query, newest=False):

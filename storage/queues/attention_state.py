@@ -75,7 +75,7 @@ class AttentionStore:
             signal.place.channel,
             signal.person,
             to_micros(signal.time),
-            _VALUE,
+            _UNUSED_VALUE,
             signal.event_id,
         ]
         async with self._database.transaction() as db:
@@ -116,7 +116,7 @@ class AttentionStore:
                 "INSERT INTO put_off (kind, network, channel, value, until)"
                 " VALUES (?, ?, ?, ?, ?) ON CONFLICT (kind, network, channel) DO UPDATE SET"
                 " value = excluded.value, until = excluded.until",
-                [what.kind, what.place.network, what.place.channel, _VALUE, until],
+                [what.kind, what.place.network, what.place.channel, _UNUSED_VALUE, until],
             )
 
     async def lift(self, place: Place) -> None:
@@ -145,7 +145,7 @@ class AttentionStore:
             await db.execute("DELETE FROM contacts WHERE time < ?", [day])
 
 
-_VALUE = 0.0  # for columns that are no longer used
+_UNUSED_VALUE = 0.0  # for columns that are no longer used
 _DAY = 24 * 3_600_000_000  # microseconds
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from storage.db.database import Database
 from terrarium.file_watcher import file_stamp
 
-_SURELY = 5.0
+_MAX_WAIT = 5.0
 """Seconds after which the answer is yes in any case: the file times of two commits within one tick
 of the clock are equal."""
 
@@ -34,7 +34,7 @@ class ChangeWatch:
         Read the database after this call: what is written in between is seen by the next one.
         """
         stamp, now = tuple(map(file_stamp, self._files)), time.monotonic()
-        if self._files and stamp == self._seen and now - self._time < _SURELY:
+        if self._files and stamp == self._seen and now - self._time < _MAX_WAIT:
             return False
         self._seen, self._time = stamp, now
         return True

@@ -29,7 +29,7 @@ crashed."""
 
 _KEPT_DONE = timedelta(hours=24)
 _KEPT_FAILED = timedelta(hours=72)
-_PRIORITY = 100
+_DEFAULT_PRIORITY = 100
 
 _ADD = """
 INSERT INTO jobs (kind, payload, key, lane, priority, state, max_attempts, depends_on, created,
@@ -107,7 +107,7 @@ class Jobs:
         *,
         key: str = "",
         lane: str = "",
-        priority: int = _PRIORITY,
+        priority: int = _DEFAULT_PRIORITY,
         run_at: datetime | None = None,
         depends_on: int | None = None,
     ) -> int:

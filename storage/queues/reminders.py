@@ -9,7 +9,7 @@ from datetime import datetime
 from storage.chat_log.event import Place
 from storage.db.database import Database, Row, from_micros, to_micros
 
-MOST, MOST_THERE = 20, 100
+MAX_REMINDERS, MOST_THERE = 20, 100
 """The most reminders of one person, and of all people in one place."""
 
 
@@ -69,7 +69,7 @@ class Reminders:
                 'INSERT INTO reminders (network, channel, private, nick, "user", host, account,'
                 " text, due, rule, zone, anchor, asks) SELECT :network, :channel, :private, :nick,"
                 " :user, :host, :account, :text, :due, :rule, :zone, :anchor, :asks"
-                f" WHERE (SELECT count(*) FROM reminders WHERE {_OWN}) < {MOST}"
+                f" WHERE (SELECT count(*) FROM reminders WHERE {_OWN}) < {MAX_REMINDERS}"
                 " AND (SELECT count(*) FROM reminders WHERE network = :network"
                 f" AND channel = :channel) < {MOST_THERE} RETURNING id",
                 row,

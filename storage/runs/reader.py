@@ -15,7 +15,7 @@ from storage.db.address import PostgresSchema
 from storage.db.database import Row, from_micros, to_micros
 from storage.runs.runs import Step
 
-_PATIENCE = 2.0  # seconds to wait for a writer's lock
+_LOCK_TIMEOUT = 2.0  # seconds to wait for a writer's lock
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ def _rows(path: Path, sql: str, values: Sequence[int | str]) -> list[Row]:
     """Return the rows of a query, none if the file has no runs or cannot be read."""
     uri = f"{path.absolute().as_uri()}?mode=ro"
     try:
-        with closing(sqlite3.connect(uri, uri=True, timeout=_PATIENCE)) as file:
+        with closing(sqlite3.connect(uri, uri=True, timeout=_LOCK_TIMEOUT)) as file:
             file.row_factory = sqlite3.Row
             return file.execute(sql, values).fetchall()
     except sqlite3.Error:

@@ -22,7 +22,7 @@ _END = """
 UPDATE runs SET ended = ?, outcome = ?, reason = ?, prompt = ?, cached = ?, completion = ?,
     iterations = ?, forced = ?, answer = CASE WHEN worded = 1 THEN ? ELSE '' END WHERE key = ?"""
 _ID = "(SELECT id FROM runs WHERE key = ?)"
-_MOST = 20_000  # runs that are kept, the newest
+_MAX_RUNS = 20_000  # runs that are kept, the newest
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +178,7 @@ class Runs:
             await db.execute(
                 "DELETE FROM runs WHERE outcome != 'running' AND (started < ? OR id <="
                 " (SELECT max(id) FROM runs) - ?)",
-                [oldest, _MOST],
+                [oldest, _MAX_RUNS],
             )
 
     async def clear(self, conversation: str) -> int:

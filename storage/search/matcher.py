@@ -13,11 +13,11 @@ from storage.search.models import MatchSnippet
 from storage.search.query_parser import Term, TermKind
 from storage.text_index.words import fold, fold_with_offsets, words
 
-_WIDTH = 300  # characters of a snippet
-_BEFORE = 80  # characters that a snippet of a long line shows before the first mark
-_SHORT = 160  # characters of a line in which a term counts half
-_ADJACENT = 1.0  # score for all terms side by side, in the order of the search
-_RECENT = 0.5  # score for the newest of the ranked lines
+_SNIPPET_WIDTH = 300  # characters of a snippet
+_SNIPPET_LEAD = 80  # characters that a snippet of a long line shows before the first mark
+_HALF_SCORE_LENGTH = 160  # characters of a line in which a term counts half
+_ADJACENT_SCORE = 1.0  # score for all terms side by side, in the order of the search
+_RECENT_SCORE = 0.5  # score for the newest of the ranked lines
 
 
 class Matcher:
@@ -43,16 +43,20 @@ class Matcher:
         plain = fold(text)
         often = sum(log1p(len(each.findall(plain))) for each in self._each)
         close = self._together is not None and self._together.search(plain) is not None
-        return often / (1 + len(plain) / _SHORT) + _ADJACENT * close + _RECENT * (1 - age)
+        return (
+            often / (1 + len(plain) / _HALF_SCORE_LENGTH)
+            + _ADJACENT_SCORE * close
+            + _RECENT_SCORE * (1 - age)
+        )
 
     def snippet(self, text: str) -> MatchSnippet:
         """Return the part of a text with the first matches, and their positions in it."""
         marks = self._marks(text)
-        if len(text) <= _WIDTH:
+        if len(text) <= _SNIPPET_WIDTH:
             return MatchSnippet(text, tuple(marks))
-        start = max(0, marks[0][0] - _BEFORE) if marks else 0
-        start = min(start, len(text) - _WIDTH)
-        end = start + _WIDTH
+        start = max(0, marks[0][0] - _SNIPPET_LEAD) if marks else 0
+        start = min(start, len(text) - _SNIPPET_WIDTH)
+        end = start + _SNIPPET_WIDTH
         head, tail = "…" if start else "", "…" if end < len(text) else ""
         shift = len(head) - start
         inside = [(max(a, start) + shift, min(b, end) + shift) for a, b in marks if a < end]

@@ -15,8 +15,8 @@ from storage.search.query_parser import Clause, ParsedQuery, Term, TermKind
 from storage.text_index.model import IdRange, IndexQuery, Phrase, WordMatch
 from storage.text_index.words import escape_like
 
-_MOST_CHANNELS = 24  # as tags of an index query; with more, the channel of each hit is checked
-_SHORTEST_PART = 3  # characters of a part that the trigram index can find
+_MAX_CHANNEL_TAGS = 24  # as tags of an index query; with more, the channel of each hit is checked
+_MIN_PART_LENGTH = 3  # characters of a part that the trigram index can find
 
 
 class LineConditions:
@@ -34,8 +34,8 @@ class LineConditions:
     def exact(self) -> bool:
         """True if tags express all conditions, so that hits need no check."""
         # A time range is checked in the rows: an id may be later than the time of its event.
-        outside = len(self.channels.others) <= _MOST_CHANNELS
-        inside = not self.channels.public and len(self.channels.rows) <= _MOST_CHANNELS
+        outside = len(self.channels.others) <= _MAX_CHANNEL_TAGS
+        inside = not self.channels.public and len(self.channels.rows) <= _MAX_CHANNEL_TAGS
         query = self.query
         timed = query.since is not None or query.until is not None
         return (inside or outside) and not timed and not (query.account or query.user or query.host)
@@ -73,9 +73,9 @@ class LineConditions:
         inside, outside = self.channels.rows, self.channels.others
         # Use the shorter list of tags: exclude the private channels when all public ones are
         # searched, else include the wanted ones.
-        if not self.channels.public and len(inside) <= _MOST_CHANNELS:
+        if not self.channels.public and len(inside) <= _MAX_CHANNEL_TAGS:
             include.append(tuple(map(log_index.channel_tag, inside)))
-        elif len(outside) <= _MOST_CHANNELS:
+        elif len(outside) <= _MAX_CHANNEL_TAGS:
             exclude += map(log_index.channel_tag, outside)
         if self._nicks:
             include.append(tuple(map(log_index.nick_tag, self._nicks)))
@@ -106,7 +106,7 @@ class ClausePlan:
         self._excluded_parts = [term.text for term in clause.exclude if term.kind is TermKind.PART]
         excluded_words = [term for term in clause.exclude if term.kind is not TermKind.PART]
         self._words = _words_match(clause, conditions)
-        self._parts = [part for part in self._included_parts if len(part) >= _SHORTEST_PART]
+        self._parts = [part for part in self._included_parts if len(part) >= _MIN_PART_LENGTH]
         # Without a word to find, unwanted words cannot be part of an index query.
         self._excluded_words = (
             Matcher(excluded_words) if excluded_words and not self._words else None

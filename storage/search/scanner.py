@@ -2,7 +2,8 @@
 
 The index is read in pieces of a partition, from the newest backwards. The pieces grow while they
 are fast and shrink when they are slow, so that the clock can be checked between them. At least
-`_LOOKED_AT` lines are always read, so that a small log is searched whole, however slow the machine.
+`_MIN_LINES_READ` lines are always read, so that a small log is searched whole, however slow the
+machine.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from storage.search.planner import ClausePlan, LineConditions
 from storage.text_index.model import IdRange
 
 LAST_ID = (1 << 53) - 1  # the greatest integer that JavaScript counts to exactly
-_PATIENCE = 0.1  # seconds of wall-clock time: waiting for a slow disk takes none of the CPU's
-_LOOKED_AT = 20_000  # lines that are read in any case, about
-_AT_ONCE = 400  # ids that are read at once when a window is read again
+_MAX_WALL_TIME = 0.1  # seconds of wall-clock time: waiting for a slow disk takes none of the CPU's
+_MIN_LINES_READ = 20_000  # lines that are read in any case, about
+_IDS_PER_READ = 400  # ids that are read at once when a window is read again
 _PARTITIONS = """
 SELECT number, lines, (SELECT max(id) FROM events) FROM partitions WHERE lines > 0
 ORDER BY number DESC"""
@@ -109,7 +110,7 @@ class ResultScanner:
         self._began = self._pace.clock()
         whole_words_only = all(plan.whole_words_only for plan in plans)
         self._budget = self._pace.whole_words_budget if whole_words_only else self._pace.budget
-        self._waited = time.monotonic() + _PATIENCE
+        self._waited = time.monotonic() + _MAX_WALL_TIME
 
     def read(self, top: int, size: int) -> ResultWindow:
         """Return the newest `size` matching lines with ids up to `top`."""
@@ -127,7 +128,7 @@ class ResultScanner:
         limit."""
         rows = [
             row
-            for piece in self._pieces(max(bottom, self.first), top, _AT_ONCE)
+            for piece in self._pieces(max(bottom, self.first), top, _IDS_PER_READ)
             for row in self._fitting(piece.ids)
         ]
         return ResultWindow(rows, bottom, more=bottom > self.first, timed_out=False)
@@ -218,7 +219,7 @@ class ResultScanner:
         ]
 
     def _late(self, piece: _Batch, budget: float) -> bool:
-        if piece.looked_at < _LOOKED_AT:
+        if piece.looked_at < _MIN_LINES_READ:
             return False
         worked = self._pace.clock() - self._began
         return worked > budget or time.monotonic() > self._waited

@@ -1,8 +1,9 @@
 """Full-text search: the newest matching lines, a few hundred of them ranked together.
 
-FTS5 can rank by itself, but reads all entries of a common word to do so. Here the newest `_WINDOW`
-matching lines are ranked. Further pages continue in the same window and then in the next older one,
-so that a page holds the same lines whenever it is requested, whatever is said meanwhile.
+FTS5 can rank by itself, but reads all entries of a common word to do so. Here the newest
+`_WINDOW_LINES` matching lines are ranked. Further pages continue in the same window and then in the
+next older one, so that a page holds the same lines whenever it is requested, whatever is said
+meanwhile.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ from storage.search.planner import ClausePlan, LineConditions
 from storage.search.query_parser import Clause, parse
 from storage.search.scanner import LAST_ID, ResultScanner, ResultWindow
 
-_WINDOW = 200  # lines that are ranked together
-_COUNTED = 1_000  # hits that are counted at most
-_SHOWN = 12  # channels, nicks and months of the facets
+_WINDOW_LINES = 200  # lines that are ranked together
+_MAX_COUNTED_HITS = 1_000  # hits that are counted at most
+_MAX_FACET_VALUES = 12  # channels, nicks and months of the facets
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,7 @@ def search(connection: Connection, search_query: SearchQuery) -> SearchPage:
         return SearchPage()
     plans = [ClausePlan(clause, conditions) for clause in parsed.clauses or (Clause(),)]
     windows = ResultScanner(connection, conditions, plans)
-    size = max(_WINDOW, search_query.within.limit)
+    size = max(_WINDOW_LINES, search_query.within.limit)
     known = cursor.bottom > 0
     window = (
         windows.read_again(cursor.top, cursor.bottom) if known else windows.read(cursor.top, size)
@@ -122,8 +123,8 @@ def _count_hits(windows: ResultScanner, window: ResultWindow, *, exact: bool) ->
         return count, False
     if not exact or window.timed_out:
         return count, True
-    further, done = windows.count(window.bottom - 1, max(0, _COUNTED - count) + 1)
-    return min(count + further, _COUNTED), not done or count + further > _COUNTED
+    further, done = windows.count(window.bottom - 1, max(0, _MAX_COUNTED_HITS - count) + 1)
+    return min(count + further, _MAX_COUNTED_HITS), not done or count + further > _MAX_COUNTED_HITS
 
 
 def _facets(rows: Sequence[Row], channels: VisibleChannels) -> Facets:
@@ -133,8 +134,8 @@ def _facets(rows: Sequence[Row], channels: VisibleChannels) -> Facets:
     return Facets(
         channels=tuple(
             (Place(channels.rows[each]["network"], channels.rows[each]["name"]), count)
-            for each, count in places.most_common(_SHOWN)
+            for each, count in places.most_common(_MAX_FACET_VALUES)
         ),
-        nicks=tuple(nicks.most_common(_SHOWN)),
-        months=tuple(sorted(months.items(), reverse=True)[:_SHOWN]),
+        nicks=tuple(nicks.most_common(_MAX_FACET_VALUES)),
+        months=tuple(sorted(months.items(), reverse=True)[:_MAX_FACET_VALUES]),
     )

@@ -22,10 +22,10 @@ from storage.db.database import Connection, Database, Row, from_micros
 from storage.db.errors import Unavailable
 from storage.search.models import Hit, MatchSnippet, SearchPage
 
-SHORTEST = 12  # characters of a line that has a vector: a shorter one means little by itself
-_BLOCK = 8_192  # vectors compared at once: 12 MiB if they have 384 dimensions
-_BUDGET = 0.4  # seconds after which a search stops
-_WANTED = f"events.type IN ('PRIVMSG', 'ACTION') AND own = 0 AND length(text) >= {SHORTEST}"
+MIN_TEXT_LENGTH = 12  # characters of a line that has a vector: a shorter one means little by itself
+_VECTORS_PER_BLOCK = 8_192  # vectors compared at once: 12 MiB if they have 384 dimensions
+_TIME_BUDGET = 0.4  # seconds after which a search stops
+_WANTED = f"events.type IN ('PRIVMSG', 'ACTION') AND own = 0 AND length(text) >= {MIN_TEXT_LENGTH}"
 
 
 class VectorIndex:
@@ -107,7 +107,7 @@ def _nearest(connection: Connection, vector: Sequence[float], query: Query) -> S
     asked = asked / (np.linalg.norm(asked) or 1)
     channels = log_query.channels_in(connection, query)
     best: list[tuple[float, int]] = []
-    last, deadline = None, time.monotonic() + _BUDGET
+    last, deadline = None, time.monotonic() + _TIME_BUDGET
     for block in _blocks(connection, query, channels):
         # A vector of another length is of another model than the query's.
         fitting = [row for row in block if len(row["vector"]) == asked.nbytes]
@@ -118,7 +118,7 @@ def _nearest(connection: Connection, vector: Sequence[float], query: Query) -> S
             found = zip(map(float, scores), ids, strict=True)
             best = nlargest(query.limit, [*best, *found])
         # A block that is not full is the last one: then all lines have been compared.
-        if len(block) == _BLOCK and time.monotonic() > deadline:
+        if len(block) == _VECTORS_PER_BLOCK and time.monotonic() > deadline:
             last = block[-1]["event_id"]
             break
     hits = _hits(connection, best, channels)
@@ -142,7 +142,7 @@ def _blocks(
         f" WHERE {where} ORDER BY event_id DESC",
         values,
     )
-    while block := rows.fetchmany(_BLOCK):
+    while block := rows.fetchmany(_VECTORS_PER_BLOCK):
         yield block
 
 

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from storage.text_index.words import fold, words
 
 _K1, _B = 1.2, 0.75
-_LEAST = 1e-6  # least weight of a word, as in FTS5: one that most texts have would weigh below 0
+# Least weight of a word, as in FTS5: one that most texts have would weigh below 0.
+_MIN_WEIGHT = 1e-6
 
 
 def rank(texts: Sequence[str], wanted: Sequence[str]) -> list[tuple[int, float]]:
@@ -26,6 +27,6 @@ def rank(texts: Sequence[str], wanted: Sequence[str]) -> list[tuple[int, float]]
         for place in having:
             often = documents[place][word]
             length = _K1 * (1 - _B + _B * lengths[place] / average)
-            value = max(weight, _LEAST) * often * (_K1 + 1) / (often + length)
+            value = max(weight, _MIN_WEIGHT) * often * (_K1 + 1) / (often + length)
             scores[place] = scores.get(place, 0.0) + value
     return sorted(scores.items(), key=lambda each: (-each[1], each[0]))

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from storage.connection import Connection
 from storage.text_index.model import IdRange, IndexedLine, IndexQuery, Phrase, WordMatch
 
-_MERGED = 256  # pages of a table that one step of `merge` writes, about
+_PAGES_PER_MERGE = 256  # pages of a table that one step of `merge` writes, about
 _MAX_TRIGRAMS = 12  # taken from one part: so many match hardly any other text
 _WORDS = """
 CREATE VIRTUAL TABLE IF NOT EXISTS words_{} USING fts5 (
@@ -55,7 +55,7 @@ class Fts5Index:
     def merge(self, connection: Connection, number: int, *, begin: bool) -> bool:
         """Run one step of an incremental merge; return True while there is more to merge."""
         # A negative number begins a merge of all segments into one, positive ones go on with it.
-        pages = -_MERGED if begin else _MERGED
+        pages = -_PAGES_PER_MERGE if begin else _PAGES_PER_MERGE
         before = connection.execute(_CHANGES).fetchone()[0]
         for table in (f"words_{number}", f"parts_{number}"):
             connection.execute(f"INSERT INTO {table} ({table}, rank) VALUES ('merge', ?)", [pages])

@@ -18,8 +18,8 @@ from storage.text_index.words import escape_like, fold, words
 
 # Limits of the type tsvector, or just below them.
 _LAST_POSITION = 16_383  # of a word
-_MOST_POSITIONS = 255  # of one lexeme
-_LONGEST = 2_000  # bytes of a lexeme
+_MAX_POSITIONS = 255  # of one lexeme
+_MAX_LEXEME_SIZE = 2_000  # bytes of a lexeme
 _TABLE = """
 CREATE TABLE IF NOT EXISTS words_{0} (
     rowid BIGINT PRIMARY KEY, words TSVECTOR NOT NULL, parts TEXT NOT NULL
@@ -34,7 +34,7 @@ _ALL_PENDING = ("SET LOCAL gin_pending_list_limit = '64MB'", "SET LOCAL work_mem
 _INDEX_PENDING = (
     "SELECT gin_clean_pending_list('words_{0}_words'), gin_clean_pending_list('words_{0}_parts')"
 )
-_MANY = 500  # lines from which on `add` is a bulk import
+_BULK_LINES = 500  # lines from which on `add` is a bulk import
 _EXISTS = "SELECT to_regclass(?) IS NOT NULL"
 
 
@@ -47,14 +47,14 @@ class TsvectorIndex:
             connection.execute(_TABLE.format(number))
             for index in _INDEXES:
                 connection.execute(index.format(number))
-        if len(lines) >= _MANY:
+        if len(lines) >= _BULK_LINES:
             for setting in _ALL_PENDING:
                 connection.execute(setting)
         connection.insert_rows(
             f"words_{number}",
             [(event_id, _vector(text, tags), text.lower()) for event_id, text, tags in lines],
         )
-        if len(lines) >= _MANY:
+        if len(lines) >= _BULK_LINES:
             connection.execute(_INDEX_PENDING.format(number))
 
     def remove(self, connection: Connection, number: int, lines: Sequence[IndexedLine]) -> None:
@@ -119,7 +119,7 @@ def _vector(text: str, tags: str) -> str:
     positions: dict[str, list[int]] = {}
     for position, word in enumerate(_lexemes(text), 1):
         places = positions.setdefault(word, [])
-        if len(places) < _MOST_POSITIONS and position <= _LAST_POSITION:
+        if len(places) < _MAX_POSITIONS and position <= _LAST_POSITION:
             places.append(position)
     parts = [f"{_quote(word)}:{','.join(map(str, at))}" for word, at in positions.items() if at]
     return " ".join([*parts, *(_quote(f":{tag}") for tag in tags.split())])
@@ -153,9 +153,9 @@ def _lexemes(text: str) -> list[str]:
 
 
 def _shortened(word: str) -> str:
-    if len(word) < _LONGEST // 4:  # UTF-8 has at most four bytes for a character
+    if len(word) < _MAX_LEXEME_SIZE // 4:  # UTF-8 has at most four bytes for a character
         return word
-    return word.encode()[:_LONGEST].decode(errors="ignore")
+    return word.encode()[:_MAX_LEXEME_SIZE].decode(errors="ignore")
 
 
 def _quote(text: str) -> str:

@@ -10,7 +10,7 @@ from storage.connection import Connection
 from storage.transfer.changes import has_table
 from storage.transfer.tables import CHECKSUMS, Table, Values
 
-_PAGE = 5_000  # rows held in memory at once
+_ROWS_PER_PAGE = 5_000  # rows held in memory at once
 _BITS = 128
 
 
@@ -59,10 +59,10 @@ def store(connection: Connection, found: Mapping[str, Checksum]) -> None:
 def _checksum(connection: Connection, table: Table) -> Checksum:
     result = Checksum(0, 0)
     # A table without a key has a row or two, and cannot be paged.
-    page = table.page(connection, None, _PAGE)
+    page = table.page(connection, None, _ROWS_PER_PAGE)
     while page:
         result = result.updated((), page)
-        page = table.page(connection, table.key_of(page[-1]), _PAGE) if table.key else []
+        page = table.page(connection, table.key_of(page[-1]), _ROWS_PER_PAGE) if table.key else []
     return result
 
 

@@ -41,7 +41,7 @@ _PARENTS = """
 SELECT c.relname, p.relname
 FROM pg_constraint k JOIN pg_class c ON c.oid = k.conrelid JOIN pg_class p ON p.oid = k.confrelid
 WHERE k.contype = 'f' AND c.relnamespace = current_schema()::regnamespace"""
-_AT_ONCE = 200  # rows that one statement fetches by key, which bounds its placeholders
+_KEYS_PER_STATEMENT = 200  # rows that one statement fetches by key, which bounds its placeholders
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +75,8 @@ class Table:
     def rows(self, connection: Connection, keys: Sequence[Values]) -> list[Values]:
         """Return the rows that have any of these keys."""
         found = []
-        for start in range(0, len(keys), _AT_ONCE):
-            few = keys[start : start + _AT_ONCE]
+        for start in range(0, len(keys), _KEYS_PER_STATEMENT):
+            few = keys[start : start + _KEYS_PER_STATEMENT]
             cursor = connection.execute(
                 f"SELECT {_names(self.columns)} FROM {self.name}"
                 f" WHERE {' OR '.join([self._is_key()] * len(few))}",

@@ -31,7 +31,7 @@ from storage.transfer.checksum import Checksum, checksums, store, stored
 from storage.transfer.errors import NotTheSame, TransferRefused
 from storage.transfer.tables import CHANGES, EVENTS, STATE, Table, Values, tables
 
-PIECE = 2_000
+ROWS_PER_STEP = 2_000
 """Maximum number of rows, and of changes, that one step copies."""
 
 _TO_BE_COPIED = ""
@@ -204,16 +204,16 @@ class Transfer:
         return found
 
     def _next_piece(self, db: Connection) -> _Piece:
-        changed = changes.read(db, PIECE)
+        changed = changes.read(db, ROWS_PER_STEP)
         table = self._unfinished()
         # The next rows are at the state of the snapshot: they may be copied only together with all
         # changes up to it, so a backlog of changes goes first.
-        if table is None or len(changed) == PIECE:
+        if table is None or len(changed) == ROWS_PER_STEP:
             return _Piece(changed, self._deltas(db, changed))
         position = self._positions[table.name]
-        rows = table.page(db, position.after, PIECE)
+        rows = table.page(db, position.after, ROWS_PER_STEP)
         after = table.key_of(rows[-1]) if rows and table.key else None
-        is_whole = len(rows) < PIECE
+        is_whole = len(rows) < ROWS_PER_STEP
         return _Piece(changed, self._deltas(db, changed), table, rows, _Position(after, is_whole))
 
     def _whole_piece(self, db: Connection) -> _Piece:
@@ -231,7 +231,7 @@ class Transfer:
     def _small(self, db: Connection) -> dict[str, _Delta]:
         """Return all rows of the tables without a key, whose changes are not recorded."""
         return {
-            table.name: _Delta(table.page(db, None, PIECE), ())
+            table.name: _Delta(table.page(db, None, ROWS_PER_STEP), ())
             for table in self._tables
             if not table.key
         }
@@ -305,7 +305,7 @@ class Transfer:
         if (delta := deltas.get(name)) is None:
             return ()
         if not table.key:
-            return table.page(db, None, PIECE)
+            return table.page(db, None, ROWS_PER_STEP)
         return table.rows(db, [*map(table.key_of, delta.rows), *delta.gone])
 
     def _check(self, db: Connection, deltas: Mapping[str, _Delta]) -> None:

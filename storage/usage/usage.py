@@ -100,7 +100,7 @@ class UsageTable:
         ]
 
 
-PAUSE = 2.0
+WRITE_INTERVAL = 2.0
 """Seconds between two writes: what a crash can lose."""
 
 K = TypeVar("K")
@@ -153,7 +153,7 @@ class WriteBehindCounter(Generic[K]):
 
     async def _keep_writing(self) -> None:
         while True:
-            await asyncio.sleep(PAUSE)
+            await asyncio.sleep(WRITE_INTERVAL)
             async with self._writing:
                 await self._settle()
 

@@ -14,7 +14,7 @@ from hashlib import sha256
 from storage.db.database import Database, to_micros
 
 LIFETIME = timedelta(days=365)
-MOST = 1_000
+MAX_LOGINS = 1_000
 """The most logins at a time; a further one ends the oldest."""
 
 
@@ -38,7 +38,7 @@ class WebLogins:
             await db.execute(
                 "DELETE FROM web_logins WHERE id IN"
                 " (SELECT id FROM web_logins ORDER BY expires DESC LIMIT ? OFFSET ?)",
-                [MOST, MOST - 1],
+                [MAX_LOGINS, MAX_LOGINS - 1],
             )
             await db.execute(
                 "INSERT INTO web_logins (id, proof, expires) VALUES (?, ?, ?)",

@@ -19,7 +19,7 @@ from storage.chat_log.event import PUBLIC, SPOKEN, Event, EventType, Place, Scop
 from storage.connection import Connection, Dialect
 from storage.db.database import Database
 from storage.db.errors import Unavailable
-from storage.log import MOST_QUEUED, ChatLog, Query
+from storage.log import MAX_QUEUED_EVENTS, ChatLog, Query
 from tests.kit.patience import PATIENCE
 from tests.kit.stores import Stores
 
@@ -313,7 +313,7 @@ async def test_while_nothing_can_be_written_nobody_waits_and_only_so_many_lines_
     async with Database.open(path, patience=0.05) as database, ChatLog.open(database) as log:
         with closing(sqlite3.connect(path, isolation_level=None)) as busy:
             busy.execute("BEGIN IMMEDIATE")
-            waiting = [log.write(said(str(number))) for number in range(MOST_QUEUED)]
+            waiting = [log.write(said(str(number))) for number in range(MAX_QUEUED_EVENTS)]
             assert await waiting[0].wait_visible() == 0  # not yet
             assert await waiting[-1].boundary_id() == 0
             assert "database is locked" in log.trouble
@@ -327,9 +327,9 @@ async def test_while_nothing_can_be_written_nobody_waits_and_only_so_many_lines_
         async with asyncio.timeout(PATIENCE):
             await waiting[-1].durable
         assert log.trouble == ""
-        found = await log.find(Query(scope=HERE, limit=2 * MOST_QUEUED), newest=False)
+        found = await log.find(Query(scope=HERE, limit=2 * MAX_QUEUED_EVENTS), newest=False)
     stored = [event.text for event in found if event.text != "too many"]
-    assert stored == list(map(str, range(MOST_QUEUED)))
+    assert stored == list(map(str, range(MAX_QUEUED_EVENTS)))
 
 
 @contextmanager

@@ -29,20 +29,22 @@ from storage.db.postgres.migration import migrate
 from storage.db.postgres.outage_log import outages
 from terrarium.cancellation import await_shielded
 
-_READERS = 3  # threads, each with a connection
-_ASYNC = 4  # connections of the event loop
-_OUTCOME = 300.0  # seconds to wait for the outcome of a COMMIT during which the server went away
-_PAUSE = 0.2  # seconds between two attempts to reach a server that is away
-_POLL = 30.0  # seconds after which a listener wakes by itself, in case a notification was lost
+_READER_THREADS = 3  # threads, each with a connection
+_SHARED_CONNECTIONS = 4  # connections of the event loop
+# Seconds to wait for the outcome of a COMMIT during which the server went away.
+_OUTCOME_TIMEOUT = 300.0
+_RETRY_PAUSE = 0.2  # seconds between two attempts to reach a server that is away
+# Seconds after which a listener wakes by itself, in case a notification was lost.
+_WAKE_INTERVAL = 30.0
 # One lock for each schema, held until the end of the transaction.
-_LOCK = "SELECT pg_advisory_xact_lock(hashtextextended(current_schema(), 0))"
+_LOCK_SCHEMA = "SELECT pg_advisory_xact_lock(hashtextextended(current_schema(), 0))"
 # One round trip for the lock and the number of the write, see `_was_committed`.
-_LOCK_AND_NUMBER = f"""
+_LOCK_AND_NUMBER_WRITE = f"""
 WITH numbered AS (
     INSERT INTO writers VALUES (%s, %s, now()) ON CONFLICT (name)
     DO UPDATE SET last_write = excluded.last_write, time = excluded.time
-) {_LOCK}"""
-_OPTIONS = (
+) {_LOCK_SCHEMA}"""
+_SESSION_OPTIONS = (
     "-c plan_cache_mode=force_custom_plan"  # the best plan of a search depends on its words
     " -c jit=off"  # compiling takes longer than a search
     " -c synchronous_commit=on"  # a commit returns once flushed, whatever the server's default
@@ -90,9 +92,9 @@ class PostgresBackend:
         """Open a schema, creating it and migrating its tables. Raises StorageError."""
         await asyncio.to_thread(_prepare, address, patience)
         outages.install()
-        with ThreadPoolExecutor(_READERS + 1, thread_name_prefix="postgres") as threads:
+        with ThreadPoolExecutor(_READER_THREADS + 1, thread_name_prefix="postgres") as threads:
             writers = _pool(address, patience, read_only=False, size=1)
-            readers = _pool(address, patience, read_only=True, size=_READERS)
+            readers = _pool(address, patience, read_only=True, size=_READER_THREADS)
             shared = _async_pool(address, patience)
             try:
                 await asyncio.gather(
@@ -127,7 +129,9 @@ class PostgresBackend:
             is_committing = False
             try:
                 async with self._transaction() as connection:
-                    await connection.raw.execute(_LOCK_AND_NUMBER, [self._name, self._last_write])
+                    await connection.raw.execute(
+                        _LOCK_AND_NUMBER_WRITE, [self._name, self._last_write]
+                    )
                     yield connection
                     is_committing = True
             except Unavailable as error:
@@ -168,7 +172,7 @@ class PostgresBackend:
         with self._writers.connection() as raw:
             raw.execute("BEGIN")
             try:
-                raw.execute(_LOCK_AND_NUMBER, [self._name, self._last_write])
+                raw.execute(_LOCK_AND_NUMBER_WRITE, [self._name, self._last_write])
                 result = work(PostgresConnection(raw))
             except BaseException:
                 if not raw.closed:
@@ -196,24 +200,24 @@ class PostgresBackend:
 
     def _was_committed(self) -> bool:
         """Return True if the last write was committed although its COMMIT was never answered, so
-        that nobody writes it a second time. Waits up to `_OUTCOME` seconds for the server.
+        that nobody writes it a second time. Waits up to `_OUTCOME_TIMEOUT` seconds for the server.
 
         Each write stores its number in this process's row of `writers`, in the same transaction.
         `pg_xact_status` would not do: after a crash the server reuses transaction ids that it lost.
         """
-        until = time.monotonic() + _OUTCOME
+        until = time.monotonic() + _OUTCOME_TIMEOUT
         while True:
             try:
                 with self._writers.connection() as raw, raw.transaction():
                     # The old session may still hold the lock and be about to commit: wait for it.
-                    raw.execute(_LOCK)
+                    raw.execute(_LOCK_SCHEMA)
                     row = raw.execute(
                         "SELECT last_write FROM writers WHERE name = %s", [self._name]
                     ).fetchone()
             except psycopg.Error:
                 if time.monotonic() > until:
                     raise
-                time.sleep(_PAUSE)
+                time.sleep(_RETRY_PAUSE)
             else:
                 return row is not None and row[0] == self._last_write
 
@@ -256,7 +260,7 @@ class PostgresBackend:
         """Yield whenever a NOTIFY says that lines were logged in this schema, for ever.
 
         It also yields after each (re)connection, because notifications sent while nobody listens
-        are lost, and every `_POLL` seconds.
+        are lost, and every `_WAKE_INTERVAL` seconds.
         """
         channel = sql.Identifier(self._address.schema)
         while True:
@@ -267,11 +271,11 @@ class PostgresBackend:
                     await raw.execute(sql.SQL("LISTEN {}").format(channel))
                     yield
                     while True:
-                        async for _ in raw.notifies(timeout=_POLL, stop_after=1):
+                        async for _ in raw.notifies(timeout=_WAKE_INTERVAL, stop_after=1):
                             pass
                         yield
             except psycopg.OperationalError:
-                await asyncio.sleep(_PAUSE)
+                await asyncio.sleep(_RETRY_PAUSE)
 
 
 def _prepare(address: PostgresSchema, patience: float) -> None:
@@ -319,7 +323,7 @@ def _async_pool(address: PostgresSchema, patience: float) -> AsyncConnectionPool
     return AsyncConnectionPool(
         _conninfo(address, patience),
         min_size=1,
-        max_size=_ASYNC,
+        max_size=_SHARED_CONNECTIONS,
         open=False,
         configure=configure,
         check=AsyncConnectionPool.check_connection,
@@ -334,7 +338,7 @@ def _conninfo(address: PostgresSchema, patience: float | None = None) -> str:
 
     `patience` in seconds becomes the timeout of locks, advisory ones included.
     """
-    options = f'{_OPTIONS} -c search_path="{address.schema}",public'
+    options = f'{_SESSION_OPTIONS} -c search_path="{address.schema}",public'
     if patience is not None:
         options += f" -c lock_timeout={int(patience * 1000)}"
     return make_conninfo(address.url, options=options, application_name=address.schema)

@@ -18,7 +18,7 @@ from storage.db.postgres.connection import (
 from storage.db.postgres.migration import OWNER_HINT, require_known, require_locale
 from storage.db.postgres.reading import SCHEMAS_WITH
 
-_PATIENCE = 5  # seconds after which a server that does not respond counts as away
+_CONNECT_TIMEOUT = 5  # seconds after which a server that does not respond counts as away
 _MAY_CREATE = "SELECT has_database_privilege(current_database(), 'CREATE')"
 
 
@@ -29,7 +29,7 @@ def schema_versions(address: PostgresSchema) -> Mapping[str, int]:
     """
     try:
         with psycopg.connect(
-            address.url, autocommit=True, row_factory=row_factory, connect_timeout=_PATIENCE
+            address.url, autocommit=True, row_factory=row_factory, connect_timeout=_CONNECT_TIMEOUT
         ) as raw:
             adapt(raw)
             raw.read_only = True

@@ -23,7 +23,7 @@ OWNER_HINT = (
 )
 """Advice for error messages when the role does not own the database."""
 
-_INITIAL = 23
+_INITIAL_VERSION = 23
 _CREATE = (
     "CREATE EXTENSION IF NOT EXISTS citext WITH SCHEMA public",
     "CREATE EXTENSION IF NOT EXISTS pg_trgm WITH SCHEMA public",
@@ -121,7 +121,7 @@ def _scripts() -> dict[int, str]:
     shared = {
         number: "".join(map(translate_tables, statements(script)))
         for number, script in enumerate(migrations(), 1)
-        if number > _INITIAL
+        if number > _INITIAL_VERSION
     }
     return shared | own
 

@@ -24,7 +24,7 @@ SELECT nspname FROM pg_namespace WHERE starts_with(nspname, ?)
 """Query for the names of our schemas that have a table; bind `PREFIX` and the table's name."""
 
 _SESSIONS = "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s"
-_PAUSE = 0.1  # seconds
+_POLL_INTERVAL = 0.1  # seconds
 
 
 def schemas(url: str) -> list[PostgresSchema]:
@@ -52,7 +52,7 @@ def is_in_use(address: PostgresSchema, patience: float) -> bool:
                     return False
                 if time.monotonic() > until:
                     return True
-                time.sleep(_PAUSE)
+                time.sleep(_POLL_INTERVAL)
     except psycopg.Error as error:
         raise Unavailable(f"the database cannot be read: {in_one_line(error)}") from error
 

@@ -15,12 +15,12 @@ from storage.db.address import Address, PostgresSchema
 from storage.db.database import Database
 from storage.log import ChatLog, Query
 from storage.memory.conversations import Conversations, Turn
-from storage.transfer.transfer import PIECE
+from storage.transfer.transfer import ROWS_PER_STEP
 from tests.kit.command import begun, line_with, terrarium
 from tests.kit.postgres import postgres_database
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
-LINES = 4 * PIECE
+LINES = 4 * ROWS_PER_STEP
 
 
 def said(number: int) -> Event:

@@ -9,7 +9,7 @@ import pytest
 
 from llm.memory.services import EPISODE_TURNS, FACT_BATCH_TURNS, KEPT_UNSUMMARISED
 from storage.memory.consolidation_state import EPISODES, LEARNT_FACTS
-from storage.memory.conversations import KEPT
+from storage.memory.conversations import MAX_TURNS
 from storage.memory.memories import MemoryKind
 from tests.kit.day import ROOM, SimulatedDay
 
@@ -40,7 +40,7 @@ async def test_over_a_day_jobs_run_at_their_cadence_and_once_and_nothing_grows_f
         memories = tendril.memory.memories
         assert len(await memories.latest(ROOM, MemoryKind.EPISODE, -1)) == EPISODES
         assert len(await memories.facts(ROOM)) <= LEARNT_FACTS
-        assert max(rows["turns"] for rows in seen.rows) <= KEPT * asked
+        assert max(rows["turns"] for rows in seen.rows) <= MAX_TURNS * asked
         assert max(rows["memories"] for rows in seen.rows) <= EPISODES + 1 + LEARNT_FACTS
         half = len(seen.prompts) // 2
         assert max(seen.prompts[half:]) <= 1.25 * max(seen.prompts[:half])

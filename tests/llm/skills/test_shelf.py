@@ -23,7 +23,7 @@ from llm.skills.registry import TEACH, SkillRegistry, TeachingTools, is_lesson, 
 from llm.skills.world_clock import current_time, days_between
 from llm.tools.toolbox import Toolbox
 from storage.db.database import Database
-from storage.memory.taught_skills import FILES, MOST, SkillTable, TaughtSkill
+from storage.memory.taught_skills import FILES, MAX_SKILLS, SkillTable, TaughtSkill
 from tests.kit.skills import whole_hint
 
 EMPTY = SkillRegistry({}, {})
@@ -306,18 +306,18 @@ async def test_nobody_without_the_right_teaches_whatever_the_model_says(tmp_path
 async def test_uses_are_counted_and_the_least_useful_go_first(tmp_path: Path) -> None:
     async with Database.open(tmp_path / "t.db") as database:
         table = SkillTable(database)
-        for number in range(MOST):
+        for number in range(MAX_SKILLS):
             taught = TaughtSkill(f"s{number}", "when", "how", "ada")
             await table.teach("r", taught, NOON + timedelta(seconds=number))
         await table.record_use(
-            "r", [f"s{number}" for number in range(MOST) if number != 7], well=True
+            "r", [f"s{number}" for number in range(MAX_SKILLS) if number != 7], well=True
         )
         await table.record_use("r", ["s1"], well=False)
         await table.record_use("r", ["never taught"], well=True)
         await table.record_use(FILES, ["dice"], well=True)
         await table.teach("r", TaughtSkill("new", "when", "how", "ada"), NOON + timedelta(hours=1))
         kept = {each.name: each for each in await table.list_taught("r")}
-        assert len(kept) == MOST
+        assert len(kept) == MAX_SKILLS
         assert "s7" not in kept
         assert (kept["s0"].uses, kept["s1"].uses, kept["new"].uses) == (1, 2, 0)
         assert kept["s1"].score < 0.5 < kept["s0"].score

@@ -17,7 +17,7 @@ from storage.chat_log.event import PUBLIC
 from storage.db.database import Database
 from storage.db.errors import Unavailable
 from storage.db.migration_copy import copies
-from storage.db.secure_delete import KEPT, remove_copies
+from storage.db.secure_delete import COPY_LIFETIME, remove_copies
 from storage.log import ChatLog, Query
 from storage.privacy.erasure import NamedPerson, forget
 from tests.kit.forgetting import small_disk
@@ -125,7 +125,7 @@ async def test_copies_go_after_a_week(tmp_path: Path) -> None:
         path.touch()
         then = time.time() - days * 86_400
         os.utime(path, (then, then))
-    remove_copies(tmp_path / "irc.db", tmp_path, KEPT)
+    remove_copies(tmp_path / "irc.db", tmp_path, COPY_LIFETIME)
     assert copies_in(tmp_path) == [new.name]
 
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from storage.db.database import Database
-from storage.memory.conversations import KEPT, Conversations, PromptWindow, Turn
+from storage.memory.conversations import MAX_TURNS, Conversations, PromptWindow, Turn
 from tests.kit.stores import Stores
 
 NOON = datetime(2026, 5, 1, 12, 0, 0, 5, tzinfo=UTC)
@@ -60,10 +60,10 @@ async def test_conversations_do_not_see_each_other(memory: Conversations) -> Non
 
 async def test_the_newest_turns_are_kept_and_come_in_order(memory: Conversations) -> None:
     await memory.add("other", turn("untouched"))
-    for number in range(KEPT + 3):
+    for number in range(MAX_TURNS + 3):
         await memory.add("c", turn(str(number)))
-    assert texts(await memory.turns("c")) == [str(number) for number in range(3, KEPT + 3)]
-    assert texts(await memory.turns("c", limit=2)) == [str(KEPT + 1), str(KEPT + 2)]
+    assert texts(await memory.turns("c")) == [str(number) for number in range(3, MAX_TURNS + 3)]
+    assert texts(await memory.turns("c", limit=2)) == [str(MAX_TURNS + 1), str(MAX_TURNS + 2)]
     assert texts(await memory.turns("other")) == ["untouched"]
 
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 from storage.chat_log.event import Place
 from storage.db.database import Database
-from storage.queues.reminders import MOST, Owner, Reminder, Reminders
+from storage.queues.reminders import MAX_REMINDERS, Owner, Reminder, Reminders
 from tests.kit.stores import Stores
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
@@ -76,6 +76,6 @@ async def test_nobody_has_more_than_twenty_and_others_have_room_all_the_same(
 ) -> None:
     async with Database.open(stores("irc")) as database:
         kept = Reminders(database)
-        assert all([await kept.add(TEA) for _ in range(MOST)])
+        assert all([await kept.add(TEA) for _ in range(MAX_REMINDERS)])
         assert await kept.add(TEA) is None
         assert await kept.add(replace(TEA, owner=Owner("irc", "bob", "~bob", "b.example")))

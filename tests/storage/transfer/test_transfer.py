@@ -26,7 +26,7 @@ from storage.queues.reminders import Owner, Reminder, Reminders
 from storage.search.models import SearchQuery
 from storage.search.vectors import VectorIndex
 from storage.transfer.errors import NotTheSame, TransferRefused
-from storage.transfer.transfer import PIECE, Transfer
+from storage.transfer.transfer import ROWS_PER_STEP, Transfer
 from storage.usage.api_keys import Key, Keys
 from storage.usage.token_spending import Spending, TokenSpend
 from storage.usage.usage import UsageAmount
@@ -138,11 +138,11 @@ async def everything(database: Database) -> list[object]:
 
 async def test_all_that_is_kept_arrives_and_comes_back(places: Places, tmp_path: Path) -> None:
     async with opened(places) as (source, target):
-        await fill(source, 3 * PIECE)
+        await fill(source, 3 * ROWS_PER_STEP)
         transfer = await Transfer.begin(source, target)
         assert await copy(transfer) > 3
         verified = await transfer.verify()
-        assert verified["events"] == 3 * PIECE + 3
+        assert verified["events"] == 3 * ROWS_PER_STEP + 3
         assert await transfer.finish() == verified
         arrived = await everything(target)
         assert arrived == await everything(source)
@@ -158,10 +158,10 @@ async def test_all_that_is_kept_arrives_and_comes_back(places: Places, tmp_path:
 
 async def test_what_is_written_meanwhile_arrives_too(places: Places) -> None:
     async with opened(places) as (source, target):
-        await fill(source, 2 * PIECE)
+        await fill(source, 2 * ROWS_PER_STEP)
         log, jobs = ChatLog(source), Jobs(source)
         transfer = await Transfer.begin(source, target)
-        number, step = 2 * PIECE + 10, 0
+        number, step = 2 * ROWS_PER_STEP + 10, 0
         while await transfer.step() is not None:
             step += 1
             if step > 40:
@@ -186,7 +186,7 @@ async def test_what_is_written_meanwhile_arrives_too(places: Places) -> None:
 
 async def test_a_transfer_that_was_interrupted_goes_on_where_it_was(places: Places) -> None:
     async with opened(places) as (source, target):
-        await fill(source, 3 * PIECE)
+        await fill(source, 3 * ROWS_PER_STEP)
         whole = 0
         while True:
             transfer = await Transfer.begin(source, target)
@@ -248,13 +248,13 @@ async def test_a_copy_that_is_not_the_same_is_told(places: Places, damage: str) 
 
 async def test_others_write_to_the_source_while_pieces_are_copied(places: Places) -> None:
     async with opened(places) as (source, target), Database.open(places.source) as writer:
-        await fill(source, 2 * PIECE)
+        await fill(source, 2 * ROWS_PER_STEP)
         transfer = await Transfer.begin(source, target)
         async with ChatLog.open(writer) as log, asyncio.TaskGroup() as tasks:
             copying = tasks.create_task(copy(transfer))
             lines = 0
             while not copying.done():
-                await log.append(said(3 * PIECE + lines))
+                await log.append(said(3 * ROWS_PER_STEP + lines))
                 lines += 1
         await transfer.finish()
         assert lines > 0
