@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import structlog
 
+from harnesses.core.services.shared_log import split_lines
 from harnesses.irc.commands.privacy import UNLOGGED
 from harnesses.irc.event_handler import EventHandler
 from harnesses.irc.failover.standby import BufferedEvent
@@ -151,7 +152,9 @@ async def find_logged(log: ChatLog, records: Sequence[Event]) -> Mapping[int, Ev
 
 def _key(event: Event) -> tuple[str, ...]:
     place = (event.network, event.channel.lower())
-    return (*place, event.type.value, event.nick.lower(), event.target.lower(), event.text)
+    # A message of several lines is logged as one event each; its first line stands for it.
+    text = split_lines(event)[0].text
+    return (*place, event.type.value, event.nick.lower(), event.target.lower(), text)
 
 
 def _is_same(record: Event, known: Event) -> bool:
