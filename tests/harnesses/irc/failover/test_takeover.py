@@ -13,7 +13,15 @@ from tests.kit.irc_session import NOON
 
 
 def said(text: str, msgid: str | None = None) -> Event:
-    return Event("net", "#c", EventType.PRIVMSG, NOON, nick="alice", text=text, msgid=msgid)
+    return Event(
+        network="net",
+        channel="#c",
+        type=EventType.PRIVMSG,
+        time=NOON,
+        nick="alice",
+        text=text,
+        msgid=msgid,
+    )
 
 
 async def test_a_message_of_several_lines_is_found_by_its_first(tmp_path: Path) -> None:
