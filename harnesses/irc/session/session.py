@@ -139,7 +139,9 @@ class Session:
     @property
     def upgrade(self) -> int | None:
         """The TLS port to reconnect to at once, as STS demands on an unencrypted connection."""
-        return self._state.capabilities.upgrade
+        # Read after every received line, while servers rarely announce STS.
+        capabilities = self._state.capabilities
+        return capabilities.upgrade if capabilities.sts else None
 
     def start(self) -> None:
         """Begin the registration. Call this once, when the connection is established.
