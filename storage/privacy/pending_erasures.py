@@ -7,12 +7,12 @@ import asyncio
 import fcntl
 import json
 import sqlite3
+import time
 from array import array
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 
 from storage.chat_log.event import Place
@@ -135,13 +135,16 @@ async def erasure_lock(
     the server releases it when the connection ends. Raises Unavailable when another process still
     holds it after `patience` seconds.
     """
+    attempts = _attempts(patience)
     if database.dialect is Dialect.POSTGRES:
-        # The transaction only holds the lock: it writes nothing, and has no snapshot that would
-        # keep VACUUM from removing rows.
-        async with database.transaction(exclusive=False) as connection:
-            await _wait(partial(_try_advisory_lock, connection), patience)
-            yield
-        return
+        async for _ in attempts:
+            # The transaction only holds the lock: it writes nothing, and has no snapshot that would
+            # keep VACUUM from removing rows. Who waits has none: whoever holds the lock needs
+            # further connections of the pool, which has few.
+            async with database.transaction(exclusive=False) as connection:
+                if await _try_advisory_lock(connection):
+                    yield
+                    return
     path = data / "run" / "erasure.lock"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -149,25 +152,29 @@ async def erasure_lock(
     except OSError as error:
         raise Unavailable(f"{path}: cannot be opened: {error.strerror}") from error
     with file:  # closing it releases the lock
-        await _wait(partial(_try_flock, file.fileno()), patience)
+        async for _ in attempts:
+            if _try_flock(file.fileno()):
+                yield
+                return
+
+
+async def _attempts(patience: float) -> AsyncIterator[None]:
+    """Yield at once and then every `_POLL_INTERVAL`. Raises Unavailable after `patience`."""
+    until = time.monotonic() + patience
+    while time.monotonic() < until:
         yield
-
-
-async def _wait(try_lock: Callable[[], Awaitable[bool]], patience: float) -> None:
-    try:
-        async with asyncio.timeout(patience):
-            while not await try_lock():  # noqa: ASYNC110
-                await asyncio.sleep(_POLL_INTERVAL)
-    except TimeoutError as error:
-        raise Unavailable("another process is still carrying out erasures") from error
+        await asyncio.sleep(_POLL_INTERVAL)
+    raise Unavailable("another process is still carrying out erasures")
 
 
 async def _try_advisory_lock(connection: AsyncConnection) -> bool:
+    # The server may be set to end transactions that are idle, and an erasure may take minutes.
+    await connection.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
     async with connection.execute(_TRY_ADVISORY) as cursor:
         return bool((await cursor.fetchone())[0])
 
 
-async def _try_flock(descriptor: int) -> bool:
+def _try_flock(descriptor: int) -> bool:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -344,3 +344,14 @@ async def test_one_who_has_only_reminders_can_be_forgotten_too(
         await reminders.add(Reminder(ADA.owner, place, False, SECRET, NOON))
         assert await forget(database, log, NamedPerson(None, "ADA"), tmp_path) == Forgotten()
         assert SECRET.encode() not in stores.raw()
+
+
+async def test_any_number_of_people_can_be_forgotten_at_once(
+    tmp_path: Path, stores: Stores
+) -> None:
+    people = [replace(ADA, nick=f"ada{number}") for number in range(6)]
+    async with opened(stores("irc")) as (database, log):
+        await stored(log, *(said("hello", nick=person.nick) for person in people))
+        erasures = [forget(database, log, person, tmp_path) for person in people]
+        assert await asyncio.gather(*erasures) == [Forgotten(events=1)] * len(people)
+        assert await texts(log) == []
