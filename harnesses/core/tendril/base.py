@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import structlog
@@ -98,9 +99,12 @@ class Tendril(TendrilProcess):
             request.person or request.who,
         )
         result = await self.catch_errors(lambda: self._responder.answer(request, queue, memory))
-        if request.deliver and not await self._log_errors(request.deliver(result)):
-            _log.warning("turn.not_delivered", tendril=self.name)
-            return result
+        if request.deliver:
+            is_delivered = await self._log_errors(request.deliver(result))
+            if not is_delivered:
+                _log.warning("turn.not_delivered", tendril=self.name)
+                # After an error the turn has failed: callers that try again later have to know.
+                return replace(result, text=FAILED, ok=False) if is_delivered is None else result
         # Shielded, because the person has the answer: a tendril that is just then stopping must
         # not forget a turn that the person refers to later.
         await await_shielded(asyncio.ensure_future(_remember(result, queue, memory)))

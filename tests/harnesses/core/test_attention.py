@@ -7,6 +7,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import ClassVar
 
+from storage.chat_log.event import Place
+from storage.db.errors import Unavailable
+from storage.queues.attention_state import AttentionStore
 from terrarium import AttentionMixin, Config
 from tests.kit.clock import ManualClock
 from tests.kit.openai_script import ScriptedOpenAI
@@ -80,3 +83,20 @@ async def test_a_question_that_nobody_answers_is_looked_at_after_five_minutes(
         await clock.asleep_until(NOON + timedelta(seconds=1))
         await clock.advance(timedelta(minutes=6))
         assert await room.next_spoken() == (TEA, "At six.")
+
+
+async def test_what_could_not_be_said_because_of_an_error_is_tried_again_later(
+    tmp_path: Path,
+) -> None:
+    class Broken(Attentive):
+        async def say(self, place: Place, text: str) -> bool:
+            raise Unavailable("the disk is full")
+
+    async with ScriptedOpenAI() as script, ready(Broken(config(tmp_path, script.url))) as room:
+        script.say("I boil at six.")
+        await room.signal(await room.hear(TEA, ADA, "Terra may know when it boils"))
+        stored = AttentionStore(room.database)
+        async with asyncio.timeout(PATIENCE):
+            while not (await stored.load()).put_off:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+        assert [signal.person for signal in room.scheduler.pending_signals] == [ADA.nick]

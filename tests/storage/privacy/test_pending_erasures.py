@@ -36,9 +36,12 @@ async def test_a_server_that_ends_idle_transactions_does_not_end_the_lock(tmp_pa
         name = psycopg.sql.Identifier(admin.info.dbname)
         limit = psycopg.sql.SQL("ALTER DATABASE {} SET idle_in_transaction_session_timeout = 500")
         admin.execute(limit.format(name))
-    async with Database.open(schema) as one, Database.open(schema) as other:
-        async with erasure_lock(one, tmp_path):
-            await one.fetch_all("SELECT pg_sleep(0.8)")
-            with pytest.raises(Unavailable, match="another process"):
-                async with erasure_lock(other, tmp_path, patience=0.2):
-                    pass
+    async with (
+        Database.open(schema) as one,
+        Database.open(schema) as other,
+        erasure_lock(one, tmp_path),
+    ):
+        await one.fetch_all("SELECT pg_sleep(0.8)")
+        with pytest.raises(Unavailable, match="another process"):
+            async with erasure_lock(other, tmp_path, patience=0.2):
+                pass
