@@ -245,16 +245,17 @@ class AdmittedEngine:
             min(self._mean_answer_tokens, _limit(body)),
         )
         spender = Spender.of_request(context, _model(self._name, body.get("model")))
-        # An earlier call without usage has failed. If this one is for another model, it counts
-        # against other budgets, which have not been checked yet.
+        # The model that answers for another one counts against other budgets, which have not been
+        # checked yet, even if the other one has generated something.
         expected = ExpectedUse(
             context.key,
             round(prompt + length),
             spender,
-            is_admitted=context.attempts > 0,
-            is_continuation=context.usage is not None,
+            is_admitted=context.is_admitted,
+            is_continuation=context.model == spender.model,
         )
         reservation = await metering.accounts.reserve(expected)
+        context.is_admitted = True
         request = _queued(context, prompt + length)
         try:
             with self._measure_wait(context):
@@ -289,10 +290,9 @@ class AdmittedEngine:
 
     def _release(self, call: EngineCall) -> None:
         """Release the slot, record the usage and settle the reservation."""
-        used, context = call.total_usage(), call.context
+        used = call.total_usage()
         # The scheduler shares out computation, so cached tokens are free there; quotas count them.
         self._queue.release(call.request, used.prompt - used.cached + used.completion)
-        context.attempts += 1
         cost = 0.0 if used == NO_USAGE else self._record(call, used)
         if call.reservation:
             tokens = used.prompt + used.completion
@@ -317,6 +317,7 @@ class AdmittedEngine:
         spender = Spender.of_request(context, call.model(self._name))
         cost = metering.recorder.record(spender, used, requests=int(is_first))
         context.usage = used if context.usage is None else context.usage + used
+        context.model = spender.model
         return cost
 
 

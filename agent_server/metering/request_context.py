@@ -67,10 +67,11 @@ class RequestContext:
     """The sender and the options of one request, and the counts that grow while it is answered.
 
     `created` is in seconds since 1970, `began` is a time of the monotonic clock; `size` is the
-    length of the body in bytes, 0 if it was not declared. `attempts` counts the calls of engines,
-    two for an answer made in two parts or by the second model of an alias; `queue_seconds` is their
-    total wait. `person` and `channel` are pseudonyms, "" where none was given. `usage` is None
-    until the first call has ended with some.
+    length of the body in bytes, 0 if it was not declared. `person` and `channel` are pseudonyms, ""
+    where none was given. An answer may take several calls of engines, of the same or of another
+    model: `is_admitted` is set once the quotas have admitted the first, `queue_seconds` is their
+    total wait, and `model` is that of the last one that has ended with some `usage` ("" and None
+    before).
     """
 
     key: Key = ANYBODY
@@ -81,8 +82,9 @@ class RequestContext:
     size: int = 0
     created: int = field(default_factory=lambda: int(time.time()))
     began: float = field(default_factory=time.monotonic)
-    attempts: int = 0
+    is_admitted: bool = False
     queue_seconds: float = 0.0
+    model: str = ""
     usage: TokenUsage | None = None
 
     @classmethod

@@ -264,6 +264,32 @@ async def test_a_used_up_quota_is_a_429_for_this_key_only(
         assert 1 <= int(refused.headers["retry-after"]) <= 61
 
 
+async def test_a_request_that_another_model_answers_as_a_queue_is_full_is_one_request(
+    script: ScriptedOpenAI, tmp_path: Path
+) -> None:
+    script.hang()
+    async with ScriptedOpenAI() as other:
+        model = {
+            "upstream": script.url,
+            "slots": 1,
+            "models": {"other": {"upstream": other.url}},
+            "aliases": {"best": ["terra", "other"]},
+        }
+        async with (
+            agent_server(model, None, tmp_path, admission={"max_waiting": 1}) as url,
+            httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http,
+            asyncio.TaskGroup() as tasks,
+        ):
+            made = await make_keys(http, tmp_path, Key("irc", requests_per_minute=1), Key("web"))
+            for count, text in enumerate(("running", "waiting")):
+                tasks.create_task(http.post(CHAT, json=says(text), headers=made["web"]))
+                await until_metric(http, RUNNING % 1)
+                await until_metric(http, WAITING % ("interactive", count))
+            answer = await http.post(CHAT, json=says("x", model="best"), headers=made["irc"])
+            script.release()
+        assert (answer.status_code, asked(other)) == (200, ["x"])
+
+
 async def test_tokens_of_today_still_count_after_a_restart(
     script: ScriptedOpenAI, tmp_path: Path
 ) -> None:

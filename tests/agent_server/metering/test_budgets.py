@@ -205,3 +205,24 @@ async def test_a_model_that_answers_for_one_that_failed_has_its_own_budget_check
             refused = await http.post(CHAT, json=HELLO | {"model": "best"})
             assert (refused.status_code, len(big.requests)) == (429, 1)
             assert refused.json()["error"]["code"] == "budget_exhausted"
+
+
+async def test_a_model_that_died_in_its_answer_does_not_open_the_budget_of_the_next_one() -> None:
+    usage = {"budgets": {"terra": {"model": "terra", "tokens_per_day": 3}}}
+    call = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
+    asked = HELLO | {"model": "best", "tools": [call], "tool_choice": "required"}
+    async with ScriptedOpenAI() as small, ScriptedOpenAI() as big:
+        model = {
+            "upstream": small.url,
+            "models": {"big": {"upstream": big.url, "tools": "constrained"}},
+            "aliases": {"best": ["big", "terra"]},
+        }
+        async with (
+            agent_server(model, usage=usage) as url,
+            httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http,
+        ):
+            assert (await http.post(CHAT, json=HELLO)).status_code == 200
+            big.cut("{")  # tokens that count, though nothing of them is passed on
+            refused = await http.post(CHAT, json=asked)
+            assert (refused.status_code, len(big.requests)) == (429, 1)
+            assert refused.json()["error"]["code"] == "budget_exhausted"
