@@ -88,7 +88,7 @@ def power(base: Number, exponent: Number) -> Number:
         raise ExpressionError("the result is too large") from None
     if isinstance(result, complex):
         raise ExpressionError("it has no real result")
-    if not result:
+    if base and not result:
         raise ExpressionError("the result is too close to zero")
     return check_bounds(result)
 
