@@ -147,9 +147,11 @@ _EVERY = (
     rf"|year|jahr|{_PART}|{_ORDINAL}(?:\s+of the month)?"
     rf"|(?:{WEEKDAY})(?:(?:\s*,|\s+and|\s+und)+\s*(?:{WEEKDAY}))*)\b(?!\s+and a half)"
 )
+# After "weekly" and the like: another word, to which it may belong, as in "at 9 weekly meeting".
+_NOUN = r"\s+(?!(?:on|at|please)\b)\w"
 _ADVERB = (
-    r"(?P<every>daily|hourly|weekly|monthly|yearly|annually|täglich|stündlich|wöchentlich|monatlich"
-    r"|jährlich|werktags"
+    rf"(?P<every>daily|hourly|weekly|monthly|yearly(?!{_NOUN})|annually|täglich|stündlich"
+    r"|wöchentlich|monatlich|jährlich|werktags"
     r"|(?:on\s+)?week(?:day|end)s|(?:on\s+)?(?:mon|tues|wednes|thurs|fri|satur|sun)days)\b"
 )
 _ON = rf"(?:\s+(?:on|am)\s+(?P<on>(?:the\s+)?{_ORDINAL}|{WEEKDAY}))?"
@@ -163,9 +165,9 @@ _TIME_FORMS = (
     rf"{_ADVERB}{_ON}(?:[\s,]+(?:{_SURE_CLOCK}))?",
     _IN,
     _FROM_NOW,
-    rf"{_SURE_CLOCK}(?:,?\s+{_SURE_DAY})?",
     rf"{_SURE_CLOCK},?\s+(?:{_EVERY}){_ON}",
-    rf"{_SURE_CLOCK},?\s+(?:{_ADVERB}){_ON}",
+    rf"{_SURE_CLOCK},?\s+(?!(?:dai|hour|week|month)ly{_NOUN})(?:{_ADVERB}){_ON}",
+    rf"{_SURE_CLOCK}(?:,?\s+{_SURE_DAY})?",
 )
 
 
@@ -252,7 +254,7 @@ _FILLING = re.compile(
     re.IGNORECASE,
 )
 _TAIL = re.compile(r"(?:[\s,;:-]+(?:please|pls|bitte|thanks|thank you|danke))?[\s,;:?!-]*$", re.I)
-_RECURRENT = re.compile(rf"{_REPEATED}\s", re.IGNORECASE)
+_RECURRENT = re.compile(r"(?:every|each(?! of\b)|jede[ns])\s", re.IGNORECASE)
 _INTERVAL = re.compile(rf"(?P<step>{_STEP})\s+(?P<unit>{_STEP_UNIT})")
 _STEPS = {"other": 2, "second": 2, "third": 3, "zweite": 2, "dritte": 3}
 _NO_RECURRENCE = f"I cannot repeat that. What I can repeat is: {EXAMPLE_RECURRENCES}."
