@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from http import HTTPStatus
 from secrets import token_hex
 
 import structlog
@@ -35,6 +36,7 @@ log = structlog.get_logger()
 # Visible ASCII only: the id is sent back in a header and written to the log.
 _ID = re.compile(rb"[\x21-\x7e]{1,128}")
 MODEL_CARD_ROUTE = "/v1/models/{name:path}"
+TENDRIL_ROUTE = "/v1/tendrils/{name}"
 PUBLIC_PATHS = frozenset({"/health", "/ready", "/metrics"})
 """Paths that are polled: they need no key, and their requests are logged at debug level."""
 
@@ -63,6 +65,9 @@ class ResponseState:
             return ClientGone.status
         return self.status
 
+
+_ROUTINE = frozenset({(MODEL_CARD_ROUTE, NotFound.status), (TENDRIL_ROUTE, HTTPStatus.NO_CONTENT)})
+"""Routes and statuses that are logged for debugging only."""
 
 POLICY_VIOLATION = 1008
 """Close code of a refused websocket (RFC 6455, 7.4.1)."""
@@ -131,9 +136,10 @@ class AccessLogMiddleware:
         # The route's pattern: with paths as labels, clients could create series without limit.
         route = getattr(scope.get("route"), "path", "other")
         self._metrics.count_response(route, state.outcome, seconds)
-        # Tendrils look models up by names that mostly do not exist: such a 404 is no news.
-        looked = route == MODEL_CARD_ROUTE and state.outcome == NotFound.status
-        tell = log.debug if route in PUBLIC_PATHS or looked else log.info
+        # Tendrils look models up by names that mostly do not exist, and report every ten seconds:
+        # neither is news, and the reports of three tendrils would bury everything else.
+        is_routine = (route, state.outcome) in _ROUTINE or route in PUBLIC_PATHS
+        tell = log.debug if is_routine else log.info
         context: RequestContext | None = scope.get("request_context")
         facts = context.log_fields() if context else {}
         tell(

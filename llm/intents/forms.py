@@ -73,6 +73,14 @@ WHOLE: Mapping[tuple[str, str], tuple[re.Pattern[str], ...]] = {
         r"vergiss unser(?:e)? (?:gespräch|unterhaltung)|neues gespräch|von vorne?(?: anfangen)?"
         r"|(?:fang|lass uns) (?:noch ?mal )?von vorne? an(?:fangen)?",
     ),
+    # `.forget` without a name only says how everything is removed; it removes nothing.
+    ("forget", ""): forms(
+        r"(?:forget|delete|erase|remove|wipe) (?:me|my data|all (?:of )?my (?:data|messages)"
+        r"|(?:everything|anything|all)(?: that)?(?: you(?: have)? (?:know|known|stored|saved|kept"
+        r"|logged|collected|remember))? (?:about|on|of|from) me)",
+        r"(?:vergiss|lösche?) (?:mich|alles(?:,? was du)? (?:über|von) (?:mich|mir)(?: weißt)?"
+        r"|alle meine daten|meine daten)",
+    ),
     ("more", ""): forms(
         r"more|show(?: me)?(?: the)? more|(?:show me |say |give me )?the rest(?: of it)?|mehr"
         r"|den rest"

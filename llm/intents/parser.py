@@ -2,7 +2,8 @@
 
 Recognises what is certainly meant as a command, in English and German, without a model. Everything
 else is a question. Precision comes before recall, as a question mistaken for a command is never
-answered. "forget me" and "nolog" are recognised in their exact words only.
+answered. "forget me" and "nolog" are recognised in their exact words only; other words for the
+former are the command `forget` without words, which says how it is done.
 """
 
 from __future__ import annotations

@@ -51,6 +51,7 @@ _TRANSLATE = re.compile(
     r"|deutsch|englisch|französisch|spanisch|italienisch))[\s?.!]*",
     re.IGNORECASE,
 )
+ONLY_ENGLISH = "My model is too small for other languages than English; please ask in English."
 CANNOT_TRANSLATE = "My model is too small to translate; whoever runs me can give me a larger one."
 
 

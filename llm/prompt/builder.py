@@ -20,8 +20,8 @@ import structlog
 from pydantic import BaseModel, Field
 
 from llm.client.response import ModelCard
-from llm.intents.question_text import asks_how, wants_long_answer
-from llm.intents.small_talk import small_talk_answer
+from llm.intents.question_text import asks_how, is_foreign, wants_long_answer
+from llm.intents.small_talk import ONLY_ENGLISH, small_talk_answer
 from llm.log_questions.answers import QuotedAnswer
 from llm.mcp.servers import McpServers
 from llm.messages.message import PromptSection, escape_tags
@@ -488,12 +488,15 @@ def direct_answer(
 
     What a skill has worked out is the answer, whatever the model. A question about who said what is
     answered with the lines themselves if the model is small. A tiny model is asked neither to
-    retell lines, nor to guess what only people here know, nor to be polite.
+    retell lines, nor to guess what only people here know, nor to be polite, nor to speak another
+    language than English.
     """
     if worked_out:
         return worked_out
     if budget.is_tiny and (answer := small_talk_answer(question)):
         return answer
+    if budget.is_tiny and quoted is None and is_foreign(question):
+        return ONLY_ENGLISH
     if not budget.is_small or quoted is None:
         return None
     return (quoted.text or NOT_SAID) if quoted.is_about_log or budget.is_tiny else None

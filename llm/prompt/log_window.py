@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 import structlog
 
-from llm.intents.question_text import is_about_talk
+from llm.intents.question_text import is_about_talk, is_local
 from llm.log_questions.answers import (
     MAX_QUOTED_LINES,
     PLAIN,
@@ -228,42 +227,6 @@ def _is_progress(event: Event) -> bool:
     return event.own and event.text.endswith(PROGRESS)
 
 
-_WORLD = (
-    "year|month|week|calendar|north|south|east|west|sun|moon|earth|world|sky|sea|ocean|equator"
-    "|universe|solar system|milky way|planets?|weather|alphabet|bible|internet|web|telephone|phone"
-    "|radio|television|light ?bulb|wheel|computer|printing press|steam engine|airplane|aeroplane"
-    "|car|bicycle|olympics?|olympic games|world cup|human (?:body|heart|brain)|heart|brain|liver"
-    "|skin|body|president|king|queen|pope|government|united (?:states|kingdom|nations)|us|usa|uk"
-    "|eu|netherlands|[a-z]+ (?:war|ocean|sea|desert|river|tower|wall|revolution|empire|theorem"
-    "|language|flag|anthem|currency)|dinosaurs?|opposite|capital|plural|past tense|meaning"
-    "|definition|speed of|difference|square root|sum|name (?:of|for) (?:a|an|the largest)|process"
-    "|formula|symbol|chemical|number of|colou?rs? of (?!our|my)|big rings|rainbow|theory|author"
-    "|inventor|currency|population|language|(?:english|french|german|spanish|italian|dutch|russian"
-    "|chinese|japanese|greek|latin|roman|american|british|european|african|asian)"
-)
-"""Nouns after "the" that mean something common knowledge, not something of the people here."""
-
-_LOCAL = re.compile(
-    r"\b(?:our|ours|my|mine|(?:did|are|were|have|should|will|can) we)\b|\bin this channel\b"
-    r"|\b(?:any|some)(?:one|body) (?!ever\b)(?:here|find|found|seen|got|lost"
-    r"|borrow|borrowed|bring|brought|come|coming|going|bought|fixed|left|order|ordered)\b"
-    rf"|\bthe (?!(?:{_WORLD})\b|most\b|least\b|first\b|last\b|next\b|only\b|\w+est\b)[a-z]",
-    re.IGNORECASE,
-)
-_KNOWLEDGE = re.compile(
-    r"\b(?:invent\w*|discover\w*|wrote|written|compos\w+|paint(?:s|ed)|sculpt(?:s|ed)|sang|sung"
-    r"|direct(?:s|ed)|found(?:s|ed)|conquer(?:s|ed)|reign(?:s|ed)|star(?:s|red) in"
-    r"|capital of|opposite of|stands? for|mean(?:s|ing)?|called"
-    r"|largest|smallest|highest|biggest|\w+est)\b",
-    re.IGNORECASE,
-)
-_ASKS = re.compile(
-    r"\b(?:who|whom|whose|when|where|which|what(?:'?s)?|why|how (?:much|many|long|old|often|far"
-    r"|heavy|late|big|tall|deep|high|wide)|is there|are there|did|does|do)\b",
-    re.IGNORECASE,
-)
-
-
 async def quoted_answer(log_window: LogWindow, question: str) -> QuotedAnswer | None:
     """Return the log lines that answer a question, or the nearest ones if only people here can know
     the answer. None if the log has nothing to do with it, or cannot be read."""
@@ -277,17 +240,3 @@ async def quoted_answer(log_window: LogWindow, question: str) -> QuotedAnswer | 
         _log.warning("turn.not_searched", error=str(error))
         return None
     return found
-
-
-def is_local(question: str, people: Collection[str] = ()) -> bool:
-    """Return whether only people here can know the answer, judged by the words alone.
-
-    It mentions one of them, "our" things, or a definite thing ("the server room key") that is not
-    common knowledge.
-    """
-    if not _ASKS.search(question):
-        return False
-    words = {word.removesuffix("'s").strip("'?.,!").lower() for word in question.split()}
-    if words & {nick.lower() for nick in people}:
-        return True
-    return _LOCAL.search(question) is not None and not _KNOWLEDGE.search(question)

@@ -218,12 +218,14 @@ async def test_what_an_upstream_says_of_its_model_counts_unless_the_table_says_i
     }
 
 
-async def test_looking_for_a_model_that_is_not_there_is_not_worth_a_line_in_the_log() -> None:
+async def test_routine_requests_are_not_worth_a_line_in_the_log() -> None:
     async with ScriptedOpenAI() as script, agent_server({"upstream": script.url}) as url:
         with capture_logs() as logs:
             async with httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http:
                 for name in ("nobody", "terra"):
                     await http.get(f"/v1/models/{name}")
+                for state in ("ready", None):
+                    await http.put("/v1/tendrils/kettle", json={"state": state})
     done = [each for each in logs if each["event"] == "request.done"]
     told = {each["status"]: each["log_level"] for each in done}
-    assert told == {404: "debug", 200: "info"}
+    assert told == {404: "debug", 200: "info", 204: "debug", 400: "info"}

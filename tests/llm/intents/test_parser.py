@@ -135,6 +135,11 @@ COMMANDS = {
     "are you there?": ("ping", "there"),
     "what version are you running?": ("version", ""),
     "forget me": ("forget", "me"),
+    "can you forget me?": ("forget", ""),
+    "forget me?": ("forget", ""),
+    "forget all my data": ("forget", ""),
+    "please forget everything you know about me": ("forget", ""),
+    "lösche alles, was du über mich weißt": ("forget", ""),
     "nolog": ("nolog", ""),
 }
 
@@ -197,11 +202,7 @@ who is my neighbour
 forget it
 forget everything
 forget about it
-forget everything about me
-forget all my data
-can you forget me?
 please forget me for a while
-forget me?
 don't log me
 stop logging me
 no logs please

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from llm.prompt.log_window import is_local
+from llm.intents.question_text import is_local
 
 
 @pytest.mark.parametrize(
@@ -18,6 +18,15 @@ from llm.prompt.log_window import is_local
         "who found the cat?",
         "did anybody find an umbrella?",
         "did someone bring cake?",
+        "is the printer working again?",
+        "when is the next meetup?",
+        "who lost an umbrella?",
+        "is dinner ready yet?",
+        "what's the password for the router?",
+        "who has the key to the shed?",
+        "why is the heating off in room 204?",
+        "what time does the bus leave on friday?",
+        "what is the date of the party?",
     ],
 )
 def test_questions_about_people_and_things_here_are_local(question: str) -> None:
@@ -35,6 +44,16 @@ def test_questions_about_people_and_things_here_are_local(question: str) -> None
         "tell me a joke",
         "has anybody ever found a unicorn?",
         "does anyone know how to make tea?",
+        "what is the boiling point of water in fahrenheit?",
+        "what is the plot of hamlet?",
+        "who is the ceo of apple?",
+        "what is the linux command to list files?",
+        "how do I list the files in a directory?",
+        "what did the romans eat?",
+        "who won the second world war?",
+        "how many strings does the violin have?",
+        "when did the Titanic sink?",
+        "what does the heart do?",
     ],
 )
 def test_questions_about_the_world_are_not(question: str) -> None:
