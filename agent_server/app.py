@@ -18,10 +18,12 @@ from agent_server.http.middleware import (
 from agent_server.metering.accounts import Metering
 from agent_server.models.pool import ModelPool, ModelTable
 from agent_server.models.watcher import follow
+from agent_server.response_store import LocalResponseStore
 from agent_server.routes import api
 from agent_server.routes.dependencies import ServerState
 from agent_server.settings.prices import UsageSettings
 from agent_server.settings.server import ServerSettings
+from agent_server.tendril_registry import LocalTendrilRegistry
 from storage.db.database import Database
 from storage.settings import store_address
 from terrarium.config import Config
@@ -71,8 +73,9 @@ def create_app(
         docs_url=None,  # these pages load scripts from a CDN
         redoc_url=None,
     )
-    state = ServerState(pool, embedder, metering, usage.currency)
-    metering.metrics.add(state.tendrils)
+    responses = shared.responses() if shared is not None else LocalResponseStore()
+    tendrils = shared.tendrils() if shared is not None else LocalTendrilRegistry()
+    state = ServerState(pool, embedder, metering, usage.currency, responses, tendrils)
     endpoints = api.mount(app, state)
     # Authentication comes before the body limit: without a valid key no byte of a body is read.
     limited = BodySizeLimitMiddleware(endpoints, server.max_body_bytes)

@@ -1,10 +1,11 @@
-"""An in-memory registry of the tendrils that have reported recently."""
+"""Registry, in memory, of the tendrils that have reported recently, and their metrics."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from prometheus_client import Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -39,41 +40,72 @@ class TendrilReport:
 class RegisteredTendril:
     """The latest report of the tendril `name`, sent with the API key named `key`.
 
-    `seen` is the time of the report, in seconds of the registry's clock.
+    `age` is the number of seconds since that report.
     """
 
     name: str
     key: str
     report: TendrilReport
-    seen: float
+    age: float
 
 
-@dataclass(slots=True, eq=False)
-class TendrilRegistry(Collector):
-    """The latest reports, by key and name, and a Prometheus collector of their metrics.
+class TendrilRegistry(Protocol):
+    """The latest reports, in this process or shared by several servers.
 
-    As the key is part of the index, no key can report for another key's tendril.
+    The methods are described at `LocalTendrilRegistry`. Both raise EngineUnavailable if the
+    registry cannot be reached.
+    """
+
+    async def record(self, name: str, key: str, report: TendrilReport) -> bool: ...
+
+    async def present(self) -> Sequence[RegisteredTendril]: ...
+
+
+@dataclass(slots=True)
+class LocalTendrilRegistry:
+    """The latest reports, by key and name; fits `TendrilRegistry`.
+
+    As the key is part of the index, no key can report for another key's tendril. The reports are
+    stored with the time of `clock` at which they arrived.
     """
 
     clock: Callable[[], float] = time.monotonic
-    _known: dict[tuple[str, str], RegisteredTendril] = field(default_factory=dict)
+    _known: dict[tuple[str, str], tuple[TendrilReport, float]] = field(default_factory=dict)
 
-    def record(self, name: str, key: str, report: TendrilReport) -> bool:
+    async def record(self, name: str, key: str, report: TendrilReport) -> bool:
         """Store a report; return False if the key already has `MAX_TENDRILS` other tendrils."""
         self._drop_expired()
         names = {known for owner, known in self._known if owner == key}
         if len(names) >= MAX_TENDRILS and name not in names:
             return False
-        self._known[key, name] = RegisteredTendril(name, key, report, self.clock())
+        self._known[key, name] = report, self.clock()
         return True
 
-    def present(self) -> list[RegisteredTendril]:
+    async def present(self) -> Sequence[RegisteredTendril]:
         """Return the tendrils that have not expired, ordered by name, then key."""
         self._drop_expired()
-        return sorted(self._known.values(), key=lambda each: (each.name, each.key))
+        now = self.clock()
+        found = [
+            RegisteredTendril(name, key, report, now - seen)
+            for (key, name), (report, seen) in self._known.items()
+        ]
+        return sorted(found, key=lambda each: (each.name, each.key))
+
+    def _drop_expired(self) -> None:
+        now = self.clock()
+        gone = [key for key, (_, seen) in self._known.items() if now - seen > REPORT_TIMEOUT]
+        for key in gone:
+            del self._known[key]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TendrilCollector(Collector):
+    """A Prometheus collector of what these tendrils have reported."""
+
+    tendrils: Sequence[RegisteredTendril]
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the metrics of the tendrils that have not expired, for Prometheus."""
+        """Yield the metrics of the tendrils."""
         whose = ["key", "tendril"]
         pending = GaugeMetricFamily(
             "terrarium_tendril_pending", "Questions that are answered or wait", labels=whose
@@ -87,7 +119,7 @@ class TendrilRegistry(Collector):
         counters = CounterMetricFamily(
             "terrarium_tendril_counter", "Counters of its own", labels=[*whose, "name"]
         )
-        for each in self.present():
+        for each in self.tendrils:
             own = [each.key, each.name]
             pending.add_metric(own, each.report.pending)
             disk.add_metric(own, each.report.disk_trouble)
@@ -96,13 +128,3 @@ class TendrilRegistry(Collector):
             for name, value in each.report.counters.items():
                 counters.add_metric([*own, name], value)
         yield from (pending, disk, gauges, counters)
-
-    def age(self, tendril: RegisteredTendril) -> float:
-        """Return the seconds since the last report of a tendril."""
-        return self.clock() - tendril.seen
-
-    def _drop_expired(self) -> None:
-        now = self.clock()
-        gone = [key for key, each in self._known.items() if now - each.seen > REPORT_TIMEOUT]
-        for key in gone:
-            del self._known[key]

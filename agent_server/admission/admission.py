@@ -13,8 +13,10 @@ from agent_server.engines.embeddings import NAME as EMBEDDER
 from agent_server.engines.embeddings import EmbeddingEngine
 from agent_server.engines.factory import create_engine
 from agent_server.metering.accounts import Accounts, Metering
+from agent_server.response_store import ResponseStore
 from agent_server.settings.admission import AdmissionSettings
 from agent_server.settings.models import ModelConfig
+from agent_server.tendril_registry import TendrilRegistry
 from terrarium.config import Config
 
 EMBEDDING_SLOTS = 4
@@ -55,7 +57,7 @@ class AdmissionPolicy:
 
 
 class SharedResources(Protocol):
-    """The engines, their queues and the accounts that several servers share."""
+    """The engines, queues, accounts, responses and tendrils that several servers share."""
 
     def engine(self, name: str, settings: ModelConfig) -> Engine:
         """Return a client of the engine of the model `name`. Raises ConfigError."""
@@ -65,6 +67,12 @@ class SharedResources(Protocol):
 
     def accounts(self) -> Accounts:
         """Return a client of the accounts of keys and budgets."""
+
+    def responses(self) -> ResponseStore:
+        """Return a client of the stored responses."""
+
+    def tendrils(self) -> TendrilRegistry:
+        """Return a client of the tendrils' reports."""
 
 
 class Admission:

@@ -9,7 +9,6 @@ from functools import partial
 from typing import Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.registry import Collector
 
 from agent_server.metering.request_context import PRIORITIES, RequestContext
 from terrarium.usage import TokenUsage
@@ -163,12 +162,8 @@ class Metrics:
         if used.completion > 1 and ended > first:
             whose.speed.observe((used.completion - 1) / (ended - first))
 
-    def add(self, collector: Collector) -> None:
-        """Register a further collector."""
-        self._registry.register(collector)
-
     def exposition(self) -> bytes:
-        """Return all metrics in Prometheus's text format."""
+        """Return these metrics in Prometheus's text format."""
         return generate_latest(self._registry)
 
     def _series(self, tendril: str, model: str) -> _Series:

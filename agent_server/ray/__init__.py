@@ -1,4 +1,4 @@
-"""The agent server on Ray Serve: several servers, replicated engines, one queue for all.
+"""The agent server on Ray Serve: several servers, their shared state, replicated engines.
 
 Only `terrarium server --ray` and `serve run agent_server.ray.app:app` import the modules that need
 Ray, which the extra `ray` installs.

@@ -25,7 +25,7 @@ from agent_server.ray.engines import EngineReplica
 from agent_server.ray.loopback import keep_replica_on_loopback
 from agent_server.ray.queue_client import QueueLink
 from agent_server.ray.resources import ClusterResources
-from agent_server.ray.shared_admission import SharedAdmission
+from agent_server.ray.shared_state import SharedState
 from agent_server.settings.models import ModelConfig, settings_of_models
 from agent_server.settings.ray import RaySettings
 from agent_server.settings.server import ServerSettings
@@ -82,8 +82,8 @@ class Ingress:
         return create_app(self._config, shared=self._shared)
 
 
-class AdmissionReplica(SharedAdmission):
-    """The Ray Serve replica that holds the queues and accounts; there is one."""
+class AdmissionReplica(SharedState):
+    """The Ray Serve replica that holds what the servers share; there is one."""
 
     def __init__(self, config: Config) -> None:
         keep_replica_on_loopback()

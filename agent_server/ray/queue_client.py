@@ -26,12 +26,15 @@ LOST_PROCESS_ERRORS = (RayError, RayServeException)
 QUEUE_PATIENCE = 60.0
 """Seconds to wait for the queue's process to be restarted after it has died."""
 
+CALL_TIMEOUT = 10.0
+"""Seconds for a call that needs no slot. A successor of the process usually answers within five."""
+
 RETRY_PAUSE = 0.2
 """Seconds between two attempts to reach it."""
 
 
 class QueueLink:
-    """The connection of one server to the process of the queues and accounts."""
+    """The connection of one server to the process of `SharedState`."""
 
     def __init__(self, admission: Any) -> None:
         self._admission = admission
@@ -56,9 +59,10 @@ class QueueLink:
             await asyncio.sleep(RENEWAL_INTERVAL)
 
     async def ask(self, method: str, *arguments: Any) -> Any:
-        """Call `acquire` or `reserve` of the process, again if it gives no answer; return that.
+        """Call a method of the process, again if it gives no answer; return its answer.
 
-        Raises ApiError; EngineUnavailable after `QUEUE_PATIENCE` seconds.
+        Raises ApiError; EngineUnavailable if the process cannot be reached for `QUEUE_PATIENCE`
+        seconds.
         """
         deadline = time.monotonic() + QUEUE_PATIENCE
         while True:
@@ -68,9 +72,8 @@ class QueueLink:
             except asyncio.CancelledError:
                 response.cancel()  # else the call would go on waiting for a slot over there
                 raise
-            # Both methods can be repeated, as their ids show a repetition: the process may live,
-            # and only its answer be lost. Of `acquire` the last call under an id counts, of
-            # `reserve` the first one.
+            # The process may live, and only its answer be lost, so these methods can be repeated.
+            # Of `acquire` the last call under an id counts, of `reserve` the first one.
             except LOST_PROCESS_ERRORS as error:
                 if time.monotonic() > deadline:
                     raise EngineUnavailable("the queue cannot be reached") from error
@@ -79,6 +82,19 @@ class QueueLink:
                 if isinstance(answer, ApiError):
                     raise answer
                 return answer
+
+    async def call(self, method: str, *arguments: Any) -> Any:
+        """Call a method that answers at once, as `ask` does; return its answer.
+
+        Raises EngineUnavailable after `CALL_TIMEOUT` seconds.
+        """
+        try:
+            async with asyncio.timeout(CALL_TIMEOUT):
+                return await self.ask(method, *arguments)
+        except TimeoutError as error:
+            raise EngineUnavailable(
+                "the process that the servers share cannot be reached; ask again in a moment"
+            ) from error
 
     def tell(self, method: str, *arguments: Any) -> None:
         """Send a message without waiting; it is lost if the process dies."""

@@ -11,13 +11,16 @@ from agent_server.engines.factory import create_engine
 from agent_server.metering.accounts import Accounts
 from agent_server.ray.engines import ReplicatedEngine
 from agent_server.ray.queue_client import AccountsClient, QueueLink
+from agent_server.ray.state_clients import ResponseStoreClient, TendrilRegistryClient
+from agent_server.response_store import ResponseStore
 from agent_server.settings.models import ModelConfig
 from agent_server.settings.prices import UsageSettings
+from agent_server.tendril_registry import TendrilRegistry
 from terrarium.config import Config
 
 
 class ClusterResources:
-    """The engines, queues and accounts of a cluster; fits `SharedResources`.
+    """The engines of a cluster, and its `SharedState`; fits `SharedResources`.
 
     Each server sends requests to upstreams itself, within the slots of the shared queue.
     """
@@ -40,3 +43,11 @@ class ClusterResources:
     def accounts(self) -> Accounts:
         """Return a client of the accounts of keys and budgets."""
         return AccountsClient(self._link, has_budgets=self._has_budgets)
+
+    def responses(self) -> ResponseStore:
+        """Return a client of the stored responses."""
+        return ResponseStoreClient(self._link)
+
+    def tendrils(self) -> TendrilRegistry:
+        """Return a client of the tendrils' reports."""
+        return TendrilRegistryClient(self._link)

@@ -9,7 +9,6 @@ from agent_server.routes.anthropic_api import routes as anthropic_api
 from agent_server.routes.dependencies import ServerState
 from agent_server.routes.fast_route import FastPathMiddleware
 from agent_server.routes.responses_api import routes as responses_api
-from agent_server.routes.responses_api.store import ResponseStore
 from agent_server.schemas.responses import ErrorBody, errors
 
 ROUTES = (
@@ -27,7 +26,7 @@ ROUTES = (
 
 def mount(app: AgentServer, state: ServerState) -> FastPathMiddleware:
     """Mount all endpoints and error handlers; return the ASGI app with the fast path in front."""
-    app.state.server, app.state.responses = state, ResponseStore()
+    app.state.server = state
     for routes in ROUTES:
         app.include_router(routes.router, responses=errors(ErrorBody))
     exception_handlers.register(app)

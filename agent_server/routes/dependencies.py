@@ -12,6 +12,7 @@ from agent_server.admission.admitted_engine import AdmittedEngine
 from agent_server.metering.accounts import Metering
 from agent_server.metering.request_context import RequestContext, request_context
 from agent_server.models.pool import ModelPool
+from agent_server.response_store import ResponseStore
 from agent_server.tendril_registry import TendrilRegistry
 
 
@@ -19,7 +20,7 @@ from agent_server.tendril_registry import TendrilRegistry
 class ServerState:
     """The parts of a running server that its endpoints use.
 
-    `tendrils` has the reports of live tendrils, `currency` is that of the prices; `started` is a
+    `currency` is that of the prices, `tendrils` has the reports of live tendrils; `started` is a
     Unix timestamp.
     """
 
@@ -27,7 +28,8 @@ class ServerState:
     embedder: AdmittedEngine
     metering: Metering
     currency: str
-    tendrils: TendrilRegistry = field(default_factory=TendrilRegistry)
+    responses: ResponseStore
+    tendrils: TendrilRegistry
     started: int = field(default_factory=lambda: int(time.time()))
 
 

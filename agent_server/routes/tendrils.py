@@ -49,8 +49,7 @@ class TendrilList(BaseModel):
 @router.get("/v1/tendrils")
 async def tendrils(server: Server) -> TendrilList:
     """List the live tendrils with their tools and their load."""
-    registry = server.tendrils
-    return TendrilList(data=[_object(each, registry.age(each)) for each in registry.present()])
+    return TendrilList(data=[_object(each) for each in await server.tendrils.present()])
 
 
 @router.put("/v1/tendrils/{name}", status_code=204)
@@ -65,12 +64,12 @@ async def report(name: Name, body: ReportBody, server: Server, context: Context)
         body.gauges,
         body.disk_trouble,
     )
-    if not server.tendrils.record(name, context.key.name, taken):
+    if not await server.tendrils.record(name, context.key.name, taken):
         raise InvalidRequest(f"this key has reported {MAX_TENDRILS} tendrils already", param="name")
     return Response(status_code=204)
 
 
-def _object(tendril: RegisteredTendril, age: float) -> TendrilObject:
+def _object(tendril: RegisteredTendril) -> TendrilObject:
     taken = tendril.report
     return TendrilObject(
         name=tendril.name,
@@ -82,5 +81,5 @@ def _object(tendril: RegisteredTendril, age: float) -> TendrilObject:
         counters=dict(taken.counters),
         gauges=dict(taken.gauges),
         disk_trouble=taken.disk_trouble,
-        seconds_ago=round(age, 1),
+        seconds_ago=round(tendril.age, 1),
     )

@@ -7,12 +7,13 @@ import re
 import time
 from typing import Any
 
+from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from agent_server.admission.scheduler import Scheduler
 from agent_server.metering.metrics import Metrics
 from agent_server.metering.request_context import RequestContext
-from agent_server.tendril_registry import TendrilRegistry, TendrilReport
+from agent_server.tendril_registry import RegisteredTendril, TendrilCollector, TendrilReport
 from terrarium.usage import TokenUsage
 from tests.docs.reference import ROOT
 
@@ -28,12 +29,11 @@ def exported() -> dict[str, set[str]]:
     metrics.observe_wait(context, "terra", 0.1)
     now = time.monotonic()
     metrics.count_usage(context, "terra", TokenUsage(10, 5, 3), now, now + 1)
-    registry = TendrilRegistry()
-    registry.record("irc", "irc", TendrilReport("ready"))
-    metrics.add(registry)
     with metrics.watch_queue("terra", Scheduler(2)):
-        exposition = metrics.exposition().decode()
-    families = text_string_to_metric_families(exposition)
+        exposition = metrics.exposition()
+    tendril = RegisteredTendril("irc", "irc", TendrilReport("ready"), 0)
+    exposition += generate_latest(TendrilCollector([tendril]))
+    families = text_string_to_metric_families(exposition.decode())
     found: dict[str, set[str]] = {}
     for family in families:
         for sample in family.samples:

@@ -6,7 +6,7 @@ Source: https://platform.openai.com/docs/api-reference/responses-streaming
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterator, Mapping
 from contextlib import aclosing
 from typing import Any
 
@@ -30,10 +30,16 @@ INCOMPLETE_REASONS = {"length": "max_output_tokens", "content_filter": "content_
 
 
 class ResponseBuilder:
-    """Builds one response; `done` is called with the builder once the response is complete."""
+    """Builds one response.
+
+    `done` is awaited with the builder once the response is complete, before its client is told so.
+    """
 
     def __init__(
-        self, request: ResponseRequest, meta: ChunkMeta, done: Callable[[ResponseBuilder], None]
+        self,
+        request: ResponseRequest,
+        meta: ChunkMeta,
+        done: Callable[[ResponseBuilder], Awaitable[None]],
     ) -> None:
         self._request = request
         self._meta = meta
@@ -43,6 +49,7 @@ class ResponseBuilder:
         self._items: list[dict[str, Any]] = []
         self._finish = "stop"
         self._status = "in_progress"
+        self._ended = 0
         self._error: dict[str, Any] | None = None
         self._usage: TokenUsage | None = None
 
@@ -54,6 +61,7 @@ class ResponseBuilder:
                     pass
         for _ in self._end():
             pass
+        await self._done(self)
         return self.as_wire()
 
     async def events(self, chunks: AsyncIterable[Chunk]) -> Events:
@@ -65,6 +73,7 @@ class ResponseBuilder:
                 for made in self._on_chunk(chunk):
                     yield sse_event(made, made["type"])
             last = list(self._end())
+            await self._done(self)
         except ApiError as error:
             last = [self._failure_event(log_stream_error(error))]
         for made in last:
@@ -77,7 +86,7 @@ class ResponseBuilder:
             "id": self._meta.id,
             "object": "response",
             "created_at": self._meta.created,
-            "completed_at": int(time.time()) if self._status == "completed" else None,
+            "completed_at": self._ended if self._status == "completed" else None,
             "status": self._status,
             "error": self._error,
             "incomplete_details": {"reason": incomplete} if incomplete else None,
@@ -172,7 +181,7 @@ class ResponseBuilder:
         status = "incomplete" if self._finish in INCOMPLETE_REASONS else "completed"
         yield from self._close(status)
         self._status = status
-        self._done(self)
+        self._ended = int(time.time())
         yield self._event(f"response.{status}", response=self.as_wire())
 
     def _failure_event(self, error: ApiError) -> Event:

@@ -2,38 +2,30 @@
 
 from __future__ import annotations
 
+import json
 import uuid
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from agent_server.errors import InvalidRequest, NotFound
-from agent_server.http.responses import JsonBody, cancel_on_disconnect, start_stream
+from agent_server.http.responses import JsonBody, cancel_on_disconnect, start_stream, to_json
 from agent_server.metering.request_context import HEADERS
-from agent_server.routes.dependencies import Context, ModelPoolDep
+from agent_server.response_store import ResponseStore, StoredResponse
+from agent_server.routes.dependencies import Context, Server
 from agent_server.routes.responses_api.builder import ResponseBuilder
 from agent_server.routes.responses_api.schemas import ResponseRequest
-from agent_server.routes.responses_api.store import ResponseStore, StoredResponse
 from agent_server.schemas.chat_answer import ChunkMeta, ModelAnswer
 from agent_server.schemas.responses import DeletedResponse, ResponseBody, answers
 
 router = APIRouter(prefix="/v1/responses")
 
 NOT_FOUND_REASONS = (
-    "here: never kept, deleted, too long ago, or kept by another replica of this server (send the"
-    " same x-session-id with each request)"
+    "here: it was never stored, was deleted, was evicted by newer ones, or was lost when the"
+    " process that stored it ended"
 )
-"""Reasons for an unknown id: every replica of a server on Ray Serve has a store of its own."""
-
-
-async def _store(request: Request) -> ResponseStore:
-    store = request.app.state.responses
-    assert isinstance(store, ResponseStore)
-    return store
-
-
-Store = Annotated[ResponseStore, Depends(_store)]
+"""Reasons for an unknown id."""
 
 
 @router.post(
@@ -43,21 +35,22 @@ Store = Annotated[ResponseStore, Depends(_store)]
     openapi_extra=HEADERS,
 )
 async def respond(
-    request: Request, body: ResponseRequest, pool: ModelPoolDep, store: Store, context: Context
+    request: Request, body: ResponseRequest, server: Server, context: Context
 ) -> Response:
     """Answer an input, as one response or as a stream of events."""
     owner, response_id = context.key.name, f"resp_{uuid.uuid4().hex}"
-    before = _previous_response(store, owner, body.previous_response_id)
-    history = before.messages if before else ()
+    before = await _previous_response(server.responses, owner, body.previous_response_id)
+    history = json.loads(before.messages) if before else []
     # A continued conversation keeps its session, and so the engine that has cached its prompt.
     session = context.session or body.prompt_cache_key
     session = session or (before.session if before else response_id)
     context.session = session
 
-    def store_response(answer: ResponseBuilder) -> None:
+    async def store_response(answer: ResponseBuilder) -> None:
         if body.store is not False:
-            messages = [*history, *body.messages(), *answer.message()]
-            store.save(owner, StoredResponse(answer.as_wire(), messages, session))
+            messages = to_json([*history, *body.messages(), *answer.message()])
+            stored = StoredResponse(response_id, to_json(answer.as_wire()), messages, session)
+            await server.responses.save(owner, stored)
 
     def builder(answer: ModelAnswer) -> ResponseBuilder:
         meta = ChunkMeta(answer.model, context.created, response_id)
@@ -65,7 +58,7 @@ async def respond(
 
     async def start() -> ModelAnswer:
         try:
-            return await pool.answer(body.as_chat(history), context)
+            return await server.pool.answer(body.as_chat(history), context)
         except InvalidRequest as error:
             # The messages were built from `input`, the only field of the two that the client sent.
             if error.param and error.param.startswith("messages"):
@@ -84,42 +77,44 @@ async def respond(
 
 
 @router.get("/{identity}", response_model=None, responses=answers(ResponseBody))
-async def retrieve(identity: str, store: Store, context: Context, stream: bool = False) -> Response:
+async def retrieve(
+    identity: str, server: Server, context: Context, stream: bool = False
+) -> Response:
     """Return a stored response."""
     if stream:
         raise InvalidRequest("a response that is complete is not streamed again", param="stream")
-    kept = _require_stored(store.get(context.key.name, identity), identity)
-    return JsonBody(kept.response)
+    stored = await server.responses.get(context.key.name, identity)
+    if stored is None:
+        raise _not_found(identity)
+    return Response(stored.response, media_type="application/json")
 
 
 @router.delete("/{identity}", responses=answers(DeletedResponse))
-async def delete(identity: str, store: Store, context: Context) -> dict[str, Any]:
+async def delete(identity: str, server: Server, context: Context) -> dict[str, Any]:
     """Delete a stored response, with its copy of the conversation that led to it."""
-    if not store.delete(context.key.name, identity):
-        _require_stored(None, identity)
+    if not await server.responses.delete(context.key.name, identity):
+        raise _not_found(identity)
     return {"id": identity, "object": "response", "deleted": True}
 
 
-def _require_stored(kept: StoredResponse | None, identity: str) -> StoredResponse:
-    if kept is None:
-        raise NotFound(
-            f"there is no response {identity!r} {NOT_FOUND_REASONS}",
-            param="response_id",
-            code="response_not_found",
-        )
-    return kept
+def _not_found(identity: str) -> NotFound:
+    return NotFound(
+        f"there is no response {identity!r} {NOT_FOUND_REASONS}",
+        param="response_id",
+        code="response_not_found",
+    )
 
 
-def _previous_response(
+async def _previous_response(
     store: ResponseStore, owner: str, identity: str | None
 ) -> StoredResponse | None:
     if identity is None:
         return None
-    kept = store.get(owner, identity)
-    if kept is None:
+    stored = await store.get(owner, identity)
+    if stored is None:
         raise InvalidRequest(
             f"there is no response {identity!r} to follow {NOT_FOUND_REASONS}",
             param="previous_response_id",
             code="previous_response_not_found",
         )
-    return kept
+    return stored

@@ -1,6 +1,7 @@
-"""`terrarium server --ray` on one host: two servers, one account for all, everything in PostgreSQL.
+"""`terrarium server --ray` on one host: two servers share accounts, responses and tendrils.
 
-One Ray for all tests; the last of them stops it. The model is scripted.
+Everything stored is in PostgreSQL. One Ray for all tests; the last of them stops it. The model is
+scripted.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import httpx2
 import psutil
 import pytest
 import pytest_asyncio
+from openai import AsyncOpenAI, BadRequestError, NotFoundError
 
 from agent_server.settings.models import UPSTREAM_SLOTS
 from harnesses.core.tendril.turn import TurnRequest
@@ -76,7 +78,7 @@ class OneHost:
 
     async def ask(self, session: int, headers: Mapping[str, str]) -> httpx2.Response:
         """Ask as one of many conversations."""
-        mine = {"x-session-id": f"talk/{session}", **headers}
+        mine = {**_talk(session), **headers}
         return await self.http.post(CHAT, json=HELLO, headers=mine)
 
     async def key(self, key: Key) -> dict[str, str]:
@@ -92,6 +94,17 @@ class OneHost:
         """The server's schema of the database."""
         async with Database.open(PostgresSchema(self.database, "server")) as database:
             yield database
+
+    @asynccontextmanager
+    async def openai(self, headers: Mapping[str, str]) -> AsyncIterator[AsyncOpenAI]:
+        """OpenAI's client, which tries nothing twice."""
+        async with AsyncOpenAI(
+            base_url=self.http.base_url.join("/v1"),
+            api_key=headers["authorization"].removeprefix("Bearer "),
+            max_retries=0,
+            timeout=PATIENCE,
+        ) as client:
+            yield client
 
     async def usage(self, session: int) -> dict[str, Any]:
         """The answer of /usage from one of the servers."""
@@ -243,6 +256,98 @@ async def test_metrics_of_any_server_tell_the_places_and_requests_of_the_shared_
         await host.until_metric("terrarium_running", 0, session)
 
 
+async def test_a_response_is_continued_and_deleted_through_any_server(host: OneHost) -> None:
+    headers, other = await host.key(Key("responder")), await host.key(Key("curious"))
+    async with host.openai(headers) as openai, host.openai(other) as stranger:
+        first = await openai.responses.create(
+            model="terra", input="hello you", extra_headers=_talk(0)
+        )
+        for session in range(SESSIONS):
+            found = await openai.responses.retrieve(first.id, extra_headers=_talk(session))
+            assert found == first
+            with pytest.raises(NotFoundError):
+                await stranger.responses.retrieve(first.id, extra_headers=_talk(session))
+        last = first
+        for session in range(SESSIONS):
+            async with openai.responses.stream(
+                model="terra",
+                input="and then",
+                previous_response_id=last.id,
+                extra_headers=_talk(session),
+            ) as stream:
+                last = await stream.get_final_response()
+        assert len(host.script.requests[-1]["messages"]) == 2 * SESSIONS + 1
+        await openai.responses.delete(first.id, extra_headers=_talk(0))
+        for session in range(SESSIONS):
+            with pytest.raises(BadRequestError, match="no response"):
+                await openai.responses.create(
+                    model="terra",
+                    input="x",
+                    previous_response_id=first.id,
+                    extra_headers=_talk(session),
+                )
+
+
+async def test_a_tendril_that_reports_once_is_listed_by_every_server(host: OneHost) -> None:
+    headers = await host.key(Key("kettle"))
+    report = {"state": "ready", "tools": ["cups"], "pending": 3}
+    await host.http.put("/v1/tendrils/kettle", json=report, headers={**headers, **_talk(0)})
+    line = 'terrarium_tendril_pending{key="kettle",tendril="kettle"} 3.0'
+    for session in range(SESSIONS):
+        theirs = {**headers, **_talk(session)}
+        listed = (await host.http.get("/v1/tendrils", headers=theirs)).json()["data"]
+        assert [each["tools"] for each in listed if each["key"] == "kettle"] == [["cups"]]
+        assert line in (await host.http.get("/metrics", headers=theirs)).text.splitlines()
+
+
+async def test_while_what_the_servers_share_is_away_answers_arrive_and_the_rest_is_503(
+    host: OneHost,
+) -> None:
+    headers = await host.key(Key("patient"))
+    (away,) = host.replicas("admission")
+    async with host.openai(headers) as openai:
+        before = await openai.responses.create(model="terra", input="hello you")
+        host.script.think("late")
+        arrived = len(host.script.requests) + 1
+        answering = asyncio.create_task(openai.responses.create(model="terra", input="are you up"))
+        await host.script.arrived(arrived)
+        away.suspend()
+        try:
+            host.script.release()
+            report, found, metrics, answer = await asyncio.gather(
+                host.http.put("/v1/tendrils/kettle", json={"state": "ready"}, headers=headers),
+                host.http.get(f"/v1/responses/{before.id}", headers=headers),
+                host.http.get("/metrics"),
+                answering,
+            )
+            assert answer.output_text == "late"
+            for refused in (report, found):
+                assert refused.status_code == 503
+                assert refused.json()["error"]["code"] == "engine_unavailable"
+            assert metrics.status_code == 200
+            assert "terrarium_places" in metrics.text
+            assert "terrarium_tendril_pending{" not in metrics.text
+        finally:
+            away.resume()
+            host.script.hold()
+        assert await openai.responses.retrieve(before.id) == before
+
+
+async def test_a_response_that_died_with_its_process_is_not_found(host: OneHost) -> None:
+    headers = await host.key(Key("bereaved"))
+    async with host.openai(headers) as openai:
+        made = await openai.responses.create(model="terra", input="hello you")
+        (dying,) = host.replicas("admission")
+        dying.kill()
+        address = f"/v1/responses/{made.id}"
+        async with asyncio.timeout(PATIENCE):
+            while (answer := await host.http.get(address, headers=headers)).status_code != 404:
+                assert answer.status_code == 503
+        assert "lost" in answer.json()["error"]["message"]
+        again = await openai.responses.create(model="terra", input="hello you")
+        assert await openai.responses.retrieve(again.id) == again
+
+
 async def test_ctrl_c_in_the_middle_of_an_answer_leaves_nothing_of_ray(host: OneHost) -> None:
     headers = await host.key(Key("last"))
     host.script.hang("so much")
@@ -261,6 +366,10 @@ async def test_ctrl_c_in_the_middle_of_an_answer_leaves_nothing_of_ray(host: One
     assert not session.exists()
     await gone(below)
     assert (host.data / "ray-token").stat().st_mode & 0o777 == 0o600
+
+
+def _talk(session: int) -> dict[str, str]:
+    return {"x-session-id": f"talk/{session}"}
 
 
 def _is_loopback(address: str) -> bool:

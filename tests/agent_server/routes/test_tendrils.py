@@ -7,17 +7,11 @@ from pathlib import Path
 
 import httpx2
 
-from agent_server.tendril_registry import (
-    MAX_TENDRILS,
-    REPORT_TIMEOUT,
-    TendrilRegistry,
-    TendrilReport,
-)
+from agent_server.tendril_registry import REPORT_TIMEOUT
 from tests.kit.agent_server import agent_server
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.room_tendril import room_tendril, rooms_config
 
-READY = TendrilReport("ready")
 REPORT = {"state": "ready", "tools": ["cups"], "pending": 1, "tokens_today": 7} | {
     "counters": {"cups": 2.0},
     "gauges": {},
@@ -61,25 +55,3 @@ async def test_a_running_tendril_reports_itself(tmp_path: Path) -> None:
             await asyncio.sleep(0.05)
         (listed,) = data
         assert (listed["name"], listed["state"], listed["tools"]) == ("rooms", "ready", ["cups"])
-
-
-def test_a_tendril_that_is_silent_for_long_is_gone_and_keys_are_apart() -> None:
-    now = 0.0
-    registry = TendrilRegistry(lambda: now)
-    registry.record("irc", "irc", READY)
-    now = REPORT_TIMEOUT / 2
-    registry.record("irc", "mallory", TendrilReport("waiting"))
-    assert [(each.key, each.report.state) for each in registry.present()] == [
-        ("irc", "ready"),
-        ("mallory", "waiting"),
-    ]
-    now = REPORT_TIMEOUT + 1
-    assert [each.key for each in registry.present()] == ["mallory"]
-
-
-def test_one_key_cannot_crowd_out_the_tendrils_of_others() -> None:
-    registry = TendrilRegistry()
-    assert all(registry.record(f"t{number}", "mallory", READY) for number in range(MAX_TENDRILS))
-    assert not registry.record("one-more", "mallory", READY)
-    assert registry.record("t0", "mallory", READY)
-    assert registry.record("irc", "irc", READY)

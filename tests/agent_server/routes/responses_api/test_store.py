@@ -8,7 +8,6 @@ import httpx2
 import pytest
 from openai import AsyncOpenAI, BadRequestError, NotFoundError
 
-from agent_server.routes.responses_api.store import ResponseStore, StoredResponse
 from storage.usage.api_keys import Key
 from tests.kit.agent_server import agent_server
 from tests.kit.openai_script import ScriptedOpenAI
@@ -61,31 +60,3 @@ async def test_one_key_does_not_see_the_responses_of_another(
         follow = {"input": "x", "previous_response_id": made.json()["id"]}
         assert (await http.post("/v1/responses", json=follow, headers=web)).status_code == 400
         assert (await http.get(place, headers=irc)).status_code == 200
-
-
-def test_the_store_forgets_what_was_used_longest_ago() -> None:
-    store = ResponseStore(most=2)
-    for name in ("a", "b"):
-        store.save("irc", kept(name))
-    assert store.get("irc", "a") is not None
-    store.save("irc", kept("c"))
-    assert [store.get("irc", name) is not None for name in "abc"] == [True, False, True]
-
-
-def test_the_store_is_bounded_in_bytes() -> None:
-    size = kept("a").size
-    store = ResponseStore(largest=2 * size)
-    for name in ("a", "b", "c"):
-        store.save("irc", kept(name))
-    assert len(store) == 2
-    store.save("irc", kept("d", "long" * size))
-    assert store.get("irc", "d") is None
-    assert len(store) == 2
-    store.delete("irc", "b")
-    store.delete("irc", "c")
-    store.save("irc", kept("e"))
-    assert len(store) == 1
-
-
-def kept(name: str, text: str = "") -> StoredResponse:
-    return StoredResponse({"id": name, "output": text}, [], "session")
