@@ -50,6 +50,10 @@ ENGINE_GRACE = 600.0
 SHUTDOWN_POLL_INTERVAL = 0.5
 """Seconds between two checks whether a stopping replica has finished."""
 
+QUEUE_CHECK_INTERVAL = 1.0
+"""Seconds between two checks whether the queue's process is alive. All requests wait for its
+successor, and the default of Ray Serve is ten."""
+
 METRICS_INTERVAL = 10
 """Seconds between two metric reports of a replica, which Ray Serve's look-back must exceed."""
 
@@ -117,6 +121,7 @@ def build(config: Config) -> Application:
         num_replicas=1,
         max_ongoing_requests=MAX_ONGOING,
         ray_actor_options={"num_cpus": 0},
+        health_check_period_s=QUEUE_CHECK_INTERVAL,
         graceful_shutdown_timeout_s=SHUTDOWN_GRACE,
         graceful_shutdown_wait_loop_s=SHUTDOWN_POLL_INTERVAL,
         logging_config=NO_ACCESS_LOG,
