@@ -107,7 +107,7 @@ class SqliteBackend:
         self._threads = threads
         self._lock = asyncio.Lock()
         self._syncs = 0  # fsyncs in progress
-        self._has_lost_writes = False  # an fsync has failed since the last one that succeeded
+        self._has_lost_writes = False  # an fsync of the log has failed since it was last emptied
         self._inline_writes = 0  # since the last checkpoint
 
     @classmethod
@@ -158,7 +158,7 @@ class SqliteBackend:
                 await self._writer.execute("COMMIT")
             except sqlite3.Error as error:
                 await self._roll_back()
-                raise _unwritable(error) from error
+                raise self._unwritable(error) from error
             except BaseException:
                 await self._roll_back()
                 raise
@@ -190,7 +190,7 @@ class SqliteBackend:
                 # A thread cannot be cancelled: the lock is held until it is done with it.
                 return await await_shielded(running)
             except sqlite3.Error as error:
-                raise _unwritable(error) from error
+                raise self._unwritable(error) from error
 
     async def read(self, work: Callable[[Connection], T], *, inline: bool = False) -> T:
         """Run `work` on one snapshot of the file and return its result.
@@ -221,13 +221,13 @@ class SqliteBackend:
         try:
             if self._has_lost_writes:
                 await self._rewrite_wal()
+                self._has_lost_writes = False
             await loop.run_in_executor(self._threads, _fsync_wal, f"{self._path}-wal")
         except OSError as error:
             self._has_lost_writes = True
             raise Unavailable(f"the database cannot be brought to the disk: {error}") from error
         finally:
             self._syncs -= 1
-        self._has_lost_writes = False
         # The inline connection never checkpoints, so the log would grow without limit. A PASSIVE
         # checkpoint waits for neither readers nor writers.
         if self._inline_writes > _MAX_INLINE_WRITES:
@@ -255,7 +255,7 @@ class SqliteBackend:
             try:
                 return list(await self._writer.execute_fetchall(statement))
             except sqlite3.Error as error:
-                raise _unwritable(error) from error
+                raise self._unwritable(error) from error
 
     async def changes(self) -> AsyncGenerator[None, None]:
         """Yield at once, and then whenever any process has written to the file, for ever."""
@@ -268,6 +268,15 @@ class SqliteBackend:
                 seen = rows[0][0]
                 yield
             await asyncio.sleep(_POLL_INTERVAL)
+
+    def _unwritable(self, error: sqlite3.Error) -> Unavailable:
+        # The failed fsync was also for earlier commits that were not durable yet.
+        if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_IOERR_FSYNC:
+            self._has_lost_writes = True
+        # sqlite3.ProgrammingError and the like are not about values: other writes fail too.
+        is_rejected = isinstance(error, sqlite3.IntegrityError | sqlite3.DataError)
+        kind = Rejected if is_rejected else Unavailable
+        return kind(f"the database cannot be written: {error}")
 
     async def _roll_back(self) -> None:
         # Also after a cancelled BEGIN: aiosqlite's thread executes it all the same, and then this.
@@ -427,13 +436,6 @@ def _open_connection(
     for setting in settings:
         connection.execute(setting)
     return connection
-
-
-def _unwritable(error: sqlite3.Error) -> Unavailable:
-    # sqlite3.ProgrammingError and the like are not about values: other writes fail too.
-    is_rejected = isinstance(error, sqlite3.IntegrityError | sqlite3.DataError)
-    kind = Rejected if is_rejected else Unavailable
-    return kind(f"the database cannot be written: {error}")
 
 
 def _unreadable(error: sqlite3.Error) -> Unavailable:

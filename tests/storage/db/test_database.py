@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import shutil
 import sqlite3
 import threading
-from contextlib import closing, suppress
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
@@ -323,3 +326,40 @@ async def test_a_transaction_that_is_cancelled_twice_is_over_before_the_next_wri
         assert working.done()
         rows = await database.fetch_all("SELECT * FROM outbox")
         assert len(rows) == 1
+
+
+@contextmanager
+def broken_wal(path: Path) -> Iterator[None]:
+    """Make every fsync of a store's write-ahead log fail for those who have it open."""
+    links = Path("/proc/self/fd").iterdir()
+    descriptors = [int(each.name) for each in links if _leads_to(each, f"{path}-wal")]
+    aside = {each: os.dup(each) for each in descriptors}
+    with open("/dev/null", "r+b") as broken:  # which cannot be fsynced
+        for each in descriptors:
+            os.dup2(broken.fileno(), each)
+    try:
+        yield
+    finally:
+        for each, kept in aside.items():
+            os.dup2(kept, each)
+            os.close(kept)
+
+
+def _leads_to(link: Path, target: str) -> bool:
+    with suppress(FileNotFoundError):
+        return str(link.readlink()) == target
+    return False
+
+
+async def test_what_a_failed_commit_was_to_bring_to_the_disk_is_written_again_by_a_sync(
+    tmp_path: Path,
+) -> None:
+    path, copy = tmp_path / "x.db", tmp_path / "copy.db"
+    async with Database.open(path) as database:
+        await database.write(lambda db: db.execute(PUT), durable=False)
+        with broken_wal(path), pytest.raises(Unavailable):
+            await database.write(lambda db: db.execute(PUT))
+        await database.sync()
+        shutil.copy(path, copy)  # without the log, which the failed fsync was for
+    with closing(sqlite3.connect(copy)) as file:
+        assert len(file.execute("SELECT * FROM outbox").fetchall()) == 1
