@@ -9,6 +9,7 @@ from pathlib import Path
 
 from harnesses.chat.tendril import ChatTendril
 from harnesses.core.addresses import with_agent_address
+from harnesses.core.lock import hold_lock
 from harnesses.core.options import ConfigFile, DataFolder
 from storage.db.private_files import tighten_data
 from terrarium.config import load
@@ -21,5 +22,7 @@ def chat(config: ConfigFile = None, data: DataFolder = Path("data")) -> None:
         style: Format = os.environ["TERRARIUM_LOG_FORMAT"]  # type: ignore[assignment]
         configure("chat", "error", style)  # log lines would disturb the conversation
     loaded = with_agent_address(load(config, data))
-    tighten_data(data)
-    asyncio.run(ChatTendril(loaded).run())
+    # Shared, as several terminals may chat: it only keeps off commands that need all to be stopped.
+    with hold_lock(data, "chat", "terrarium chat", shared=True):
+        tighten_data(data)
+        asyncio.run(ChatTendril(loaded).run())

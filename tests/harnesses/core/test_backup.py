@@ -12,6 +12,7 @@ from sqlite3 import connect
 
 import pytest
 
+from harnesses.core.launcher.stopped import hold_stopped
 from harnesses.core.lock import hold_lock
 from tests.harnesses.core.launcher.test_up import answered, up
 from tests.harnesses.irc.commands.test_registry import NOBODY, alice_in
@@ -118,6 +119,14 @@ async def test_nothing_is_restored_beside_a_tendril(tmp_path: Path) -> None:
     with hold_lock(tmp_path / "data", "web", "terrarium run web"):
         beside = await terrarium("restore", "copy", "--force", cwd=tmp_path)
     assert (beside.status, "`terrarium run web` (process" in beside.err) == (1, True)
+
+
+async def test_no_chat_begins_during_a_restore(tmp_path: Path) -> None:
+    with hold_stopped(tmp_path / "data"):
+        chat = await terrarium("chat", cwd=tmp_path)
+    assert chat.status != 0
+    assert "`terrarium chat` already runs" in chat.err
+    assert not list((tmp_path / "data").glob("*.db"))
 
 
 async def test_a_restore_leaves_the_old_database_whole_until_the_new_one_is_there(
