@@ -5,12 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, tzinfo
-from itertools import zip_longest
+from itertools import islice, zip_longest
 
 from llm.log_questions.parser import ALL_TIME, LogQuestion, Wish, read_log_question
 from storage.chat_log.event import SPOKEN, Event, EventType
 from storage.chat_log.query import Query
-from storage.passages.passages import PEOPLE, LineFilter, Passage, Passages
+from storage.passages.passages import (
+    MAX_QUESTION_SCORE,
+    PEOPLE,
+    LineFilter,
+    Passage,
+    Passages,
+)
 from storage.passages.score import rarity
 from storage.passages.words import is_content, stem, tokens
 from storage.protocols import LogReader
@@ -179,6 +185,10 @@ async def nearest_lines(
     shown = {each.event.id for each in passages.items if each.score >= _MIN_SHOWN_SCORE}
     shown.update(event.id for event in by_meaning)
     quoted = [event for event in events if event.id in shown][:MAX_QUOTED_LINES]
+    if not quoted:
+        # "anyone seen my umbrella?" answers nothing, but tells who may know about the umbrella.
+        asked = (each.event for each in passages.items if each.score == MAX_QUESTION_SCORE)
+        quoted = list(islice(asked, 1))
     return QuotedAnswer(NEAREST_LEAD if quoted else "", tuple(quoted), tuple(events), quoting)
 
 

@@ -16,6 +16,7 @@ from llm.log_questions.answers import (
     answer_about_log,
     answer_from_log,
     answer_plainly,
+    nearest_lines,
 )
 from llm.log_questions.parser import read_log_question
 from llm.tools.log_search import LogTools
@@ -184,3 +185,17 @@ def test_the_line_that_a_model_took_its_words_from_stands_first_below_them() -> 
     assert nearest.evidence(question, "I do not know.") == lines[:3]
     sure = QuotedAnswer("", (told[1],), (told[1],), QUOTING)
     assert sure.evidence(question, "On linux.") == lines[1:2]
+
+
+async def test_a_question_of_somebody_else_is_the_nearest_line_if_there_is_no_other(
+    log: ChatLog,
+) -> None:
+    asked = "who lost an umbrella?"
+    within = Query(scope=POND)
+    assert (await nearest_lines(log, asked, within)).shown == ()
+    await log.add([said(0.6, "ada", "anyone seen my blue umbrella?"), said(0.5, "bob", "lol no")])
+    found = await nearest_lines(log, asked, within)
+    assert [event.nick for event in found.shown] == ["ada"]
+    await log.add([said(0.4, "eve", "I left an umbrella in the bus, can't find it")])
+    found = await nearest_lines(log, asked, within)
+    assert [event.nick for event in found.shown] == ["eve"]
