@@ -37,7 +37,8 @@ _SENTENCE = re.compile(r"[^.!?\n]+[.!?]*")
 # A talk about kicks is no order to kick: "why was bob kicked?", "never ban bob".
 _NO_ORDER = re.compile(
     r"\s*(?:(?:and|but|so|hey|please)\W+)?(?:who|what|when|where|why|how|which|if|did|do|does|was|were"
-    r"|is|are|has|have|had|should|shall|may|might|must)\w*\b|.*(?:\b(?:not|never|cannot)\b|n['’]?t\b)",
+    r"|is|are|has|have|had|should|shall|may|might|must)\w*\b"
+    r"|.*\b(?:not|never|cannot|\w+n['’]t|(?:do|ca|wo|should|would|could|must)nt)\b",
     re.IGNORECASE,
 )
 _REQUEST = r"\b(?:can|could|will|would) you(?: please| just| now)?"
@@ -54,14 +55,14 @@ class AdminTools:
     async def kick(self, nick: Nick, reason: Reason) -> str:
         """Remove somebody from this channel, when the person who asks you wants it."""
         self._require_named(nick)
-        self._require_order(_KICK, f"kick {nick}")
+        self._require_order(_KICK, "kick", nick)
         return await self._do("kick", nick, reason, "KICK", self._channel, nick, reason)
 
     @tool(effect=True, needs=OPERATE)
     async def ban(self, nick: Nick, reason: Reason) -> str:
         """Ban somebody from this channel, when the person who asks you wants it."""
         self._require_named(nick)
-        self._require_order(_BAN, f"ban {nick}")
+        self._require_order(_BAN, "ban", nick)
         member = self._request.network.member(self._channel, nick)
         # By host where it is known, as a nick is changed in a moment.
         mask = f"*!*@{member.host}" if member and member.host else f"{nick}!*@*"
@@ -101,16 +102,14 @@ class AdminTools:
         return self._request.place.channel
 
     def _require_named(self, nick: str) -> None:
-        # Not `\b`: nicks may begin and end with brackets and other characters that are no words'.
-        named = rf"(?<![^\s,:;.!?'\"@]){re.escape(nick)}(?![^\s,:;.!?'\"])"
-        if not re.search(named, self._request.words, re.IGNORECASE):
+        if not _mention(nick).search(self._request.words):
             raise ToolError(f"not done: {self._request.nick} has not named {nick}")
 
-    def _require_order(self, verbs: str, confirmation: str) -> None:
-        """Raise ToolError, with the `confirmation` to write, unless the question is an order with
-        one of these verbs."""
-        if not is_order(self._request.words, verbs):
-            raise self._not_asked(confirmation)
+    def _require_order(self, verbs: str, action: str, nick: str) -> None:
+        """Raise ToolError, with the order to write, unless the question is an order with one of
+        these verbs."""
+        if not is_order(self._request.words, verbs, nick):
+            raise self._not_asked(f"{action} {nick}")
 
     def _require_words(self, words: re.Pattern[str], confirmation: str) -> None:
         """Raise ToolError, with the `confirmation` to write, unless the question has the words."""
@@ -144,12 +143,14 @@ class AdminTools:
         return f"done: {action} {target}"
 
 
-def is_order(text: str, verbs: str) -> bool:
+def is_order(text: str, verbs: str, nick: str) -> bool:
     """Return whether a sentence of a text is an order with one of these verbs, `a|b`.
 
     The verb is an imperative, or follows "can you". Doubtful sentences are no orders: then the
-    admin is only asked to write one.
+    admin is only asked to write one. `nick`, whom it is about, is a name and not a word of the
+    sentence, even if it is "never".
     """
+    text = _mention(nick).sub("x", text)
     order = re.compile(_ORDER.format(verbs=verbs), re.IGNORECASE)
     for sentence in _SENTENCE.findall(text):
         if _NO_ORDER.match(sentence) or not order.search(sentence.lstrip()):
@@ -157,6 +158,12 @@ def is_order(text: str, verbs: str) -> bool:
         if not sentence.endswith("?") or re.search(_REQUEST, sentence, re.IGNORECASE):
             return True
     return False
+
+
+def _mention(nick: str) -> re.Pattern[str]:
+    """Return a pattern that matches a nick, in any case, where it stands by itself."""
+    # Not `\b`: nicks may begin and end with brackets and other characters that are no words'.
+    return re.compile(rf"(?<![^\s,:;.!?'\"@]){re.escape(nick)}(?![^\s,:;.!?'\"])", re.IGNORECASE)
 
 
 def _phrase(text: str) -> re.Pattern[str]:

@@ -6,6 +6,8 @@ import pytest
 
 from harnesses.irc.questions.admin_tools import is_order
 
+KICK = "kick|kickban|remove|throw|eject|boot"
+
 
 @pytest.mark.parametrize(
     "text",
@@ -19,10 +21,12 @@ from harnesses.irc.questions.admin_tools import is_order
         "can you kick bob?",
         "would you please boot bob?",
         "hey, could you kickban bob",
+        "please kick bob, I want him gone",
+        "kick bob for his comment",
     ],
 )
 def test_an_order_is_one(text: str) -> None:
-    assert is_order(text, "kick|kickban|remove|throw|eject|boot")
+    assert is_order(text, KICK, "bob")
 
 
 @pytest.mark.parametrize(
@@ -33,6 +37,8 @@ def test_an_order_is_one(text: str) -> None:
         "who would kick bob",
         "did alice remove bob and kick carol?",
         "please never kick bob",
+        "dont kick bob",
+        "you can’t kick bob",
         "can you not kick bob?",
         "don't kick bob",
         "should I kick bob?",
@@ -44,4 +50,14 @@ def test_an_order_is_one(text: str) -> None:
     ],
 )
 def test_talk_about_a_kick_is_none(text: str) -> None:
-    assert not is_order(text, "kick|kickban|remove|throw|eject|boot")
+    assert not is_order(text, KICK, "bob")
+
+
+@pytest.mark.parametrize(
+    "nick", ["vincent", "agent", "not-me", "never", "isabel", "arek[0]", "what"]
+)
+def test_no_nick_turns_an_order_into_talk(nick: str) -> None:
+    assert is_order(f"kick {nick}", KICK, nick)
+    assert is_order(f"{nick} floods, please kick {nick.upper()}!", KICK, nick)
+    assert not is_order(f"do not kick {nick}", KICK, nick)
+    assert not is_order(f"{nick} kick", KICK, nick)
