@@ -25,6 +25,7 @@ from harnesses.irc.session.state import utc_now
 from harnesses.irc.settings import IrcSettings
 from harnesses.irc.transport.network import Network, SentLine, Talk
 from storage.chat_log.event import EventType, PendingEvent, Place
+from storage.db.errors import StorageError
 from storage.log import ChatLog
 from storage.queues.pastes import Paste, Pastes
 
@@ -287,9 +288,14 @@ class MessageSender:
 
         Where nothing is logged there is no paste: it would keep place and person for days.
         """
+        not_kept = f"({_more_lines(len(left))}; not kept)"
         if not target.logged:
-            return f"({_more_lines(len(left))}; not kept)"
-        key = await self._pastes.add(target.place, target.nick, text, left, self._lifetime())
+            return not_kept
+        try:
+            key = await self._pastes.add(target.place, target.nick, text, left, self._lifetime())
+        except StorageError as error:  # the person gets what can be sent all the same
+            _log.error("irc.paste_not_kept", error=str(error))
+            return not_kept
         return _more_hint(len(left), target.prefix, self._link(key))
 
     async def send_more(self, target: Target) -> bool:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+import sqlite3
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
@@ -155,6 +156,23 @@ async def test_more_keeps_the_lines_that_the_server_refuses(tmp_path: Path) -> N
             await alice.say(ROOM, ".more")
             await alice.expect(r"line 5$")
     assert said(alice)[4:] == ["alice: line 3", "line 4", "line 5"]
+
+
+async def test_a_long_answer_that_cannot_be_kept_is_begun_all_the_same(tmp_path: Path) -> None:
+    async with (
+        inspircd() as ircd,
+        ScriptedOpenAI() as script,
+        asking(tmp_path, script.url, ircd) as alice,
+    ):
+        with closing(sqlite3.connect(tmp_path / "irc.db")) as file:
+            file.execute(
+                "CREATE TRIGGER full BEFORE INSERT ON pastes"
+                " BEGIN SELECT RAISE(ABORT, 'there is no room'); END"
+            )
+        script.say("\n".join(f"line {number}" for number in range(6)))
+        await alice.say(ROOM, ".terrarium count")
+        await alice.expect(r"\(3 more lines; not kept\)$")
+        assert said(alice)[:3] == ["alice: line 0", "line 1", "line 2"]
 
 
 async def test_an_answer_that_has_expired_is_gone(tmp_path: Path) -> None:
