@@ -101,10 +101,12 @@ class PlaybackLog:
 
     async def _write_missing(self, events: list[Event]) -> None:
         await self._log.flush()  # live lines may still be queued, where `_has` does not see them
-        written: set[_Key | str] = set()
+        written: set[_Key | tuple[Place, str]] = set()
         missing = 0
         for event in events:
-            key = event.msgid or _key(event)
+            # With the place: the copies of a message to several channels may share an id.
+            place = Place(event.network, event.channel)
+            key = (place, event.msgid) if event.msgid else _key(event)
             if key in written or await self._has(event):
                 continue
             written.add(key)
@@ -133,7 +135,7 @@ class PlaybackLog:
 def _is_same(event: Event, known: Event) -> bool:
     if event.msgid and known.msgid:
         return event.msgid == known.msgid
-    if (event.type, split_lines(event)[0].text) != (known.type, known.text):
+    if (event.type, event.text.partition("\n")[0]) != (known.type, known.text):
         return False
     second = event.time.replace(microsecond=0) == known.time.replace(microsecond=0)
     # Our own line may have been logged with another second, or with a nick we had before.

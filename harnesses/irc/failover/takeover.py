@@ -14,7 +14,6 @@ from dataclasses import dataclass
 
 import structlog
 
-from harnesses.core.services.shared_log import split_lines
 from harnesses.irc.commands.privacy import UNLOGGED
 from harnesses.irc.event_handler import EventHandler
 from harnesses.irc.failover.standby import BufferedEvent
@@ -153,7 +152,7 @@ async def find_logged(log: ChatLog, records: Sequence[Event]) -> Mapping[int, Ev
 def _key(event: Event) -> tuple[str, ...]:
     place = (event.network, event.channel.lower())
     # A message of several lines is logged as one event each; its first line stands for it.
-    text = split_lines(event)[0].text
+    text = event.text.partition("\n")[0]
     return (*place, event.type.value, event.nick.lower(), event.target.lower(), text)
 
 

@@ -13,14 +13,15 @@ NOBODY = "http://127.0.0.1:9"
 ALICE = ":alice!a@h"
 
 
-async def welcomed(listener: Listener) -> Wire:
-    """The next connection, let in with the capabilities of history and into #c."""
+async def welcomed(listener: Listener, *others: str) -> Wire:
+    """The next connection, let in with the capabilities of history and into #c and `others`."""
     wire = await listener.accept()
     await wire.offer("batch draft/multiline message-tags server-time")
     await wire.until("CAP END")
     await wire.send(WELCOME)
     await wire.until("JOIN #c")
-    await wire.say(":Terra!~t@h JOIN #c", ":s 366 Terra #c :End")
+    for channel in ("#c", *others):
+        await wire.say(f":Terra!~t@h JOIN {channel}", f":s 366 Terra {channel} :End")
     return wire
 
 
@@ -52,3 +53,30 @@ async def test_every_line_of_a_multiline_message_that_is_played_back_is_logged_o
                 await wire.until("PONG")
     said = [text for _, nick, text in await logged(config) if nick == "alice"]
     assert said == ["heard live", *lines]
+
+
+async def test_a_message_to_two_channels_that_is_played_back_is_logged_in_both(
+    tmp_path: Path,
+) -> None:
+    async with listening() as server:
+        config = irc_config(tmp_path, server.port, NOBODY, irc={"channels": ["#c", "#d"]})
+        letting_in = asyncio.create_task(welcomed(server, "#d"))
+        async with irc_tendril(config):
+            wire = await letting_in
+            await wire.say(f"@msgid=m1 {ALICE} PRIVMSG #c :heard live", "PING :live")
+            await wire.until("PONG")
+        later = datetime.now(UTC) + timedelta(seconds=5)
+        tags = f"@batch=9;msgid=m2;time={later:%Y-%m-%dT%H:%M:%S}.000Z"
+        letting_in = asyncio.create_task(welcomed(server, "#d"))
+        async with irc_tendril(config):
+            wire = await letting_in
+            await wire.say(
+                ":s BATCH +9 chathistory #c",
+                f"{tags} {ALICE} PRIVMSG #c :to both",
+                f"{tags} {ALICE} PRIVMSG #d :to both",
+                ":s BATCH -9",
+                "PING :played",
+            )
+            await wire.until("PONG")
+    said = [text for _, nick, text in await logged(config) if nick == "alice"]
+    assert said == ["heard live", "to both", "to both"]
