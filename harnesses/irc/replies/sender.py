@@ -183,10 +183,7 @@ class MessageSender:
             ]
         else:
             clean = target.address + clean
-        cut = network.split(channel, clean)
-        if not target.is_direct:
-            cut = [piece for line in cut for piece in _escape_commands(network, channel, line)]
-        return first + [OutgoingLine(line) for line in cut]
+        return first + [OutgoingLine(line) for line in _split(target, clean)]
 
     async def say(self, target: Target, text: str) -> bool:
         """Send `text` within the line budget; return True if the server accepted each line sent."""
@@ -262,8 +259,7 @@ class MessageSender:
         if first.action or "(late, as I was away" in first.text:
             return left
         text = target.address + mark + first.text.removeprefix(target.address)
-        pieces = target.network.split(target.recipient, text)
-        return [*map(OutgoingLine, pieces), *left[1:]]
+        return [*map(OutgoingLine, _split(target, text)), *left[1:]]
 
     async def _tell_refused(self, target: Target, reason: str) -> None:
         """Tell the person by NOTICE why the server refused the answer on the channel."""
@@ -314,7 +310,7 @@ class MessageSender:
     async def _send_rest(self, target: Target, paste: Paste) -> None:
         rest = list(paste.rest)
         rest[0] = target.address + rest[0]
-        lines = [piece for line in rest for piece in target.network.split(target.recipient, line)]
+        lines = [piece for line in rest for piece in _split(target, line)]
         shown = len(lines) if len(lines) <= target.budget else max(target.budget - 1, 1)
         tail = (
             [OutgoingLine(_more_hint(len(lines) - shown, target.prefix, None))]
@@ -438,9 +434,21 @@ def sanitize(text: str) -> str:
     return _STACKED.sub(r"\1", _COLOURS.sub("", whole).translate(_UNSAYABLE))
 
 
-def _escape_commands(network: Network, channel: str, line: str) -> list[str]:
-    """Prefix a blank to a line that services or another bot could take for a command."""
-    return network.split(channel, f" {line}") if _COMMAND.match(line) else [line]
+def _split(target: Target, text: str) -> list[str]:
+    """Split a text into lines, none of which on a channel begins like a command: services or
+    another bot could take it for one."""
+    lines = target.network.split(target.recipient, text)
+    if target.is_direct:
+        return lines
+    return [piece for line in lines for piece in _escape_command(target, line)]
+
+
+def _escape_command(target: Target, line: str) -> list[str]:
+    """Prefix a blank to a line that begins like a command; its end may move to another line."""
+    if not _COMMAND.match(line):
+        return [line]
+    first, *others = target.network.split(target.recipient, f" {line}")
+    return [first, *(piece for each in others for piece in _escape_command(target, each))]
 
 
 def _more_hint(count: int, prefix: str, link: str | None) -> str:

@@ -158,6 +158,30 @@ async def test_more_keeps_the_lines_that_the_server_refuses(tmp_path: Path) -> N
     assert said(alice)[4:] == ["alice: line 3", "line 4", "line 5"]
 
 
+async def test_no_line_begins_like_a_command_of_another_bot_wherever_it_is_split(
+    tmp_path: Path,
+) -> None:
+    async with (
+        inspircd() as ircd,
+        ScriptedOpenAI() as script,
+        irc_tendril(irc_config(tmp_path, ircd.port, script.url)) as tendril,
+        irc_client(ircd.port, "alice") as alice,
+    ):
+        await alice.join(ROOM)
+        words = " ".join(["word"] * 200)
+        full = len(tendril.networks["irc"].split(ROOM, words.replace(" ", ""))[0])
+        # Each of exactly one line, whose end does not fit behind "alice: " or a blank.
+        plain = words[: full - len("x !op bob")] + "x !op bob"
+        escaped = "!a " + words[: full - len("!a x !op")] + "x !op"
+        script.say(f"one\n{escaped}\n{plain}\nend")
+        await alice.say(ROOM, ".terrarium explain")
+        await alice.expect(r"\(2 more lines: \.more\)$")
+        await alice.say(ROOM, ".more")
+        await alice.expect(r":end$")
+    found = [line[:4] for line in said(alice) if line.lstrip()[0] == "!"]
+    assert found == [" !a ", " !op", " !op"]
+
+
 async def test_a_long_answer_that_cannot_be_kept_is_begun_all_the_same(tmp_path: Path) -> None:
     async with (
         inspircd() as ircd,
