@@ -148,7 +148,7 @@ _EVERY = (
     rf"|(?:{WEEKDAY})(?:(?:\s*,|\s+and|\s+und)+\s*(?:{WEEKDAY}))*)\b(?!\s+and a half)"
 )
 # After "weekly" and the like: another word, to which it may belong, as in "at 9 weekly meeting".
-_NOUN = r"\s+(?!(?:on|at|please)\b)\w"
+_NOUN = r"\s+(?!(?:on|at|to|that|about|of|please)\b)\w"
 _ADVERB = (
     rf"(?P<every>daily|hourly|weekly|monthly|yearly(?!{_NOUN})|annually|täglich|stündlich"
     r"|wöchentlich|monatlich|jährlich|werktags"

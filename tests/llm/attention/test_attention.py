@@ -234,10 +234,11 @@ def test_a_question_is_not_answered_by(who: str, text: str) -> None:
     assert is_open(("ada", "how do I mount a cd?"), (who, text))
 
 
-def test_nicks_are_compared_as_the_network_does() -> None:
+@pytest.mark.parametrize("addressee", ["Foo{A}", "Foo[A]"])
+def test_nicks_are_compared_as_the_network_does(addressee: str) -> None:
     folded = str.maketrans("[]\\~", "{}|^")
     channel = Attention().channel(FROGS)
-    for who, text in (("foo[a]", "how do I mount a cd?"), ("bob", "Foo{A}: mount /cdrom")):
+    for who, text in (("foo[a]", "how do I mount a cd?"), ("bob", f"{addressee}: mount /cdrom")):
         line = MessageFeatures.extract(
             text, who, NOON, fold=lambda nick: nick.lower().translate(folded)
         )
