@@ -127,7 +127,7 @@ class CapabilityNegotiation:
                 self.enabled.discard(name[1:])
             else:
                 self.enabled.add(name)
-        if "sasl" in names and not self._sasl.account:
+        if "sasl" in names and not self._sasl.succeeded:
             return self._sasl.start(self._offered.get("sasl", ""))
         return []
 

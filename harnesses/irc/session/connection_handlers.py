@@ -113,17 +113,18 @@ def _welcome(state: ConnectionState, message: Message) -> list[IrcEvent]:
 
 def _report_login(state: ConnectionState) -> None:
     """Log whether SASL has logged us in."""
-    if state.sasl.account:
-        log.info("irc.logged_in", network=state.network, account=state.sasl.account)
-    elif problem := login_problem(state):
+    if problem := login_problem(state):
         log.warning("irc.not_logged_in", network=state.network, why=problem)
+    elif state.sasl.account:
+        log.info("irc.logged_in", network=state.network, account=state.sasl.account)
     _require_login(state)
 
 
 def login_problem(state: ConnectionState) -> str:
     """Return why SASL is configured but we are not logged in, for people; else ""."""
     settings = state.settings
-    if state.sasl.account or not (settings.sasl_username or settings.sasl_required):
+    is_logged_in = state.sasl.succeeded or (state.sasl.account and not settings.sasl_required)
+    if is_logged_in or not (settings.sasl_username or settings.sasl_required):
         return ""
     if not state.sasl.wanted:
         return "no way to log in can be used: a password needs tls = true, or sasl that names PLAIN"
@@ -131,13 +132,13 @@ def login_problem(state: ConnectionState) -> str:
 
 
 def _require_login(state: ConnectionState) -> None:
-    """Set `state.error` if `sasl_required` is set and SASL has ended without a login.
+    """Set `state.error` if `sasl_required` is set and SASL has ended without success.
 
     The queued CAP END is dropped with all other messages, so the server does not complete our
     registration; setting the error makes the caller close the connection.
     """
     through = state.registered or state.capabilities.has_ended
-    if state.settings.sasl_required and through and not state.sasl.account and not state.error:
+    if state.settings.sasl_required and through and not state.sasl.succeeded and not state.error:
         state.error = f"not logged in by SASL, which sasl_required asks for: {login_problem(state)}"
         state.outgoing.clear()
 

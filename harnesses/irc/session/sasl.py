@@ -121,10 +121,11 @@ def chunks(answer: bytes) -> Iterator[Message]:
 class Sasl:
     """The SASL authentication of one connection.
 
-    `account` is the services account that we are logged in to, or None. If a mechanism is refused
-    the next one is tried. A server that violates a mechanism's protocol may be an impostor:
-    `server_untrusted` is then set, no further mechanism is tried, and no password may be sent to
-    it. `failure` is the reason of the last failure, or "".
+    `account` is the services account that the server says we are logged in to, or None: a login to
+    NickServ is reported in the same way. `succeeded` is True once an exchange of ours has ended
+    with success. If a mechanism is refused the next one is tried. A server that violates a
+    mechanism's protocol may be an impostor: `server_untrusted` is then set, no further mechanism is
+    tried, and no password may be sent to it. `failure` is the reason of the last failure, or "".
     """
 
     def __init__(self, factories: MechanismFactories, network: str = "") -> None:
@@ -133,6 +134,7 @@ class Sasl:
         self._mechanism: Mechanism | None = None
         self._received = ""
         self.account: str | None = None
+        self.succeeded = False
         self.server_untrusted = False
         self.failure = ""
 
@@ -162,8 +164,10 @@ class Sasl:
             case "900" if self._may_succeed():
                 self.account = message.param(2) or None
             case "901":
-                self.account = None
-            case "903" | "907" if self._may_succeed():
+                self.account, self.succeeded = None, False
+            case "903" if self._mechanism and self._may_succeed():
+                self._mechanism, self._left, self.succeeded = None, [], True
+            case "907" if self._may_succeed():  # ERR_SASLALREADY
                 self._mechanism, self._left = None, []
             case "908":  # RPL_SASLMECHS: the supported mechanisms; the refusal (904) follows
                 offered = message.param(1).upper().split(",")
@@ -212,7 +216,7 @@ class Sasl:
             self._warn("the server calls it a success before it has proved who it is")
             self.server_untrusted = True
         if self.server_untrusted:
-            self.account, self._mechanism, self._left = None, None, []
+            self.account, self.succeeded, self._mechanism, self._left = None, False, None, []
         return not self.server_untrusted
 
     def _warn(self, why: str, **details: str) -> None:

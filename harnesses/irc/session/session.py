@@ -118,7 +118,7 @@ class Session:
 
     @property
     def account(self) -> str | None:
-        """The services account that we are logged in to by SASL."""
+        """The services account that we are logged in to, by SASL or NickServ."""
         return self._state.sasl.account
 
     @property

@@ -204,7 +204,7 @@ class Network:
 
     @property
     def account(self) -> str | None:
-        """The services account that we are logged in to by SASL."""
+        """The services account that we are logged in to, by SASL or NickServ."""
         return self._session.account
 
     @property

@@ -214,6 +214,39 @@ def test_an_account_before_the_servers_proof_is_none() -> None:
     assert story.sent() == []
 
 
+@pytest.mark.parametrize("early", [LOGGED_IN[:1], LOGGED_IN])
+def test_an_account_without_an_exchange_is_not_the_login_that_is_required(
+    early: tuple[str, ...],
+) -> None:
+    story = Story(sasl=["PLAIN"], sasl_required=True, **JILLES)
+    story.feed(*early, "CAP * LS :")
+    assert "the server offers no SASL" in (story.session.error or "")
+    assert story.sent() == []
+
+
+def test_a_refused_exchange_is_not_mended_by_an_account_from_elsewhere() -> None:
+    story = Story(sasl=["PLAIN"], sasl_required=True, **JILLES)
+    asked(story)
+    story.feed("AUTHENTICATE +", LOGGED_IN[0], "904 * :SASL authentication failed", *LOGGED_IN)
+    assert "SASL authentication failed" in (story.session.error or "")
+
+
+def test_an_account_that_the_server_gives_us_does_not_keep_us_from_sasl() -> None:
+    story = Story(sasl=["PLAIN"], sasl_required=True, **JILLES)
+    story.feed(LOGGED_IN[0])
+    assert asked(story) == ["AUTHENTICATE PLAIN"]
+    story.feed("AUTHENTICATE +", *LOGGED_IN, *WELCOME)
+    assert story.session.error is None
+    assert story.session.is_ready
+
+
+def test_a_login_to_nickserv_counts_where_none_by_sasl_is_required() -> None:
+    story = Story(nickserv_password="sesame", **JILLES)
+    story.feed("CAP * LS :", *WELCOME, LOGGED_IN[0])
+    assert story.session.account == "jilles"
+    assert story.session.login_problem == ""
+
+
 @pytest.mark.parametrize(
     "first",
     [
