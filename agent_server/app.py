@@ -9,6 +9,7 @@ from fastapi import FastAPI
 
 from agent_server.admission.admission import Admission, AdmissionPolicy, SharedResources
 from agent_server.auth.key_cache import ApiKeyCache
+from agent_server.database import held_address
 from agent_server.http.middleware import (
     AccessLogMiddleware,
     AgentServer,
@@ -25,7 +26,6 @@ from agent_server.settings.prices import UsageSettings
 from agent_server.settings.server import ServerSettings
 from agent_server.tendril_registry import LocalTendrilRegistry
 from storage.db.database import Database
-from storage.settings import store_address
 from terrarium.config import Config
 
 DATABASE_PATIENCE = 1.0
@@ -54,18 +54,19 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
-        # Left in reverse order: the engines stop and report their last usage before the recorder
-        # writes it, and the database closes last.
-        async with (
-            Database.open(store_address(config, "server"), patience=DATABASE_PATIENCE) as database,
-            api_keys.refreshing(database),
-            metering.recorder.writing_to(database),
-            pool.lifespan(),
-            embedder.lifespan(),
-            follow(pool, config, admission.admitted_engine),
-        ):
-            await metering.accounts.restore(database)
-            yield
+        with held_address(config) as address:
+            # Left in reverse order: the engines stop and report their last usage before the
+            # recorder writes it, and the database closes last.
+            async with (
+                Database.open(address, patience=DATABASE_PATIENCE) as database,
+                api_keys.refreshing(database),
+                metering.recorder.writing_to(database),
+                pool.lifespan(),
+                embedder.lifespan(),
+                follow(pool, config, admission.admitted_engine),
+            ):
+                await metering.accounts.restore(database)
+                yield
 
     app = AgentServer(
         title="Terrarium agent server",

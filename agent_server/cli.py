@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from agent_server.database import held_address
 from agent_server.errors import PullError
 from agent_server.model_catalogue import catalogue
 from agent_server.model_catalogue.machine import Machine, engine_gpus
@@ -18,9 +19,8 @@ from agent_server.model_files import store as model_store
 from agent_server.model_files.listing import listing
 from agent_server.settings.models import ModelSettings
 from agent_server.settings.server import ServerSettings
-from storage.db.database import Address, Database
+from storage.db.database import Database
 from storage.db.private_files import tighten_data
-from storage.settings import store_address
 from terrarium.config import Config, load
 
 ConfigFile = Annotated[Path | None, typer.Option("--config", help="terrarium.toml to read")]
@@ -52,7 +52,7 @@ def server(
     settings = load(config, data)
     address = settings.section(ServerSettings)
     address.require_key()
-    uvloop.run(_require_file(store_address(settings, "server")))
+    uvloop.run(_require_file(settings))
     # Bind first: a port in use is reported before a model is downloaded.
     with uvicorn_server.listening(address) as listener:
         with _report_errors():
@@ -66,21 +66,22 @@ def _serve_on_ray(settings: Config) -> None:
     settings.section(ServerSettings).require_key()
     command.require_room(settings)
     command.prepare(settings.data, is_own=command.is_own())
-    asyncio.run(_require_file(store_address(settings, "server")))
+    asyncio.run(_require_file(settings))
     with _report_errors():
         model_store.ensure(settings.section(ModelSettings))
     command.run(settings)
 
 
-async def _require_file(address: Address) -> None:
+async def _require_file(config: Config) -> None:
     """Check that the server's database can be opened. Raises StorageError.
 
     This comes before the server listens: afterwards it would be too late to refuse.
     """
-    if isinstance(address, Path):
-        tighten_data(address.parent)
-    async with Database.open(address, checked=True):
-        pass
+    with held_address(config) as address:
+        if isinstance(address, Path):
+            tighten_data(address.parent)
+        async with Database.open(address, checked=True):
+            pass
 
 
 @model.command()

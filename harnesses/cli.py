@@ -19,10 +19,10 @@ import typer
 
 from harnesses.core.errors import PortTaken, TendrilError
 from harnesses.core.launcher.supervisor import EX_CONFIG, ChildConfigError
-from harnesses.core.lock import AlreadyRunning, hold_lock
 from harnesses.core.options import ConfigFile, DataFolder
 from storage.db.errors import StorageError, UnusableFile
 from storage.db.private_files import keep_private, tighten_data
+from storage.db.process_lock import AlreadyRunning, hold_lock
 from terrarium.config import ConfigError, load
 from terrarium.logging import Format, Level, configure
 

@@ -23,9 +23,9 @@ from pydantic import BaseModel, ValidationError
 
 from harnesses.core.errors import TendrilError
 from harnesses.core.launcher.stopped import hold_stopped
-from harnesses.core.lock import AlreadyRunning
 from harnesses.core.options import ConfigFile, DataFolder
 from storage.db.backup import back_up
+from storage.db.process_lock import AlreadyRunning
 from storage.settings import log_file, log_path
 from terrarium.config import Config, load
 

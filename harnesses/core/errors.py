@@ -4,7 +4,6 @@ TendrilError
 ├── PortTaken         another program listens on one of our ports
 ├── UnknownTendril    no installed package provides a tendril of that name
 ├── PeerRefused       another tendril must not be asked, or does not answer
-├── AlreadyRunning    (lock.py) another process of the same kind uses the data folder
 ├── ChildConfigError  (supervisor.py) a child process cannot use its configuration
 └── TendrilCrashed    (crash.py) a tendril ended with an unexpected error
 """

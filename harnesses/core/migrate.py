@@ -16,12 +16,12 @@ import typer
 
 from harnesses.core.errors import TendrilError
 from harnesses.core.launcher.stopped import hold_stopped
-from harnesses.core.lock import AlreadyRunning
 from harnesses.core.options import ConfigFile, DataFolder
 from storage.db.address import Address, PostgresSchema
 from storage.db.database import NEEDS_EXTRA, Database
 from storage.db.errors import Unavailable
 from storage.db.neighbours import other_files
+from storage.db.process_lock import AlreadyRunning
 from storage.settings import StorageSettings, log_path
 from storage.transfer.transfer import Transfer
 from terrarium.config import Config, load
@@ -96,8 +96,8 @@ async def move_all(config: Config, to: str, report: Report) -> Sequence[str]:
 
 @contextmanager
 def _nobody_starts(config: Config) -> Iterator[None]:
-    """Keep `terrarium up` and all tendrils from starting on the data folder. Raises TendrilError
-    if one runs."""
+    """Keep every process that writes stores from starting on the data folder. Raises TendrilError
+    if one runs, and Unavailable."""
     try:
         with hold_stopped(config.data):
             yield

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ValidationError
 
-from harnesses.core.lock import is_held
+from storage.db.process_lock import is_held
 
 
 class RunningUp(BaseModel):

@@ -24,6 +24,7 @@ from harnesses.logs.importing import ImportStats, files, import_logs
 from harnesses.logs.reading import ImportOptions
 from storage.chat_log.channel_name import ChannelName
 from storage.chat_log.event import EVERYTHING, PUBLIC
+from storage.db.process_lock import hold_lock
 from storage.log import Query
 from storage.privacy.erasure import NamedPerson
 from storage.settings import log_address, log_file
@@ -150,7 +151,8 @@ def _import_files(config: Config, paths: list[str], options: ImportOptions) -> I
         def on_progress(path: Path, done: int) -> None:
             progress.update(task, advance=done, description=strip_control_chars(path.name))
 
-        return asyncio.run(import_logs(config, paths, options, on_progress))
+        with hold_lock(config.data, "logs-import", "terrarium logs import", shared=True):
+            return asyncio.run(import_logs(config, paths, options, on_progress))
 
 
 def _report(stats: ImportStats, paths: list[str]) -> None:

@@ -7,6 +7,7 @@ StorageError
 ├── UnusableFile      retrying does not help; a person has to intervene
 │   ├── NewerSchema   the database was written by a newer version of Terrarium
 │   └── DamagedFile   the file is damaged, or not a database
+├── AlreadyRunning    (process_lock.py) another process uses the data folder
 ├── LeaseLost         (storage/queues/leases.py) another process does the work now
 └── BadCursor         the page cursor was not issued by a search
 """

@@ -40,10 +40,10 @@ from harnesses.core.launcher.supervisor import (
     Supervisor,
     running,
 )
-from harnesses.core.lock import hold_lock
 from harnesses.core.up_file import RunningUp, published_up_file
 from llm.client.settings import AgentSettings
 from storage.db.errors import StorageError
+from storage.db.process_lock import hold_lock
 from terrarium.config import Config
 from terrarium.supervision import told_to_stop
 

@@ -6,19 +6,22 @@ import asyncio
 import json
 import signal
 import stat
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from sqlite3 import connect
 
+import httpx2
 import pytest
 
 from harnesses.core.launcher.stopped import hold_stopped
-from harnesses.core.lock import hold_lock
+from storage.db.process_lock import hold_lock
 from tests.harnesses.core.launcher.test_up import answered, up
 from tests.harnesses.irc.commands.test_registry import NOBODY, alice_in
-from tests.kit.command import terrarium
+from tests.kit.command import begun, terrarium
 from tests.kit.irc_tendril import ROOM
 from tests.kit.openai_script import ScriptedOpenAI
+from tests.kit.patience import PATIENCE
+from tests.kit.ports import free_port
 
 
 def said(data: Path) -> set[str]:
@@ -127,6 +130,40 @@ async def test_no_chat_begins_during_a_restore(tmp_path: Path) -> None:
     assert chat.status != 0
     assert "`terrarium chat` already runs" in chat.err
     assert not list((tmp_path / "data").glob("*.db"))
+
+
+async def test_nothing_is_restored_beside_an_agent_server(tmp_path: Path) -> None:
+    kept(tmp_path / "data" / "web.db", "new")
+    await terrarium("backup", "copy", cwd=tmp_path)
+    port = free_port()
+    # Its model cannot be reached; it listens all the same.
+    settings = {"SERVER_PORT": str(port), "MODEL_UPSTREAM": f"http://127.0.0.1:{free_port()}"}
+    async with begun("server", cwd=tmp_path, **settings) as server:
+        async with asyncio.timeout(PATIENCE), httpx2.AsyncClient() as http:
+            while True:
+                with suppress(httpx2.ConnectError):
+                    await http.get(f"http://127.0.0.1:{port}/health")
+                    break
+                await asyncio.sleep(0.05)
+        beside = await terrarium("restore", "copy", "--force", cwd=tmp_path)
+        server.send_signal(signal.SIGTERM)
+        await server.communicate()
+    assert (beside.status, "`terrarium server` (process" in beside.err) == (1, True)
+    after = await terrarium("restore", "copy", "--force", cwd=tmp_path)
+    assert after.status == 0, after.err
+
+
+async def test_a_server_that_starts_during_a_restore_refuses(tmp_path: Path) -> None:
+    with hold_stopped(tmp_path / "data"):
+        started = await terrarium("server", cwd=tmp_path, MODEL_UPSTREAM="http://127.0.0.1:9")
+    assert (started.status, "`terrarium server` already runs" in started.err) == (78, True)
+
+
+async def test_no_log_is_imported_during_a_restore(tmp_path: Path) -> None:
+    (tmp_path / "weechat.log").write_text("")
+    with hold_stopped(tmp_path / "data"):
+        imported = await terrarium("logs", "import", "weechat.log", cwd=tmp_path)
+    assert (imported.status, "`terrarium logs import` already runs" in imported.err) == (78, True)
 
 
 async def test_a_restore_leaves_the_old_database_whole_until_the_new_one_is_there(

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from harnesses.core.lock import hold_lock
 from harnesses.core.tendril.status import StatusFile
 from storage.chat_log.event import EVERYTHING, Event, EventType
 from storage.db.address import Address, PostgresSchema
 from storage.db.database import Database
+from storage.db.process_lock import hold_lock
 from storage.log import ChatLog, Query
 from storage.memory.conversations import Conversations, Turn
 from storage.transfer.transfer import ROWS_PER_STEP

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from harnesses.core.lock import hold_lock
 from harnesses.core.up_file import RunningUp, published_up_file, read_up_file
+from storage.db.process_lock import hold_lock
 
 
 def test_an_up_file_left_behind_does_not_count_though_its_process_id_is_in_use_again(

@@ -1,4 +1,8 @@
-"""File locks that allow only one process of a kind per data folder."""
+"""File locks of the processes that use a data folder.
+
+They allow only one tendril of a kind, and keep every process that writes stores from running while
+a command replaces or moves them.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +12,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from harnesses.core.errors import TendrilError
+from storage.db.errors import StorageError, Unavailable
 from storage.db.private_files import make_folder
 
 
-class AlreadyRunning(TendrilError):
+class AlreadyRunning(StorageError):
     """Another process holds the lock: `command` names it, `pid` is its id, or "unknown"."""
 
     def __init__(self, command: str, data: Path, pid: str) -> None:
@@ -28,7 +32,7 @@ def hold_lock(data: Path, name: str, command: str, *, shared: bool = False) -> I
     """Hold the lock DATA/run/NAME.process.lock, `shared` with other shared holders or exclusive.
 
     `command` names the process in messages. The kernel releases the lock however the process ends.
-    Raises AlreadyRunning, and TendrilError if the folder cannot be written.
+    Raises AlreadyRunning, and Unavailable if the folder cannot be written.
     """
     path = _lock_path(data, name)
     try:
@@ -36,7 +40,7 @@ def hold_lock(data: Path, name: str, command: str, *, shared: bool = False) -> I
         # "a+" does not truncate: until we have the lock, the file holds the id of its holder.
         file = path.open("a+", encoding="utf-8")
     except OSError as error:
-        raise TendrilError(
+        raise Unavailable(
             f"the data folder {data} cannot be written: {error.strerror}; "
             "choose another with --data DIR"
         ) from error
