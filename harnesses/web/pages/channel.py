@@ -18,7 +18,7 @@ from harnesses.web.log_access import LogAccess, LogAccessDep
 from harnesses.web.pages.place import ChannelDep
 from harnesses.web.params import Id, Moment
 from harnesses.web.rendering.text import plain_line
-from harnesses.web.rendering.timezones import MAX_DAYS, Day, DayRange, ZoneDep, local_day
+from harnesses.web.rendering.timezones import MAX_DAYS, Day, DayRange, ZoneDep, ZoneName, local_day
 from harnesses.web.rendering.urls import day_path
 from harnesses.web.rendering.view import lines, page
 from storage.chat_log.event import Event, Place
@@ -57,6 +57,7 @@ class PageQuery:
     after: Id | None = None
     day: Day | None = None
     days: Annotated[int, Param(ge=1, le=MAX_DAYS)] = 1
+    tz: ZoneName | None = None
 
 
 PageQueryDep = Annotated[PageQuery, Depends()]
@@ -82,7 +83,7 @@ async def show_channel(
     elif page_query.at is not None:
         log_slice = await _around(log_access, place, page_query)
     else:
-        log_slice = await _page_slice(log_access, place, page_query.before, page_query.after)
+        log_slice = await _page_slice(log_access, place, page_query)
     return page(
         request,
         "channel.html",
@@ -178,28 +179,30 @@ async def _around(log_access: LogAccess, place: Place, page_query: PageQuery) ->
     return _with_links(
         place,
         [*around.before, around.event, *around.after],
+        page_query.tz,
         older=len(around.before) == half,
         newer=len(around.after) == half,
     )
 
 
-async def _page_slice(
-    log_access: LogAccess, place: Place, before: int | None, after: int | None
-) -> LogSlice:
+async def _page_slice(log_access: LogAccess, place: Place, page_query: PageQuery) -> LogSlice:
+    before, after, tz = page_query.before, page_query.after, page_query.tz
     query = replace(log_access.query(place), before_id=before, after_id=after)
     if after is not None and before is None:
         events, more = await log_access.page(query, LINES_PER_PAGE, newest=False)
-        return _with_links(place, events, older=True, newer=more)
+        return _with_links(place, events, tz, older=True, newer=more)
     events, more = await log_access.page(query, LINES_PER_PAGE)
-    return _with_links(place, events, older=more, newer=before is not None)
+    return _with_links(place, events, tz, older=more, newer=before is not None)
 
 
-def _with_links(place: Place, events: list[Event], *, older: bool, newer: bool) -> LogSlice:
+def _with_links(
+    place: Place, events: list[Event], tz: str | None, *, older: bool, newer: bool
+) -> LogSlice:
     """Return a slice with the addresses of the pages around it; without a newer one it is live."""
     return LogSlice(
         events,
-        older=channel_path(place, before=events[0].id) if older and events else None,
-        newer=channel_path(place, after=events[-1].id) if newer and events else None,
+        older=channel_path(place, before=events[0].id, tz=tz) if older and events else None,
+        newer=channel_path(place, after=events[-1].id, tz=tz) if newer and events else None,
         live=not newer,
     )
 

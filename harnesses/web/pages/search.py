@@ -14,7 +14,7 @@ from starlette.responses import Response
 from harnesses.core.permalinks import with_query
 from harnesses.web.log_access import LogAccessDep
 from harnesses.web.params import MAX_QUERY_CHARS
-from harnesses.web.rendering.timezones import ZoneDep
+from harnesses.web.rendering.timezones import ZoneDep, ZoneName
 from harnesses.web.rendering.view import page
 from storage.chat_log.channel_name import ChannelName
 from storage.chat_log.query import Query
@@ -37,6 +37,7 @@ class SearchForm:
     order: Order = Order.TIME
     mode: Literal["words", "meaning"] = "words"
     cursor: Annotated[str | None, Param(max_length=100)] = None
+    tz: ZoneName | None = None
 
     @property
     def text(self) -> str:
@@ -53,7 +54,7 @@ class SearchForm:
         query = {"q": self.q, "channel": self.channel, "nick": self.nick, "month": self.month}
         order = None if self.order is Order.TIME else self.order
         mode = None if self.mode == "words" else self.mode
-        return with_query(page, **{**query, "order": order, "mode": mode, **changes})
+        return with_query(page, **{**query, "order": order, "mode": mode, "tz": self.tz, **changes})
 
 
 @router.get("/search")
@@ -85,7 +86,7 @@ async def show_search(
         first=asked.cursor is None,
         result=found,
         facets=_facets(found.facets),
-        feed=asked.address("/feed.atom", month=None, order=None),
+        feed=asked.address("/feed.atom", month=None, order=None, tz=None),
         channels=await log_access.channels(),
         meaning=log_access.semantic_index is not None and bool(asked.q.strip()),
     )

@@ -38,10 +38,16 @@ ZoneName = Annotated[str, AfterValidator(_require_zone), Field(max_length=100)]
 def zone_of(request: Request) -> ZoneInfo:
     """Return the zone in the query (`tz`), else in the cookie, else UTC; unknown names are
     ignored."""
-    for name in (request.query_params.get("tz", ""), request.cookies.get(COOKIE, "")):
-        if name in zone_names():
+    for name in (named_zone(request), request.cookies.get(COOKIE)):
+        if name and name in zone_names():
             return ZoneInfo(name)
     return UTC
+
+
+def named_zone(request: Request) -> str | None:
+    """Return the zone in the query, which links to related pages keep, or None."""
+    name = request.query_params.get("tz")
+    return name if name in zone_names() else None
 
 
 def _zone(

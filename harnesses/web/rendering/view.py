@@ -14,7 +14,7 @@ from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
-from harnesses.core.permalinks import channel_path, event_url, permalink
+from harnesses.core.permalinks import channel_path, event_url, permalink, with_query
 from harnesses.web.rendering.text import (
     answer_html,
     nick_colour,
@@ -22,7 +22,7 @@ from harnesses.web.rendering.text import (
     safe_description,
     strip_formatting,
 )
-from harnesses.web.rendering.timezones import UTC, in_words, local_day, short, zone_of
+from harnesses.web.rendering.timezones import UTC, in_words, local_day, named_zone, short, zone_of
 from harnesses.web.rendering.urls import day_path, person_path
 from storage.chat_log.event import SPOKEN, Event
 
@@ -68,6 +68,7 @@ def page(request: Request, template: str, *, status: int = 200, **values: Any) -
         here=quote(path) + (f"?{query}" if query else ""),
         viewer=viewer,
         zone=zone_of(request),
+        tz=named_zone(request),
         **values,
     )
     return HTMLResponse(html, status)
@@ -109,6 +110,7 @@ _templates.filters |= {
     "permalink": permalink,
     "moment": event_url,
     "channel_path": channel_path,
+    "with_query": with_query,
     "day_path": day_path,
     "person_path": person_path,
     "in_words": in_words,
