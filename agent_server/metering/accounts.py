@@ -419,6 +419,11 @@ class UsageRecorder:
                 forgetting.cancel()
                 await asyncio.wait({forgetting})
 
+    @property
+    def is_behind(self) -> bool:
+        """True while counts cannot be written."""
+        return self._tally.is_behind or self._people.is_behind
+
     async def read(
         self, since: date, until: date, tendril: str | None = None
     ) -> Mapping[UsageKey, UsageAmount]:
@@ -470,4 +475,6 @@ class Metering:
     ) -> Metering:
         """Create the metering for `[usage]`; without `accounts` to share it has its own."""
         accounts = accounts or ServerAccounts(usage.budgets)
-        return cls(accounts, UsageRecorder(usage), Metrics(), log_prompts)
+        recorder, metrics = UsageRecorder(usage), Metrics()
+        metrics.watch_disk(lambda: recorder.is_behind)
+        return cls(accounts, recorder, metrics, log_prompts)

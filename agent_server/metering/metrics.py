@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -95,6 +95,13 @@ class Metrics:
         self._waiting = Gauge(
             "terrarium_waiting", "Requests that wait", ["model", "priority"], registry=registry
         )
+        self._disk = Gauge(
+            "terrarium_disk_trouble", "1 while the server can write no usage", registry=registry
+        )
+
+    def watch_disk(self, is_in_trouble: Callable[[], bool]) -> None:
+        """Have the gauge of the server's disk show `is_in_trouble()`."""
+        self._disk.set_function(is_in_trouble)
 
     @contextmanager
     def watch_queue(self, model: str, state: AdmissionState) -> Iterator[None]:

@@ -130,6 +130,11 @@ class WriteBehindCounter(Generic[K]):
         """The amounts that are not in the file yet."""
         return self._amounts
 
+    @property
+    def is_behind(self) -> bool:
+        """True if the last attempt to write has failed."""
+        return self._behind
+
     @asynccontextmanager
     async def writing(self) -> AsyncIterator[None]:
         """Write the amounts every few seconds while the block runs, and at its end."""

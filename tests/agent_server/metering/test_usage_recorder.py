@@ -96,8 +96,11 @@ async def test_a_full_disk_fails_no_answer_and_rows_are_written_when_there_is_ro
         await line_with(process.stderr, "usage.unwritten")
         assert (await http.post(CHAT, json=HELLO)).status_code == 200
         assert await requests_of(http) == 4
+        assert "\nterrarium_disk_trouble 1.0" in (await http.get("/metrics")).text
         resource.prlimit(process.pid, resource.RLIMIT_FSIZE, unlimited)
         await until_written(tmp_path / "data", 4)
+        assert await requests_of(http) == 4  # it waits for a write that is going on
+        assert "\nterrarium_disk_trouble 0.0" in (await http.get("/metrics")).text
 
 
 async def test_cost_follows_the_price_table(script: ScriptedOpenAI, tmp_path: Path) -> None:
