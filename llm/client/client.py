@@ -117,6 +117,7 @@ class AgentClient:
         self._settings = settings
         self._spend = spend
         self._trouble: SetupError | None = None
+        self._report_refused: KeyRefused | None = None
 
     @classmethod
     @asynccontextmanager
@@ -146,7 +147,7 @@ class AgentClient:
     @property
     def trouble(self) -> str:
         """Advice for the operator while only they can make the server answer us; else ""."""
-        return str(self._trouble or "")
+        return str(self._trouble or self._report_refused or "")
 
     def configure(self, settings: AgentSettings) -> None:
         """Use other settings from now on, except for the server's address and key."""
@@ -265,8 +266,11 @@ class AgentClient:
         async with self._answering(
             "PUT", f"/v1/tendrils/{quote(name)}", report.model_dump(), None
         ) as answer:
-            if answer.status != _NO_CONTENT:
-                raise await answer.error()
+            error = None if answer.status == _NO_CONTENT else await answer.error()
+        # Not part of `_trouble`, which the next success of another request clears.
+        self._report_refused = error if isinstance(error, KeyRefused) else None
+        if error:
+            raise error
 
     async def _ask(
         self,

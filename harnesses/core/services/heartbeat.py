@@ -34,6 +34,6 @@ async def send_heartbeats(client: AgentClient, name: str, report: Callable[[], H
             if error.status != logged:
                 logged = error.status
                 _log.warning("heartbeat.refused", status=error.status, reason=str(error))
-        except ModelError:  # the server is away: report again once it is back
+        except ModelError:  # away, or it refuses our key: `client.trouble` has the latter
             pass
         await asyncio.sleep(_INTERVAL)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from starlette.applications import Starlette
@@ -11,9 +13,11 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from harnesses.core.services.heartbeat import send_heartbeats
+from harnesses.core.tendril.status import AccessMonitor, StatusFile, report
 from llm.client.client import AgentClient
 from llm.client.response import Heartbeat
 from llm.client.settings import AgentSettings
+from llm.messages.errors import ModelError
 from tests.kit.jumping_loop import JumpingLoop
 from tests.kit.patience import PATIENCE
 from tests.kit.serving import serving
@@ -49,6 +53,39 @@ async def statuses_told(*statuses: int) -> list[int]:
         for task in (beating, waiting):
             task.cancel()
     return told
+
+
+async def test_a_key_that_is_refused_for_heartbeats_is_in_the_status_until_it_is_accepted(
+    tmp_path: Path,
+) -> None:
+    answers = iter((401, 403, 204, 401, 404))
+
+    async def take(_: Request) -> Response:
+        status = next(answers)
+        return Response(status_code=204) if status == 204 else JSONResponse({}, status)
+
+    async def models(_: Request) -> Response:
+        return JSONResponse({"id": "terra", "object": "model"})
+
+    app = Starlette(
+        routes=[
+            Route("/v1/tendrils/{name}", take, methods=["PUT"]),
+            Route("/v1/models/{name}", models),
+        ]
+    )
+    status = StatusFile(tmp_path, "rooms")
+    status.ready()
+    troubles = []
+    async with serving(app) as url, AgentClient.open(AgentSettings(api_url=url)) as client:
+        for _ in range(5):
+            with suppress(ModelError):
+                await client.report("rooms", _ready())
+            await client.model("terra")  # what the key may do otherwise does not count
+            AccessMonitor(client, status).report()
+            reported = report(tmp_path, "rooms")
+            assert reported
+            troubles.append("terrarium keys create" in reported.trouble)
+    assert troubles == [True, True, False, True, False]
 
 
 def _ready() -> Heartbeat:
