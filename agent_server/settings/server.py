@@ -22,7 +22,8 @@ class ServerSettings(Settings):
     admin_key: SecretStr | None = Field(
         None,
         description="bearer key that may do everything; needed beyond loopback; other keys "
-        "are made by `terrarium keys create`",
+        "are made by `terrarium keys create`. Tendrils can read terrarium.toml: set it in the "
+        "environment of the server's process only",
     )
     keys: dict[str, SecretStr] = Field(
         default_factory=dict,
