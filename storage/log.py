@@ -301,8 +301,10 @@ class LogWriter:
 
     def enqueue(self, pending_event: PendingEvent) -> None:
         """Queue an event and return at once. While writing fails, at most `MAX_QUEUED_EVENTS`
-        events wait; later ones are dropped, because the older ones show what led to the failure."""
-        if self._errors and self.queued >= MAX_QUEUED_EVENTS:
+        events wait for their commit; later ones are dropped, because the older ones show what led
+        to the failure."""
+        # Not `queued`: lines that only lack their fsync can be read, and outlive this process.
+        if self._errors and self._queue.qsize() >= MAX_QUEUED_EVENTS:
             if not self._dropped:
                 _log.error("log.dropping", waiting=self.queued)
             self._dropped += 1

@@ -382,6 +382,23 @@ async def test_while_only_fsyncs_fail_the_trouble_stays_and_all_lines_count_as_w
     assert [each["event"] for each in logs] == ["log.write_failed", "log.written_again"]
 
 
+async def test_while_only_fsyncs_fail_no_line_is_dropped(tmp_path: Path) -> None:
+    path = tmp_path / "irc.db"
+    async with Database.open(path) as database, ChatLog.open(database) as log:
+        await store(log, said("before"))
+        with failing_fsync(path):
+            first = log.write(said("first"))
+            with pytest.raises(Unavailable):
+                await log.flush()
+            lines = [log.write(said(str(number))) for number in range(MAX_QUEUED_EVENTS)]
+            async with asyncio.timeout(PATIENCE):
+                while not all(line.is_settled for line in lines):  # noqa: ASYNC110
+                    await asyncio.sleep(0.05)
+            assert all(line.id for line in (first, *lines))
+        async with asyncio.timeout(PATIENCE):
+            await lines[-1].durable
+
+
 async def test_lines_that_are_lost_at_the_end_are_all_counted(tmp_path: Path) -> None:
     path = tmp_path / "irc.db"
     with capture_logs() as logs:
