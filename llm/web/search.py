@@ -8,12 +8,15 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import httpx2
+import structlog
 
 from llm.web.errors import ExtraMissing, PageUnreadable
 from llm.web.settings import PUBLIC_ENGINES
 
 _TIMEOUT = 15.0  # seconds
 _NO_ANSWER = "the search engine gave no answer; try again later"
+
+_log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +78,8 @@ class DdgsSearch:
             )
         except Exception as error:
             # ddgs passes on errors of its HTTP client and of pages that have changed; to whoever
-            # asks they all mean the same.
+            # asks they all mean the same. Their messages may contain the query.
+            _log.warning("search.failed", error=type(error).__name__)
             raise PageUnreadable(_NO_ANSWER) from error
         return _results(found, "href", "body", limit)
 

@@ -7,6 +7,7 @@ import ssl
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from llm.messages.image import Image
 from llm.skills.web_pages import PageTools, SearchTools, create_tools
@@ -218,8 +219,9 @@ async def test_a_public_search_that_fails_in_any_way_may_be_tried_later(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("DDGS_PROXY", "not a URL")
-    with pytest.raises(PageUnreadable, match="try again later"):
+    with capture_logs() as log, pytest.raises(PageUnreadable, match="try again later"):
         await DdgsSearch().search("pumps", 3)
+    assert [each["event"] for each in log] == ["search.failed"]
 
 
 async def test_the_web_is_searched_by_a_searxng_server() -> None:
