@@ -95,10 +95,14 @@ class CompactPromptContext:
                 return messages
             if not self._lines:
                 raise ContextTooLong(f"{counted.tokens} tokens, room for {room}")
-            self._drop_line()
+            # As many as are surely too much, as each count is a request.
+            excess = float(counted.tokens - room)
+            while self._lines and excess > 0:
+                excess -= len(self._drop_line()) / _CHARACTERS_PER_TOKEN
 
-    def _drop_line(self) -> None:
-        self._lines.pop(0 if self._are_recent else -1)
+    def _drop_line(self) -> str:
+        """Drop the line that is worth least, and return its text."""
+        return _line(self._lines.pop(0 if self._are_recent else -1))
 
     async def remember(self, messages: Sequence[Message]) -> None:
         """Store the question and the messages that answer it."""

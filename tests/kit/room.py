@@ -27,7 +27,7 @@ class Room:
     """A channel with its log and conversations, as a tendril sees it.
 
     If it is `shared`, each nick has its own conversation, as on IRC. `last` is the number of log
-    lines in a prompt, `window` the context window in tokens.
+    lines in a prompt, `window` the context window in tokens, `counts` that of counted prompts.
     """
 
     log: ChatLog
@@ -42,6 +42,7 @@ class Room:
     shared: bool = False
     budget: int | None = None
     lines: int = field(default=0)
+    counts: int = field(default=0)
 
     async def says(self, text: str, nick: str = "ada", **values: Any) -> int:
         """Log one event, a second after the previous one, and return its id."""
@@ -117,6 +118,7 @@ class Room:
 
     async def count(self, messages: Sequence[Message]) -> TokenCountResult:
         """Count tokens, of four characters each."""
+        self.counts += 1
         return TokenCountResult(
             len(json.dumps([wire(message) for message in messages])) // 4, self.window
         )

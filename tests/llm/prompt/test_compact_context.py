@@ -149,6 +149,16 @@ async def test_a_question_that_cannot_fit_is_refused(room: Room) -> None:
         await ask(room, "word " * 1_000)
 
 
+async def test_a_question_that_cannot_fit_is_not_counted_again_for_each_line(room: Room) -> None:
+    for number in range(6):
+        await room.says(f"line {number}")
+    room.window = 500
+    found = await room.view(1 << 62).recent(6)
+    with pytest.raises(ContextTooLong):
+        await ask(room, "word " * 1_000, found)
+    assert room.counts == 2
+
+
 @pytest.mark.parametrize(
     ("card", "budget"),
     [
