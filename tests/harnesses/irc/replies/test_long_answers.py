@@ -186,7 +186,7 @@ async def test_a_long_answer_that_cannot_be_kept_is_begun_all_the_same(tmp_path:
     async with (
         inspircd() as ircd,
         ScriptedOpenAI() as script,
-        asking(tmp_path, script.url, ircd) as alice,
+        asking(tmp_path, script.url, ircd, line_budget=2) as alice,
     ):
         with closing(sqlite3.connect(tmp_path / "irc.db")) as file:
             file.execute(
@@ -195,8 +195,12 @@ async def test_a_long_answer_that_cannot_be_kept_is_begun_all_the_same(tmp_path:
             )
         script.say("\n".join(f"line {number}" for number in range(6)))
         await alice.say(ROOM, ".terrarium count")
-        await alice.expect(r"\(3 more lines; not kept\)$")
-        assert said(alice)[:3] == ["alice: line 0", "line 1", "line 2"]
+        await alice.expect(r"alice: line 0$")
+        await alice.expect(r"\(5 more lines; not kept\)$")
+        for number in range(4):
+            await alice.say(ROOM, f"frog {number}")
+        await alice.say(ROOM, ".search frog")
+        await alice.expect(r"more lines?; not kept\)$")
 
 
 async def test_an_answer_that_has_expired_is_gone(tmp_path: Path) -> None:
