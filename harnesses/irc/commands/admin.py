@@ -17,6 +17,7 @@ from harnesses.irc.services import BotServices
 from harnesses.irc.transport.network import Network
 from harnesses.irc.transport.networks import describe_refusal
 from storage.chat_log.event import Identity, Place
+from storage.db.errors import StorageError
 from storage.privacy.audit_log import AuditEntry
 from storage.queues.channel_settings import EVERYWHERE
 from terrarium.config import ConfigError
@@ -67,8 +68,11 @@ class AdminCommands:
             return
         network.join(channel)
         place = Place(network.name, network.fold(channel))
-        await services.overrides.store_join(place, "")
-        await services.audit.add(AuditEntry(place, str(who), "join", channel, "invited"))
+        try:
+            await services.overrides.store_join(place, "")
+            await services.audit.add(AuditEntry(place, str(who), "join", channel, "invited"))
+        except StorageError as error:  # followed until a restart; nobody waits for a reply
+            _log.error("irc.invite_not_kept", network=network.name, error=str(error))
 
     async def part(self, request: CommandRequest) -> str:
         """part [#CHANNEL]: leave, and stay away"""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
@@ -359,6 +360,27 @@ async def test_others_and_a_bot_that_is_no_operator_have_no_such_tools(tmp_path:
         await root.expect("root: No")
         assert "kick" not in offered()
     assert await deeds(tmp_path) == []
+
+
+async def test_an_invitation_is_followed_and_the_process_goes_on_while_nothing_can_be_stored(
+    tmp_path: Path,
+) -> None:
+    async with (
+        inspircd() as ircd,
+        irc_tendril(config_of(tmp_path, ircd)),
+        people(ircd.port, "root") as (root,),
+    ):
+        with closing(sqlite3.connect(tmp_path / "irc.db")) as file:
+            file.execute(
+                "CREATE TRIGGER full BEFORE INSERT ON channel_settings"
+                " BEGIN SELECT RAISE(ABORT, 'there is no room'); END"
+            )
+        await root.join(OTHER)
+        await root.send(f"INVITE Terra {OTHER}")
+        await root.expect(rf":Terra!\S+ JOIN :?{OTHER}")
+        await root.say(OTHER, ".ping")
+        await root.expect("root: pong")
+        assert await deeds(tmp_path) == []
 
 
 async def test_admin_tools_are_off_unless_switched_on(tmp_path: Path) -> None:
