@@ -117,7 +117,7 @@ def restore_all(config: Config, folder: Path, *, force: bool) -> Manifest:
     manifest = _checked_manifest(folder)
     targets = {name: _target(config, name) for name in manifest.files}
     try:
-        with hold_stopped(config.data):
+        with hold_stopped(config.data, "terrarium restore"):
             there = [target for target in targets.values() if target.exists()]
             if there and not force:
                 raise TendrilError(f"{there[0]} is there already; --force replaces what is there")

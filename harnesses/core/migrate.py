@@ -99,7 +99,7 @@ def _nobody_starts(config: Config) -> Iterator[None]:
     """Keep every process that writes stores from starting on the data folder. Raises TendrilError
     if one runs, and Unavailable."""
     try:
-        with hold_stopped(config.data):
+        with hold_stopped(config.data, "terrarium storage migrate"):
             yield
     except AlreadyRunning as error:
         raise TendrilError(

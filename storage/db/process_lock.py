@@ -31,13 +31,14 @@ class AlreadyRunning(StorageError):
 def hold_lock(data: Path, name: str, command: str, *, shared: bool = False) -> Iterator[None]:
     """Hold the lock DATA/run/NAME.process.lock, `shared` with other shared holders or exclusive.
 
-    `command` names the process in messages. The kernel releases the lock however the process ends.
-    Raises AlreadyRunning, and Unavailable if the folder cannot be written.
+    `command` names this process in the messages of those that it keeps off. The kernel releases the
+    lock however the process ends. Raises AlreadyRunning, and Unavailable if the folder cannot be
+    written.
     """
     path = _lock_path(data, name)
     try:
         make_folder(path.parent)
-        # "a+" does not truncate: until we have the lock, the file holds the id of its holder.
+        # "a+" does not truncate: until we have the lock, the file names its holder.
         file = path.open("a+", encoding="utf-8")
     except OSError as error:
         raise Unavailable(
@@ -49,9 +50,12 @@ def hold_lock(data: Path, name: str, command: str, *, shared: bool = False) -> I
             fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
         except BlockingIOError as error:
             file.seek(0)
-            raise AlreadyRunning(command, data, file.read().strip()) from error
+            # The holder may be another command than ours, such as a restore; older versions wrote
+            # only their id.
+            pid, _, holder = file.read().strip().partition(" ")
+            raise AlreadyRunning(holder or "terrarium", data, pid) from error
         file.truncate(0)
-        file.write(f"{os.getpid()}\n")
+        file.write(f"{os.getpid()} {command}\n")
         file.flush()
         yield
 

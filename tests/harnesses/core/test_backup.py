@@ -125,10 +125,10 @@ async def test_nothing_is_restored_beside_a_tendril(tmp_path: Path) -> None:
 
 
 async def test_no_chat_begins_during_a_restore(tmp_path: Path) -> None:
-    with hold_stopped(tmp_path / "data"):
+    with hold_stopped(tmp_path / "data", "terrarium restore"):
         chat = await terrarium("chat", cwd=tmp_path)
     assert chat.status != 0
-    assert "`terrarium chat` already runs" in chat.err
+    assert "`terrarium restore` already runs" in chat.err
     assert not list((tmp_path / "data").glob("*.db"))
 
 
@@ -154,16 +154,16 @@ async def test_nothing_is_restored_beside_an_agent_server(tmp_path: Path) -> Non
 
 
 async def test_a_server_that_starts_during_a_restore_refuses(tmp_path: Path) -> None:
-    with hold_stopped(tmp_path / "data"):
+    with hold_stopped(tmp_path / "data", "terrarium restore"):
         started = await terrarium("server", cwd=tmp_path, MODEL_UPSTREAM="http://127.0.0.1:9")
-    assert (started.status, "`terrarium server` already runs" in started.err) == (78, True)
+    assert (started.status, "`terrarium restore` already runs" in started.err) == (78, True)
 
 
 async def test_no_log_is_imported_during_a_restore(tmp_path: Path) -> None:
     (tmp_path / "weechat.log").write_text("")
-    with hold_stopped(tmp_path / "data"):
+    with hold_stopped(tmp_path / "data", "terrarium restore"):
         imported = await terrarium("logs", "import", "weechat.log", cwd=tmp_path)
-    assert (imported.status, "`terrarium logs import` already runs" in imported.err) == (78, True)
+    assert (imported.status, "`terrarium restore` already runs" in imported.err) == (78, True)
 
 
 async def test_a_restore_leaves_the_old_database_whole_until_the_new_one_is_there(
