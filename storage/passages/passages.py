@@ -20,7 +20,7 @@ from heapq import nlargest
 
 from storage.chat_log.event import SPOKEN, Event
 from storage.chat_log.event_table import event_of
-from storage.chat_log.query import Query, find, id_range, last_credible_id, query_rows
+from storage.chat_log.query import Query, find, id_range, query_rows
 from storage.connection import Connection, Dialect, Row
 from storage.db.database import from_micros
 from storage.db.sqlite import Interrupted, interruptible
@@ -153,7 +153,7 @@ class PassageIndex:
         which, or with `oldest` up to which, there was time; None if all partitions were read."""
         # Of the partition that is being read nothing is sure.
         is_forward = self._sign > 0
-        reached = self._first if is_forward else min(self._last, last_credible_id())
+        reached = self._first if is_forward else min(self._last, time.time_ns() // 1_000_000)
         try:
             with interruptible(self._connection, self._late):
                 for number, lines in self._partitions[:: -self._sign]:
