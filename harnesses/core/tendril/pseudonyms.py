@@ -7,14 +7,13 @@ is created; from then on nobody can compute the old pseudonyms.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import secrets
 from collections.abc import Callable
-from contextlib import suppress
 from datetime import date, datetime
 from hashlib import blake2b
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 
 import structlog
 
@@ -49,20 +48,21 @@ class Pseudonyms:
             make_folder(self._folder)
             for old in set(self._folder.glob(f"{self._name}-????-??-??.key")) - {path}:
                 old.unlink(missing_ok=True)
-            if not path.exists():
-                self._create_key(path)
-            key = path.read_bytes()
+            return self._shared_key(path)
         except OSError as error:  # a full disk: the pseudonyms are stable only in this process
             _log.warning("pseudonyms.not_kept", error=str(error))
-            key = b""
-        return key if len(key) == _KEY_BYTES else secrets.token_bytes(_KEY_BYTES)
+            return secrets.token_bytes(_KEY_BYTES)
 
-    def _create_key(self, path: Path) -> None:
-        """Create the file of a new key, unless another process is faster. Raises OSError."""
-        # Several processes of a tendril, as IRC standbys, share the file. A link creates it at
-        # once with its content, and fails if it exists, so that all of them read the same key.
-        with NamedTemporaryFile(dir=path.parent, suffix=".tmp") as file:  # of mode 600
-            file.write(secrets.token_bytes(_KEY_BYTES))
-            file.flush()
-            with suppress(FileExistsError):
-                os.link(file.name, path)
+    def _shared_key(self, path: Path) -> bytes:
+        """Return the key in a file, written now if the file has none. Raises OSError."""
+        with open(os.open(path, os.O_CREAT | os.O_RDWR, 0o600), "r+b") as file:
+            # Several processes of a tendril, as IRC standbys, share the file: one writes the key,
+            # and the others wait for that moment.
+            fcntl.flock(file, fcntl.LOCK_EX)
+            key = file.read()
+            if len(key) != _KEY_BYTES:  # new, or a crash came before it was written
+                key = secrets.token_bytes(_KEY_BYTES)
+                file.seek(0)
+                file.truncate()
+                file.write(key)
+        return key

@@ -49,3 +49,11 @@ def test_processes_that_start_at_the_same_time_have_the_same_pseudonyms(tmp_path
 
             found = [threads.submit(pseudonym) for _ in range(STANDBYS)]
             assert len({each.result() for each in found}) == 1
+
+
+def test_a_key_that_a_crash_left_unwritten_is_written_by_the_next_process(tmp_path: Path) -> None:
+    path = tmp_path / "run" / f"irc-{NOON:%Y-%m-%d}.key"
+    path.parent.mkdir()
+    path.write_bytes(b"")
+    first, again = (Pseudonyms(tmp_path, "irc", lambda: NOON) for _ in range(2))
+    assert first.of("ada") == again.of("ada")
