@@ -6,7 +6,7 @@ The time may precede, follow or interrupt the text of a reminder. Examples:
     at 18:00     at 6pm     at noon     half past six     18 Uhr
     tomorrow     tomorrow at 9     tonight at 8     next friday at 5pm     on the 24th at 18:00
     2026-12-24 18:00     on 24 December     am 24.12. um 18 Uhr     übermorgen
-    every day at 9     every weekday at 8:30     every monday and thursday     every 2 hours
+    every day at 9 and 17     every weekday at 8:30     every monday and thursday     every 2 hours
 
 A day without a time of day means 9:00, or the time that stands for its part of the day.
 """
@@ -14,210 +14,23 @@ A day without a time of day means 9:00, or the time that stands for its part of 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
-from functools import cache
 
 from llm.scheduling.cron_schedule import Timetable
 from llm.scheduling.days import day_in, shift_day, weekday_of
-
-PARTS_OF_DAY: Mapping[str, time] = {
-    **dict.fromkeys(("morning", "früh", "vormittag", "morgen"), time(9)),
-    **dict.fromkeys(("noon", "mittag"), time(12)),
-    **dict.fromkeys(("afternoon", "nachmittag"), time(15)),
-    **dict.fromkeys(("evening", "abend"), time(19)),
-    **dict.fromkeys(("tonight",), time(20)),
-    **dict.fromkeys(("night", "nacht"), time(21)),
-}
-"""Default time of each part of the day."""
-
-_ENGLISH = "one two three four five six seven eight nine ten eleven twelve"
-_GERMAN = "eins zwei drei vier fünf sechs sieben acht neun zehn elf zwölf"
-HOUR_WORDS: Mapping[str, int] = {
-    word: number for words in (_ENGLISH, _GERMAN) for number, word in enumerate(words.split(), 1)
-}
-_HOURS = "|".join(sorted(HOUR_WORDS, key=len, reverse=True))
-_MORE_WORDS = {
-    "fifteen": 15.0,
-    "twenty": 20.0,
-    "thirty": 30.0,
-    "forty": 40.0,
-    "sixty": 60.0,
-    "ninety": 90.0,
-    "fünfzehn": 15.0,
-    "zwanzig": 20.0,
-    "dreißig": 30.0,
-    "couple of": 2.0,
-    "few": 3.0,
-    "anderthalb": 1.5,
-    "eineinhalb": 1.5,
-    "zweieinhalb": 2.5,
-} | dict.fromkeys(("a", "an", "ein", "eine", "einer", "einem", "einen"), 1.0)
-_HALVES = ("half an", "half a", "einer halben", "halben")
-_QUARTERS = ("quarter of an", "viertel")
-
-WEEKDAY = (
-    r"(?:mon|tue(?:s)?|wed(?:nes)?|thu(?:rs)?|fri|sat(?:ur)?|sun)(?:days?)?"
-    r"|(?:mon|diens|donners|frei|sams|sonn)tags?|mittwochs?"
+from llm.scheduling.time_patterns import (
+    HOUR_WORDS,
+    INTERVAL,
+    MONTHS,
+    PARTS,
+    PARTS_OF_DAY,
+    SEPARATOR,
+    WEEKDAY,
+    count_of,
+    forms,
 )
-"""Pattern of a weekday, full, abbreviated or plural, in English or German."""
-
-# Longest first: the alternation of a regular expression takes the first branch that matches.
-_NUMBER = "|".join(sorted((*HOUR_WORDS, *_MORE_WORDS), key=len, reverse=True))
-_COUNT = (
-    rf"(?:(?:a )?(?P<{{0}}>\d{{{{1,6}}}}(?:[.,]\d{{{{1,2}}}})?(?=\s|[a-z])"
-    rf"|(?<![a-zäöüß])(?:(?:one|a) and a half|half an?|einer halben|(?:a )?quarter of an"
-    rf"|(?:einer )?viertel|{_NUMBER})(?=\s|stunde)))"
-)
-_ENGLISH_UNITS = r"s|secs?|seconds?|m|mins?|minutes?|h|hrs?|hours?|d|days?|w|weeks?"
-_GERMAN_UNITS = r"sekunden?|minuten?|stunden?|tage?n?|wochen?"
-_UNIT = rf"(?:{_ENGLISH_UNITS}|{_GERMAN_UNITS})(?![a-zäöüß])"
-_SPAN = rf"{_COUNT.format('c')}\s*{_UNIT}(?:\s+and a half)?".replace("(?P<c>", "(?:")
-_SPANS = rf"{_SPAN}(?:(?:\s*,)?\s*(?:(?:and|und)\s+)?{_SPAN})*"
-_MONTHS = rf"(?:\d{{1,3}}|{_NUMBER})\s+(?:months?|years?|monate?n?|jahre?n?)(?!\w)"
-
-PARTS = re.compile(
-    rf"{_COUNT.format('count')}\s*(?P<unit>{_UNIT})(?P<half>\s+and a half)?", re.IGNORECASE
-)
-"""Pattern of one part of a duration: "2 hours", "an hour and a half"."""
-
-MONTHS = re.compile(
-    rf"(?P<count>\d{{1,3}}|{_NUMBER})\s+(?P<unit>months?|years?|monate?n?|jahre?n?)"
-)
-"""Pattern of a duration in months or years, whose length depends on the calendar."""
-
-_CLOCK = (
-    r"(?P<at>(?:at|um|by|around|gegen)\s+)?(?:"
-    r"(?P<hour>\d{1,2})(?:[:.](?P<minute>[0-5]?\d{2}|\d\d))?"
-    r"(?:\s*(?P<half>[ap]\.?m\b\.?)|\s*(?P<oclock>uhr|o'?clock)\b(?:\s+(?P<past>[0-5]\d)\b)?)?"
-    r"(?!\w|:\d)"
-    r"|(?P<named>noon|midday|midnight|mittag|mitternacht)\b"
-    r"|(?P<relative>half past|quarter past|quarter to|halb|viertel nach|viertel vor)\s+"
-    rf"(?P<of>\d{{1,2}}|{_HOURS})\b(?:\s*(?P<half2>[ap])\.?m\b)?"
-    # A number word counts only after "at" (a conditional on that group): "tomorrow one thing".
-    rf"|(?P<hourword>(?(at)(?:{_HOURS})|(?!)))\b(?:\s*(?P<half3>[ap])\.?m\b|\s+o'?clock|\s+uhr)?"
-    r")"
-)
-# Unambiguously a time of day, after "at" or by its form; a bare number is not enough.
-_SURE_CLOCK = (
-    r"(?=(?:at|um|by|around|gegen)\s|\d{1,2}:\d\d|\d{1,2}(?:[:.]\d\d)?\s*(?:[ap]\.?m\b|uhr|o'?clock)"
-    r"|noon|midnight|midday|mitternacht|half past|quarter |viertel )" + _CLOCK
-)
-_PART = r"(?:morning|noon|afternoon|evening|night|früh|vormittag|mittag|nachmittag|abend|nacht)"
-_MONTH_NAME = (
-    r"(?:jan(?:uary|uar)?|feb(?:ruary|ruar)?|mar(?:ch)?|märz|apr(?:il)?|may|mai|june?|juni|july?|juli"
-    r"|aug(?:ust)?|sept?(?:ember)?|o[ck]t(?:ober)?|nov(?:ember)?|de[cz](?:ember)?)\b\.?"
-)
-_ORDINAL = r"\d{1,2}(?:st|nd|rd|th)"
-_DATED = (
-    r"\d{4}-\d\d-\d\d(?!\d)"
-    rf"|(?:the\s+)?{_ORDINAL}\s+(?:of\s+)?{_MONTH_NAME}(?:,?\s+\d{{4}}\b)?"
-    rf"|\d{{1,2}}\.?\s+{_MONTH_NAME}(?:,?\s+\d{{4}}\b)?"
-    rf"|{_MONTH_NAME}\s+(?:the\s+)?\d{{1,2}}(?:st|nd|rd|th)?(?![\d:])(?:,?\s+\d{{4}}\b)?"
-    r"|\d{1,2}\.\s?\d{1,2}\.(?:\s?\d{4})?(?!\d)"
-)
-_NEAR = (
-    rf"tonight|(?:today|tomorrow)(?:\s+{_PART})?\b|(?:the\s+)?day after tomorrow(?:\s+{_PART})?\b"
-    rf"|this\s+{_PART}\b|heute(?:\s+{_PART})?\b|morgen(?:\s+{_PART})?\b|übermorgen(?:\s+{_PART})?\b"
-)
-_ON_DAY = rf"(?:(?:on|this|next|coming|am|nächsten|kommenden)\s+)(?:{WEEKDAY})\b(?:\s+{_PART}\b)?"
-_ON_NTH = rf"on the\s+{_ORDINAL}\b|am\s+\d{{1,2}}\.(?!\d)"
-# A bare weekday may belong to the reminder ("monday's meeting"), so it counts only at the beginning
-# or end of a text.
-_DAY = (
-    rf"(?P<day>(?:(?:on|am)\s+)?(?:{_DATED})|{_ON_NTH}|{_NEAR}|{_ON_DAY}"
-    rf"|(?:{WEEKDAY})\b(?!')(?:\s+{_PART}\b)?)"
-)
-_SURE_DAY = rf"(?P<day>(?:(?:on|am)\s+)?(?:{_DATED})|{_ON_NTH}|{_NEAR}|{_ON_DAY})"
-_REPEATED = r"(?:every|each|alle|jede[nrs]?)"
-_STEP = (
-    rf"(?:other|second|third|first|last|half(?:\s+an?)?|quarter(?:\s+of an)?|{_ORDINAL}|\d{{1,3}}"
-    rf"|{_NUMBER}|paar|halbe|erste[nrs]?|zweite[nrs]?|dritte[nrs]?|letzte[nrs]?)"
-)
-_STEP_UNIT = (
-    r"(?:seconds?|minutes?|hours?|days?|weekdays?|weekends?|weeks?|fortnights?|months?|quarters?"
-    rf"|years?|minuten?|stunden?|tage?n?|wochen?|monate?n?|jahre?n?|{WEEKDAY}|{_PART}s?)"
-)
-# Intervals that no cron expression repeats, such as "other day", are matched too, so that they are
-# refused: otherwise "every other day at 9" would be taken for "at 9", once.
-_EVERY = (
-    rf"(?:{_REPEATED}\s+(?:single\s+)?)(?P<every>{_STEP}\s+{_STEP_UNIT}|hour|stunde|day|tag|weekday"
-    r"|werktag|weekend|wochenende|week|woche|month|monat|morgen|minute|fortnight|quarter|quartal"
-    rf"|year|jahr|{_PART}|{_ORDINAL}(?:\s+of the month)?"
-    rf"|(?:{WEEKDAY})(?:(?:\s*,|\s+and|\s+und)+\s*(?:{WEEKDAY}))*)\b(?!\s+and a half)"
-)
-# After "weekly" and the like: another word, to which it may belong, as in "at 9 weekly meeting".
-_NOUN = r"\s+(?!(?:on|at|to|that|about|of|please)\b)\w"
-_ADVERB = (
-    rf"(?P<every>daily|hourly|weekly|monthly|yearly(?!{_NOUN})|annually|täglich|stündlich"
-    r"|wöchentlich|monatlich|jährlich|werktags"
-    r"|(?:on\s+)?week(?:day|end)s|(?:on\s+)?(?:mon|tues|wednes|thurs|fri|satur|sun)days)\b"
-)
-_ON = rf"(?:\s+(?:on|am)\s+(?P<on>(?:the\s+)?{_ORDINAL}|{WEEKDAY}))?"
-_THEN = rf"(?:[\sT,]+(?:{_CLOCK}))?"
-
-_IN = rf"(?:in|after)\s+(?P<counts>{_SPANS}|{_MONTHS})"
-_FROM_NOW = rf"(?P<counts>{_SPANS}|{_MONTHS})\s+(?:from now|later)\b"
-
-_TIME_FORMS = (
-    rf"{_EVERY}{_ON}(?:[\s,]+(?:{_SURE_CLOCK}))?",
-    rf"{_ADVERB}{_ON}(?:[\s,]+(?:{_SURE_CLOCK}))?",
-    _IN,
-    _FROM_NOW,
-    rf"{_SURE_CLOCK},?\s+(?:{_EVERY}){_ON}",
-    rf"{_SURE_CLOCK},?\s+(?!(?:dai|hour|week|month)ly{_NOUN})(?:{_ADVERB}){_ON}",
-    rf"{_SURE_CLOCK}(?:,?\s+{_SURE_DAY})?",
-)
-
-
-def _compile(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern, re.IGNORECASE)
-
-
-_BEFORE, _AFTER = r"(?<![\w'.:/-])", r"(?![\w'/-])"
-
-
-@dataclass(frozen=True, slots=True)
-class _Forms:
-    """Compiled patterns of times: at the beginning of a text, at its end, and those unambiguous
-    enough to count anywhere."""
-
-    leading: tuple[re.Pattern[str], ...]
-    trailing: tuple[re.Pattern[str], ...]
-    anywhere: tuple[re.Pattern[str], ...]
-
-
-@cache
-def _forms() -> _Forms:
-    """Compile the patterns on first use: it takes a tenth of a second, and most processes never
-    parse a time."""
-    # A bare duration at the beginning of a text: "10m tea".
-    bare = (
-        rf"(?P<counts>{_SPANS}){_AFTER}(?!\s*(?:before|after|earlier|late|ago|vor|nach|into|of)\b)"
-    )
-    sure = (*_TIME_FORMS, rf"{_SURE_DAY}(?:[\s,]+(?:{_SURE_CLOCK}))?")
-    forms = (*_TIME_FORMS, _DAY + _THEN)
-    return _Forms(
-        leading=(*(_compile(form + _AFTER) for form in forms), _compile(bare)),
-        trailing=tuple(_compile(_BEFORE + form + "$") for form in forms),
-        anywhere=tuple(_compile(_BEFORE + form + _AFTER) for form in sure),
-    )
-
-
-def count_of(word: str) -> float:
-    """Return the value of a number before a unit: "2", "1.5", "half an", "einer"."""
-    word = word.lower().strip()
-    if word[0].isdigit():
-        return float(word.replace(",", "."))
-    if word.startswith(_HALVES):
-        return 0.5
-    if word.endswith("and a half"):
-        return 1.5
-    if word.removeprefix("a ").removeprefix("einer ").startswith(_QUARTERS):
-        return 0.25
-    return float(HOUR_WORDS.get(word) or _MORE_WORDS.get(word, 1.0))
-
 
 EXAMPLE_TIMES = (
     "in 20 minutes, 10m, in half an hour, at 18:00, at 6pm, tomorrow at 9, tonight at 8,"
@@ -242,6 +55,7 @@ event loop."""
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "t": 86_400, "w": 604_800}
 _MORNING = time(9)  # of a day without a time
 _NTH = re.compile(r"\b(\d{1,2})(?:st|nd|rd|th|\.)$")
+_NUMBER_AT = re.compile(r"[\s,]+(?:at|um)\s+\d", re.IGNORECASE)  # of no known form: "at 1800"
 _LATE_PARTS = frozenset(
     ("afternoon", "nachmittag", "evening", "abend", "night", "nacht", "tonight")
 )
@@ -255,9 +69,12 @@ _FILLING = re.compile(
 )
 _TAIL = re.compile(r"(?:[\s,;:-]+(?:please|pls|bitte|thanks|thank you|danke))?[\s,;:?!-]*$", re.I)
 _RECURRENT = re.compile(r"(?:every|each(?! of\b)|jede[ns])\s", re.IGNORECASE)
-_INTERVAL = re.compile(rf"(?P<step>{_STEP})\s+(?P<unit>{_STEP_UNIT})")
 _STEPS = {"other": 2, "second": 2, "third": 3, "zweite": 2, "dritte": 3}
 _NO_RECURRENCE = f"I cannot repeat that. What I can repeat is: {EXAMPLE_RECURRENCES}."
+_ONE_TIME = (
+    "That is more than one time. Set a reminder for each, or repeat one, as in: every day at 9 and"
+    " 17, every monday and friday at 8."
+)
 _UNSUPPORTED = (
     *("minute", "fortnight", "quarter", "quartal", "year", "jahr"),
     *("yearly", "annually", "jährlich"),
@@ -289,6 +106,8 @@ def parse_time(text: str, now: datetime, zone: tzinfo) -> tuple[ResolvedTime, st
         raise NotUnderstood(f"I understand times like these: {EXAMPLE_TIMES}.")
     if "every" not in parts and _RECURRENT.match(text.strip()):
         raise NotUnderstood(_NO_RECURRENCE)
+    if "joined" in parts:
+        raise NotUnderstood(_ONE_TIME)
     found = _resolve(parts, now, zone)
     if not now < found.due <= now + MAX_DISTANCE:
         raise NotUnderstood("That time has passed, or is more than a year away.")
@@ -302,17 +121,24 @@ def without_time(text: str) -> str | None:
 
 
 def _split_time(text: str) -> tuple[dict[str, str], str]:
-    """Return the named groups of the time in a text, in lower case, and the rest of the text."""
+    """Return the named groups of the time in a text, in lower case, and the rest of the text.
+
+    The group `joined` says that there is another time beside it.
+    """
     said = " ".join(text.split())
     match = _find_time(said) if len(text) <= MAX_TEXT_LENGTH else None
     if match is None:
         return {}, said
     before, after = said[: match.start()], said[match.end() :]
     parts = {name: part.lower() for name, part in match.groupdict().items() if part}
-    if parts.get("day") and not _has_clock(parts):
+    if (parts.get("day") or parts.get("every")) and not _has_clock(parts):
         before, after = _with_other(before, after, parts, "clock")
     elif _has_clock(parts) and not parts.get("day") and not parts.get("every"):
         before, after = _with_other(before, after, parts, "day")
+    if forms().joined_after.match(after) or forms().joined_before.search(before):
+        parts["joined"] = "yes"
+    elif not _has_clock(parts) and "counts" not in parts and _NUMBER_AT.match(after):
+        return {}, said
     return parts, _clean(before, after)
 
 
@@ -325,9 +151,9 @@ def _find_time(said: str) -> re.Match[str] | None:
     end = _TAIL.search(said)
     body = said[: end.start()] if end else said
     places: tuple[tuple[tuple[re.Pattern[str], ...], Callable[..., re.Match[str] | None]], ...] = (
-        (_forms().leading, lambda pattern: pattern.match(said)),
-        (_forms().trailing, lambda pattern: pattern.search(body)),
-        (_forms().anywhere, lambda pattern: pattern.search(said)),
+        (forms().leading, lambda pattern: pattern.match(said)),
+        (forms().trailing, lambda pattern: pattern.search(body)),
+        (forms().anywhere, lambda pattern: pattern.search(said)),
     )
     for patterns, find in places:
         found = [match for pattern in patterns if (match := find(pattern)) and match[0].strip()]
@@ -344,7 +170,7 @@ def _with_other(before: str, after: str, parts: dict[str, str], other: str) -> t
     mum at 9". Return both halves of the text without it."""
     tail = _TAIL.search(after)
     body = after[: tail.start()] if tail else after
-    for pattern in _forms().trailing:
+    for pattern in forms().trailing:
         match = pattern.search(body)
         if match and match[0] and match.start() > 0:
             found = {name: part.lower() for name, part in match.groupdict().items() if part}
@@ -359,6 +185,8 @@ def _with_other(before: str, after: str, parts: dict[str, str], other: str) -> t
 def _resolve(parts: dict[str, str], now: datetime, zone: tzinfo) -> ResolvedTime:
     if "every" in parts:
         return _again(parts, now, zone)
+    if "more" in parts:
+        raise NotUnderstood(_ONE_TIME)
     if "counts" in parts:
         return ResolvedTime(_later(parts["counts"], now, zone))
     return ResolvedTime(_once(parts, now, zone))
@@ -470,19 +298,21 @@ def _again(parts: dict[str, str], now: datetime, zone: tzinfo) -> ResolvedTime:
     local = now.astimezone(zone)
     every, step = _interval(parts["every"].removeprefix("on "))
     if every in ("hour", "stunde", "hourly", "stündlich"):
+        if "more" in parts:
+            raise NotUnderstood(_NO_RECURRENCE)
         start = _clock_of(parts, "")[0] if _has_clock(parts) else local.time()
         rule = f"{start.minute} {_cron_field(start.hour, 0, 23, step)} * * *"
     else:
         part = every if every in PARTS_OF_DAY else ""
-        clock, _ = _clock_of(parts, part)
-        rule = f"{clock.minute} {clock.hour} {_days_of(every, step, parts.get('on', ''), local)}"
+        times = _times_of_day(_clocks_of(parts, part))
+        rule = f"{times} {_days_of(every, step, parts.get('on', ''), local)}"
     return ResolvedTime(Timetable(rule, zone).after(now), rule)
 
 
 def _interval(every: str) -> tuple[str, int]:
     """Return the unit of a recurrence and the number of units between two times: "other hour" is
     ("hour", 2). Raises NotUnderstood for an interval that cron cannot express."""
-    match = _INTERVAL.fullmatch(every)
+    match = INTERVAL.fullmatch(every)
     if match is None:
         if every in _UNSUPPORTED:
             raise NotUnderstood(_NO_RECURRENCE)
@@ -497,6 +327,17 @@ def _interval(every: str) -> tuple[str, int]:
         if match["unit"].startswith(names) and step and whole % step == 0:
             return unit, step
     raise NotUnderstood(_NO_RECURRENCE)
+
+
+def _times_of_day(clocks: Sequence[time]) -> str:
+    """Return the first two fields of a cron expression: minute and hour. Raises NotUnderstood."""
+    minutes, hours = sorted({c.minute for c in clocks}), sorted({c.hour for c in clocks})
+    if len(set(clocks)) != len(minutes) * len(hours):
+        raise NotUnderstood(
+            "Several times of a day must have the same minutes, as in: every day at 9:30 and 17:30."
+            " Set a reminder for each."
+        )
+    return f"{','.join(map(str, minutes))} {','.join(map(str, hours))}"
 
 
 def _cron_field(value: int, first: int, last: int, step: int) -> str:
@@ -534,6 +375,27 @@ def _month_day(number: str) -> int:
     if not 1 <= int(number) <= 31:
         raise NotUnderstood(f"No month has a day {number}.")
     return int(number)
+
+
+def _clocks_of(parts: dict[str, str], part: str) -> Sequence[time]:
+    """Return the time of day in `parts` and those in its group `more`. Raises NotUnderstood."""
+    told = [parts]
+    for text in filter(None, SEPARATOR.split(parts.get("more", ""))):
+        # Only after "at" does `clock` match a number word.
+        match = forms().clock.fullmatch(text) or forms().clock.fullmatch(f"at {text}")
+        assert match
+        told.append({name: group for name, group in match.groupdict().items() if group})
+    if re.search(r"\s(?:or|oder)\s", parts.get("more", "")):
+        raise NotUnderstood(_ONE_TIME)
+    clocks = [_clock_of(each, part)[0] for each in told]
+    # In "at 8 and 10 pm" the first may be either.
+    is_unclear = [
+        not _half_of(each) and not each.get("named") and 1 <= clock.hour <= 12
+        for each, clock in zip(told, clocks, strict=True)
+    ]
+    if any(is_unclear) and any(map(_half_of, told)):
+        raise NotUnderstood("Say am or pm with each time, as in: every day at 8am and 10pm.")
+    return clocks
 
 
 def _clock_of(parts: dict[str, str], part: str) -> tuple[time, int]:

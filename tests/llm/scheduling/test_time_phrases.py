@@ -84,6 +84,8 @@ def at(text: str) -> datetime:
         ("übermorgen Müll", "2026-05-03T07:00", "Müll"),
         ("am 24.12. um 18 Uhr Gans", "2026-12-24T17:00", "Gans"),
         ("2026-12-24T18:00", "2026-12-24T17:00", ""),
+        ("at 9 and half the team", "2026-05-02T07:00", "and half the team"),
+        ("buy bread and butter tomorrow at 9", "2026-05-02T07:00", "buy bread and butter"),
         ("on 2026-12-24 at 18:00 gifts", "2026-12-24T17:00", "gifts"),
         ("at 5pm weekly report", "2026-05-01T15:00", "weekly report"),
         ("at 9 yearly review", "2026-05-02T07:00", "yearly review"),
@@ -127,6 +129,17 @@ def test_a_time_is_understood_in_the_zone_in_which_it_is_meant(
         ("alle drei Stunden stand up", "2026-05-01T15:00", "0 2-23/3 * * *"),
         ("every 3 months on the 5th stand up", "2026-05-05T07:00", "0 9 5 2-12/3 *"),
         ("every 3 hours at 9:30 stand up", "2026-05-01T13:30", "30 0-23/3 * * *"),
+        ("every day at 9 and 17 to stand up", "2026-05-01T15:00", "0 9,17 * * *"),
+        ("stand up every day at 9, 12 and 17", "2026-05-01T15:00", "0 9,12,17 * * *"),
+        ("every day at 9am, 12pm, 5pm stand up", "2026-05-01T15:00", "0 9,12,17 * * *"),
+        ("every day at 9:30 and at 17:30, stand up", "2026-05-01T15:30", "30 9,17 * * *"),
+        ("every day at 9:00 and 9:20 stand up", "2026-05-02T07:00", "0,20 9 * * *"),
+        ("every day at noon and midnight stand up", "2026-05-01T22:00", "0 0,12 * * *"),
+        ("every evening at eight and ten to stand up", "2026-05-01T18:00", "0 20,22 * * *"),
+        ("at 9 and 17 every weekday stand up", "2026-05-01T15:00", "0 9,17 * * 1-5"),
+        ("jeden Tag um 9 und 17 Uhr stand up", "2026-05-01T15:00", "0 9,17 * * *"),
+        ("on mondays and fridays at 8 stand up", "2026-05-04T06:00", "0 8 * * 1,5"),
+        ("every day stand up at 17", "2026-05-01T15:00", "0 17 * * *"),
         ("every one hour stand up", "2026-05-01T13:00", "0 * * * *"),
     ],
 )
@@ -194,6 +207,32 @@ def test_what_is_no_time_to_come_is_refused_in_words(text: str) -> None:
 )
 def test_what_cannot_be_repeated_is_refused_with_what_can(text: str) -> None:
     with pytest.raises(NotUnderstood, match="every day at 9"):
+        parse_time(text, NOW, VIENNA)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("every day at 9:00 and 17:30 stand up", "must have the same minutes"),
+        ("every day at 8 and 10 pm stand up", "Say am or pm with each time"),
+        ("every day at 9 and 25 stand up", "25:00 is no time of day"),
+        ("every hour at 9 and 17 stand up", "What I can repeat is"),
+        ("every day at 9 or 17 stand up", "more than one time"),
+        ("at 9 and 17 stand up", "more than one time"),
+        ("stand up tomorrow at 9 and 17", "more than one time"),
+        ("on monday and friday at 8 stand up", "every monday and friday at 8"),
+        ("stand up on monday and friday at 8", "every monday and friday at 8"),
+        ("every monday at 9 and friday at 17 stand up", "more than one time"),
+        ("every monday at 9 and every friday at 17 stand up", "more than one time"),
+        ("in 10 minutes and in 20 minutes stand up", "more than one time"),
+        ("every month on the 3rd and 5th stand up", "more than one time"),
+        ("stand up on the 3rd and 5th at 9", "more than one time"),
+        ("tomorrow at 1800 stand up", "I understand times like these"),
+        ("every day at 9/17 stand up", "I understand times like these"),
+    ],
+)
+def test_of_several_times_none_is_left_out_in_silence(text: str, why: str) -> None:
+    with pytest.raises(NotUnderstood, match=why):
         parse_time(text, NOW, VIENNA)
 
 
