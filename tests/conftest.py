@@ -6,6 +6,8 @@ Hypothesis is derandomised and tries the same examples each time;
 
 from __future__ import annotations
 
+import platform
+
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -26,6 +28,9 @@ settings.load_profile("any machine")
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register the plugin that enforces the markers `process` and `server`."""
+    # It runs `uname -p` once per process. The openai SDK asks for it with its first request, which
+    # would make whichever test comes first start a process.
+    platform.platform()
     config.pluginmanager.register(ResourceWatch())
 
 
