@@ -18,6 +18,7 @@ from terrarium import Settings, Tendril, TurnRequest, escape_tags, tool
 MOST_BYTES = 5_000_000  # of a feed
 LONGEST_TITLE, LONGEST_SUMMARY, LONGEST_ENTRY = 150, 300, 8_000  # characters
 REMEMBERED = 2_000  # ids per feed
+MOST_ENTRIES = 1_000  # the newest of a feed: fewer than ids, or an old entry would become new again
 
 
 class FeedsSettings(Settings):
@@ -114,12 +115,13 @@ class FeedsTendril(Tendril):
         if not result.ok:
             return False
         summary = plain(result.text, LONGEST_SUMMARY)
+        title = f" {entry.title}:" if entry.title else ""
         # The key makes this idempotent: the outbox delivers it once, even if the process is killed
         # before the id is stored below and posts the entry again after a restart.
         await self.outbox.say(
             self.settings.tendril,
             self.settings.channel,
-            " ".join(filter(None, [f"[{name}] {entry.title}:", summary, entry.link])),
+            " ".join(filter(None, [f"[{name}]{title}", summary, entry.link])),
             key=f"{name} {entry.id}",
         )
         self.posted.add(name, entry.id)
@@ -161,22 +163,31 @@ class PostedIds:
 
 
 def read_entries(content: bytes) -> list[Entry]:
-    """Return the entries of a feed in its order, usually newest first.
+    """Return the first entries of a feed, in its order, usually newest first.
+
+    An entry without an id is identified by its link, else its title, else its text; one that has
+    none of them is left out.
 
     Raises ValueError if the content is not a feed.
     """
     feed = feedparser.parse(content)
     if not feed.version:
         raise ValueError("it is no feed")
-    return [
+    entries = [
         Entry(
-            id=str(entry.get("id") or entry.get("link") or entry.get("title", "")),
+            id=str(
+                entry.get("id")
+                or entry.get("link")
+                or entry.get("title")
+                or plain(entry.get("summary", ""), LONGEST_SUMMARY)
+            ),
             title=plain(entry.get("title", ""), LONGEST_TITLE),
             link=link if (link := str(entry.get("link", ""))).startswith("http") else "",
             text=plain(entry.get("summary", ""), LONGEST_ENTRY),
         )
-        for entry in feed.entries
+        for entry in feed.entries[:MOST_ENTRIES]
     ]
+    return [entry for entry in entries if entry.id]
 
 
 def plain(text: str, longest: int) -> str:

@@ -144,6 +144,37 @@ async def test_a_feed_that_cannot_be_read_is_told_to_the_owner_until_it_can(tmp_
         assert "cannot be read" not in status(tmp_path)
 
 
+async def test_entries_without_an_id_are_posted_once_each(tmp_path: Path) -> None:
+    feed = Feed()
+    item = "<item><description>The {} pond.</description></item>"
+    feed.body = RSS.format(item.format("first"))
+    async with (
+        ScriptedOpenAI() as script,
+        served(feed) as url,
+        watching(tmp_path, script.say("One.").say("Two.").url, url) as tendril,
+    ):
+        await posts(tendril, 1)
+        empty = "<item><author>ada@ponds.example</author></item>"
+        feed.body = RSS.format(item.format("second") + item.format("first") + empty)
+        assert await posts(tendril, 2) == ["[ponds] One.", "[ponds] Two."]
+        await looked_again(feed)
+        assert len(await tendril.outbox.waiting("irc")) == 2
+
+
+async def test_of_a_long_feed_only_the_newest_entry_is_posted(tmp_path: Path) -> None:
+    feed = Feed()
+    feed.numbers = list(range(2500, 0, -1))
+    async with (
+        ScriptedOpenAI() as script,
+        served(feed) as url,
+        watching(tmp_path, script.url, url) as tendril,
+    ):
+        await posts(tendril, 1)
+        await looked_again(feed)
+        (text,) = [message.text for message in await tendril.outbox.waiting("irc")]
+    assert text.startswith("[ponds] News 2500:")
+
+
 def test_what_strangers_write_becomes_one_plain_line() -> None:
     (entry,) = read_entries(
         RSS.format(
