@@ -11,9 +11,13 @@ def without_punctuation(address: str) -> str:
 
     A closing bracket belongs to the address if it opens one too, as in `/wiki/Rust_(game)`.
     """
-    while address[-1:] and address[-1] in _TRAILING:
-        opening = _OPENING.get(address[-1])
-        if opening and address.count(opening) >= address.count(address[-1]):
-            break
-        address = address[:-1]
-    return address
+    end = len(address)
+    # Counted once: a line of 64 KiB may consist of brackets.
+    unopened = {each: address.count(each) - address.count(_OPENING[each]) for each in _OPENING}
+    while end and (last := address[end - 1]) in _TRAILING:
+        if last in unopened:
+            if unopened[last] <= 0:
+                break
+            unopened[last] -= 1
+        end -= 1
+    return address[:end]

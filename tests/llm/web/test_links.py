@@ -19,6 +19,7 @@ GAME = "https://en.wikipedia.org/wiki/Rust_(game)"
         ("http://[2001:db8::1]", "http://[2001:db8::1]"),
         ("http://a.example/x]}'\"?!", "http://a.example/x"),
         ("...", ""),
+        ("http://a.example/x(y)" + "])}" * 20_000, "http://a.example/x(y)"),
     ],
 )
 def test_the_end_of_a_sentence_comes_off_and_a_bracket_of_the_address_stays(
