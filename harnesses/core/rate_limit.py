@@ -37,13 +37,15 @@ class TokenBuckets:
 
     def __init__(self, rate: float, clock: Callable[[], float], *, refusals_cost: bool) -> None:
         self._clock = clock
-        self.set_rate(rate)
         self._refusals_cost = refusals_cost
         self._buckets: OrderedDict[Hashable, _Bucket] = OrderedDict()
+        self.set_rate(rate)
 
     def set_rate(self, rate: float) -> None:
         """Change the tokens per second; the balances stay, as far as the buckets hold them."""
         self._rate, self._capacity = rate, max(1.0, rate * _BURST_SECONDS)
+        for bucket in self._buckets.values():
+            bucket.tokens = max(bucket.tokens, -self._capacity)
 
     def try_acquire(self, key: Hashable) -> bool:
         """Take a token from the bucket of `key`; return False if there was none."""

@@ -215,6 +215,16 @@ async def test_new_settings_do_not_end_the_silence_after_a_flood(tmp_path: Path)
     assert policy.decide(request) is Decision.YES, "it is the new rate that refills"
 
 
+def test_a_lower_rate_does_not_lengthen_the_silence_after_a_flood() -> None:
+    clock = Clock()
+    buckets = TokenBuckets(10.0, clock, refusals_cost=True)
+    for _ in range(300):
+        buckets.try_acquire("alice")
+    buckets.set_rate(0.1)
+    clock.now += 20.1  # from the lowest balance that the new rate allows to one token
+    assert buckets.try_acquire("alice")
+
+
 def test_what_is_said_has_no_codes_no_overrides_and_no_towers_of_marks() -> None:
     assert sanitize("\x02a\x0304,12b\x01\x7f\x85\r\nc\x00\x04ff0000d") == "ab\ncd"
     assert sanitize("\u202egnp.exe") == "gnp.exe"
