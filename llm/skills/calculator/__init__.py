@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import Field
 
 from llm.intents.question_text import plain, without_courtesies
-from llm.skills.calculator.sums import ExpressionError, evaluate, format_number
+from llm.skills.calculator.sums import DivisionByZero, ExpressionError, evaluate, format_number
 from llm.skills.calculator.units import UnitError, convert_named, measure_in, measures_within
 from llm.skills.calculator.words import sentence_in, sum_in
 from llm.skills.hint import HintContext, WorkedOut
@@ -52,9 +52,12 @@ async def hint(question: str, context: HintContext) -> WorkedOut | None:
     """Return the result of a sum or conversion that the question consists of, as a whole answer, or
     else of those that it contains."""
     asked = without_courtesies(question)
-    if whole := _whole_sum(asked) or measure_in(asked, plain(question)):
-        return WorkedOut(whole, is_whole=True)
-    within = [*measures_within(asked), *_sums_within(asked)]
+    try:
+        if whole := _whole_sum(asked) or measure_in(asked, plain(question)):
+            return WorkedOut(whole, is_whole=True)
+        within = [*measures_within(asked), *_sums_within(asked)]
+    except DivisionByZero as error:
+        return WorkedOut(f"{str(error).capitalize()}.", is_whole=True)
     return WorkedOut("\n".join(within[:5])) if within else None
 
 

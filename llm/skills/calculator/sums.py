@@ -34,6 +34,13 @@ class ExpressionError(ValueError):
     """The text is not a sum, or its result is undefined or too large; the message says why."""
 
 
+class DivisionByZero(ExpressionError):
+    """The text is a sum, but divides by zero."""
+
+    def __init__(self) -> None:
+        super().__init__("division by zero has no result")
+
+
 def format_number(number: Number) -> str:
     """Return a number for people: exact if that is short, else with twelve significant digits."""
     if isinstance(number, float):
@@ -177,12 +184,14 @@ class Sum:
 
 
 def evaluate(text: str) -> Sum:
-    """Evaluate a sum written in symbols. Raises ExpressionError."""
+    """Evaluate a sum written in symbols. Raises ExpressionError, DivisionByZero among them."""
     if len(text) > _MAX_LENGTH:
         raise ExpressionError("that is too long")
     tokens = _tokens(text.strip().rstrip("= "))
     try:
         value = _Reader(tokens).whole()
+    except ZeroDivisionError as error:
+        raise DivisionByZero from error
     except (ArithmeticError, ValueError, TypeError, RecursionError) as error:
         raise ExpressionError(str(error) or "it has no result") from error
     operands = sum(token.kind in ("number", "constant") for token in tokens)

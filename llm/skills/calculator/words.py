@@ -8,7 +8,15 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from math import prod
 
-from llm.skills.calculator.sums import ExpressionError, Number, Sum, equals, evaluate, format_number
+from llm.skills.calculator.sums import (
+    DivisionByZero,
+    ExpressionError,
+    Number,
+    Sum,
+    equals,
+    evaluate,
+    format_number,
+)
 
 _SMALL = (
     *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"),
@@ -111,13 +119,15 @@ _MAX_VALUES = 50
 def sum_in(text: str) -> Sum | None:
     """Evaluate a text that is a sum in symbols, words or both; None if it is not one.
 
-    `text` is in lower case, without courtesies. A number alone is not a sum.
+    `text` is in lower case, without courtesies. A number alone is not a sum. Raises DivisionByZero.
     """
     try:
         for pattern, symbols in _ARITHMETIC:
             if match := pattern.fullmatch(text):
                 return evaluate(_without_needless_brackets(_fill(symbols, match)))
         found = evaluate(symbols_of(text))
+    except DivisionByZero:
+        raise
     except ExpressionError:
         return None
     return found if found.operations else None

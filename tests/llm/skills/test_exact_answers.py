@@ -36,6 +36,9 @@ async def said(question: str) -> str | None:
 
 
 SUMS = {
+    "what is 17/0?": "Division by zero has no result.",
+    "10 divided by zero": "Division by zero has no result.",
+    "what's 5 mod 0": "Division by zero has no result.",
     "0.7^996": "0.7^996 ≈ 5.21972777995e-155",
     "what is (1/3)^600?": "(1 ÷ 3)^600 ≈ 5.33638516538e-287",
     "1^5000": "1^5000 = 1",
