@@ -39,7 +39,7 @@ class BotServices:
     - `behaviours` are the effective settings of each channel, `overrides` the other decisions of
       admins; `policy` decides who is answered.
     - `fetcher` fetches pages for their titles.
-    - `spawn` starts a background task, which must not raise; `cancel` stops the answers in every
+    - `spawn` starts a background task, whose errors are logged; `cancel` stops the answers in every
       conversation whose name satisfies a predicate.
     - `started` is the event loop's time at startup.
     - `log` is the log that all tendrils share, `opt_outs` are the people who are not logged,

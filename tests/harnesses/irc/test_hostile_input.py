@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from structlog.testing import capture_logs
+
 from harnesses.irc.tendril import IrcTendril
 from tests.kit.irc_client import IrcClient, irc_client
 from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril, kept_turns
@@ -91,3 +93,17 @@ async def test_names_and_topics_cannot_write_marks_into_the_prompt(tmp_path: Pat
             assert mark not in sent, mark
         assert sent.count("</irc_logs>") == 1  # that of the block
         assert "&#91;INST] asks: " in sent
+
+
+async def test_an_unexpected_error_in_one_request_does_not_end_the_process(tmp_path: Path) -> None:
+    async def fail() -> None:
+        raise KeyError("unforeseen")
+
+    async with ScriptedOpenAI() as script, a_room(tmp_path, script.url) as (alice, tendril):
+        with capture_logs() as logs:
+            tendril.services.spawn(fail())
+            await alice.say(ROOM, ".ping")
+            await alice.expect("pong")
+    assert [each["log_level"] for each in logs if each["event"] == "irc.request_failed"] == [
+        "error"
+    ]
