@@ -1,11 +1,15 @@
-"""A scope that another task can cancel."""
+"""Limits of what an error or a cancellation ends: scopes, shielded and contained work."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable
-from typing import TypeVar
+from collections.abc import Awaitable, Coroutine
+from typing import Any, TypeVar
+
+import structlog
+
+_log = structlog.get_logger()
 
 T = TypeVar("T")
 
@@ -60,3 +64,16 @@ async def await_shielded(running: asyncio.Future[T]) -> T:
         if not running.cancelled():
             running.exception()  # retrieve it, so that asyncio does not log it as never retrieved
         raise
+
+
+def spawn_contained(tasks: asyncio.TaskGroup, work: Coroutine[Any, Any, None]) -> None:
+    """Run `work` in a task group. Its errors are logged as `task.failed` and do not end the other
+    tasks."""
+    tasks.create_task(_contain(work))
+
+
+async def _contain(work: Coroutine[Any, Any, None]) -> None:
+    try:
+        await work
+    except Exception:  # noqa: BLE001 -- the boundary of one request
+        _log.exception("task.failed")

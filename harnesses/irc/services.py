@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from harnesses.core.permalinks import web_address
@@ -26,6 +27,7 @@ from storage.chat_log.opt_outs import OptOuts
 from storage.log import ChatLog
 from storage.privacy.audit_log import AuditLog
 from storage.queues.pastes import Pastes
+from terrarium.cancellation import spawn_contained
 
 Spawn = Callable[[Coroutine[Any, Any, None]], object]
 Cancel = Callable[[Callable[[str], bool]], Awaitable[None]]
@@ -63,10 +65,16 @@ class BotServices:
 
     @classmethod
     async def restore(
-        cls, tendril: Tendril, networks: Networks, fetcher: Fetcher, spawn: Spawn, cancel: Cancel
+        cls,
+        tendril: Tendril,
+        networks: Networks,
+        fetcher: Fetcher,
+        tasks: asyncio.TaskGroup,
+        cancel: Cancel,
     ) -> BotServices:
         """Make the services of a tendril whose resources are open, and restore the decisions of
-        admins, including channels joined and left. Raises StorageError."""
+        admins, including channels joined and left; `tasks` will run what `spawn` is given. Raises
+        StorageError."""
         clock = asyncio.get_running_loop().time
         database = tendril.database
         behaviours, overrides = await load_channel_settings(database)
@@ -87,7 +95,8 @@ class BotServices:
             policy=RequestPolicy(networks.settings, overrides, clock),
             sender=sender,
             fetcher=fetcher,
-            spawn=spawn,
+            # What one person sends must not end the process for all others.
+            spawn=partial(spawn_contained, tasks),
             cancel=cancel,
             started=clock(),
             log=tendril.log.chat_log,

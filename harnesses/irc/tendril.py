@@ -8,8 +8,6 @@ from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from typing import Any, ClassVar
 
-import structlog
-
 from harnesses.core.tendril.base import Tendril
 from harnesses.irc.event_handler import EventHandler
 from harnesses.irc.failover.failover import Failover
@@ -25,8 +23,6 @@ from storage.queues.reminders import Reminder
 from storage.settings import StorageSettings, log_address
 from terrarium.clock import Clock
 from terrarium.config import Config
-
-_log = structlog.get_logger()
 
 _POLL_INTERVAL = 1.0  # seconds between status reports
 _POLL_INTERVAL_WAITING = 0.1  # the same while a network is incomplete
@@ -67,7 +63,7 @@ class IrcTendril(Tendril):
         """
         async with super().open_resources():
             self.services = await BotServices.restore(
-                self, self.networks, self._fetcher, self._spawn, self._queues.drop
+                self, self.networks, self._fetcher, self._tasks, self._queues.drop
             )
             self.events = EventHandler(self.services)
             await self.events.prepare()
@@ -104,18 +100,6 @@ class IrcTendril(Tendril):
                 await asyncio.Event().wait()
             finally:
                 await self.networks.quit("Terrarium stops")
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run the work for one request. Its errors are logged: what one person sends must not end
-        the process for all others."""
-
-        async def run() -> None:
-            try:
-                await work
-            except Exception:  # noqa: BLE001 -- the boundary of a request
-                _log.exception("irc.request_failed")
-
-        self._tasks.create_task(run())
 
     async def say(self, place: Place, text: str) -> bool:
         """Say a text on a channel; return False while that is not possible.

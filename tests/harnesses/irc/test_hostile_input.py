@@ -104,6 +104,4 @@ async def test_an_unexpected_error_in_one_request_does_not_end_the_process(tmp_p
             tendril.services.spawn(fail())
             await alice.say(ROOM, ".ping")
             await alice.expect("pong")
-    assert [each["log_level"] for each in logs if each["event"] == "irc.request_failed"] == [
-        "error"
-    ]
+    assert [each["log_level"] for each in logs if each["event"] == "task.failed"] == ["error"]
