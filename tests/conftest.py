@@ -7,6 +7,8 @@ Hypothesis is derandomised and tries the same examples each time;
 from __future__ import annotations
 
 import platform
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -38,11 +40,27 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark each test with the resources it needs, and sort modules with slow tests first.
 
-    Modules run in parallel, so a slow one that started last would prolong the whole run.
+    Modules run in parallel, so a slow one that started last would prolong the whole run. Those of
+    one folder are spread among the others: several clusters or engines at once would starve each
+    other.
     """
     for item in items:
         if isinstance(item, pytest.Function):
             for name in sorted(needs(item)):
                 item.add_marker(name)
     slow = {item.path for item in items if item.get_closest_marker("slow")}
-    items.sort(key=lambda item: item.path not in slow)
+    order = {path: at for at, path in enumerate(_spread(slow))}
+    items.sort(key=lambda item: order.get(item.path, len(order)))
+
+
+def _spread(modules: Iterable[Path]) -> Sequence[Path]:
+    """Sort modules so that those of each folder have equal distances."""
+    folders: dict[Path, list[Path]] = {}
+    for module in sorted(modules):
+        folders.setdefault(module.parent, []).append(module)
+    places = [
+        ((at + 0.5) / len(inside), module)
+        for inside in folders.values()
+        for at, module in enumerate(inside)
+    ]
+    return [module for _, module in sorted(places)]

@@ -25,7 +25,11 @@ from tests.kit.ray_cluster import RayCluster, ray_cluster, require_ray
 require_ray()
 
 pytest_plugins = ("tests.kit.engine",)
-pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.usefixtures("only_ray"),
+    pytest.mark.asyncio(loop_scope="module"),
+]
 
 KEY = "a key for all"
 HEADERS = {"authorization": f"Bearer {KEY}"}

@@ -44,7 +44,11 @@ from tests.kit.small_tendril import SmallTendril
 
 require_ray()
 
-pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.usefixtures("only_ray"),
+    pytest.mark.asyncio(loop_scope="module"),
+]
 
 CHAT = "/v1/chat/completions"
 HELLO = {"messages": [{"role": "user", "content": "hello you"}]}  # three tokens with "ok"

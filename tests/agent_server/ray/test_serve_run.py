@@ -27,7 +27,11 @@ from tests.kit.ray_cluster import STARTING, require_ray, until_serving
 require_ray()
 
 pytest_plugins = ("tests.kit.engine",)
-pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.usefixtures("only_ray"),
+    pytest.mark.asyncio(loop_scope="module"),
+]
 
 DEPLOY = Path(__file__).parents[3] / "deploy" / "ray"
 OTHERS = ("STORAGE_URL", "MODEL_THREADS", "RAY_MIN_ENGINES", "RAY_MAX_ENGINES")

@@ -12,7 +12,7 @@ from tests.kit.ray_cluster import ray_cluster, require_ray
 require_ray()
 
 pytest_plugins = ("tests.kit.engine",)
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("only_ray")]
 
 
 async def test_engines_that_find_no_room_are_told_of_and_the_others_answer(
