@@ -2,14 +2,15 @@
 
 The model is open to prompt injection by everything it reads, so none of this relies on it. When a
 tool runs, the code checks that the person still has the right `OPERATE` and is still in the
-channel, and that we are an operator. And the admin's own question must name the action and its
-target, the letter of a mode, the words of a topic. Otherwise the model can only ask the admin to
-write just that.
+channel, and that we are an operator. And the admin's own question must order the action
+and name its target, order the mode, or have the words of the topic. Otherwise the model can only
+ask the admin to write just that.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Annotated
 
 from pydantic import Field
@@ -75,7 +76,8 @@ class AdminTools:
         reason: Reason,
     ) -> str:
         """Set the topic of this channel, when the person who asks you wants it."""
-        self._require_words(_phrase(text), f"set the topic to: {text}")
+        if not _phrase(text).search(self._request.words):
+            raise self._not_asked(f"set the topic to: {text}")
         return await self._do("topic", text, reason, "TOPIC", self._channel, text)
 
     @tool(effect=True, needs=OPERATE)
@@ -91,9 +93,8 @@ class AdminTools:
         if nick:
             self._require_named(nick)
         target = f"{change} {nick}".strip()
-        # The letter after its own sign, alone or among others, as in "+mt".
-        letters = rf"(?<!\S)[{change[0]}][a-zA-Z]*{change[1]}"
-        self._require_words(re.compile(letters), f"set mode {target}")
+        if not is_mode_order(self._request.words, change, nick):
+            raise self._not_asked(f"set mode {target}")
         given = (nick,) if nick else ()
         return await self._do("mode", target, reason, "MODE", self._channel, change, *given)
 
@@ -110,11 +111,6 @@ class AdminTools:
         these verbs."""
         if not is_order(self._request.words, verbs, nick):
             raise self._not_asked(f"{action} {nick}")
-
-    def _require_words(self, words: re.Pattern[str], confirmation: str) -> None:
-        """Raise ToolError, with the `confirmation` to write, unless the question has the words."""
-        if not words.search(self._request.words):
-            raise self._not_asked(confirmation)
 
     def _not_asked(self, confirmation: str) -> ToolError:
         return ToolError(
@@ -150,14 +146,27 @@ def is_order(text: str, verbs: str, nick: str) -> bool:
     admin is only asked to write one. `nick`, whom it is about, is a name and not a word of the
     sentence, even if it is "never".
     """
-    text = _mention(nick).sub("x", text)
     order = re.compile(_ORDER.format(verbs=verbs), re.IGNORECASE)
-    for sentence in _SENTENCE.findall(text):
-        if _NO_ORDER.match(sentence) or not order.search(sentence.lstrip()):
+    return any(order.search(sentence.lstrip()) for sentence in _possible_orders(text, nick))
+
+
+def is_mode_order(text: str, change: str, nick: str) -> bool:
+    """Return whether a sentence of a text is an order with a mode change such as "+m"; see
+    `is_order`."""
+    # The letter after its own sign, alone or among others, as in "+mt".
+    letters = re.compile(rf"(?<!\S)[{change[0]}][a-zA-Z]*{change[1]}")
+    return any(letters.search(sentence) for sentence in _possible_orders(text, nick))
+
+
+def _possible_orders(text: str, nick: str) -> Iterator[str]:
+    """Yield the sentences of a text that are neither negated nor a question other than "can you".
+    `nick` is masked, unless it is empty."""
+    masked = _mention(nick).sub("x", text) if nick else text
+    for sentence in _SENTENCE.findall(masked):
+        if _NO_ORDER.match(sentence):
             continue
         if not sentence.endswith("?") or re.search(_REQUEST, sentence, re.IGNORECASE):
-            return True
-    return False
+            yield sentence
 
 
 def _mention(nick: str) -> re.Pattern[str]:

@@ -1,10 +1,10 @@
-"""Which words of an admin are an order to kick or ban, and which only talk about it."""
+"""Which words of an admin are an order to kick, ban or set a mode, and which are only talk."""
 
 from __future__ import annotations
 
 import pytest
 
-from harnesses.irc.questions.admin_tools import is_order
+from harnesses.irc.questions.admin_tools import is_mode_order, is_order
 
 KICK = "kick|kickban|remove|throw|eject|boot"
 
@@ -61,3 +61,32 @@ def test_no_nick_turns_an_order_into_talk(nick: str) -> None:
     assert is_order(f"{nick} floods, please kick {nick.upper()}!", KICK, nick)
     assert not is_order(f"do not kick {nick}", KICK, nick)
     assert not is_order(f"{nick} kick", KICK, nick)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["set +m", "+m please", "can you set +tm?", "topic: hi. mode +m, please", "is it on? +m"],
+)
+def test_an_order_for_a_mode_is_one(text: str) -> None:
+    assert is_mode_order(text, "+m", "")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "what does +m do?",
+        "is the channel +m?",
+        "don't set +m",
+        "set -m",
+        "set +nt",
+        "why +m",
+        "1+m",
+    ],
+)
+def test_talk_about_a_mode_is_none(text: str) -> None:
+    assert not is_mode_order(text, "+m", "")
+
+
+def test_talk_about_a_ban_of_somebody_is_no_order_for_the_mode() -> None:
+    assert is_mode_order("+b never", "+b", "never")
+    assert not is_mode_order("what does +b bob do?", "+b", "bob")
