@@ -126,7 +126,9 @@ _ANYBODY = (
     r"|bring|brought|come|coming|going|bought|fixed|left|order|ordered)\b"
 )
 _OURS = (
-    r"\b(?:our|ours|my|mine|of us|(?:did|do|are|were|have|should|will|can) we)\b"
+    r"\b(?:our|ours|my|mine|of us|(?:did|do|are|were|have|should|will|can|may|shall) we)\b"
+    # Here "we" is anybody.
+    r"(?! (?:call (?:an?|people|those)|breathe|measure|need to (?:breathe|live|survive))\b)"
     r"|\bin this channel\b|\bhere\b|\b(?:mum|mom|dad|grandma|grandpa|everybody|everyone)\b"
     r"|\b(?:yet|tonight|tomorrow|yesterday|last night"
     r"|this (?:morning|afternoon|evening|weekend|week)|next (?:month|week|year)'s)\b"
@@ -162,6 +164,9 @@ _WORLD = (
 )
 """Words after "the" that mean something of common knowledge."""
 
+_KINDS_OF_NATURE = (
+    r"(?:planet|continent|ocean|gas|metal|element|mineral|organ|bone|animal|mammal|bird|insect)s?"
+)
 _KNOWLEDGE = (
     r"\b(?:invent\w*|discover\w*|wrote|written|compos(?:e|ed|er)|paint(?:s|ed)|sculpt(?:s|ed)|sang"
     r"|sung|sings|direct(?:s|ed)|found(?:s|ed) the (?!key|cat|dog|ring|phone|wallet)"
@@ -199,6 +204,7 @@ _LOCAL_RULES = tuple(
     for pattern, is_local in (
         (_OURS, True),
         (r"^(?!.*\bthe\b)", False),
+        (rf"\b(?:what|which) {_KINDS_OF_NATURE}\b", False),
         (rf"\bthe {_WORLD}\b", False),
         (_KNOWLEDGE, False),
         (

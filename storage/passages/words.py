@@ -90,6 +90,16 @@ _EXPANDED = {
     "i'm": "i am",
     "let's": "let us",
 }
+# Many people leave the apostrophe out. Not listed are those that are other words: "were", "ill".
+_NOT_TEXT = "dont doesnt didnt isnt arent wasnt werent hasnt havent hadnt couldnt wouldnt shouldnt"
+_EXPANDED |= {word: f"{word[:-2]} not" for word in _NOT_TEXT.split()}
+_EXPANDED |= {word: f"{word[:-2]} are" for word in ("youre", "theyre")}
+_EXPANDED |= {word: f"{word[:-2]} have" for word in ("ive", "youve", "weve", "theyve")}
+_EXPANDED |= {
+    word.replace("'", ""): whole
+    for word, whole in _EXPANDED.items()
+    if word not in ("it's", "let's")
+}
 
 
 def plain(text: str) -> str:
@@ -108,7 +118,7 @@ def tokens(text: str) -> list[str]:
     endings."""
     found: list[str] = []
     for word in _WORD.findall(plain(text)):
-        if "'" in word:
+        if "'" in word or word in _EXPANDED:
             found += _expand_contraction(word).split()
         else:
             found.append(word)
@@ -279,11 +289,12 @@ me might mine more most much must my need no nobody nor not now of off on once o
 our ours out over own please really recall remember say said same see shall she should since so
 some somebody someone something sort still such sure tell than thank thanks that the their theirs
 them then there these they thing things this those though through to too under until up upon us
-use used uses using very want was we were what whats when where whether which while who whom whose
+use used uses using very want was we were what when where whether which while who whom whose
 why will with within without would yes yet you your yours re ve happen happened happens supposed
 called anymore actually guys folks
 """
 _STOP = frozenset(_STOP_TEXT.split())
+_STOP_ROOTS = frozenset(map(stem, _STOP))
 _KEPT_WHEN_ALONE_TEXT = """
 use used uses using called go going come get happened need
 """
@@ -330,8 +341,9 @@ class QuestionWords:
 _KINDS = (
     (Expected.REASON, r"\bwhy\b|what(?:'s| is| was)? the reason|how come|for what reason|"
      r"what (?:caused|keeps|kept)"),
-    (Expected.TIME, r"\bwhen\b|what (?:time|day|date|year|month)|"
-     r"which (?:day|date|year|month|week)|"
+    # "how do I get online when ..." does not ask for a time.
+    (Expected.TIME, r"^(?!\W*(?:how|what|where|which|who)\b).*\bwhen\b|"
+     r"what (?:time|day|date|year|month)|which (?:day|date|year|month|week)|"
      r"until what|since what|how (?:long|often|soon|late)|deadline|how many (?:hours|days|minutes|"
      r"weeks|months|years|seconds)|(?:after|at) what"),
     (Expected.NUMBER, r"how (?:many|much|old|far|tall|big|large|heavy|high|deep|wide|warm|hot|cold|"
@@ -351,6 +363,7 @@ _STATES = re.compile(
     r"^\W*(?:what|where|who|when|which|how|why)\w*(?:'s| is| are| was| were) (?!an? )",
     re.IGNORECASE,
 )
+_CASUAL = re.compile(r"\b(what|who|where|when|how)s\b")
 _EXPECTED = [(kind, re.compile(pattern)) for kind, pattern in _KINDS]
 
 _NUMBER_WORD = (
@@ -388,7 +401,7 @@ _ASKS = re.compile(
 def question_words(text: str) -> QuestionWords:
     """Parse a question, or the beginning of a long one."""
     text = text[:LONGEST_QUESTION]
-    asked = plain(text)
+    asked = _CASUAL.sub(r"\1's", plain(text))
     kinds = (kind for kind, pattern in _EXPECTED if pattern.search(asked))
     found = tokens(_FRAME.sub(" ", asked))[: 6 * _MAX_WORDS]
     kept = [word for word in found if word not in _STOP and (len(word) > 1 or word.isdigit())]
@@ -401,9 +414,13 @@ def question_words(text: str) -> QuestionWords:
         root = stem(word)
         if root not in words and len(words) < _MAX_WORDS:
             rarity = rarity_of_rank(table.rank(root))
-            words[root] = QuestionWord(
-                root, forms(word), rarity, table.related_to(root), word in names
-            )
+            # "made" is related to "do", but a line with "doesn't" says nothing of making.
+            related = {
+                other: weight
+                for other, weight in table.related_to(root).items()
+                if other not in _STOP_ROOTS
+            }
+            words[root] = QuestionWord(root, forms(word), rarity, related, word in names)
     is_state = _STATES.match(asked) is not None
     return QuestionWords(tuple(words.values()), next(kinds, Expected.ANYTHING), is_state)
 

@@ -27,6 +27,8 @@ from llm.intents.question_text import is_local
         "why is the heating off in room 204?",
         "what time does the bus leave on friday?",
         "what is the date of the party?",
+        "how much money may we spend in july?",
+        "which bird did our cat catch?",
     ],
 )
 def test_questions_about_people_and_things_here_are_local(question: str) -> None:
@@ -54,6 +56,8 @@ def test_questions_about_people_and_things_here_are_local(question: str) -> None
         "how many strings does the violin have?",
         "when did the Titanic sink?",
         "what does the heart do?",
+        "what gas do we need to breathe?",
+        "what planet has the big rings?",
     ],
 )
 def test_questions_about_the_world_are_not(question: str) -> None:

@@ -16,7 +16,7 @@ from storage.connection import Connection
 from storage.db.database import Database, from_micros
 from storage.log import ChatLog, Query
 from storage.passages.passages import IndexPlan, LineFilter, PassageIndex, Passages
-from storage.passages.words import question_words
+from storage.passages.words import Expected, question_words
 from storage.search.planner import LineConditions
 from storage.search.query_parser import ParsedQuery
 from storage.text_index.model import Phrase
@@ -92,6 +92,24 @@ async def test_a_line_is_found_by_words_that_mean_the_same(log: ChatLog) -> None
 )
 async def test_nothing_is_said_where_nobody_said_it(log: ChatLog, question: str) -> None:
     assert texts(await asked(log, question)) == []
+
+
+async def test_a_line_that_shares_only_the_topic_is_no_answer(log: ChatLog) -> None:
+    await log.add([said("because windows locks files and linux doesn't", minute=400)])
+    assert texts(await asked(log, "who made linux?")) == []
+
+
+def test_a_contraction_without_its_apostrophe_is_no_word_of_the_topic() -> None:
+    with_them = question_words("where's the thing that you've lost, when I'm off and don't look?")
+    without = question_words("wheres the thing that youve lost, when im off and dont look?")
+    assert without == with_them
+    assert [word.root for word in without.words] == ["lose", "look"]
+
+
+def test_only_a_question_that_begins_with_it_asks_when() -> None:
+    assert question_words("do you know when the pump starts?").expected is Expected.TIME
+    question = question_words("how do I get online when the pump starts?")
+    assert question.expected is Expected.ANYTHING
 
 
 async def test_commands_own_lines_and_what_is_said_to_the_bot_are_no_answers(log: ChatLog) -> None:
