@@ -122,8 +122,9 @@ _ABOUT_TALK = re.compile(
 )
 _CALENDAR = r"(?:(?:on|until|by|before|next|last|this) )?(?:mon|tues|wednes|thurs|fri|satur|sun)day"
 _ANYBODY = (
-    r"\b(?:any|some)(?:one|body) (?!ever\b)(?:here|find|found|see|seen|got|lost|borrow|borrowed"
-    r"|bring|brought|come|coming|going|bought|fixed|left|order|ordered)\b"
+    r"\b(?:any|some)(?:one|body) (?!ever\b)(?:here|find|found|see|seen|got|lose|lost|borrow"
+    r"|borrowed|bring|brought|come|coming|going|bought|fixed|left|order|ordered|forget|forgot"
+    r"|took)\b"
 )
 _OURS = (
     r"\b(?:our|ours|my|mine|of us|(?:did|do|are|were|have|should|will|can|may|shall) we)\b"
@@ -135,6 +136,8 @@ _OURS = (
     rf"|\b{_CALENDAR}\b|{_ANYBODY}"
     r"|\bwho(?:'s| is| has|'s got)? (?:lost|found (?:an?|some)|has|took|forgot|brought|bringing"
     r"|borrowed|needs|wants|sells|bought|driving|coming|going|got) "
+    r"|\bwho (?:can|could|will|would|wants to) (?:lend|bring|drive|come|cook|host|feed|cover"
+    r"|pick|give me|help (?:me|out|with the))\b"
 )
 _WORLD = (
     r"(?:years?|months?|weeks?|hours?|minutes?|calendar|north|south|east|west|sun|moon|earth|world|sky"

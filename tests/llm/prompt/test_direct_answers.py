@@ -29,6 +29,8 @@ from llm.intents.question_text import is_local
         "what is the date of the party?",
         "how much money may we spend in july?",
         "which bird did our cat catch?",
+        "who can lend me a ladder?",
+        "did anyone lose an umbrella?",
     ],
 )
 def test_questions_about_people_and_things_here_are_local(question: str) -> None:
