@@ -19,7 +19,7 @@ import time
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from itertools import islice
+from itertools import cycle, islice
 from pathlib import Path
 
 from benchmarks import ubuntu
@@ -200,12 +200,26 @@ async def _chatter(log: ChatLog, files: Sequence[QuestionFile]) -> AsyncIterator
             yield Figure(f"{label}, never said, known", _percent(silent), "%", least=80)
             for figure in _milliseconds(label, times):
                 yield figure
+    facts = [fact for file in files for fact in file.facts]
+    known = _known_to_all()
     for size in CHATTER:
         given = 0
         for question, fact in zip(GENERAL, files[0].facts, strict=False):
             answer, _ = await _asked(log, question, Scope.from_places(place_of(fact, size)))
             given += bool(answer.answers)
         yield Figure(f"{size} lines: general questions given lines", given, "", 1)
+        quoted = []
+        for question, fact in zip(known, cycle(facts), strict=False):
+            answer, _ = await _asked(log, question, Scope.from_places(place_of(fact, size)))
+            quoted.append(bool(answer.answers))
+        yield Figure(f"{size} lines: common knowledge given lines", _percent(quoted), "%")
+
+
+def _known_to_all() -> Sequence[str]:
+    """Return the questions of general knowledge of two question sets."""
+    general = json.loads((QUESTIONS / "general.json").read_text(encoding="utf-8"))["items"]
+    knowledge = json.loads((QUESTIONS / "knowledge.json").read_text(encoding="utf-8"))
+    return [each["question"] for each in (*general, *knowledge) if not each.get("is_local")]
 
 
 async def _knows_who(log: ChatLog, fact: Fact, scope: Scope) -> bool:

@@ -167,9 +167,11 @@ _WORLD = (
 )
 """Words after "the" that mean something of common knowledge."""
 
-_KINDS_OF_NATURE = (
+_NATURAL_KINDS = (
     r"(?:planet|continent|ocean|gas|metal|element|mineral|organ|bone|animal|mammal|bird|insect)s?"
 )
+"""Words after "what" or "which" that ask for common knowledge."""
+
 _KNOWLEDGE = (
     r"\b(?:invent\w*|discover\w*|wrote|written|compos(?:e|ed|er)|paint(?:s|ed)|sculpt(?:s|ed)|sang"
     r"|sung|sings|direct(?:s|ed)|found(?:s|ed) the (?!key|cat|dog|ring|phone|wallet)"
@@ -207,7 +209,7 @@ _LOCAL_RULES = tuple(
     for pattern, is_local in (
         (_OURS, True),
         (r"^(?!.*\bthe\b)", False),
-        (rf"\b(?:what|which) {_KINDS_OF_NATURE}\b", False),
+        (rf"\b(?:what|which) {_NATURAL_KINDS}\b", False),
         (rf"\bthe {_WORLD}\b", False),
         (_KNOWLEDGE, False),
         (

@@ -1,8 +1,8 @@
 """The probability that a line answers a question: a logistic model of features of the two.
 
 The weights are fitted by `benchmarks/passages_fit.py` to questions about facts among real lines of
-#ubuntu, and to questions that nobody there has answered. So a score is a probability, and one
-threshold holds for a channel of forty lines and for a log of a million.
+#ubuntu, and to questions that nobody there has answered; only "recent" is set lower. So a score is
+about a probability, and one threshold holds for a channel of forty lines and a log of a million.
 """
 
 from __future__ import annotations

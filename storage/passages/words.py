@@ -91,8 +91,8 @@ _EXPANDED = {
     "let's": "let us",
 }
 # Many people leave the apostrophe out. Not listed are those that are other words: "were", "ill".
-_NOT_TEXT = "dont doesnt didnt isnt arent wasnt werent hasnt havent hadnt couldnt wouldnt shouldnt"
-_EXPANDED |= {word: f"{word[:-2]} not" for word in _NOT_TEXT.split()}
+_NEGATED = "dont doesnt didnt isnt arent wasnt werent hasnt havent hadnt couldnt wouldnt shouldnt"
+_EXPANDED |= {word: f"{word[:-2]} not" for word in _NEGATED.split()}
 _EXPANDED |= {word: f"{word[:-2]} are" for word in ("youre", "theyre")}
 _EXPANDED |= {word: f"{word[:-2]} have" for word in ("ive", "youve", "weve", "theyve")}
 _EXPANDED |= {
@@ -363,7 +363,7 @@ _STATES = re.compile(
     r"^\W*(?:what|where|who|when|which|how|why)\w*(?:'s| is| are| was| were) (?!an? )",
     re.IGNORECASE,
 )
-_CASUAL = re.compile(r"\b(what|who|where|when|how)s\b")
+_MISSING_APOSTROPHE = re.compile(r"\b(what|who|where|when|how)s\b")
 _EXPECTED = [(kind, re.compile(pattern)) for kind, pattern in _KINDS]
 
 _NUMBER_WORD = (
@@ -401,7 +401,7 @@ _ASKS = re.compile(
 def question_words(text: str) -> QuestionWords:
     """Parse a question, or the beginning of a long one."""
     text = text[:LONGEST_QUESTION]
-    asked = _CASUAL.sub(r"\1's", plain(text))
+    asked = _MISSING_APOSTROPHE.sub(r"\1's", plain(text))
     kinds = (kind for kind, pattern in _EXPECTED if pattern.search(asked))
     found = tokens(_FRAME.sub(" ", asked))[: 6 * _MAX_WORDS]
     kept = [word for word in found if word not in _STOP and (len(word) > 1 or word.isdigit())]
