@@ -81,6 +81,7 @@ def _about(model: ServedModel | None) -> dict[str, Any]:
     return {
         "parameters": info.parameters,
         "prompt_tokens_per_second": round(rate, 1) if rate else None,
+        "profile": model.settings.profile if model else None,
         "weights": info.weights,
         "gpus": None if info.gpus is None else [gpu.name for gpu in info.gpus],
         "better": model.better if model else None,

@@ -214,6 +214,7 @@ class ModelObject(ResponseModel):
     window: int
     parameters: int | None
     prompt_tokens_per_second: float | None
+    profile: str | None
     weights: str | None
     gpus: list[str] | None
     better: str | None

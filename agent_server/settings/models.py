@@ -88,6 +88,11 @@ class ModelConfig(Settings):
         description="whether the model decides well by itself when to use a tool; by default a "
         "GGUF file, and a small upstream on this machine or network, is tested once",
     )
+    profile: Literal["tiny", "small", "capable"] | None = Field(
+        None,
+        description="what tendrils do for the model: tiny, small or capable (docs/models.md); by "
+        "default by its number of parameters, and capable where that is unknown",
+    )
     embeddings: bool | None = Field(
         None, description="whether the upstream makes embeddings; by default what it says"
     )

@@ -112,9 +112,10 @@ class ModelCard(BaseModel):
 
     `max_model_len` and `window` are the tokens of prompt and answer together in one request,
     `parameters` the number of the model's parameters, `prompt_tokens_per_second` the speed at which
-    its engine reads an uncached prompt, `weights` the model that is loaded, `gpus` the GPUs that
-    it uses, `better` the model that `terrarium model pull` offers for the server's machine. None
-    means unknown; servers other than ours may leave all of them out.
+    an engine on the server's own processor reads an uncached prompt, `profile` the profile that
+    `[model] profile` sets, `weights` the model that is loaded, `gpus` the GPUs that it uses,
+    `better` the model that `terrarium model pull` offers for the server's machine. None means
+    unknown; servers other than ours may leave all of them out.
     """
 
     id: str
@@ -123,6 +124,7 @@ class ModelCard(BaseModel):
     window: int | None = None
     parameters: int | None = None
     prompt_tokens_per_second: float | None = None
+    profile: str | None = None
     weights: str | None = None
     gpus: list[str] | None = None
     better: str | None = None

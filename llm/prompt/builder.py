@@ -1,6 +1,5 @@
-"""The parts of a prompt other than memory and log: budget, persona, guidance, skills, tools.
+"""The parts of a prompt other than memory and log: persona, guidance, skills, tools.
 
-The budget is the size of prompt that a model uses well, judged by its card: size, speed, abilities.
 Personas describe the bot; they are Markdown files with front matter (docs/personas.md). `CORE` and
 `TOOLS` are in every prompt of a room, the same for all its questions; a `Helper` is placed beside a
 question that calls for it, chosen by a rule without a model.
@@ -19,13 +18,12 @@ from typing import Annotated
 import structlog
 from pydantic import BaseModel, Field
 
-from llm.client.response import ModelCard
-from llm.intents.question_text import asks_how, is_foreign, wants_long_answer
+from llm.client.profile import Profile
+from llm.intents.question_text import is_foreign
 from llm.intents.small_talk import ONLY_ENGLISH, small_talk_answer
 from llm.log_questions.answers import QuotedAnswer
 from llm.mcp.servers import McpServers
 from llm.messages.message import PromptSection, escape_tags
-from llm.parsing.stream_parser import AnswerLimit
 from llm.skills.hint import HintContext
 from llm.skills.registry import Match, SkillRegistry, lessons
 from llm.tools.toolbox import Rights, Toolbox
@@ -152,79 +150,6 @@ def _read_named(path: Path, name: str) -> Persona:
     if not NAME.fullmatch(name) or persona.name not in ("", name):
         raise ConfigError(f"{path}: name: must be the file's, in letters, digits, - and _")
     return persona
-
-
-_FRESH_SECONDS = 1.5  # of reading uncached prompt that a person may have to wait for
-_MIN_TOKENS = 500  # tokens; even on a slow machine the conversation around a question must be seen
-_USED_WELL = (
-    (300_000_000, 600),
-    (1_000_000_000, 900),
-    (3_000_000_000, 2_000),
-    (9_000_000_000, 4_000),
-)
-"""Pairs of a number of parameters, below which a model makes good use of at most so many tokens of
-lines and turns, and that number of tokens; ascending."""
-
-_SMALL_MODEL = 1_000_000_000  # parameters; below, explanations and tags do more harm than good
-_TINY_SENTENCES, _SMALL_SENTENCES, _LONG_ANSWER_SENTENCES = 1, 2, 4
-_STEP_SENTENCES = 2  # sentences of instructions; a small model invents the third and later steps
-_TINY_MODEL = 300_000_000  # parameters; below, a model retells wrongly what it has just read
-
-
-@dataclass(frozen=True, slots=True)
-class PromptBudget:
-    """The limits of a prompt for one model.
-
-    `tokens` bounds the lines and turns; None: as many as the window holds. A model that `is_small`
-    gets one plain sentence of persona, and only lines that belong to the question. One that
-    `is_tiny` cannot retell even these, so they are quoted instead. `may_call`: tools are offered,
-    to a small model only those that the question calls for.
-    """
-
-    tokens: int | None = None
-    is_small: bool = False
-    is_tiny: bool = False
-    may_call: bool = True
-
-    def answer_limit(self, question: str) -> AnswerLimit | None:
-        """Return how much of the answer to a question is shown; None: all of it."""
-        if not self.is_small:
-            return None
-        if asks_how(question):
-            return AnswerLimit(_STEP_SENTENCES)
-        if wants_long_answer(question):
-            return AnswerLimit(_LONG_ANSWER_SENTENCES)
-        if self.is_tiny:  # what it adds to a correct clause ("Paris, which ...") is mostly wrong
-            return AnswerLimit(_TINY_SENTENCES, main_clause=True)
-        return AnswerLimit(_SMALL_SENTENCES)
-
-    @classmethod
-    def from_card(cls, card: ModelCard | None) -> PromptBudget:
-        """Derive the budget from the card of a model.
-
-        A model without a card, or of unknown size, counts as large, unless its tool calls have to
-        be forced.
-        """
-        if card is None:
-            return cls()
-        can, size = card.capabilities, card.parameters
-        forced = can.tools == "forced"
-        is_small = forced or (size is not None and size < _SMALL_MODEL)
-        return cls(
-            tokens=_tokens(size, card.prompt_tokens_per_second),
-            is_small=is_small,
-            is_tiny=is_small and (size is None or size < _TINY_MODEL),
-            # While it is unknown (None) how well it chooses tools, a large model is trusted.
-            may_call=can.chooses_tools is True if is_small else can.chooses_tools is not False,
-        )
-
-
-def _tokens(size: int | None, speed: float | None) -> int | None:
-    """Return the tokens that a model of this size uses well and reads in `_FRESH_SECONDS`."""
-    most = next((tokens for limit, tokens in _USED_WELL if size and size < limit), None)
-    fast_enough = max(_MIN_TOKENS, round(_FRESH_SECONDS * speed)) if speed else None
-    known = [tokens for tokens in (most, fast_enough) if tokens is not None]
-    return min(known, default=None)
 
 
 CORE = (
@@ -398,10 +323,8 @@ class PromptBuilder:
         broken = "; ".join(f"{name}: {why}" for name, why in self.errors.items())
         return f"As before, because of errors: {broken}" if broken else ""
 
-    async def build(
-        self, table: SkillTable, request: PromptRequest, budget: PromptBudget
-    ) -> Prompt:
-        """Build the prompt for a question, for a model with this budget."""
+    async def build(self, table: SkillTable, request: PromptRequest, profile: Profile) -> Prompt:
+        """Build the prompt for a question, for a model with this profile."""
         matches = await self.registry.matching(
             request.text, request.persona.skills, request.context
         )
@@ -414,12 +337,12 @@ class PromptBuilder:
         hints = "\n".join(filter(None, (match.hint for match in matches)))
         whole = next((match.hint for match in matches if match.is_whole), "")
         skills = tuple(match.skill.name for match in matches)
-        if budget.is_small:
-            called_for = tools_called_for(request.text) if budget.may_call else ()
+        if profile.is_compact:
+            called_for = tools_called_for(request.text) if profile.offers == "fitting" else ()
             system = request.persona.render(request.values, short=True)
             return Prompt(system, (), hints, whole, toolbox.restricted_to(called_for), skills)
         learned, taught = await _lessons(table, request)
-        usable = toolbox.names() if budget.may_call else ()
+        usable = toolbox.names() if profile.offers == "all" else ()
         rules = [CORE, TOOLS if usable else "", STATUS if request.wants_status else ""]
         system = f"{request.persona.render(request.values)}\n\n{' '.join(filter(None, rules))}"
         sections = [*_sections(request.text, usable, matches), *learned]
@@ -482,7 +405,7 @@ NOT_SAID = "I find nothing about that in what was said here."
 
 
 def direct_answer(
-    question: str, worked_out: str, quoted: QuotedAnswer | None, budget: PromptBudget
+    question: str, worked_out: str, quoted: QuotedAnswer | None, profile: Profile
 ) -> str | None:
     """Return the answer to a question for which this model need not be asked, or None.
 
@@ -493,10 +416,10 @@ def direct_answer(
     """
     if worked_out:
         return worked_out
-    if budget.is_tiny and (answer := small_talk_answer(question)):
+    if not profile.is_polite and (answer := small_talk_answer(question)):
         return answer
-    if budget.is_tiny and quoted is None and is_foreign(question):
+    if not profile.is_polite and quoted is None and is_foreign(question):
         return ONLY_ENGLISH
-    if not budget.is_small or quoted is None:
+    if quoted is None or profile.quotes == "none":
         return None
-    return (quoted.text or NOT_SAID) if quoted.is_about_log or budget.is_tiny else None
+    return (quoted.text or NOT_SAID) if quoted.is_about_log or profile.quotes == "all" else None

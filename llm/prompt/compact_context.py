@@ -13,10 +13,10 @@ import re
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 
+from llm.client.profile import Profile
 from llm.intents.question_text import goes_on, is_about_talk, is_about_time
 from llm.messages.errors import ContextTooLong
 from llm.messages.message import Message, escape_tags
-from llm.prompt.builder import PromptBudget
 from llm.prompt.context_manager import Counter, PromptInput
 from storage.chat_log.event import Event, EventType
 
@@ -44,7 +44,7 @@ class CompactPromptContext:
         *,
         notes: str = "",
         is_unsure: bool = False,
-        budget: PromptBudget,
+        profile: Profile,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._conversation = given.conversation
@@ -54,7 +54,7 @@ class CompactPromptContext:
         self._lines = list(given.found)
         self._notes = notes
         self._is_unsure = is_unsure
-        self._budget = math.inf if budget.tokens is None else budget.tokens
+        self._budget = math.inf if profile.context_tokens is None else profile.context_tokens
         # Lines of the current talk are in order of time, others the best first.
         self._are_recent = is_about_talk(given.question.text)
         self._now = now

@@ -61,6 +61,7 @@ _SHOWN = {
     "model.tools": '"constrained"',
     "model.chooses_tools": "true",
     "model.embeddings": "true",
+    "model.profile": '"capable"',
     "model.reasoning": "true",
     "model.upstream_key": '"..."',
     "model.upstream_model": '"..."',

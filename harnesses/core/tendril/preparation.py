@@ -10,12 +10,13 @@ from harnesses.core.tendril.resources import TendrilResources
 from harnesses.core.tendril.turn import TurnRequest
 from llm.agent.trace import Spawn, Trace
 from llm.client.client import RequestOptions
+from llm.client.profile import Profile
 from llm.client.token_usage import ANSWER
 from llm.intents.question_text import is_about_time
 from llm.log_questions.answers import QuotedAnswer
 from llm.memory.room import RoomMemory
 from llm.messages.message import PromptSection
-from llm.prompt.builder import Persona, Prompt, PromptBudget, PromptRequest
+from llm.prompt.builder import Persona, Prompt, PromptRequest
 from llm.prompt.compact_context import CompactPromptContext
 from llm.prompt.context_manager import Conversation, PromptContext, PromptInput
 from llm.skills.hint import HintContext
@@ -30,11 +31,11 @@ Context = PromptContext | CompactPromptContext
 
 @dataclass(frozen=True, slots=True)
 class ModelChoice:
-    """The persona, the options of each model request, and the prompt budget of the model."""
+    """The persona, the options of each model request, and the profile of the model."""
 
     persona: Persona
     options: RequestOptions
-    budget: PromptBudget
+    profile: Profile
 
 
 async def choose_model(
@@ -60,19 +61,19 @@ async def choose_model(
         max_tokens=persona.max_tokens,
     )
     card = await tendril.catalog.card(options.model)
-    budget = PromptBudget.from_card(card)
+    profile = Profile.from_card(card)
     options = replace(
         options,
         accepts_images=card is not None and card.accepts_images,
-        decode_entities=budget.is_small,
+        decode_entities=profile.is_compact,
     )
     if request.profile == "job":
-        budget = replace(budget, tokens=None, is_small=False, is_tiny=False)
-    if budget.is_small:
+        profile = profile.for_job()
+    if profile.is_compact:
         if options.temperature is None and "temperature" not in tendril.agent.model_fields_set:
             options = replace(options, temperature=0.0)
-        options = replace(options, limit=budget.answer_limit(request.text))
-    return ModelChoice(persona, options, budget)
+        options = replace(options, limit=profile.answer_limit(request.text))
+    return ModelChoice(persona, options, profile)
 
 
 def _session(tendril: TendrilResources, request: TurnRequest) -> str:
@@ -98,14 +99,14 @@ async def build_prompt(
         request.wants_status,
         HintContext(tendril.clock.now(), tendril.agent.zone),
     )
-    return await tendril.prompts.build(tendril.skills, prompt_request, choice.budget)
+    return await tendril.prompts.build(tendril.skills, prompt_request, choice.profile)
 
 
 async def create_context(
     tendril: TendrilResources,
     request: TurnRequest,
     memory: RoomMemory,
-    budget: PromptBudget,
+    profile: Profile,
     prompt: Prompt,
     quoted: QuotedAnswer | None,
 ) -> Context:
@@ -123,12 +124,12 @@ async def create_context(
         request.log_window,
         quoted.events if quoted else (),
     )
-    if budget.is_small:
+    if profile.is_compact:
         return CompactPromptContext(
             given,
             notes=prompt.hints,
             is_unsure=quoted is not None and not quoted.is_sure,
-            budget=budget,
+            profile=profile,
             now=tendril.clock.now,
         )
     stable, own = await memory.sections(request.text)
@@ -136,7 +137,7 @@ async def create_context(
         given,
         stable=stable,
         question_sections=(*own, *prompt.question_sections, *_clock_section(tendril, request.text)),
-        budget=budget.tokens,
+        budget=profile.context_tokens,
         now=tendril.clock.now,
     )
 

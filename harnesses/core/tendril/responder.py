@@ -47,8 +47,8 @@ class Responder:
         Raises ModelError and StorageError."""
         tendril = self._tendril
         choice = await choose_model(tendril, request, memory)
-        options, budget = choice.options, choice.budget
-        if budget.is_small and request.profile in UNASKED:
+        options, profile = choice.options, choice.profile
+        if profile.is_compact and request.profile in UNASKED:
             return TurnResult("")  # a small model cannot judge whether to speak unasked
         if request.image and not options.accepts_images:
             return TurnResult(BLIND, ok=False)
@@ -61,16 +61,16 @@ class Responder:
         quoted = None
         if request.log_window and request.is_by_person and not request.image:
             quoted = await quoted_answer(request.log_window, request.text)
-        context = await create_context(tendril, request, memory, budget, prompt, quoted)
+        context = await create_context(tendril, request, memory, profile, prompt, quoted)
         async with trace:
-            direct = direct_answer(request.text, prompt.worked_out, quoted, budget)
+            direct = direct_answer(request.text, prompt.worked_out, quoted, profile)
             if direct is not None and not request.image:
                 outcome = Outcome.without_model(direct)
             else:
                 await context.load()
                 run = ModelRun(tendril, request, context, trace, peer_tools)
                 outcome = await run.answer(options, prompt, queue, quoted)
-                if budget.is_small and quoted:
+                if profile.is_compact and quoted:
                     outcome = outcome.ending_with(quoted.evidence(request.text, outcome.text))
             trace.outcome = outcome
         _log_outcome(request.label, options.id, outcome)

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from llm.client.profile import CAPABLE, SMALL
 from llm.prompt.builder import (
     CORE,
     TOOLS,
     Persona,
     Prompt,
-    PromptBudget,
     PromptBuilder,
     PromptRequest,
     helps,
@@ -86,14 +87,14 @@ async def test_the_system_text_is_the_same_for_all_questions_of_a_room(
     prompts: PromptBuilder, table: SkillTable
 ) -> None:
     questions = ("hi", "what is 2*3?", "who said that?", "roll a die")
-    found = [await prompts.build(table, asking(text), PromptBudget()) for text in questions]
+    found = [await prompts.build(table, asking(text), CAPABLE) for text in questions]
     assert {prompt.system for prompt in found} == {f"You are Terra.\n\n{CORE} {TOOLS}"}
 
 
 async def test_a_model_that_cannot_choose_tools_is_told_of_none(
     prompts: PromptBuilder, table: SkillTable
 ) -> None:
-    prompt = await prompts.build(table, asking("who said 2*3?"), PromptBudget(may_call=False))
+    prompt = await prompts.build(table, asking("who said 2*3?"), replace(CAPABLE, offers="none"))
     assert prompt.system == f"You are Terra.\n\n{CORE}"
     assert SEARCH not in str(prompt.question_sections)
 
@@ -102,18 +103,16 @@ async def test_a_small_model_gets_one_sentence_and_the_tools_that_the_question_c
     prompts: PromptBuilder, table: SkillTable
 ) -> None:
     persona = Persona("You are $nick.\n\nA long explanation.", short="You are $nick.")
-    sums = await prompts.build(
-        table, asking("what is 2*3?", persona=persona), PromptBudget(is_small=True)
-    )
+    sums = await prompts.build(table, asking("what is 2*3?", persona=persona), SMALL)
     assert (sums.system, sums.worked_out) == ("You are Terra.", "2 × 3 = 6")
     assert sums.question_sections == ()
     assert not sums.toolbox
     question = asking("who said something about frogs yesterday?", persona=persona)
-    prompt = await prompts.build(table, question, PromptBudget(is_small=True))
+    prompt = await prompts.build(table, question, SMALL)
     assert list(prompt.toolbox.names()) == [SEARCH]
-    other = await prompts.build(table, asking("hello"), PromptBudget(is_small=True))
+    other = await prompts.build(table, asking("hello"), SMALL)
     assert not other.toolbox
-    without = await prompts.build(table, question, PromptBudget(is_small=True, may_call=False))
+    without = await prompts.build(table, question, replace(SMALL, offers="none"))
     assert not without.toolbox
 
 
@@ -121,7 +120,7 @@ async def test_tools_of_a_skill_come_with_the_first_question_for_it_and_stay_in_
     prompts: PromptBuilder, table: SkillTable
 ) -> None:
     async def names(text: str, room: str) -> list[str]:
-        prompt = await prompts.build(table, asking(text, room), PromptBudget())
+        prompt = await prompts.build(table, asking(text, room), CAPABLE)
         return list(prompt.toolbox.names())
 
     assert await names("hi", "a") == [SEARCH]
@@ -134,7 +133,7 @@ async def test_a_persona_may_have_few_skills_and_tools(
     prompts: PromptBuilder, table: SkillTable
 ) -> None:
     persona = Persona("Arr.", skills=("dice",), tools=("calculate",))
-    prompt = await prompts.build(table, asking("what is 2*3?", persona=persona), PromptBudget())
+    prompt = await prompts.build(table, asking("what is 2*3?", persona=persona), CAPABLE)
     assert prompt.question_sections == ()
     assert not prompt.toolbox
 
@@ -145,7 +144,7 @@ async def test_what_was_taught_is_shown_and_every_use_is_counted(
     lesson = TaughtSkill("pump", "the pump squeaks", "Oil it.", "ada")
     await table.teach("irc/#pond", lesson, NOON)
     question = asking("roll a die: why does the pump squeaks?")
-    prompt = await prompts.build(table, question, PromptBudget())
+    prompt = await prompts.build(table, question, CAPABLE)
     assert "the pump squeaks: Oil it." in beside(prompt)["lessons"]
     await prompts.count_skills(table, "irc/#pond", prompt, well=True)
     assert list(await table.scores(FILES)) == ["dice"]

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from llm.client.response import CapabilitiesPart, ModelCard
+from llm.client import profile as profiles
+from llm.client.profile import Profile
 from llm.messages.errors import ContextTooLong
 from llm.messages.message import Message, Question
-from llm.prompt.builder import PromptBudget
 from llm.prompt.compact_context import CompactPromptContext
 from llm.prompt.context_manager import Conversation, PromptInput
 from storage.chat_log.event import Event
@@ -21,7 +21,7 @@ from storage.log import ChatLog
 from storage.memory.conversations import Conversations
 from tests.kit.room import NOON, Room, calls
 
-SMALL = PromptBudget(tokens=300, is_small=True, is_tiny=False, may_call=False)
+SMALL = replace(profiles.SMALL, context_tokens=300, offers="none")
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ async def ask(
     answer: str = "So.",
     notes: str = "",
     minutes: int = 0,
-    budget: PromptBudget = SMALL,
+    profile: Profile = SMALL,
 ) -> list[Message]:
     """What a small model is sent when bob asks `minutes` after noon; he gets the answer."""
     anchor = await room.says(f".terrarium {text}", "bob")
@@ -51,7 +51,7 @@ async def ask(
             found,
         ),
         notes=notes,
-        budget=budget,
+        profile=profile,
         now=lambda: NOON + timedelta(minutes=minutes),
     )
     await context.load()
@@ -123,11 +123,11 @@ async def test_without_a_budget_lines_fill_the_window(room: Room) -> None:
     for number in range(6):
         await room.says(f"line {number} " + "x" * 250)
     found = await room.view(1 << 62).recent(6)
-    unlimited = replace(SMALL, tokens=None)
-    [_, asked] = await ask(room, "when does the pump start?", found, budget=unlimited)
+    unlimited = replace(SMALL, context_tokens=None)
+    [_, asked] = await ask(room, "when does the pump start?", found, profile=unlimited)
     assert asked["content"].count("<ada>") == 6
     room.window = 300
-    [_, asked] = await ask(room, "when does the pump start?", found, budget=unlimited)
+    [_, asked] = await ask(room, "when does the pump start?", found, profile=unlimited)
     assert [line[6:12] for line in asked["content"].split("\n\n")[0].split("\n")] == [
         *("line 0", "line 1", "line 2")
     ]
@@ -157,44 +157,3 @@ async def test_a_question_that_cannot_fit_is_not_counted_again_for_each_line(roo
     with pytest.raises(ContextTooLong):
         await ask(room, "word " * 1_000, found)
     assert room.counts == 2
-
-
-@pytest.mark.parametrize(
-    ("card", "budget"),
-    [
-        (None, PromptBudget()),
-        (ModelCard(id="hosted"), PromptBudget()),
-        (
-            ModelCard(
-                id="tiny", parameters=135_000_000, capabilities=CapabilitiesPart(tools="forced")
-            ),
-            PromptBudget(600, is_small=True, is_tiny=True, may_call=False),
-        ),
-        (
-            ModelCard(id="small", parameters=500_000_000, prompt_tokens_per_second=400),
-            PromptBudget(600, is_small=True, is_tiny=False, may_call=False),
-        ),
-        (
-            ModelCard(
-                id="able", parameters=600_000_000, capabilities=CapabilitiesPart(chooses_tools=True)
-            ),
-            PromptBudget(900, is_small=True, may_call=True),
-        ),
-        (
-            ModelCard(id="4b", parameters=4_000_000_000, prompt_tokens_per_second=30),
-            PromptBudget(500),
-        ),
-        (
-            ModelCard(id="4b", parameters=4_000_000_000, prompt_tokens_per_second=3_000),
-            PromptBudget(4_000),
-        ),
-        (
-            ModelCard(id="70b", parameters=70_000_000_000, prompt_tokens_per_second=2_000),
-            PromptBudget(3_000),
-        ),
-    ],
-)
-def test_the_budget_follows_from_size_and_speed(
-    card: ModelCard | None, budget: PromptBudget
-) -> None:
-    assert PromptBudget.from_card(card) == budget

@@ -1,0 +1,117 @@
+"""The profile of a model: all that is done differently for a tiny, a small and a capable one.
+
+A model without a known number of parameters is capable, unless its tool calls have to be forced:
+people point Terrarium at servers that say nothing about their models. `[model] profile` overrides
+the choice. Nothing else in the tendrils asks for the size of a model.
+
+- **tiny** (below 300 million parameters): it retells wrongly what it has just read and cannot judge
+  anything. Lines of the log are quoted instead of shown to it, small talk is answered without it,
+  and of its answers the first main clause is kept.
+- **small** (below 1,000 million): it retells one or two lines rightly, but recites explanations and
+  tags and copies its own earlier answers. It gets one sentence of persona and only the lines that
+  belong to the question, and answers in two sentences.
+- **capable** (all others): it gets the channel as people see it, all tools, and the last word.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from llm.client.response import ModelCard
+from llm.intents.question_text import asks_how, wants_long_answer
+from llm.parsing.stream_parser import AnswerLimit
+
+ProfileName = Literal["tiny", "small", "capable"]
+
+_TINY_BELOW, _SMALL_BELOW = 300_000_000, 1_000_000_000  # parameters
+_TOKENS_PER_BILLION = 4_000
+"""Tokens of lines and turns per thousand million parameters that a model below 10 of them still
+uses well; a judgement from answers read, not a law."""
+_LARGE_FROM = 10_000_000_000  # parameters; from here on the window is the only limit
+
+_FRESH_SECONDS = 1.5
+"""Seconds of reading uncached prompt that a person waits for. The speed is known only of the engine
+on this machine's CPU, from its own timings: elsewhere latency says nothing about it."""
+_MIN_TOKENS = 500  # tokens; even on a slow machine the conversation around a question must be seen
+
+_LONG_ANSWER_SENTENCES = 4
+_STEP_SENTENCES = 2  # sentences of instructions; a small model invents the third and later steps
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """The material that a model is given, and what is done with its answers.
+
+    - `context_tokens` bounds the lines and turns of a prompt; None: the share of the window that
+      `[agent] context_share` allows.
+    - `is_compact`: the prompt is one sentence of persona and the lines that belong to the question
+      (`CompactPromptContext`), at temperature 0; the model is never asked to speak unasked.
+    - `offers`: which tools; "fitting" are those that the question calls for.
+    - `quotes`: which questions are answered with lines of the log in place of the model.
+    - `is_polite`: False if small talk, and questions in other languages, are answered without it.
+    - `repairs_output`: calls, JSON objects and parts of the prompt in its text are taken for
+      mistakes and repaired; a model with native tool calls means what it writes.
+    - `sentences`: most sentences of an answer; None: all of it.
+    """
+
+    name: ProfileName = "capable"
+    context_tokens: int | None = None
+    is_compact: bool = False
+    offers: Literal["all", "fitting", "none"] = "all"
+    quotes: Literal["none", "about log", "all"] = "none"
+    is_polite: bool = True
+    repairs_output: bool = False
+    sentences: int | None = None
+
+    @classmethod
+    def from_card(cls, card: ModelCard | None) -> Profile:
+        """Return the profile of the model that a card describes; None: a server without cards."""
+        if card is None:
+            return CAPABLE
+        size, able = card.parameters, card.capabilities
+        usual = _PROFILES[_name(size, forced=able.tools == "forced")]
+        profile = _PROFILES.get(card.profile or "", usual)
+        most = profile.context_tokens
+        if not profile.is_compact:
+            profile = replace(profile, repairs_output=able.tools not in (None, "native"))
+            if size and size < _LARGE_FROM:
+                most = size * _TOKENS_PER_BILLION // 10**9
+        # A tiny or small model is offered tools only once a test has shown that it can choose
+        # them; a capable one is trusted until then (None).
+        tested = able.chooses_tools is True
+        may_call = tested if profile.is_compact else card.chooses_tools is not False
+        if card.prompt_tokens_per_second is not None:
+            soon = max(_MIN_TOKENS, round(_FRESH_SECONDS * card.prompt_tokens_per_second))
+            most = soon if most is None else min(most, soon)
+        return replace(profile, context_tokens=most, offers=profile.offers if may_call else "none")
+
+    def for_job(self) -> Profile:
+        """Return the profile for a job nobody waits for, which needs all of its material."""
+        return replace(CAPABLE, offers=self.offers, repairs_output=self.repairs_output)
+
+    def answer_limit(self, question: str) -> AnswerLimit | None:
+        """Return how much of the answer to a question is shown; None: all of it."""
+        if self.sentences is None:
+            return None
+        if asks_how(question):
+            return AnswerLimit(_STEP_SENTENCES)
+        if wants_long_answer(question):
+            return AnswerLimit(_LONG_ANSWER_SENTENCES)
+        # What a tiny model adds to a correct clause ("Paris, which ...") is mostly wrong.
+        return AnswerLimit(self.sentences, main_clause=self.name == "tiny")
+
+
+TINY = Profile("tiny", 600, True, "fitting", "all", False, True, 1)
+SMALL = Profile("small", 900, True, "fitting", "about log", True, True, 2)
+CAPABLE = Profile()
+_PROFILES: dict[str, Profile] = {"tiny": TINY, "small": SMALL, "capable": CAPABLE}
+
+
+def _name(size: int | None, *, forced: bool) -> ProfileName:
+    """Return the profile of a model with `size` parameters; `forced`: it cannot choose a tool."""
+    if size is None:
+        return "tiny" if forced else "capable"
+    if size < _TINY_BELOW:
+        return "tiny"
+    return "small" if forced or size < _SMALL_BELOW else "capable"

@@ -1,0 +1,67 @@
+"""The profile follows from the card of a model, and holds what is done differently for it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from llm.client.profile import CAPABLE, SMALL, TINY, Profile
+from llm.client.response import CapabilitiesPart, ModelCard
+from llm.parsing.stream_parser import AnswerLimit
+
+MILLION = 1_000_000
+NATIVE = CapabilitiesPart(tools="native", chooses_tools=True)
+
+
+@pytest.mark.parametrize(
+    ("card", "profile"),
+    [
+        (None, CAPABLE),
+        (ModelCard(id="hosted"), CAPABLE),
+        (
+            ModelCard(
+                id="tiny", parameters=135 * MILLION, capabilities=CapabilitiesPart(tools="forced")
+            ),
+            replace(TINY, offers="none"),
+        ),
+        (
+            ModelCard(id="small", parameters=500 * MILLION, prompt_tokens_per_second=400),
+            replace(SMALL, offers="none", context_tokens=600),
+        ),
+        (ModelCard(id="able", parameters=600 * MILLION, capabilities=NATIVE), SMALL),
+        (
+            ModelCard(id="4b", parameters=4_000 * MILLION, prompt_tokens_per_second=30),
+            replace(CAPABLE, context_tokens=500),
+        ),
+        (
+            ModelCard(id="4b", parameters=4_000 * MILLION, capabilities=NATIVE),
+            replace(CAPABLE, context_tokens=16_000),
+        ),
+        (ModelCard(id="70b", parameters=70_000 * MILLION, capabilities=NATIVE), CAPABLE),
+        (
+            ModelCard(id="gguf", capabilities=CapabilitiesPart(tools="constrained")),
+            replace(CAPABLE, repairs_output=True),
+        ),
+        (ModelCard(id="odd", parameters=135 * MILLION, profile="capable"), None),
+    ],
+)
+def test_the_profile_follows_from_the_card(card: ModelCard | None, profile: Profile | None) -> None:
+    found = Profile.from_card(card)
+    assert found == profile if profile else found.name == "capable"
+
+
+def test_a_profile_that_a_server_does_not_know_is_ignored() -> None:
+    assert Profile.from_card(ModelCard(id="x", profile="gigantic")) == CAPABLE
+
+
+def test_a_job_gets_all_of_its_material_whatever_the_model() -> None:
+    job = replace(TINY, offers="none").for_job()
+    assert (job.is_compact, job.context_tokens, job.offers) == (False, None, "none")
+
+
+def test_only_small_models_are_cut_short() -> None:
+    question = "what is a lighthouse?"
+    assert CAPABLE.answer_limit(question) is None
+    assert SMALL.answer_limit(question) == AnswerLimit(2)
+    assert TINY.answer_limit(question) == AnswerLimit(1, main_clause=True)
