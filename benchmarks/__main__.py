@@ -17,7 +17,6 @@ from pathlib import Path
 
 from benchmarks import (
     attention,
-    context,
     day,
     embeddings,
     failover,
@@ -52,7 +51,6 @@ BENCHMARKS: dict[str, Callable[[], AsyncIterator[Figure]]] = {
     "reply": reply.figures,
     "irc": irc_latency.figures,
     "soak": soak.figures,
-    "context": context.figures,
     "day": day.figures,
     "pages": pages.figures,
     "passages": passages.figures,

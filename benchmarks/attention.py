@@ -17,9 +17,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from benchmarks.context import folder
-from benchmarks.context_data import Annotated, Said, annotated
 from benchmarks.figure import Figure
+from benchmarks.reply_links import Annotated, Said, annotated, folder
 from llm.attention.attention import Attention, Trigger
 from llm.attention.message_features import MessageFeatures
 from llm.attention.proactive_scheduler import ProactiveScheduler

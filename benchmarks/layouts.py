@@ -15,11 +15,10 @@ from benchmarks.replay import BOT, Asked, Channel
 from harnesses.core.tendril.base import Tendril
 from harnesses.core.tendril.turn import TurnRequest
 from llm.client.client import AgentClient, RequestOptions
-from llm.messages.message import Message, render_block
+from llm.messages.message import Message, render_block, render_line
 from llm.prompt.builder import Persona
-from llm.prompt.log_window import LogWindow
-from llm.threads.channel_threads import ChannelThreads
-from storage.chat_log.event import SPOKEN, Place, Scope
+from llm.prompt.log_window import LogWindow, WindowStarts
+from storage.chat_log.event import SPOKEN, Scope
 from storage.log import Query
 from terrarium.config import Config
 from terrarium.usage import TokenUsage
@@ -71,7 +70,7 @@ class Ours(Tendril):
     def __init__(self, config: Config) -> None:
         super().__init__(config)
         self.open = asyncio.Event()
-        self._threads: dict[Place, ChannelThreads] = {}
+        self._starts: WindowStarts = {}
 
     async def serve(self) -> None:
         """Signal that the tendril is open, and wait until cancelled."""
@@ -87,7 +86,7 @@ class Ours(Tendril):
             anchor=asked.anchor,
             last=LINES,
             speaker=asked.who,
-            threads=self._threads.setdefault(place, ChannelThreads(channel.log, place)),
+            starts=self._starts,
         )
         timed = Timed()
         result = await self.turn(
@@ -173,7 +172,7 @@ async def _newest(channel: Channel, asked: Asked, lines: int) -> str:
     [found] = await channel.log.for_model(said)
     since = Query(scope=scope, before_id=asked.anchor, after_id=found[0].id - 1, limit=5_000)
     [events] = await channel.log.for_model(since)
-    return render_block(events)
+    return render_block([render_line(event) for event in events])
 
 
 def _values(channel: Channel) -> dict[str, str]:

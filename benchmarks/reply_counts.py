@@ -13,7 +13,7 @@ from collections import Counter
 from itertools import islice
 from pathlib import Path
 
-from benchmarks.context_data import Annotated, Said, annotated
+from benchmarks.reply_links import Annotated, Said, annotated
 from storage.passages.replies import FOLLOWING_LINES, addressee, distance_bin
 from storage.passages.words import asks
 

@@ -45,12 +45,12 @@ class EventHandler:
 
     def __init__(self, services: BotServices) -> None:
         self._services = services
-        self._log_views = LogViews(services)
+        log_views = LogViews(services)
         self._warned: dict[tuple[str, str], float] = {}
         self._playback = PlaybackLog(services.tendril.log, services.networks)
         self._kick_counter = KickCounter(asyncio.get_running_loop().time)
-        self.proactive = ProactiveSpeech(services, self._log_views)
-        self._questions = QuestionHandler(services, self._log_views, self.proactive)
+        self.proactive = ProactiveSpeech(services, log_views)
+        self._questions = QuestionHandler(services, log_views, self.proactive)
         self._titles = PageTitles(services)
         self._scheduled = ScheduledQuestions(services, self._questions)
         self.commands = Commands(services, self._questions, self.proactive)
@@ -65,7 +65,6 @@ class EventHandler:
         return [
             self._services.tendril.remind.run_questions(self._scheduled.ask),
             self.proactive.scheduler.run(),
-            self._log_views.keep_threads_current(),
             self._playback.run(),
         ]
 
@@ -93,7 +92,6 @@ class EventHandler:
         # What may not be logged is queued without its event: a question still needs its position,
         # which tells the lines before it from those after it.
         first = services.tendril.log.write(line, may_log=may_log)
-        self._log_views.changed.add(place)
         if event.type == "KICK" and network.fold(event.target) == network.fold(network.nick):
             self._on_kick(network, event.channel or "")
         # Titles and unasked speech use only logged lines: an opt-out holds for them as well.

@@ -46,10 +46,17 @@ class AgentSettings(Settings):
     )
     max_tokens: int = Field(256, ge=1, description="longest answer, in tokens")
     max_context_messages: int = Field(
-        50,
+        300,
         ge=0,
         validation_alias=AliasChoices("max_context_messages", "agent_max_context_messages"),
         description="how many lines that people said the model is shown at least",
+    )
+    context_share: float = Field(
+        0.5,
+        gt=0,
+        le=0.9,
+        description="how much of a capable model's window the lines of the channel and earlier"
+        " turns may take",
     )
     timezone: ZoneName | None = Field(
         None,

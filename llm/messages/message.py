@@ -127,7 +127,8 @@ def _truncate(text: str, budget: int) -> str:
     return f"{whole if newline else kept[:-1]}\n{_TRUNCATION_MARK}" if len(kept) > 1 else ""
 
 
-_MERGED_TYPES = {EventType.JOIN: "joined", EventType.PART: "left", EventType.QUIT: "quit"}
+MERGED_TYPES = {EventType.JOIN: "joined", EventType.PART: "left", EventType.QUIT: "quit"}
+"""Events of which consecutive ones share a line."""
 
 
 EARLIER = "earlier_irc_logs"
@@ -139,29 +140,21 @@ def stamp(time: datetime) -> str:
     return f"[{time.isoformat(' ', 'seconds')[:19]}]"
 
 
-def render_block(events: Sequence[Event], tag: str = "irc_logs") -> str:
-    """Render events between tags, one per line; "" if there are none."""
-    lines = "\n".join(_lines(events))
-    return f"<{tag}>\n{lines}\n</{tag}>\n\n" if lines else ""
+def render_block(lines: Sequence[str], tag: str = "irc_logs") -> str:
+    """Render lines of the log between tags; "" if there are none."""
+    text = "\n".join(lines)
+    return f"<{tag}>\n{text}\n</{tag}>\n\n" if text else ""
 
 
-def _lines(events: Iterable[Event]) -> Iterable[str]:
-    """Yield one line per event.
+def render_membership(events: Iterable[Event]) -> str:
+    """Render consecutive joins, parts and quits as one line.
 
-    Consecutive joins, parts and quits share a line. It has no time, which would take most of its
-    tokens and can be seen from the lines around it.
+    It has no time, which would take most of its tokens and can be seen from the lines around it.
     """
-    for folded, group in groupby(events, key=lambda event: event.type in _MERGED_TYPES):
-        if folded:
-            yield escape_tags(f"*** {'; '.join(_came_and_went(group))}")
-        else:
-            yield from map(render_line, group)
-
-
-def _came_and_went(events: Iterable[Event]) -> Iterable[str]:
-    for kind, group in groupby(events, key=lambda event: _MERGED_TYPES[event.type]):
-        nicks = ", ".join(dict.fromkeys(event.nick for event in group))
-        yield f"{nicks} {kind}"
+    changes = []
+    for kind, group in groupby(events, key=lambda event: MERGED_TYPES[event.type]):
+        changes.append(f"{', '.join(dict.fromkeys(event.nick for event in group))} {kind}")
+    return escape_tags(f"*** {'; '.join(changes)}")
 
 
 def render_line(event: Event) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
+from itertools import groupby
 
 import structlog
 
@@ -19,7 +20,13 @@ from llm.log_questions.answers import (
     answer_about_log,
     nearest_lines,
 )
-from llm.threads.channel_threads import ChannelThreads
+from llm.messages.message import (
+    MERGED_TYPES,
+    escape_tags,
+    render_line,
+    render_membership,
+    stamp,
+)
 from llm.tools.semantic_search import SemanticIndex, nearest_events
 from storage.chat_log.event import SPOKEN, Event, PendingEvent, Place, Scope
 from storage.db.errors import StorageError
@@ -27,12 +34,11 @@ from storage.log import Query
 from storage.passages.passages import PEOPLE, LineFilter
 from storage.protocols import LogReader
 
-_MAX_OWN_LINES = 3  # lines of the asker
-_MAX_GROWTH = 2  # times the wanted lines, beyond which they start afresh
-_MAX_RELATED = 10  # older lines, at most: they differ from prompt to prompt
+_MAX_GROWTH = 10 / 3  # times the wanted lines by people, beyond which a window starts afresh
+_MAX_EVENTS = 20_000  # events read for one prompt
+_LONGEST_SHARE = 8  # the divisor of the window's size that gives the longest answer shown whole
 _RECENT_LINES = 12  # lines that show what people are talking about
 _MAX_NEAREST = 2  # lines near in meaning
-_MAX_EVENTS = 5_000  # events read for one prompt
 
 _log = structlog.get_logger()
 
@@ -41,38 +47,35 @@ PROGRESS = "still at it, one moment."
 
 
 @dataclass(frozen=True, slots=True)
-class EventSlice:
-    """Events to show, oldest first: all that may be shown, from the id `start` on."""
+class WindowLine:
+    """A line of the log as a prompt shows it, with the id of its (first) event.
 
-    start: int
-    events: list[Event]
+    Its `text` has several lines, all but the first indented, if it is an answer of ours in full;
+    `is_said` is true of what people said.
+    """
 
-    def without(self, asked: Collection[int]) -> EventSlice:
-        """Return the slice without the questions that are shown as turns (by event id), and without
-        our answers to them."""
-        turns = frozenset(asked)
-        kept = [e for e in self.events if e.id not in turns and e.reply_to not in turns]
-        return EventSlice(self.start, kept)
+    id: int
+    text: str
+    is_said: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class WindowContents:
-    """The part of the log that a prompt shows: the newest events, those `named` by their ids, and
-    the speaker's `own` last words, each oldest first."""
+Answers = Callable[[Collection[int]], Awaitable[Mapping[int, str]]]
+"""Returns our whole answers to questions, by the ids of their events."""
 
-    newest: EventSlice
-    named: list[Event]
-    own: list[Event]
+WindowStarts = dict[tuple[Place, int], int]
+"""Where the window of each place begins, for prompts of so many characters: an event id."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class LogWindow:
     """The lines of `place` before the event `anchor`, which asks the question: the `last` lines by
-    people, with all events between them. Prompts are made from a `settled` window.
+    people or more, with all events between them. Prompts are made from a `settled` window.
 
     - `since` makes it the view of somebody who asks from elsewhere: all lines since then, read
       afresh for each question.
-    - `speaker` is the nick of the asker; `threads` finds older lines that belong to their question.
+    - `starts` is shared by all windows of the process: everybody who asks in a place is shown the
+      same lines, so that their prompts share a prefix.
+    - `speaker` is the nick of the asker.
     - `pending_event` is the question's event if that may not be written yet; `anchor` is then a
       lower bound of its id.
     - `quoting` is the style of quoted lines, `line_filter` says which are never quoted, `people`
@@ -85,7 +88,7 @@ class LogWindow:
     last: int
     since: datetime | None = None
     speaker: str = ""
-    threads: ChannelThreads | None = None
+    starts: WindowStarts = field(default_factory=dict)
     pending_event: PendingEvent | None = None
     quoting: Quoting = PLAIN
     line_filter: LineFilter = PEOPLE
@@ -106,38 +109,60 @@ class LogWindow:
         """Return the id of the question's event, once that is in the log."""
         return (await self.pending_event.wait_visible() if self.pending_event else 0) or self.anchor
 
-    async def lines(
-        self, start: int, asked: Collection[int], named: Collection[int], *, own: bool
-    ) -> WindowContents:
-        """Return all events to show, from one snapshot of the log.
+    async def lines(self, characters: int, answers: Answers) -> list[WindowLine]:
+        """Return the lines to show, oldest first, in at most so many characters.
 
-        The newest events start at the event `start` (0: not known yet) and grow until people have
-        said twice the wanted number of lines; then they start afresh. Questions that are shown as
-        turns (`asked`, by event id) do not count. In addition, return those of the `named` events
-        that still exist and, with `own`, what the speaker said last.
+        The window only grows at its end, so that the engine's prefix cache stays valid, until it is
+        full or people have said more than three times the `last` lines in it. Then it starts
+        afresh, with the `last` lines by people, in half of the characters: rarely and far. Raises
+        StorageError.
         """
-        # A `live` window continues from question to question; a view `since` a time does not.
-        live, none_wanted = self.since is None, self.last == 0
-        if not live:
-            start = 0
-        elif none_wanted:
-            start = self.anchor
-        elif start == 0:
-            start = await self._first(asked)
-        events, others, words = await self.log.for_model(
-            self._from(start, 0 if live and none_wanted else _MAX_EVENTS),
-            self._by_ids(named),
-            self._own_words(_MAX_OWN_LINES if own and self.speaker and not none_wanted else 0),
-        )
-        # The start moves rarely and far, as the engine's prefix cache is lost whenever it moves.
-        if live and sum(_is_shown(event, asked) for event in events) > _MAX_GROWTH * self.last:
-            start = await self._first(asked)
-        shown = [e for e in events if e.id >= start and not _is_progress(e)]
-        return WindowContents(EventSlice(start, shown), others, words)
+        if self.last == 0 or characters <= 0:
+            return []
+        key = self.place, characters
+        live = self.since is None
+        start = (self.starts.get(key) or await self._first()) if live else 0
+        # Read before what may be larger than the window, in one snapshot.
+        query = replace(self._query(), after_id=start - 1 if start else None, limit=_MAX_EVENTS)
+        [events] = await self.log.for_model(query)
+        asked = {event.reply_to for event in events if event.own and event.reply_to}
+        found = list(self._render(events, await answers(asked), characters // _LONGEST_SHARE))
+        said, size = sum(line.is_said for line in found), sum(len(line.text) + 1 for line in found)
+        if size > characters or (live and said > _MAX_GROWTH * self.last):
+            said, most = (self.last, characters // 2) if live else (said, characters)
+            found = _newest(found, said, most)
+        if live:
+            self.starts[key] = found[0].id if found else self.anchor
+        return found
 
-    async def newest(self, start: int, asked: Collection[int]) -> EventSlice:
-        """Return the newest events only, see `lines`."""
-        return (await self.lines(start, asked, (), own=False)).newest
+    def _render(
+        self, events: Sequence[Event], answers: Mapping[int, str], longest: int
+    ) -> Iterator[WindowLine]:
+        """Yield the events as lines. Our answers stand in full where their first line was said;
+        notices that an answer takes long, and further pages of one, are left out."""
+        by_id = {event.id: event for event in events}
+        shown: set[int] = set()
+        for merged, group in groupby(events, key=lambda event: event.type in MERGED_TYPES):
+            if merged:
+                together = list(group)
+                yield WindowLine(together[0].id, render_membership(together))
+                continue
+            for event in group:
+                question = event.reply_to or 0
+                if not event.own:
+                    yield WindowLine(event.id, render_line(event), event.type in SPOKEN)
+                elif question in answers and question not in shown:
+                    shown.add(question)
+                    yield WindowLine(event.id, _whole(event, answers[question], longest))
+                elif question not in answers and not self._is_notice(event, by_id.get(question)):
+                    yield WindowLine(event.id, render_line(event))
+
+    def _is_notice(self, event: Event, asked: Event | None) -> bool:
+        """Return whether an event of ours says that an answer takes long, or is one more page of an
+        answer."""
+        if asked and asked.text.removeprefix(self.line_filter.prefix).strip().lower() == "more":
+            return True
+        return event.text.endswith(PROGRESS)
 
     async def answer(self, question: str) -> QuotedAnswer | None:
         """Return the lines that answer a question, however old; None if the log has no answer.
@@ -180,51 +205,35 @@ class LogWindow:
         [said] = await self.log.for_model(query)
         return said
 
-    async def find_related(self, text: str) -> list[int]:
-        """Return the ids of a few older lines that belong to the speaker's question."""
-        if self.threads is None or self.last == 0:
-            return []
-        most = min(self.last, _MAX_RELATED)
-        return await self.threads.find_related(self.speaker, text, self.anchor, most)
-
-    async def _first(self, asked: Collection[int]) -> int:
+    async def _first(self) -> int:
         """Return the id of the first of the `last` lines that people said."""
-        # The asked questions are among the lines read, and do not count.
-        limit = self.last + len(asked)
-        query = replace(self._query(), types=SPOKEN, own=False, limit=limit)
-        [said] = await self.log.for_model(query)
-        wanted = [event for event in said if _is_shown(event, asked)][-self.last :]
-        return wanted[0].id if wanted else self.anchor
-
-    def _from(self, first: int, limit: int) -> Query:
-        return replace(self._query(), after_id=first - 1, limit=limit)
-
-    def _by_ids(self, ids: Collection[int]) -> Query:
-        scope = Scope.from_places(self.place)
-        return Query(scope=scope, before_id=self.anchor, ids=frozenset(ids), limit=len(ids))
-
-    def _own_words(self, limit: int) -> Query:
-        return Query(
-            scope=Scope.from_places(self.place),
-            before_id=self.anchor,
-            types=SPOKEN,
-            nick=self.speaker,
-            limit=limit,
-        )
+        said = await self.recent(self.last)
+        return said[0].id if said else self.anchor
 
     def _query(self) -> Query:
         scope = Scope.from_places(self.place)
         return Query(scope=scope, before_id=self.anchor, since=self.since)
 
 
-def _is_shown(event: Event, asked: Collection[int]) -> bool:
-    """Return whether an event counts as a line: said by a person, and not shown as a turn."""
-    return event.type in SPOKEN and not event.own and event.id not in asked
+def _newest(lines: Sequence[WindowLine], most_said: int, characters: int) -> list[WindowLine]:
+    """Return the newest lines, up to so many by people and so many characters."""
+    kept: list[WindowLine] = []
+    for line in reversed(lines):
+        characters -= len(line.text) + 1
+        most_said -= line.is_said
+        if characters < 0 or most_said < 0:
+            break
+        kept.append(line)
+    return kept[::-1]
 
 
-def _is_progress(event: Event) -> bool:
-    """Return whether an event is the notice that an answer takes long."""
-    return event.own and event.text.endswith(PROGRESS)
+def _whole(event: Event, answer: str, longest: int) -> str:
+    """Render our answer in full, at the place of the event that began it."""
+    if len(answer) > longest:
+        answer = f"{answer[:longest]}\n[{len(answer) - longest:,} more characters]"
+    # Further lines are indented: at the beginning of one, text could pass for a line of the log.
+    text = "\n  ".join(escape_tags(answer).splitlines())
+    return f"{stamp(event.time)} <{event.nick}> {text}"
 
 
 async def quoted_answer(log_window: LogWindow, question: str) -> QuotedAnswer | None:

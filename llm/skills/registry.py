@@ -27,9 +27,10 @@ from pydantic import BaseModel, Field
 
 from llm.messages.message import PromptSection
 from llm.skills.hint import Hint, HintContext, WorkedOut
-from llm.threads.model import InverseDocumentFrequency, load_model, words
 from llm.tools.toolbox import ToolError, tool, tools_in, tools_of
 from storage.memory.taught_skills import SkillTable, TaughtSkill
+from storage.passages.score import rarity
+from storage.passages.words import MAX_RARITY, is_content, stem, tokens
 from terrarium.config import Config, ConfigError
 from terrarium.front_matter import NAME, parse
 
@@ -148,7 +149,7 @@ class SkillRegistry:
         returns something. `allowed` restricts the names; None: all. The default `context` is the
         present time in UTC.
         """
-        asked = words(question)
+        asked = _stems(question)
         skills = [each for each in self.skills.values() if allowed is None or each.name in allowed]
         hints = await _hints(skills, question, context or HintContext(datetime.now(UTC)))
         found = []
@@ -256,20 +257,14 @@ async def _hints(
 
 
 def _description_overlap(skill: Skill, asked: frozenset[str]) -> float:
-    """Return the summed weights, 0 to 1 each, of the rare words that question and description
-    share."""
-    idf = _rarity()
-    shared = asked & _described(skill.description)
-    # 121 is the largest squared weight: that of a word in no list, 11 squared.
-    return sum(idf.squared_weight(word) for word in shared if not idf.is_common(word)) / 121
+    """Return the summed weights, up to 1 each, of the words that question and description share."""
+    return sum((rarity(stem) / MAX_RARITY) ** 2 for stem in asked & _stems(skill.description))
 
 
-_described = lru_cache(1_000)(words)
-
-
-@cache
-def _rarity() -> InverseDocumentFrequency:
-    return InverseDocumentFrequency(load_model().words, load_model().lines)
+@lru_cache(1_000)
+def _stems(text: str) -> frozenset[str]:
+    """Return the stems of the words of a text that carry meaning."""
+    return frozenset(stem(word) for word in tokens(text) if is_content(word))
 
 
 def _modules_of(folder: Path) -> tuple[ModuleType, ...]:

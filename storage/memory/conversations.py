@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -25,6 +25,9 @@ ON CONFLICT (name) DO UPDATE SET room = excluded.room, person = excluded.person"
 _TURN = """
 INSERT INTO turns (conversation_id, anchor, time, messages, related)
 SELECT id, ?, ?, ?, ? FROM conversations WHERE name = ? RETURNING id"""
+_ANSWERS = """
+SELECT t.anchor, t.messages FROM conversations c JOIN turns t ON t.conversation_id = c.id
+WHERE c.room = ? AND t.anchor IN (SELECT value FROM json_each(?))"""
 _OLDEST = """
 DELETE FROM turns WHERE id IN (SELECT t.id FROM turns t JOIN conversations c
 ON c.id = t.conversation_id WHERE c.name = ? ORDER BY t.id DESC LIMIT 1000000000 OFFSET ?)"""
@@ -85,6 +88,21 @@ class Conversations:
         """Return the newest `limit` turns of a conversation with ids from `start` on, oldest
         first."""
         return await self._database.read(lambda db: _turns(db, name, start, limit))
+
+    async def answers(self, room: str, questions: Collection[int]) -> dict[int, str]:
+        """Return the whole answers of the turns of a room, in anybody's conversation there, to the
+        `questions` (ids of their log events), each after the asker's name; those without a stored
+        turn are left out."""
+
+        def read(db: Connection) -> dict[int, str]:
+            rows = db.execute(_ANSWERS, [room, json.dumps(sorted(questions))]).fetchall()
+            turns = {row["anchor"]: _messages(row["messages"]) for row in rows}
+            return {
+                anchor: f"{messages[0].get('name', '')}: {messages[-1]['content'] or ''}"
+                for anchor, messages in turns.items()
+            }
+
+        return await self._database.read(read) if questions else {}
 
     async def room(self, name: str) -> str:
         """Return the room of a conversation: its own name as long as it is not stored."""

@@ -232,7 +232,7 @@ class RelatedWords:
 
 def rarity_of_rank(rank: int) -> float:
     """Return how much a word tells by its rank in English, from 1 (frequent) to 7 (rare)."""
-    return min(_MAX_RARITY, max(1.0, log(20 + rank) - 2.0))
+    return min(MAX_RARITY, max(1.0, log(20 + rank) - 2.0))
 
 
 # Synonyms of people on a channel that general sources do not have.
@@ -279,7 +279,9 @@ LONGEST_QUESTION = 1_000
 slow, and everybody else waits meanwhile."""
 
 _MAX_WORDS = 12  # of a question; further ones, as of a pasted text, are ignored
-_MAX_RARITY = 7.0
+MAX_RARITY = 7.0
+"""The `rarity` of a word that English hardly has."""
+
 _STOP_TEXT = """
 a about after again all also am an and any anybody anyone anything are as at be because been
 before being but by can come could currently did do does doing done each ever every everybody

@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from harnesses.core.tendril.turn import TurnRequest
-from llm.prompt.log_window import LogWindow
-from llm.threads.channel_threads import ChannelThreads
+from llm.prompt.log_window import LogWindow, WindowStarts
 from storage.chat_log.event import Event, EventType, Place
 from storage.log import ChatLog
 from terrarium.config import Config
@@ -73,6 +72,7 @@ class SimulatedDay:
         self.clock = ManualClock(MIDNIGHT)
         self.seen = Seen()
         self.questions = 0
+        self._starts: WindowStarts = {}
         words = [word for _, text in lines for word in text.split()]
         self._words = cycle(words)
 
@@ -92,14 +92,13 @@ class SimulatedDay:
                 running.cancel()
 
     async def _live(self, tendril: SmallTendril, log: ChatLog, script: ScriptedOpenAI) -> None:
-        threads = ChannelThreads(log, PLACE)
         hour = 0
         for number, (nick, text) in enumerate(self._lines):
             await self.clock.set(MIDNIGHT + DAY * number / len(self._lines))
             anchor = await log.append(self._event(nick, text))
             if number % self._every == 0:
                 script.say(self._said(_ANSWER))
-                await self._ask(tendril, log, threads, nick, text, anchor)
+                await self._ask(tendril, log, nick, text, anchor)
                 self._count(script)
             if self.clock.now() >= MIDNIGHT + timedelta(hours=hour):
                 await self._look(tendril)
@@ -111,13 +110,12 @@ class SimulatedDay:
         self,
         tendril: SmallTendril,
         log: ChatLog,
-        threads: ChannelThreads,
         nick: str,
         text: str,
         anchor: int,
     ) -> None:
         log_window = LogWindow(
-            log=log, place=PLACE, anchor=anchor, last=_LINES, speaker=nick, threads=threads
+            log=log, place=PLACE, anchor=anchor, last=_LINES, speaker=nick, starts=self._starts
         )
         result = await tendril.turn(
             TurnRequest(

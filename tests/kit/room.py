@@ -11,9 +11,8 @@ from typing import Any
 
 from llm.client.client import TokenCountResult
 from llm.messages.message import Message, PromptSection, Question, wire
-from llm.prompt.context_manager import Conversation, PromptContext, PromptInput
-from llm.prompt.log_window import LogWindow
-from llm.threads.channel_threads import ChannelThreads
+from llm.prompt.context_manager import ContextLimits, Conversation, PromptContext, PromptInput
+from llm.prompt.log_window import LogWindow, WindowStarts
 from storage.chat_log.event import Event, EventType, Place
 from storage.log import ChatLog
 from storage.memory.conversations import Conversations
@@ -36,11 +35,10 @@ class Room:
     last: int = 50
     window: int = 100_000
     since: datetime | None = None
-    threads: ChannelThreads | None = None
-    stable: Sequence[PromptSection] = ()
-    question_sections: Sequence[PromptSection] = ()
+    sections: Sequence[PromptSection] = ()
     shared: bool = False
-    budget: int | None = None
+    limits: ContextLimits = field(default_factory=lambda: ContextLimits(1.0))
+    starts: WindowStarts = field(default_factory=dict)
     lines: int = field(default=0)
     counts: int = field(default=0)
 
@@ -91,7 +89,7 @@ class Room:
             anchor=anchor,
             last=self.last,
             since=self.since,
-            threads=self.threads,
+            starts=self.starts,
             speaker=nick,
         )
 
@@ -106,9 +104,8 @@ class Room:
                 Question(nick, text),
                 log_window,
             ),
-            stable=self.stable,
-            question_sections=self.question_sections,
-            budget=self.budget,
+            sections=self.sections,
+            limits=self.limits,
         )
         await context.load()
         messages = await context.fit(steps, self.count, reserve=100)

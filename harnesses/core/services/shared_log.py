@@ -11,8 +11,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
 from llm.log_questions.answers import Quoting
-from llm.prompt.log_window import LogWindow
-from llm.threads.channel_threads import ChannelThreads
+from llm.prompt.log_window import LogWindow, WindowStarts
 from llm.tools.log_search import LogTools
 from llm.tools.semantic_search import SemanticIndex
 from storage.chat_log.channel_name import ChannelName
@@ -66,7 +65,7 @@ class TendrilLog:
         self.opt_outs = OptOuts(database)
         self.semantic_index = semantic_index
         self._clock, self._quoting = clock, quoting
-        self._threads: dict[Place, ChannelThreads] = {}
+        self._starts: WindowStarts = {}
 
     @classmethod
     @asynccontextmanager
@@ -133,7 +132,7 @@ class TendrilLog:
 
     def window(self, line: LoggedLine, *, last: int = _LINES) -> LogWindow:
         """Return the log window of the turn that answers a line: the `last` lines before it in its
-        room, and related ones from further back."""
+        room, or more."""
         event, place = line.pending.event, line.place
         asked = event.time if event else self._clock.now()
         return LogWindow(
@@ -142,7 +141,7 @@ class TendrilLog:
             anchor=to_micros(asked) // 1000,  # ids of the log follow time
             last=last,
             speaker=line.who.nick,
-            threads=self._threads_of(place) if is_public(place) else None,
+            starts=self._starts,
             pending_event=line.pending,
             quoting=self._quoting,
             semantic_index=self.semantic_index,
@@ -182,11 +181,6 @@ class TendrilLog:
             nick=nick,
             text=text,
         )
-
-    def _threads_of(self, place: Place) -> ChannelThreads:
-        if place not in self._threads:
-            self._threads[place] = ChannelThreads(self.chat_log, place)
-        return self._threads[place]
 
 
 def is_public(place: Place) -> bool:

@@ -12,13 +12,12 @@ from llm.agent.trace import Spawn, Trace
 from llm.client.client import RequestOptions
 from llm.client.profile import Profile
 from llm.client.token_usage import ANSWER
-from llm.intents.question_text import is_about_time
 from llm.log_questions.answers import QuotedAnswer
 from llm.memory.room import RoomMemory
 from llm.messages.message import PromptSection
 from llm.prompt.builder import Persona, Prompt, PromptRequest
 from llm.prompt.compact_context import CompactPromptContext
-from llm.prompt.context_manager import Conversation, PromptContext, PromptInput
+from llm.prompt.context_manager import ContextLimits, Conversation, PromptContext, PromptInput
 from llm.skills.hint import HintContext
 from storage.runs.runs import Run
 
@@ -132,12 +131,13 @@ async def create_context(
             profile=profile,
             now=tendril.clock.now,
         )
+    since = request.log_window.since if request.log_window else None
     stable, own = await memory.sections(request.text)
     return PromptContext(
         given,
-        stable=stable,
-        question_sections=(*own, *prompt.question_sections, *_clock_section(tendril, request.text)),
-        budget=profile.context_tokens,
+        sections=(*stable, *own, *prompt.question_sections, _clock_section(tendril)),
+        # What somebody wants to have looked at since a time is shown whole if it fits.
+        limits=ContextLimits(1.0 if since else tendril.agent.context_share, profile.context_tokens),
         now=tendril.clock.now,
     )
 
@@ -169,14 +169,13 @@ def create_trace(
     return Trace(run, store, background, log_window.pending_event if log_window else None)
 
 
-def _clock_section(tendril: TendrilResources, question: str) -> list[PromptSection]:
-    """Return a section with the local time if the question is about time, else none."""
-    # Not for every question: a section that changes each minute would invalidate the engine's
-    # prefix cache.
-    if not is_about_time(question):
-        return []
-    local = tendril.clock.now().astimezone(tendril.agent.zone)
-    return [PromptSection("now", f"{local:%A %Y-%m-%d %H:%M %Z}", 60)]
+def _clock_section(tendril: TendrilResources) -> PromptSection:
+    """Return a section with the local time, and the zone of the log's times."""
+    now = tendril.clock.now().astimezone(tendril.agent.zone)
+    zone = tendril.agent.zone_name
+    return PromptSection(
+        "now", f"{now:%A %Y-%m-%d %H:%M} {zone} (UTC{now:%z}). Times in logs are UTC.", 120
+    )
 
 
 def _pseudonym(name: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 
 import structlog
@@ -13,13 +12,11 @@ from harnesses.irc.replies.sender import without_highlight
 from harnesses.irc.services import BotServices
 from harnesses.irc.transport.network import Network
 from llm.log_questions.answers import Quoting
-from llm.prompt.log_window import LogWindow
-from llm.threads.channel_threads import ChannelThreads
+from llm.prompt.log_window import LogWindow, WindowStarts
 from llm.tools.log_search import LogTools
 from llm.tools.toolbox import tool
 from storage.chat_log.event import Event, PendingEvent, Place, Scope
 from storage.db.database import to_micros
-from storage.db.errors import StorageError
 from storage.passages.passages import LineFilter
 
 _FOLLOW_INTERVAL = 0.5  # seconds
@@ -28,34 +25,15 @@ _log = structlog.get_logger()
 
 
 class LogViews:
-    """The factory of log windows and log tools for turns.
-
-    On channels where somebody has asked before, threads follow new lines in the background, so that
-    the next question need not wait for that. `changed` are the places with lines not yet followed.
-    """
+    """The factory of log windows and log tools for turns."""
 
     def __init__(self, services: BotServices) -> None:
         self._services = services
-        self._threads: dict[Place, ChannelThreads] = {}
-        self.changed: set[Place] = set()
-
-    async def keep_threads_current(self) -> None:
-        """Update the threads of channels where somebody has asked, until cancelled."""
-        while True:
-            await asyncio.sleep(_FOLLOW_INTERVAL)
-            # New lines of all other places are left to the first question there.
-            changed, self.changed = self.changed & self._threads.keys(), set()
-            for place in changed:
-                try:
-                    await self._threads[place].follow()
-                except StorageError as error:  # the next question tries again
-                    _log.error("irc.not_followed", error=str(error))
+        self._starts: WindowStarts = {}
 
     def for_question(self, request: CommandRequest) -> LogWindow:
-        """Return the log window of a question, with what is needed to answer it by quoting lines.
-
-        The threads of its channel are kept up to date from now on.
-        """
+        """Return the log window of a question, with what is needed to answer it by quoting
+        lines."""
         services, event = self._services, request.pending_event.event
         asked = event.time if event else services.tendril.clock.now()
         return LogWindow(
@@ -64,7 +42,7 @@ class LogViews:
             anchor=to_micros(asked) // 1000,  # ids of the log follow time
             last=services.behaviours.resolve(request.place).max_context_messages,
             speaker=request.nick,
-            threads=None if request.private else self._threads_of(request.place),
+            starts=self._starts,
             pending_event=request.pending_event,
             quoting=self._quoting(),
             line_filter=self._quotable_lines(request.place),
@@ -76,7 +54,13 @@ class LogViews:
         """Return the log window before the event id `anchor`, for an unasked turn."""
         last = self._services.behaviours.resolve(place).max_context_messages
         return LogWindow(
-            log=self._services.log, place=place, anchor=anchor, last=last, speaker=speaker
+            log=self._services.log,
+            place=place,
+            anchor=anchor,
+            last=last,
+            starts=self._starts,
+            speaker=speaker,
+            line_filter=self._quotable_lines(place),
         )
 
     def tools(self, place: Place, scope: Scope, before: PendingEvent | int) -> LogTools:
@@ -104,11 +88,6 @@ class LogViews:
             return f"{address}{short_link(event)}" if address else None
 
         return Quoting(self._services.tendril.agent.zone, link, without_highlight)
-
-    def _threads_of(self, place: Place) -> ChannelThreads:
-        if place not in self._threads:
-            self._threads[place] = ChannelThreads(self._services.log, place)
-        return self._threads[place]
 
 
 class ChannelTools:

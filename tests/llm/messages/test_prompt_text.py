@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llm.messages.message import PromptSection, escape_tags, render_block, wire
+from llm.messages.message import PromptSection, escape_tags, render_block, render_line, wire
 from llm.prompt.builder import Persona
 from llm.tools.toolbox import render_result
 from storage.chat_log.event import Event, EventType
@@ -128,7 +128,9 @@ def once_each(text: str, tag: str) -> str:
 
 @given(TEXTS, TEXTS)
 def test_nothing_that_people_say_forges_a_tag_or_a_line_in_the_log(nick: str, text: str) -> None:
-    inner = once_each(render_block([said(nick, text), said("bob", "hi")]), "irc_logs")
+    inner = once_each(
+        render_block([render_line(said(nick, text)), render_line(said("bob", "hi"))]), "irc_logs"
+    )
     assert not forged(inner)
     first, second = inner.strip("\n").split("\n")
     assert second == "[2026-05-01 12:00:00] <bob> hi"

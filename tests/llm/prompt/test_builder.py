@@ -17,7 +17,6 @@ from llm.prompt.builder import (
     Prompt,
     PromptBuilder,
     PromptRequest,
-    helps,
 )
 from llm.tools.toolbox import tool
 from storage.db.database import Database
@@ -57,30 +56,13 @@ def beside(prompt: Prompt) -> dict[str, str]:
     return {section.name: section.text for section in prompt.question_sections}
 
 
-@pytest.mark.parametrize(
-    ("question", "said"),
-    [
-        ("who said that the pump is broken?", "Look it up before"),
-        ("did anyone mention frogs yesterday?", "Look it up before"),
-        ("look at https://example.org/x", "You cannot open links"),
-        ("tell bob that I am late", "You can speak only here"),
-    ],
-)
-def test_a_question_gets_the_help_that_fits_it(question: str, said: str) -> None:
-    assert any(help.startswith(said) for help in helps(question, [SEARCH]))
-
-
-def test_help_with_a_tool_is_given_only_where_there_is_the_tool() -> None:
-    assert helps("remind me at 18:00", []) == []
-    assert helps("remind me at 18:00", ["remind"]) != []
-    assert helps("who said that?", []) == []
-
-
-@pytest.mark.parametrize(
-    "question", ["hi", "how are you?", "why is the sky blue?", "tell me a joke", "what is a frog?"]
-)
-def test_plain_chat_gets_no_help(question: str) -> None:
-    assert helps(question, [SEARCH, "remind", "recall", "remember"]) == []
+async def test_what_the_operators_skills_say_is_no_order_between_data_tags(
+    prompts: PromptBuilder, table: SkillTable
+) -> None:
+    request = replace(asking("who said 2*3?"), values={"nick": "Terra", "topic": "frogs"})
+    prompt = await prompts.build(table, request, CAPABLE)
+    assert beside(prompt)["topic"] == "frogs"
+    assert "guidance" not in beside(prompt)
 
 
 async def test_the_system_text_is_the_same_for_all_questions_of_a_room(
