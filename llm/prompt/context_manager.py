@@ -169,8 +169,9 @@ class PromptContext:
         if not self._lines:
             self._turns = _newest(self._stored, characters)
             return
-        seen = {line.id for line in self._lines}
-        # What the window shows is repeated only for the tool results in the last few turns.
+        # What the window shows is repeated only for the tool results in the last few turns. An
+        # answer that was given after this question was asked is not in its window.
+        seen = {line.answers for line in self._lines}
         hidden = [
             turn
             for place, turn in enumerate(reversed(self._stored))
@@ -188,7 +189,7 @@ class PromptContext:
 
     async def remember(self, messages: Sequence[Message]) -> None:
         """Store the question and the messages that answer it."""
-        live = self._log_window if self._log_window and self._log_window.since is None else None
+        live = self._live_window()
         anchor = await live.question_event_id() if live else 0
         conversation = self._conversation
         related = [event.id for event in self._found]
@@ -202,12 +203,18 @@ class PromptContext:
                 conversation.name, PromptWindow(0, self._turns[0].id)
             )
 
+    def _live_window(self) -> LogWindow | None:
+        """Return the log window if it continues from one question to the next, which a view `since`
+        a time does not."""
+        return self._log_window if self._log_window and self._log_window.since is None else None
+
     def _messages(self, steps: Sequence[Message]) -> list[Message]:
         messages: list[Message] = [{"role": "system", "content": self._system}]
         lines = render_block([line.text for line in self._lines])
         for turn in self._turns:
-            messages += [_asked(turn.messages[0], lines), *map(_render_step, turn.messages[1:])]
-            lines = ""
+            # The window of a channel comes first, a view by time belongs to its question.
+            before, lines = (lines, "") if self._live_window() else ("", lines)
+            messages += [_asked(turn.messages[0], before), *map(_render_step, turn.messages[1:])]
         shown = {line.id for line in self._lines}
         found = [render_line(event) for event in self._found if event.id not in shown]
         sections = render_sections(self._sections)

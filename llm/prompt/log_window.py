@@ -51,12 +51,13 @@ class WindowLine:
     """A line of the log as a prompt shows it, with the id of its (first) event.
 
     Its `text` has several lines, all but the first indented, if it is an answer of ours in full;
-    `is_said` is true of what people said.
+    `answers` is then the id of the question's event. `is_said` is true of what people said.
     """
 
     id: int
     text: str
     is_said: bool = False
+    answers: int = 0
 
 
 Answers = Callable[[Collection[int]], Awaitable[Mapping[int, str]]]
@@ -153,7 +154,8 @@ class LogWindow:
                     yield WindowLine(event.id, render_line(event), event.type in SPOKEN)
                 elif question in answers and question not in shown:
                     shown.add(question)
-                    yield WindowLine(event.id, _whole(event, answers[question], longest))
+                    text = _whole(event, answers[question], longest)
+                    yield WindowLine(event.id, text, answers=question)
                 elif question not in answers and not self._is_notice(event, by_id.get(question)):
                     yield WindowLine(event.id, render_line(event))
 

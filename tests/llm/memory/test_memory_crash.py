@@ -169,12 +169,10 @@ async def test_what_is_remembered_while_a_summary_is_made_is_there_afterwards(
             script.say("Sure.").call("remember", {"value": "a note"}).say("Sure.")
             for number in (2, 3):
                 await tendril.turn(TurnRequest(conversation=ROOM, who="ada", text=f"q{number}"))
-            await asyncio.gather(
-                answering.wait(),
-                tendril.turn(TurnRequest(conversation=ROOM, who="ada", text="q4")),
-                tendril.turn(
-                    TurnRequest(conversation=f"{ROOM}/bob", who="bob", text="q5", room=ROOM)
-                ),
+            await answering.wait()
+            await tendril.turn(TurnRequest(conversation=ROOM, who="ada", text="q4"))
+            await tendril.turn(
+                TurnRequest(conversation=f"{ROOM}/bob", who="bob", text="q5", room=ROOM)
             )
             await tendril.settled()
             memories = tendril.memory.memories

@@ -182,12 +182,14 @@ class Interleaved(RuleBasedStateMachine):
     def prompts_are_whole_and_of_one_conversation(self) -> None:
         """What was sent since the last look."""
         for request in self.script.requests:
-            first, *messages = request["messages"]
+            messages = request["messages"]
             assert broken_calls(messages) == []
             asked = next(each for each in reversed(messages) if each["role"] == "user")
             mine = words([asked])[-1][: len("q00")]
-            assert {word[:3] for word in words(messages)} == {mine}
-            assert {word[:2] for word in words([first])} <= {mine[:2]}
+            # The memory of the room, which stands beside the question, is of everybody in it.
+            assert {word[:2] for word in words(messages)} == {mine[:2]}
+            turns = [each | {"content": question_in(each)} for each in messages]
+            assert {word[:3] for word in words(turns)} == {mine}
         for request in self.script.beside:
             assert len({word[:2] for word in words(request["messages"])}) <= 1
         self.script.requests.clear()
@@ -214,6 +216,11 @@ def prefix(conversation: Conversation) -> str:
 def words(messages: Iterable[dict[str, Any]]) -> list[str]:
     """The words of questions in messages."""
     return WORD.findall(" ".join(str(message.get("content")) for message in messages))
+
+
+def question_in(message: dict[str, Any]) -> str:
+    """The text of a message without the sections before a question."""
+    return str(message.get("content")).rpartition("\n\n")[2]
 
 
 def broken_calls(messages: Iterable[dict[str, Any]]) -> list[str]:

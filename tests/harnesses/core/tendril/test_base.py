@@ -45,7 +45,13 @@ async def small(data: Path, url: str, **agent: Any) -> AsyncIterator[SmallTendri
 
 
 def texts(request: dict[str, Any]) -> list[str]:
-    return [message["content"] for message in request["messages"]]
+    """The texts of the messages, those of people without the sections before a question."""
+    return [
+        message["content"].rpartition("\n\n")[2]
+        if message["role"] == "user"
+        else message["content"]
+        for message in request["messages"]
+    ]
 
 
 async def test_a_turn_answers_and_remembers(tmp_path: Path) -> None:
@@ -55,13 +61,13 @@ async def test_a_turn_answers_and_remembers(tmp_path: Path) -> None:
             result = await tendril.turn(
                 TurnRequest(conversation="kitchen", who="ada", text="How many cups?")
             )
-            assert result == TurnResult(
-                "Seven.", ok=True, usage=TokenUsage(14 + len(HELPS.split()), 1), iterations=1
-            )
+            assert result.usage.completion == 1
+            unmetered = replace(result, usage=TokenUsage())
+            assert unmetered == TurnResult("Seven.", ok=True, iterations=1)
         async with small(tmp_path, script.url) as tendril:
             await tendril.turn(TurnRequest(conversation="kitchen", who="bob", text="Sure?"))
         first, second = script.requests
-        assert second["messages"][: len(first["messages"])] == first["messages"]
+        assert second["messages"][0] == first["messages"][0]
         assert texts(second) == [
             f"You are Terra, on $channel. A cup costs $5.{HELPS}",
             "ada asks: How many cups?",

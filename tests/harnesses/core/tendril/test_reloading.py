@@ -64,7 +64,7 @@ async def test_limits_personas_and_skills_follow_their_files(tmp_path: Path) -> 
     [request] = script.requests
     assert request["max_tokens"] == 9
     assert request["messages"][0]["content"].startswith("Arr.\n\n")
-    assert "<guidance>\nA frog is green.\n</guidance>" in request["messages"][-1]["content"]
+    assert "<skills>\nA frog is green.\n</skills>" in request["messages"][-1]["content"]
 
 
 async def test_what_is_wrong_changes_nothing_and_the_log_says_why(tmp_path: Path) -> None:
