@@ -103,9 +103,22 @@ class ChannelTools:
         return self._network.members(self._channel)
 
 
-def persona_values(network: Network, channel: str, *, private: bool = False) -> Mapping[str, str]:
-    """Return the values of the `$names` in a persona, for a channel or a private conversation."""
+def persona_values(
+    network: Network, channel: str, prefix: str, *, private: bool = False
+) -> Mapping[str, str]:
+    """Return the values of the `$names` in a persona, for a channel or a private conversation in
+    which commands begin with `prefix`."""
+    abilities = (
+        f"People can also give you commands, which you are not asked about: {prefix}remind,"
+        f" {prefix}schedule, {prefix}search, {prefix}more for the rest of a long answer, and"
+        f" {prefix}help for all of them."
+    )
+    values = {"nick": network.nick, "abilities": abilities}
     if private:
-        return {"nick": network.nick, "channel": "(a private conversation)", "topic": "(none)"}
-    topic = network.topic(channel) or "(none)"
-    return {"nick": network.nick, "channel": channel, "topic": topic}
+        place = (
+            "IRC, in a private conversation. You do not see the channels from here; your tools list,"
+            " search and read those that this person may read"
+        )
+        return values | {"place": place, "channel": "a private conversation", "topic": ""}
+    topic = network.topic(channel) or ""
+    return values | {"place": f"the IRC channel {channel}", "channel": channel, "topic": topic}

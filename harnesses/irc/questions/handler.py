@@ -110,7 +110,12 @@ class QuestionHandler:
                 log_window=self._log_views.for_question(request) if behaviour.logging else None,
                 tools=self.tools(request, request.pending_event, logs=behaviour.logging),
                 rights=functools.partial(self.rights, request),
-                values=persona_values(network, request.place.channel, private=request.private),
+                values=persona_values(
+                    network,
+                    request.place.channel,
+                    behaviour.command_prefix,
+                    private=request.private,
+                ),
                 persona=behaviour.persona,
                 model=behaviour.model,
                 joins=True,

@@ -116,7 +116,12 @@ class ScheduledQuestions:
                 log_window=self._window(reminder, now) if behaviour.logging else None,
                 tools=self._questions.tools(request, now, logs=behaviour.logging),
                 rights=functools.partial(self._questions.rights, request),
-                values=persona_values(network, request.place.channel, private=request.private),
+                values=persona_values(
+                    network,
+                    request.place.channel,
+                    behaviour.command_prefix,
+                    private=request.private,
+                ),
                 persona=behaviour.persona,
                 model=behaviour.model,
                 priority="background",

@@ -105,7 +105,7 @@ class UnaskedTurns:
                     self._log_views.tools(place, scope, anchor),
                     ChannelTools(network, place.channel),
                 ],
-                values=persona_values(network, place.channel),
+                values=persona_values(network, place.channel, behaviour.command_prefix),
                 persona=behaviour.persona,
                 model=behaviour.model,
                 priority="background",
