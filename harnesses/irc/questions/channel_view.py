@@ -116,7 +116,7 @@ def persona_values(
     values = {"nick": network.nick, "abilities": abilities}
     if private:
         place = (
-            "IRC, in a private conversation. You do not see the channels from here; your tools list,"
+            "IRC, in a private conversation. You do not see channels from here: your tools list,"
             " search and read those that this person may read"
         )
         return values | {"place": place, "channel": "a private conversation", "topic": ""}
