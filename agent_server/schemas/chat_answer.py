@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from agent_server.engine_protocol import Chunk, Chunks
 from agent_server.errors import EngineUnavailable
-from terrarium.thinking import ThinkSplitter
+from terrarium.thinking import LeadingThoughts, Split
 from terrarium.usage import TokenUsage
 
 
@@ -29,33 +29,45 @@ class ChunkNormalizer:
     """Normalises the chunks of one answer of an engine.
 
     A normalised chunk has `choices`, each with `index`, `delta`, `finish_reason` and at most
-    `logprobs` and `stop_reason`. With `thoughts`, text between <think> tags is moved from `content`
-    to `reasoning_content`, where engines that know the model's format put it themselves. The usage
-    is sent once, in the last chunk: llama.cpp sends one for each choice if n > 1.
+    `logprobs` and `stop_reason`. With `thoughts`, reasoning is in `reasoning_content`, whatever the
+    engine calls it; of an engine that has not separated it, <think> blocks at the beginning of
+    `content` are moved there. The usage is sent once, in the last chunk: llama.cpp sends one for
+    each choice if n > 1.
     """
 
     def __init__(self, *, thoughts: bool) -> None:
-        self._splitters = defaultdict[int, ThinkSplitter](_new_splitter) if thoughts else None
+        self._thoughts = thoughts
+        # None: the engine separates the thoughts of this choice.
+        self._splitters = defaultdict[int, LeadingThoughts | None](LeadingThoughts)
         self._usage: TokenUsage | None = None
+        self._is_empty = True
 
     def feed(self, chunk: Chunk) -> Chunk | None:
         """Return the normalised chunk, None if it has no choices."""
-        if chunk.get("usage"):
-            usage = TokenUsage.from_wire(chunk["usage"])
-            self._usage = usage if self._usage is None else self._usage.merge_choice(usage)
+        if isinstance(usage := chunk.get("usage"), Mapping) and usage:
+            read = TokenUsage.from_wire(usage)
+            self._usage = read if self._usage is None else self._usage.merge_choice(read)
         choices = chunk.get("choices")
-        return {"choices": [self._choice(choice) for choice in choices]} if choices else None
+        if not choices:
+            return None
+        self._is_empty = False
+        return {"choices": [self._choice(choice) for choice in choices]}
 
     def finish(self) -> Chunk | None:
-        """Return the last chunk, with the usage of all choices; None if the engine sent none."""
+        """Return the last chunk, with the usage of all choices; None if the engine sent none.
+
+        Raises EngineUnavailable if there was no choice at all.
+        """
+        if self._is_empty:
+            raise EngineUnavailable("the engine gave an empty answer")
         return {"choices": [], "usage": self._usage.as_wire()} if self._usage else None
 
     def _choice(self, choice: Chunk) -> Chunk:
-        index, delta = choice.get("index", 0), choice.get("delta") or {}
+        index, delta = choice.get("index") or 0, choice.get("delta") or {}
         if "text" in choice:  # the continuation of a bare text
             delta = {"content": choice["text"] or ""}
-        if self._splitters is not None:
-            _move_thoughts(choice, delta, self._splitters[index])
+        if self._thoughts:
+            self._move_thoughts(index, choice, delta)
         kept = {"index": index, "delta": delta, "finish_reason": choice.get("finish_reason")}
         if choice.get("logprobs"):
             kept["logprobs"] = choice["logprobs"]
@@ -63,26 +75,28 @@ class ChunkNormalizer:
             kept["stop_reason"] = choice["stop_reason"]  # vLLM's name for the stop sequence it met
         return kept
 
-
-def _new_splitter() -> ThinkSplitter:
-    return ThinkSplitter(at_line_start=True)
-
-
-def _move_thoughts(choice: Chunk, delta: dict[str, Any], splitter: ThinkSplitter) -> None:
-    """Move think blocks of `delta` from `content` to `reasoning_content`, in place."""
-    text = delta.get("content")
-    content, reasoning = "", ""
-    if text:
-        split = splitter.feed(text)
+    def _move_thoughts(self, index: int, choice: Chunk, delta: dict[str, Any]) -> None:
+        """Move the thoughts of `delta` to `reasoning_content`, in place."""
+        # OpenRouter, Ollama and newer versions of vLLM call it `reasoning`; some send both.
+        own = delta.pop("reasoning", None)
+        if own and not delta.get("reasoning_content"):
+            delta["reasoning_content"] = own
+        splitter = self._splitters[index]
+        if splitter is None:
+            return
+        text, is_separated = delta.get("content") or "", bool(delta.get("reasoning_content"))
+        split = Split() if is_separated else splitter.feed(text)
         content, reasoning = split.shown, split.thought
-    # The text ends here, so what the splitter held back as a possible tag is due now.
-    if choice.get("finish_reason") or delta.get("tool_calls"):
-        rest = splitter.finish()
-        content, reasoning = content + rest.shown, reasoning + rest.thought
-    if text or content:
-        delta["content"] = content
-    if reasoning:
-        delta["reasoning_content"] = (delta.get("reasoning_content") or "") + reasoning
+        # What is held back as a possible tag is due: the text ends, or is left alone from here on.
+        if is_separated or choice.get("finish_reason") or delta.get("tool_calls"):
+            rest = splitter.finish()
+            content, reasoning = content + rest.shown, reasoning + rest.thought
+        if is_separated:
+            content, self._splitters[index] = content + text, None
+        if text or content:
+            delta["content"] = content
+        if reasoning:
+            delta["reasoning_content"] = (delta.get("reasoning_content") or "") + reasoning
 
 
 class ModelAnswer:
@@ -148,6 +162,7 @@ async def assemble(answer: ModelAnswer, meta: ChunkMeta) -> dict[str, Any]:
     listed = [choices[index] for index in sorted(choices)]
     for whole in listed:
         whole["message"]["content"] = _content(whole["message"])
+        whole["finish_reason"] = whole["finish_reason"] or "stop"  # some engines send none
     return {**meta.as_wire("chat.completion"), "choices": listed, "usage": usage}
 
 

@@ -17,7 +17,7 @@ from agent_server.tool_calling.detector import CallDetector, DetectedCall, Verdi
 from agent_server.tool_calling.schema import MAX_TEXT_LENGTH, any_of, many_calls, one_call
 from terrarium.config import Config, ConfigError
 from terrarium.http.client import MAX_LINE_BYTES, EventData, EventTooLong
-from terrarium.thinking import ThinkSplitter
+from terrarium.thinking import LeadingThoughts
 from terrarium.usage import TokenUsage
 
 
@@ -27,7 +27,7 @@ def pieces_of(text: str, cuts: list[int]) -> list[str]:
 
 
 def split(pieces: list[str]) -> tuple[str, str]:
-    splitter = ThinkSplitter(at_line_start=True)
+    splitter = LeadingThoughts()
     parts = [*map(splitter.feed, pieces), splitter.finish()]
     return "".join(part.shown for part in parts), "".join(part.thought for part in parts)
 
@@ -36,7 +36,10 @@ THOUGHTS = [
     ("<think>a\nb</think>\n\nhello", ("hello", "a\nb")),
     ("<think></think>\n\nhello", ("hello", "")),
     ("  <think>a</think>b", ("b", "a")),
-    ("one\n<think>a</think>\ntwo", ("one\ntwo", "a")),
+    ("one\n<think>a</think>\ntwo", ("one\n<think>a</think>\ntwo", "")),
+    ("<think>a</think>\n`<think>b</think>`", ("`<think>b</think>`", "a")),
+    ("```xml\n<think>a</think>\n```", ("```xml\n<think>a</think>\n```", "")),
+    ("<<think>>a<</think>>\nb", ("b", "a")),
     ("<think>a</think><think>b</think>c", ("c", "ab")),
     ("<think>never closed", ("", "never closed")),
     ("the <think> tag is prose", ("the <think> tag is prose", "")),

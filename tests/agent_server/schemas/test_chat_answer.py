@@ -46,13 +46,24 @@ def test_a_chunk_keeps_what_the_api_has_and_nothing_else() -> None:
 
 def test_the_usage_of_all_choices_comes_once_and_counts_the_prompt_once() -> None:
     normalizer = ChunkNormalizer(thoughts=True)
+    assert normalizer.feed(said("Hi"))
     assert normalizer.feed({"choices": [], "usage": usage(5, 2)}) is None
     assert normalizer.feed({"usage": usage(5, 3)}) is None
+    assert normalizer.feed({"choices": None, "usage": "many"}) is None
     last = normalizer.finish()
     assert last is not None
     assert last["choices"] == []
     assert last["usage"]["total_tokens"] == 10
-    assert ChunkNormalizer(thoughts=True).finish() is None
+    uncounted = ChunkNormalizer(thoughts=True)
+    assert uncounted.feed(said("Hi", "stop"))
+    assert uncounted.finish() is None
+
+
+def test_an_answer_without_any_choice_is_the_engines_fault() -> None:
+    normalizer = ChunkNormalizer(thoughts=True)
+    assert normalizer.feed({"choices": [], "usage": usage(5, 0)}) is None
+    with pytest.raises(EngineUnavailable, match="empty answer"):
+        normalizer.finish()
 
 
 def test_thoughts_of_a_chat_are_moved_and_those_of_a_bare_text_stay() -> None:
@@ -62,6 +73,36 @@ def test_thoughts_of_a_chat_are_moved_and_those_of_a_bare_text_stay() -> None:
     assert moved["choices"][0]["delta"] == {"content": "Hi", "reasoning_content": "hm"}
     kept = text.feed({"choices": [{"text": "<think>hm"}]})
     assert kept == said("<think>hm")
+
+
+def deltas(*parts: dict[str, Any]) -> tuple[str, str]:
+    """The words and the thoughts of an answer whose chunks have these deltas."""
+    normalizer, text, thoughts = ChunkNormalizer(thoughts=True), "", ""
+    for number, part in enumerate(parts, 1):
+        finish = "stop" if number == len(parts) else None
+        made = normalizer.feed({"choices": [{"index": 0, "delta": part, "finish_reason": finish}]})
+        assert made is not None
+        delta = made["choices"][0]["delta"]
+        assert "reasoning" not in delta
+        text += delta.get("content") or ""
+        thoughts += delta.get("reasoning_content") or ""
+    return text, thoughts
+
+
+@pytest.mark.parametrize("key", ["reasoning", "reasoning_content"])
+def test_where_the_engine_separates_thoughts_the_text_stays_as_it_is(key: str) -> None:
+    text = "<think>2+2 is 4</think> is how it looks."
+    assert deltas({key: "h"}, {key: "m"}, {"content": text}) == (text, "hm")
+    assert deltas({key: "hm", "content": text}) == (text, "hm")
+    assert deltas({"content": ""}, {"content": "<th"}, {key: "hm"}, {"content": "is>"}) == (
+        "<this>",
+        "hm",
+    )
+
+
+def test_thoughts_that_an_engine_sends_under_both_names_count_once() -> None:
+    assert deltas({"reasoning": "hm", "reasoning_content": "hm"}, {"content": "Hi"}) == ("Hi", "hm")
+    assert deltas({"reasoning": None, "content": "<think>hm</think>Hi"}) == ("Hi", "hm")
 
 
 async def test_an_answer_begins_with_the_chunk_that_was_awaited() -> None:
