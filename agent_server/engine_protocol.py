@@ -31,9 +31,10 @@ class TokenCount:
 class ModelInfo:
     """The facts that an engine reports about its model; None means unknown.
 
-    `context` is the window in tokens, `weights` the model's name at the engine, `parameters` their
-    number, and `gpus` the graphics processors in use; `identity` is a fingerprint that changes when
-    the model is replaced.
+    `context` is the window in tokens, `counts_tokens` whether `Engine.count` works, `weights` the
+    model's name at the engine, `parameters` their number, and `gpus` the graphics processors in
+    use; `identity` is a fingerprint that changes when the model is replaced. `is_final` is False
+    while the model is not loaded, as its window may then turn out to be another one.
     """
 
     context: int | None = None
@@ -41,10 +42,12 @@ class ModelInfo:
     vision: bool | None = None
     reasoning: bool | None = None
     embeddings: bool | None = None
+    counts_tokens: bool | None = None
     weights: str | None = None
     parameters: int | None = None
     gpus: tuple[Gpu, ...] | None = None
     identity: str | None = None
+    is_final: bool = True
 
 
 class Engine(Protocol):
@@ -70,6 +73,7 @@ class Engine(Protocol):
 
         - `model` in the body selects one of the models of an upstream with several; the default is
           the engine's own.
+        - `max_tokens` is the only limit of the answer; without it the engine's own applies.
         - `cache_salt` keeps the cached prompts of different keys apart; engines that cannot do that
           drop it.
         - `"stream": false` says that the answer will be sent as a whole, so that chunks may be
@@ -86,5 +90,8 @@ class Engine(Protocol):
     async def ready(self) -> bool:
         """Return whether the engine could answer a request now."""
 
-    async def model_info(self) -> ModelInfo:
-        """Ask the engine to describe its model. Raises ApiError."""
+    async def model_info(self, model: str | None = None) -> ModelInfo:
+        """Ask the engine to describe its model, or one of the models of an upstream with several.
+
+        Raises ApiError.
+        """

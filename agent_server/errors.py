@@ -2,7 +2,8 @@
 
     ApiError
     ├── InvalidRequest 400
-    │   └── ContextLengthExceeded 400
+    │   ├── ContextLengthExceeded 400
+    │   └── ToolsRefused 400
     ├── Unauthorized 401
     ├── Forbidden 403
     ├── NotFound 404
@@ -60,9 +61,18 @@ class InvalidRequest(ApiError):
 
 
 class ContextLengthExceeded(InvalidRequest):
-    """The prompt is longer than the model's context."""
+    """The prompt is longer than the model's context: `limit` tokens, None if the engine does not
+    say."""
 
     default_code = "context_length_exceeded"
+
+    def __init__(self, message: str, *, param: str | None = None, limit: int | None = None) -> None:
+        super().__init__(message, param=param)
+        self.limit = limit
+
+
+class ToolsRefused(InvalidRequest):
+    """The engine takes no tools: the model, or the server that runs it, does not support them."""
 
 
 class Unauthorized(ApiError):

@@ -63,16 +63,11 @@ class EngineCall:
             self.pieces += 1
 
     def hide_others_cache(self, chunk: Chunk) -> Chunk:
-        """Return the chunk with its `cached_tokens` capped at `cached_limit`.
-
-        `uncached_prompt_tokens` keeps the engine's own number, from which its speed is measured;
-        clients never see it.
-        """
+        """Return the chunk with its `cached_tokens` capped at `cached_limit`."""
         if self.cached_limit is None or not isinstance(chunk.get("usage"), dict):
             return chunk
         used = TokenUsage.from_wire(chunk["usage"])
-        visible = used.limit_cached(self.cached_limit).as_wire()
-        return {**chunk, "usage": visible, "uncached_prompt_tokens": used.prompt - used.cached}
+        return {**chunk, "usage": used.limit_cached(self.cached_limit).as_wire()}
 
     def model(self, name: str) -> str:
         """Return the name by which clients ask for this model of the engine `name`."""
@@ -143,9 +138,9 @@ class AdmittedEngine:
             self._failed = not await self._probe()
         return not self._failed
 
-    async def model_info(self) -> ModelInfo:
-        """Ask the engine to describe its model. Raises ApiError."""
-        return await self._engine.model_info()
+    async def model_info(self, model: str | None = None) -> ModelInfo:
+        """Ask the engine to describe its model, or another one of its. Raises ApiError."""
+        return await self._engine.model_info(model)
 
     async def count(self, body: Mapping[str, Any], context: RequestContext) -> TokenCount:
         """Count the tokens of a prompt once the queue for counting admits it. Raises ApiError."""

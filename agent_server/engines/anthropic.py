@@ -3,21 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any
+from urllib.parse import quote
 
 from agent_server.engine_protocol import Chunks, ModelInfo, TokenCount
 from agent_server.engines.anthropic_translate import MessageStream, as_messages_request
+from agent_server.engines.capability_probe import coalesce_info, info_from_anthropic
 from agent_server.engines.upstream_pool import (
+    MODELS_PATH,
     SseStream,
+    Upstream,
     UpstreamEngine,
     UpstreamRequest,
     parse_json,
 )
-from agent_server.errors import EngineUnavailable, Unsupported
+from agent_server.errors import EngineMisconfigured, EngineUnavailable, Unsupported
 
 VERSION = "2023-06-01"
 CONTEXT_TOKENS = 200_000
-"""Context window in tokens of every current model there."""
+"""Context window in tokens of a model whose card names none."""
+
+MAX_ANSWER_TOKENS = 8_192
+"""Limit of an answer, which the API requires, for a model whose card has not been read."""
+
+ANSWER_SHARE = 8
+"""The part of the window that an answer may have at most is one of so many: the API refuses prompts
+that leave no room for the longest answer."""
 
 
 class AnthropicEngine(UpstreamEngine):
@@ -34,6 +47,7 @@ class AnthropicEngine(UpstreamEngine):
     ) -> None:
         headers = {"anthropic-version": VERSION, **({"x-api-key": key} if key else {})}
         super().__init__(urls, headers, model=model, timeout=timeout, slots=slots)
+        self._max_answer: dict[str | None, int] = {}
 
     @property
     def isolates_keys(self) -> bool:
@@ -44,7 +58,9 @@ class AnthropicEngine(UpstreamEngine):
         """Stream the answer to a chat. Raises ApiError; Unsupported for a bare `prompt`."""
         if "prompt" in body:
             raise Unsupported("this model answers conversations only")
-        asked = {**as_messages_request(body), **self._named(body), "stream": True}
+        named = self._named(body)
+        limit = self._max_answer.get(named["model"], MAX_ANSWER_TOKENS)
+        asked = {"max_tokens": limit, **as_messages_request(body), **named, "stream": True}
         answer = await self._upstream_pool.send(
             UpstreamRequest("POST", "/v1/messages", asked, session, names_model=True)
         )
@@ -77,11 +93,31 @@ class AnthropicEngine(UpstreamEngine):
         """Raise Unsupported: the API has no embeddings."""
         raise Unsupported("this model makes no embeddings")
 
-    async def model_info(self) -> ModelInfo:
-        """Return the facts that hold for all models of the API."""
-        return ModelInfo(
-            CONTEXT_TOKENS, tools=True, vision=True, embeddings=False, weights=self._model
+    async def model_info(self, model: str | None = None) -> ModelInfo:
+        """Read the card of the model; what it lacks is what all models of the API have."""
+
+        async def told(upstream: Upstream) -> ModelInfo:
+            return await self._info(upstream, model or self._model)
+
+        return await self._upstream_pool.try_each(told)
+
+    async def _info(self, upstream: Upstream, model: str | None) -> ModelInfo:
+        name = model or str((await self._upstream_pool.cards(upstream))[0]["id"])
+        card: Mapping[str, Any] = {}
+        with suppress(EngineMisconfigured):  # an alias, or a server without cards
+            path = f"{MODELS_PATH}/{quote(name, safe='')}"
+            card = await self._json(UpstreamRequest("GET", path), upstream)
+        info = coalesce_info(
+            info_from_anthropic(card),
+            ModelInfo(
+                CONTEXT_TOKENS, tools=True, vision=True, embeddings=False, counts_tokens=True
+            ),
         )
+        longest = card.get("max_tokens")
+        if isinstance(longest, int) and longest > 0:
+            share = (info.context or CONTEXT_TOKENS) // ANSWER_SHARE
+            self._max_answer[model] = min(longest, share)
+        return replace(info, weights=name)
 
     def _named(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
         return {"model": body.get("model") or self._model}

@@ -1,13 +1,15 @@
 """Parsers of the model descriptions of different kinds of servers.
 
-Sources: the OpenAI list of models as vLLM (`max_model_len`), Groq (`context_window`) and OpenRouter
-(`context_length`, `architecture`) extend it; llama.cpp's `/props`; Ollama's `/api/show`.
+Sources: the OpenAI list of models as vLLM (`max_model_len`), Groq (`context_window`), OpenRouter
+(`context_length`, `top_provider`, `architecture`) and Mistral (`max_context_length`,
+`capabilities`) extend it; llama.cpp's `/props`; Ollama's `/api/show` and `/api/ps`; LiteLLM's
+`/v1/model/info`; Anthropic's `/v1/models/NAME`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -16,19 +18,42 @@ from agent_server.engine_protocol import ModelInfo
 # Experts, number and unit, but not within a word or a longer number.
 _SIZE = re.compile(r"(?<![\w.])(?:(\d{1,2})x)?(\d{1,4}(?:\.\d{1,3})?) ?([bBmM])(?![A-Za-z0-9])")
 
-CONTEXT_FIELDS = ("max_model_len", "context_window", "context_length")
+CONTEXT_FIELDS = ("max_model_len", "context_window", "context_length", "max_context_length")
+
+OLLAMA_CONTEXT = 4_096
+"""Ollama's window for a model that sets no `num_ctx`, on a server that sets no other."""
 
 
 def info_from_model_card(card: Mapping[str, Any]) -> ModelInfo:
     """Parse one entry of `/v1/models`."""
     senses = _mapping(card, "architecture").get("input_modalities")
-    parameters = card.get("supported_parameters")
+    able, takes = _mapping(card, "capabilities"), card.get("supported_parameters")
+    listed = takes if isinstance(takes, list) else None
+    # OpenRouter names the window of the model, and that of the provider that it asks first.
+    windows = [*map(card.get, CONTEXT_FIELDS), _mapping(card, "top_provider").get("context_length")]
     return ModelInfo(
-        context=next((n for key in CONTEXT_FIELDS if (n := _count(card.get(key)))), None),
-        tools="tools" in parameters if isinstance(parameters, list) else None,
-        vision="image" in senses if isinstance(senses, list) else None,
-        reasoning="reasoning" in parameters if isinstance(parameters, list) else None,
+        context=_smallest(windows),
+        tools=_flag(able.get("function_calling")) if listed is None else "tools" in listed,
+        vision="image" in senses if isinstance(senses, list) else _flag(able.get("vision")),
+        reasoning=None if listed is None else "reasoning" in listed,
         parameters=_count(_mapping(card, "meta").get("n_params")),
+    )
+
+
+def info_from_litellm(entries: Sequence[Any], name: str) -> ModelInfo:
+    """Parse the `data` of LiteLLM's `/v1/model/info`; a name may stand for several deployments."""
+    named = [each for each in entries if isinstance(each, dict) and each.get("model_name") == name]
+    facts = [_mapping(each, "model_info") for each in named]
+
+    def common(key: str) -> bool | None:
+        flags = {_flag(each.get(key)) for each in facts}
+        return flags.pop() if len(flags) == 1 else None
+
+    return ModelInfo(
+        context=_smallest([each.get("max_input_tokens") for each in facts]),
+        tools=common("supports_function_calling"),
+        vision=common("supports_vision"),
+        reasoning=common("supports_reasoning"),
     )
 
 
@@ -42,18 +67,49 @@ def info_from_props(props: Mapping[str, Any]) -> ModelInfo:
     )
 
 
-def info_from_ollama(model: Mapping[str, Any]) -> ModelInfo:
-    """Parse Ollama's `/api/show`.
+def info_from_ollama(model: Mapping[str, Any], running: Mapping[str, Any] | None) -> ModelInfo:
+    """Parse Ollama's `/api/show`, and the entry of `/api/ps` if the model is loaded.
 
-    Its context length is left out: it is that of the training, not the one in use.
+    Only the latter has the window in force. Before, it is taken from the model's parameters, or
+    else assumed. A model in Ollama's cloud always has the window of its training.
     """
-    able = model.get("capabilities")
-    size = size_in(str(_mapping(model, "details").get("parameter_size") or ""))
-    if not isinstance(able, list):
-        return ModelInfo(parameters=size)
+    details, able = _mapping(model, "model_info"), model.get("capabilities")
+    trained = _smallest([n for key, n in details.items() if key.endswith(".context_length")])
     names = ("tools", "vision", "thinking", "embedding")
-    tools, vision, reasoning, embeddings = (name in able for name in names)
-    return ModelInfo(None, tools, vision, reasoning, embeddings, parameters=size)
+    tools, vision, reasoning, embeddings = (
+        name in able if isinstance(able, list) else None for name in names
+    )
+    is_remote = bool(model.get("remote_host"))
+    wanted = _num_ctx(model.get("parameters")) or (None if is_remote else OLLAMA_CONTEXT)
+    return ModelInfo(
+        context=_count((running or {}).get("context_length")) or _smallest([trained, wanted]),
+        tools=tools,
+        vision=vision,
+        reasoning=reasoning,
+        embeddings=embeddings,
+        parameters=size_in(str(_mapping(model, "details").get("parameter_size") or "")),
+        is_final=is_remote or running is not None,
+    )
+
+
+def running_model(answer: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
+    """Return the entry of a model in Ollama's `/api/ps`, None if it is not loaded."""
+    models = answer.get("models")
+    for each in models if isinstance(models, list) else ():
+        if isinstance(each, dict) and each.get("model") in (name, f"{name}:latest"):
+            return each
+    return None
+
+
+def info_from_anthropic(card: Mapping[str, Any]) -> ModelInfo:
+    """Parse Anthropic's `/v1/models/NAME`."""
+    image = _mapping(_mapping(card, "capabilities"), "image_input")
+    thinking = _mapping(_mapping(card, "capabilities"), "thinking")
+    return ModelInfo(
+        context=_count(card.get("max_input_tokens")),
+        vision=_flag(image.get("supported")),
+        reasoning=_flag(thinking.get("supported")),
+    )
 
 
 def size_in(name: str) -> int | None:
@@ -87,6 +143,19 @@ def _mapping(value: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 
 def _count(value: Any) -> int | None:
     return value if isinstance(value, int) and value > 0 else None
+
+
+def _smallest(values: Iterable[Any]) -> int | None:
+    return min(filter(None, map(_count, values)), default=None)
+
+
+def _num_ctx(parameters: Any) -> int | None:
+    """Return the `num_ctx` of Ollama's parameters: lines of a name and a value."""
+    for line in parameters.splitlines() if isinstance(parameters, str) else ():
+        name, _, value = line.partition(" ")
+        if name == "num_ctx" and value.strip().isdecimal():
+            return int(value) or None
+    return None
 
 
 def _flag(value: Any) -> bool | None:

@@ -136,8 +136,8 @@ class EmbeddedEngine:
         """Return whether the child has loaded the model and responds."""
         return self._http is not None and not self._is_stuck and await self._http.ready()
 
-    async def model_info(self) -> ModelInfo:
-        """Ask the child; it has no image projector loaded, so it has no vision."""
+    async def model_info(self, model: str | None = None) -> ModelInfo:
+        """Ask the child, which has one model, and no image projector, so no vision."""
         return replace(
             await self._engine().model_info(),
             vision=False,

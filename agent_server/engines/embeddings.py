@@ -105,7 +105,7 @@ class EmbeddingEngine:
         """Return whether the embedding model is installed."""
         return is_installed()
 
-    async def model_info(self) -> ModelInfo:
+    async def model_info(self, model: str | None = None) -> ModelInfo:
         """Describe the model."""
         return ModelInfo(
             context=MAX_TEXT_TOKENS, tools=False, vision=False, reasoning=False, embeddings=True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,31 +17,52 @@ from agent_server.errors import (
     EngineUnavailable,
     InvalidRequest,
     RateLimited,
+    ToolsRefused,
     Unsupported,
 )
 
 log = structlog.get_logger()
 
 TOO_LONG = (
-    "exceed_context_size_error",
-    "context_length_exceeded",
-    "maximum context length",
-    "prompt is too long",
+    "exceed_context_size_error",  # llama.cpp
+    "context_length_exceeded",  # OpenAI
+    "context length",  # vLLM, SGLang, OpenRouter, Mistral, Ollama
+    "maximum model length",  # vLLM
+    "context window",  # OpenAI
+    "context size",  # llama.cpp, older versions
+    "number of tokens allowed",  # Gemini
+    "context limit",  # Anthropic, when prompt and answer together are too long
+    "prompt is too long",  # Anthropic
 )
-"""Phrases by which llama.cpp, OpenAI, vLLM and Anthropic report a prompt that is too long."""
+"""Phrases in lower case by which engines report a prompt that is too long."""
+
+TOOLS_UNSUPPORTED = (
+    "support tool",  # Ollama: does not support tools; OpenRouter: no endpoints ... support tool use
+    "support function calling",
+    "tool use not supported",
+    "tool use is not supported",
+    "tool calling is not supported",  # Groq
+    "enable-auto-tool-choice",  # vLLM, started without it
+    "requires --jinja",  # llama-server, started without it
+)
+"""Phrases in lower case by which engines refuse tools."""
+
+_WINDOW = re.compile(
+    r'(?:context (?:length|size|window)|model length|tokens allowed)(?! by)[^\d"]{0,20}(\d[\d,]*)'
+    r"|(\d[\d,]*) maximum|> ?(\d[\d,]*)"
+)
+"""The window in such a report: "maximum context length is 4096", "32768 maximum context length",
+"5000 tokens > 4096 maximum"; but in Ollama's "context length by 99" it is what exceeds the window.
+"""
+
+MIN_WINDOW = 256
+"""Fewest tokens of a window to believe."""
 
 
-OPTIONAL = frozenset(
-    [
-        "/v1/models",
-        "/v1/completions",
-        "/v1/embeddings",
-        "/tokenize",
-        "/apply-template",
-        "/props",
-        "/api/show",
-    ]
-)
+DETAIL_PATHS = frozenset(["/tokenize", "/props", "/api/show", "/api/ps", "/v1/model/info"])
+"""Paths that only some kinds of servers have."""
+
+OPTIONAL = DETAIL_PATHS | {"/v1/models", "/v1/completions", "/v1/embeddings", "/apply-template"}
 """Paths that an upstream may lack and still answer chats."""
 
 LONG_FIELDS = {"/v1/completions": "prompt", "/v1/embeddings": "input"}
@@ -50,17 +72,34 @@ LONG_FIELDS = {"/v1/completions": "prompt", "/v1/embeddings": "input"}
 def to_api_error(status: int, body: bytes, headers: Mapping[str, str], path: str = "") -> ApiError:
     """Return the API's error for an engine's error response to a request for `path`.
 
-    Messages of engines reach clients only for status 400, 413 and 422; others may reveal internals.
+    Messages of engines reach clients only for status 400, 413 and 422, and with a refusal of tools;
+    others may reveal internals.
     """
     if status in (404, 405, 501) and path in OPTIONAL:
         return Unsupported(f"the engine behind this server has no {path}")
     problem = _problem(body)
-    message = str(problem.get("message") or f"the engine answered {status}")
-    if status in (400, 413, 422):
-        if any(sign in json.dumps(problem) for sign in TOO_LONG):
+    message = str(
+        problem.get("message") or problem.get("detail") or f"the engine answered {status}"
+    )
+    if status not in (401, 403, 429):
+        # The whole object: gateways put the message of the engine behind them deep inside.
+        said = json.dumps(problem, ensure_ascii=False).casefold().replace("`", "")
+        # Gateways change the status of such errors, some even to 500.
+        if any(sign in said for sign in TOO_LONG):
+            limit = _window(problem, said)
             long = LONG_FIELDS.get(path, "messages")
-            return ContextLengthExceeded(_length(problem, message), param=long)
-        return InvalidRequest(message, param=problem.get("param"))
+            text = message if status in (400, 413, 422) else "the prompt is too long"
+            return ContextLengthExceeded(_length(problem, text), param=long, limit=limit)
+        if any(sign in said for sign in TOOLS_UNSUPPORTED):
+            return ToolsRefused(message, param="tools")
+    if status in (400, 413, 422):
+        code = problem.get("code")
+        param = problem.get("param")
+        return InvalidRequest(
+            message,
+            param=param if isinstance(param, str) else None,
+            code=code if isinstance(code, str) else None,
+        )
     if status == 429:
         wait = headers.get("retry-after", "1")
         # The upstream's value becomes a header of our own response.
@@ -81,10 +120,13 @@ def to_api_error(status: int, body: bytes, headers: Mapping[str, str], path: str
 
 
 def event_to_api_error(problem: Any) -> ApiError:
-    """Return the API's error for one that an engine sent in the middle of a stream."""
+    """Return the API's error for one that an engine sent in a response with status 200."""
     body = json.dumps({"error": problem}).encode()
-    code = problem.get("code") if isinstance(problem, dict) else None
-    return to_api_error(code if isinstance(code, int) else 500, body, {})
+    told = problem if isinstance(problem, dict) else {}
+    code = told.get("code")
+    if not isinstance(code, int):
+        code = 400 if told.get("type") == "invalid_request_error" else 500
+    return to_api_error(code, body, {})
 
 
 def _problem(body: bytes) -> dict[str, Any]:
@@ -97,9 +139,17 @@ def _problem(body: bytes) -> dict[str, Any]:
 
 
 def _length(problem: Mapping[str, Any], message: str) -> str:
-    if "n_prompt_tokens" not in problem:
+    if "n_prompt_tokens" not in problem or "n_ctx" not in problem:
         return message
     return (
         f"the prompt has {problem['n_prompt_tokens']} tokens; this model's context is "
         f"{problem['n_ctx']} tokens, the answer included"
     )
+
+
+def _window(problem: Mapping[str, Any], said: str) -> int | None:
+    """Return the window in tokens that a report of a too long prompt names, None if it does not."""
+    limit = problem.get("n_ctx")  # llama.cpp
+    if not isinstance(limit, int) and (match := _WINDOW.search(said)):
+        limit = int(next(filter(None, match.groups())).replace(",", ""))
+    return limit if isinstance(limit, int) and limit >= MIN_WINDOW else None

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from agent_server.engine_protocol import Engine
 from agent_server.engines.anthropic import AnthropicEngine
 from agent_server.engines.embedded import EmbeddedEngine
@@ -35,7 +33,8 @@ def create_engine(name: str, settings: ModelConfig) -> Engine:
     spec = EngineSpec(
         path=str(path),
         name=name,
-        context=_context(settings, path),
+        context=settings.context
+        or fitting_context(path, settings.slot_count, Machine.here().memory),
         slots=settings.slot_count,
         threads=settings.threads,
         # `EmbeddedEngine` makes a key for each child.
@@ -43,9 +42,3 @@ def create_engine(name: str, settings: ModelConfig) -> Engine:
         thinks=settings.reasoning is True,
     )
     return EmbeddedEngine(spec, timeout=settings.timeout)
-
-
-def _context(settings: ModelConfig, path: Path) -> int:
-    if "context" in settings.model_fields_set:
-        return settings.context
-    return fitting_context(path, settings.slot_count, Machine.here().memory)

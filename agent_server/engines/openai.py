@@ -13,9 +13,11 @@ from agent_server.engine_protocol import Chunk, Chunks, ModelInfo, TokenCount
 from agent_server.engines.cache_salt import CACHE_SALT
 from agent_server.engines.capability_probe import (
     coalesce_info,
+    info_from_litellm,
     info_from_model_card,
     info_from_ollama,
     info_from_props,
+    running_model,
     size_in,
 )
 from agent_server.engines.errors import event_to_api_error
@@ -25,9 +27,10 @@ from agent_server.engines.upstream_pool import (
     Upstream,
     UpstreamEngine,
     UpstreamRequest,
+    UpstreamResponse,
     parse_json,
 )
-from agent_server.errors import ApiError, EngineUnavailable, Unsupported
+from agent_server.errors import ApiError, EngineUnavailable, InvalidRequest, Unsupported
 
 
 def merge_chunks(chunks: Iterable[Chunk]) -> Iterator[Chunk]:
@@ -64,6 +67,12 @@ def _is_text(chunk: Chunk) -> bool:
 
 DONE = b"[DONE]"
 
+FIXED_PARAMETERS = ("temperature", "top_p", "presence_penalty", "frequency_penalty")
+"""Parameters that are left out for a model that refuses them, as it has values of its own."""
+
+UNSUPPORTED_CODES = ("unsupported_parameter", "unsupported_value")
+"""Codes of OpenAI's errors for a parameter, or a value of it, that a model does not take."""
+
 SESSION_HEADER = "x-session-id"
 """The header by which a router in front of several engines keeps a conversation on one."""
 
@@ -94,6 +103,7 @@ class HttpEngine(UpstreamEngine):
             slots=slots,
         )
         self._urls = " ".join(urls)
+        self._refused: dict[str | None, frozenset[str]] = {}
 
     @property
     def isolates_keys(self) -> bool:
@@ -105,26 +115,23 @@ class HttpEngine(UpstreamEngine):
 
         The upstream is always asked for a stream, as only a stream can be cancelled.
         """
-        asked = {
-            **body,
-            "model": body.get("model") or self._model,
-            "stream": True,
-            "stream_options": {"include_usage": True},
-        }
-        path = "/v1/completions" if "prompt" in body else "/v1/chat/completions"
-        headers = {SESSION_HEADER: _pseudonym(session)} if session is not None else {}
-        answer = await self._upstream_pool.send(
-            UpstreamRequest("POST", path, asked, session, headers, names_model=True)
-        )
+        answer = await self._begin(body, session)
         try:
-            # Some upstreams do not stream, whatever they are asked.
-            if answer.headers.get("content-type", "").startswith("application/json"):
-                yield _as_chunk(_parse(await answer.read_all()))
+            # Not every upstream streams, whatever it is asked, or says rightly what it sends.
+            begun = b""
+            while not begun and (piece := await answer.read()):
+                begun = piece.lstrip()
+            if begun.startswith(b"{"):
+                yield _as_chunk(_parse(begun + await answer.read_all()))
                 return
+            if begun.startswith(b"<"):
+                raise EngineUnavailable(
+                    "the engine sent a web page instead of an answer; check MODEL_UPSTREAM"
+                )
             finished, unwatched = False, body.get("stream") is False
-            stream = SseStream(answer)
+            stream = SseStream(answer, begun)
             while arrived := await stream.next_batch():
-                chunks = (_parse(data) for data in arrived if data != DONE)
+                chunks = (_parse(data) for data in arrived if data and data != DONE)
                 for chunk in merge_chunks(chunks) if unwatched else chunks:
                     finished = finished or _is_finished(chunk)
                     yield chunk
@@ -136,6 +143,25 @@ class HttpEngine(UpstreamEngine):
                 raise EngineUnavailable("the engine's answer broke off")
         finally:
             answer.close()
+
+    async def _begin(self, body: Mapping[str, Any], session: str | None) -> UpstreamResponse:
+        """Send a chat; again without the parameters that the model refuses. Raises ApiError."""
+        path = "/v1/completions" if "prompt" in body else "/v1/chat/completions"
+        headers = {SESSION_HEADER: _pseudonym(session)} if session is not None else {}
+        model = body.get("model") or self._model
+        whole = {"stream": True, "stream_options": {"include_usage": True}, "model": model}
+        while True:
+            refused = self._refused.get(model, frozenset())
+            asked = _without(refused, body) | whole
+            try:
+                return await self._upstream_pool.send(
+                    UpstreamRequest("POST", path, asked, session, headers, names_model=True)
+                )
+            except InvalidRequest as error:
+                parameter = _refused_parameter(error)
+                if parameter is None or parameter not in asked:
+                    raise
+                self._refused[model] = refused | {parameter}
 
     async def count(self, body: Mapping[str, Any]) -> TokenCount:
         """Count tokens with vLLM's `/tokenize`, or with llama.cpp's template and tokenizer."""
@@ -150,16 +176,19 @@ class HttpEngine(UpstreamEngine):
         asked = {**unsalted, "model": body.get("model") or self._model}
         if upstream.counts_chats:
             answer = await self._json(_post("/tokenize", asked), upstream)
-            if "count" in answer:
+            if isinstance(count := answer.get("count"), int):
                 limit = answer.get("max_model_len")
-                return TokenCount(tuple(answer.get("tokens") or ()), answer["count"], limit)
+                known = limit if isinstance(limit, int) else None
+                return TokenCount(tuple(answer.get("tokens") or ()), count, known)
             # llama.cpp: its `/tokenize` takes only text, and returns tokens without a count.
             upstream.counts_chats = False
         text = body.get("prompt")
         if text is None:
-            text = (await self._json(_post("/apply-template", asked), upstream))["prompt"]
+            text = (await self._json(_post("/apply-template", asked), upstream)).get("prompt")
         bare = UpstreamRequest("POST", "/tokenize", {"content": text, "add_special": True})
-        tokens = (await self._json(bare, upstream))["tokens"]
+        tokens = (await self._json(bare, upstream)).get("tokens")
+        if not isinstance(tokens, list):
+            raise Unsupported("the engine behind this server does not count tokens")
         return TokenCount(tuple(tokens), len(tokens), None)
 
     @property
@@ -185,30 +214,69 @@ class HttpEngine(UpstreamEngine):
         asked = {**body, "model": body.get("model") or self._model}
         return await self._json(_post("/v1/embeddings", asked))
 
-    async def model_info(self) -> ModelInfo:
-        """Read the list of models, then the details that llama.cpp or Ollama have."""
-        return await self._upstream_pool.try_each(self._info)
+    async def model_info(self, model: str | None = None) -> ModelInfo:
+        """Read the list of models, then the details that other kinds of servers have."""
 
-    async def _info(self, upstream: Upstream) -> ModelInfo:
+        async def told(upstream: Upstream) -> ModelInfo:
+            return await self._info(upstream, model or self._model)
+
+        return await self._upstream_pool.try_each(told)
+
+    async def _info(self, upstream: Upstream, model: str | None) -> ModelInfo:
         cards = await self._upstream_pool.cards(upstream)
-        name = self._model or str(cards[0]["id"])
-        said = info_from_model_card(next((card for card in cards if card["id"] == name), {}))
-        found = replace(
-            said,
+        name = model or str(cards[0]["id"])
+        found = info_from_model_card(next((card for card in cards if card["id"] == name), {}))
+        if found.context is None:
+            found = coalesce_info(await self._details(upstream, name), found)
+        try:
+            counted = await self._count(upstream, {"prompt": "hello", "model": name})
+        except ApiError:
+            counts_tokens = False
+        else:
+            counts_tokens, found = True, coalesce_info(found, ModelInfo(context=counted.limit))
+        return replace(
+            found,
+            counts_tokens=counts_tokens,
             weights=name,
-            parameters=said.parameters or size_in(name),
+            parameters=found.parameters or size_in(name),
             identity=f"{name} at {self._urls}",
         )
-        # Most upstreams have neither of these two.
+
+    async def _details(self, upstream: Upstream, name: str) -> ModelInfo:
+        """Ask as one asks llama-server, Ollama and LiteLLM; others answer none of these."""
+
+        async def ask(method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
+            return await self._json(UpstreamRequest(method, path, body), upstream)
+
         with suppress(ApiError):
-            props = await self._json(UpstreamRequest("GET", "/props"), upstream)
-            return coalesce_info(info_from_props(props), found)
+            return info_from_props(await ask("GET", "/props"))
         with suppress(ApiError):
-            shown = await self._json(
-                UpstreamRequest("POST", "/api/show", {"model": name}), upstream
-            )
-            return coalesce_info(info_from_ollama(shown), found)
-        return found
+            shown = await ask("POST", "/api/show", {"model": name})
+            running = None
+            with suppress(ApiError):
+                running = running_model(await ask("GET", "/api/ps"), name)
+            return info_from_ollama(shown, running)
+        with suppress(ApiError):
+            listed = (await ask("GET", "/v1/model/info")).get("data")
+            return info_from_litellm(listed if isinstance(listed, list) else (), name)
+        return ModelInfo()
+
+
+def _without(refused: frozenset[str], body: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a body without the parameters that a model refuses."""
+    kept = {key: value for key, value in body.items() if key not in refused}
+    if "max_tokens" in refused and "max_tokens" in body:
+        kept["max_completion_tokens"] = body["max_tokens"]
+    return kept
+
+
+def _refused_parameter(error: InvalidRequest) -> str | None:
+    """Return the parameter without which a request may be sent again, None if there is none."""
+    # OpenAI's reasoning models know only the newer name of the limit.
+    if "max_completion_tokens" in error.message:
+        return "max_tokens"
+    is_fixed = error.code in UNSUPPORTED_CODES and error.param in FIXED_PARAMETERS
+    return error.param if is_fixed else None
 
 
 def _post(path: str, body: Mapping[str, Any]) -> UpstreamRequest:
@@ -233,12 +301,16 @@ def _as_chunk(whole: Chunk) -> Chunk:
 def _parse(data: bytes) -> Chunk:
     chunk = parse_json(data)
     if not isinstance(chunk, dict):
-        raise EngineUnavailable("the engine sent something that is not a chunk")
+        raise _malformed()
     if chunk.get("error"):
         raise event_to_api_error(chunk["error"])
     if "choices" not in chunk and "message" in chunk:
         # An `error:` event of llama.cpp, whose data is the bare error object.
         raise event_to_api_error(chunk)
+    for choice in _choices(chunk):
+        for key in ("delta", "message"):
+            if choice.get(key):
+                _require_delta(choice[key])
     return chunk
 
 
@@ -250,5 +322,39 @@ def _choices(chunk: Chunk) -> list[Chunk]:
     """Return the choices of a chunk. Raises EngineUnavailable if they are malformed."""
     choices = chunk.get("choices") or []
     if not isinstance(choices, list) or not all(isinstance(each, dict) for each in choices):
-        raise EngineUnavailable("the engine sent something that is not a chunk")
+        raise _malformed()
     return choices
+
+
+def _require_delta(delta: Any) -> None:
+    """Require the types of the API in a delta or message; raises EngineUnavailable."""
+    if not isinstance(delta, dict):
+        raise _malformed()
+    if isinstance(content := delta.get("content"), list):
+        delta.update(_parts(content))
+    for key in ("content", "reasoning_content", "reasoning"):
+        if not isinstance(delta.get(key), str | None):
+            raise _malformed()
+    calls = delta.get("tool_calls") or []
+    for call in calls if isinstance(calls, list) else [calls]:
+        function = call.get("function") if isinstance(call, dict) else ""
+        if not isinstance(function, dict | None) or not all(
+            isinstance((function or {}).get(key), str | None) for key in ("name", "arguments")
+        ):
+            raise _malformed()
+
+
+def _parts(parts: list[Any]) -> dict[str, Any]:
+    """Return the text and the thoughts of Mistral's content in parts."""
+    listed = [part.get("thinking") for part in parts if isinstance(part, dict)]
+    thoughts = "".join(_text(inner) for inner in listed if isinstance(inner, list))
+    return {"content": _text(parts), "reasoning_content": thoughts or None}
+
+
+def _text(parts: list[Any]) -> str:
+    texts = (part.get("text") for part in parts if isinstance(part, dict))
+    return "".join(text for text in texts if isinstance(text, str))
+
+
+def _malformed() -> EngineUnavailable:
+    return EngineUnavailable("the engine sent something that is not a chunk")

@@ -16,7 +16,7 @@ import structlog
 from pydantic_core import from_json
 
 from agent_server.engines.cache_salt import CACHE_SALT
-from agent_server.engines.errors import to_api_error
+from agent_server.engines.errors import DETAIL_PATHS, to_api_error
 from agent_server.errors import (
     ApiError,
     EngineMisconfigured,
@@ -351,10 +351,13 @@ class UpstreamPool:
         if answer.status == 200:
             answer.upstream.record_failure("empty")
             raise EngineUnavailable("the engine gave an empty answer")
-        # A server that answers 4xx is healthy, and 501 is a missing feature.
-        if answer.status >= 500 and answer.status != 501:
+        error = to_api_error(answer.status, body, answer.headers, request.path)
+        # A server that answers 4xx is healthy, whatever its status for a request that is at fault;
+        # 501 is a missing feature, and so is anything at a path that only some servers have.
+        is_fault = answer.status >= 500 and error.status >= 500 and answer.status != 501
+        if is_fault and request.path not in DETAIL_PATHS:
             answer.upstream.record_failure(str(answer.status))
-        raise to_api_error(answer.status, body, answer.headers, request.path)
+        raise error
 
     def _order(self, session: str | None) -> Sequence[Upstream]:
         up = [each for each in self._pool if not each.down]
@@ -485,10 +488,11 @@ def parse_json(data: bytes) -> Any:
 
 
 class SseStream:
-    """Reads the data of server-sent events from a streamed response."""
+    """Reads the data of server-sent events from a streamed response, after `begun` of its body."""
 
-    def __init__(self, answer: UpstreamResponse) -> None:
+    def __init__(self, answer: UpstreamResponse, begun: bytes = b"") -> None:
         self._answer = answer
+        self._begun = begun
         self._data = EventData()
         self._ended = False
 
@@ -497,7 +501,8 @@ class SseStream:
         found: list[bytes] = []
         try:
             while not found and not self._ended:
-                piece = await self._answer.read()
+                piece = self._begun or await self._answer.read()
+                self._begun = b""
                 self._ended = not piece
                 found = self._data.feed(piece or b"\n")  # the last line may lack its newline
         except EventTooLong as error:

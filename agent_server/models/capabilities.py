@@ -19,6 +19,23 @@ LARGE_MODEL_PARAMETERS = 7_000_000_000
 """Number of parameters from which a model with tools is assumed to choose them well."""
 
 
+ASSUMED_CONTEXT, ASSUMED_EMBEDDED_CONTEXT = 32_768, 8_192
+"""Windows in tokens: of an upstream that does not name its own, and of the embedded engine before
+it has loaded the model."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusals:
+    """What the engine has refused, which is certain: `context`, the window in tokens that it named
+    for a prompt that was too long, and whether it refused `tools`."""
+
+    context: int | None = None
+    tools: bool = False
+
+
+NO_REFUSALS = Refusals()
+
+
 @dataclass(frozen=True, slots=True)
 class ModelCapabilities:
     """Capabilities of a model; None is unknown. `context` is in tokens, of prompt and answer of one
@@ -29,29 +46,35 @@ class ModelCapabilities:
     vision: bool
     reasoning: bool | None
     embeddings: bool | None
+    counts_tokens: bool | None
     chooses_tools: bool | None
 
     @classmethod
     def from_settings(
-        cls, settings: ModelConfig, info: ModelInfo, passed_test: bool | None = None
+        cls,
+        settings: ModelConfig,
+        info: ModelInfo,
+        passed_test: bool | None = None,
+        refused: Refusals = NO_REFUSALS,
     ) -> ModelCapabilities:
         """Merge the settings with the engine's `info`; the settings take precedence.
 
-        An upstream is assumed to have vision unless one of them denies it. `passed_test` is the
+        Only a window that the engine has `refused` to exceed takes precedence over them. An
+        upstream is assumed to have vision unless one of them denies it. `passed_test` is the
         result of the tool-choice test, None without one.
         """
-        # The default of `context` must not hide the engine's own value: only a configured one wins.
-        said = settings.context if "context" in settings.model_fields_set else None
-        tools = settings.tools
-        if tools is None and info.tools is False and settings.tool_mode == "native":
-            tools = "constrained"
-        mode = tools or settings.tool_mode
+        mode = settings.tool_mode
+        if settings.tools is None and mode == "native" and (info.tools is False or refused.tools):
+            mode = "constrained"
+        assumed = ASSUMED_CONTEXT if settings.urls else ASSUMED_EMBEDDED_CONTEXT
+        context = settings.context or refused.context or info.context or assumed
         return cls(
             tools=mode,
-            context=said or info.context or settings.context,
+            context=min(context, refused.context or context),
             vision=_coalesce_or(settings.vision, info.vision, bool(settings.urls)),
             reasoning=_coalesce(settings.reasoning, info.reasoning),
             embeddings=_coalesce(settings.embeddings, info.embeddings),
+            counts_tokens=info.counts_tokens,
             chooses_tools=_chooses(settings, info, mode, passed_test),
         )
 
@@ -62,6 +85,7 @@ class ModelCapabilities:
             "vision": self.vision,
             "reasoning": self.reasoning,
             "embeddings": self.embeddings,
+            "counts_tokens": self.counts_tokens,
             "chooses_tools": self.chooses_tools,
         }
 

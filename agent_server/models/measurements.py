@@ -2,13 +2,13 @@
 
 The tool test has ten questions, of which five need one of three tools and five need none. Eight
 right answers pass; a model that always calls a tool, or never does, has five. The prompt speed is
-estimated from ordinary answers. `CardStore` keeps both results across restarts.
+that which llama.cpp reports with ordinary answers: no speed follows from the time that an upstream
+takes, which is mostly latency. `CardStore` keeps both results across restarts.
 """
 
 from __future__ import annotations
 
 import hashlib
-import time
 from collections.abc import Callable, Mapping
 from contextlib import aclosing
 from pathlib import Path
@@ -18,9 +18,6 @@ import structlog
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from agent_server.engine_protocol import Chunk, Chunks
-from agent_server.metering.request_context import RequestContext
-from agent_server.schemas.chat_answer import has_output
-from terrarium.usage import TokenUsage
 
 VERSION = 1
 """Version of the questions; results with another version are not reused."""
@@ -155,39 +152,10 @@ class PromptSpeed:
         if not self._is_measured and rate > (self.rate or 0):
             self._tokens, self._seconds = float(MIN_MEASURED_TOKENS), MIN_MEASURED_TOKENS / rate
 
-    def timer(self, context: RequestContext) -> PromptTimer:
-        """Start the timer of a prompt that is sent now."""
-        return PromptTimer(self, context)
-
-
-class PromptTimer:
-    """Measures how fast one prompt is read, from the chunks of its answer.
-
-    llama.cpp reports the time itself (`timings`). For other engines it is the time to the first
-    token, without the wait in the queue, for the uncached tokens.
-    """
-
-    def __init__(self, speed: PromptSpeed, context: RequestContext) -> None:
-        self._speed = speed
-        self._context = context
-        self._began = time.monotonic()
-        self._waited = context.queue_seconds
-        self._first = 0.0
-        self._is_timed = False
-
     def observe(self, chunk: Chunk) -> None:
-        """Process the next chunk of the answer."""
-        if not self._first and has_output(chunk):
-            waited = self._context.queue_seconds - self._waited
-            self._first = time.monotonic() - self._began - waited
+        """Add the measurement that a chunk of llama.cpp carries (`timings`), if any."""
         if timings := _timings(chunk):
-            self._speed.note(*timings)
-            self._is_timed = True
-        elif self._first and not self._is_timed and chunk.get("usage"):
-            usage = TokenUsage.from_wire(chunk["usage"])
-            computed = chunk.get("uncached_prompt_tokens", usage.prompt - usage.cached)
-            self._speed.note(computed, self._first)
-            self._is_timed = True
+            self.note(*timings)
 
 
 def _timings(chunk: Mapping[str, Any]) -> tuple[int, float] | None:

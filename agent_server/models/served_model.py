@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -13,10 +13,15 @@ import structlog
 from agent_server.admission.admitted_engine import AdmittedEngine
 from agent_server.engine_protocol import Chunks, ModelInfo, TokenCount
 from agent_server.engines.capability_probe import size_in
-from agent_server.errors import ApiError, EngineMisconfigured
+from agent_server.errors import (
+    ApiError,
+    ContextLengthExceeded,
+    EngineMisconfigured,
+    ToolsRefused,
+)
 from agent_server.metering.request_context import OURSELVES, RequestContext
 from agent_server.model_catalogue.catalogue import better_than
-from agent_server.models.capabilities import ModelCapabilities
+from agent_server.models.capabilities import NO_REFUSALS, ModelCapabilities
 from agent_server.models.measurements import (
     PASSING_SHARE,
     VERSION,
@@ -53,13 +58,19 @@ SAMPLE_WORDS = ("hello", "paper", "green")
 SAMPLE_PAUSE = 3.0
 """Seconds between trial prompts: the machine is slow during startup, and the fastest counts."""
 
+REFRESH_TIMEOUT = 5.0
+"""Seconds within which an engine must describe a model whose card somebody waits for."""
+
+MAX_VARIANTS = 64
+"""Number of models of one upstream that are remembered; clients choose their names."""
+
 
 class ServedModel:
     """Answers requests, with tool calls and reasoning in the API's form.
 
     `upstream_model` selects one model of an upstream that has several. `is_learned` is whether the
-    engine has described the model; `trouble` is why it cannot, "" unless only its owner can fix
-    that.
+    engine has described the model; one of several counts as described by its name. `trouble` is
+    why the engine cannot, "" unless only its owner can fix that.
     """
 
     def __init__(
@@ -76,7 +87,11 @@ class ServedModel:
         self._is_embedded = not settings.urls
         self._store = store
         self._measured = ModelMeasurements()
-        self.info = ModelInfo(parameters=size_in(upstream_model or ""), weights=upstream_model)
+        self._variants: dict[str, ServedModel] = {}
+        self._refused = NO_REFUSALS
+        self.info = ModelInfo(
+            parameters=size_in(upstream_model or ""), weights=upstream_model, is_final=False
+        )
         self.is_learned = upstream_model is not None
         self.trouble = ""
         self.capabilities = self._capabilities()
@@ -85,10 +100,14 @@ class ServedModel:
         self._chosen: dict[str, Any] = {"model": upstream_model} if upstream_model else {}
 
     def for_upstream_model(self, upstream_model: str) -> ServedModel:
-        """Return a served model for another model at the same upstream."""
-        return ServedModel(
-            f"{self.name}:{upstream_model}", self.engine, self.settings, upstream_model
-        )
+        """Return the served model for another model at the same upstream."""
+        if upstream_model not in self._variants:
+            if len(self._variants) >= MAX_VARIANTS:
+                del self._variants[next(iter(self._variants))]
+            self._variants[upstream_model] = ServedModel(
+                f"{self.name}:{upstream_model}", self.engine, self.settings, upstream_model
+            )
+        return self._variants[upstream_model]
 
     async def detect_capabilities(self) -> None:
         """Ask the engine for the model's capabilities until it answers, then measure the rest."""
@@ -110,14 +129,30 @@ class ServedModel:
         log.info("model.learned", model=self.name, **self.capabilities.as_wire())
         await self._measure()
 
+    async def refresh(self) -> None:
+        """Ask for a description that is missing, or was made before the model was loaded."""
+        if self.info.is_final or not self.is_learned:
+            return
+        with suppress(ApiError, TimeoutError):
+            async with asyncio.timeout(REFRESH_TIMEOUT):
+                self.info = await self.engine.model_info(self._chosen.get("model"))
+            self.capabilities = self._capabilities()
+
     @property
     def prompt_tokens_per_second(self) -> float | None:
-        """The measured speed of reading uncached prompts; None before the first measurement."""
-        return self._speed.rate
+        """The measured speed at which this machine's CPU reads uncached prompts.
+
+        None before the first measurement, and for models that run elsewhere.
+        """
+        return self._speed.rate if self._is_on_cpu else None
+
+    @property
+    def _is_on_cpu(self) -> bool:
+        return self._is_embedded and not self.info.gpus
 
     def save_measurements(self) -> None:
         """Store the measurements for the next start."""
-        rate = self._speed.rate
+        rate = self.prompt_tokens_per_second
         found = self._measured.model_copy(
             update={
                 "model": self.info.weights or "",
@@ -142,7 +177,7 @@ class ServedModel:
     def _capabilities(self) -> ModelCapabilities:
         """Compute the capabilities; `chooses_tools` is None until the engine describes itself."""
         able = ModelCapabilities.from_settings(
-            self.settings, self.info, self._measured.chooses_tools
+            self.settings, self.info, self._measured.chooses_tools, self._refused
         )
         said = self.settings.chooses_tools is not None or able.tools == "forced"
         return able if self.is_learned or said else replace(able, chooses_tools=None)
@@ -154,7 +189,7 @@ class ServedModel:
             try:
                 if self.capabilities.chooses_tools is None:
                     await self._test_tool_choice(context)
-                elif self._is_embedded and self._speed.rate is None:
+                elif self._is_on_cpu and self._speed.rate is None:
                     await self._time_reading(context)
             except ApiError as error:
                 log.warning("model.not_measured", model=self.name, reason=error.message)
@@ -168,23 +203,19 @@ class ServedModel:
         for word in SAMPLE_WORDS:
             messages = [{"role": "user", "content": f"{word} " * 200}]
             probe = PromptSpeed()
-            timer = probe.timer(context)
             body = {**self._engine_params(context), "messages": messages, "max_tokens": 1}
             async with aclosing(self.engine.chat(body, context)) as chunks:
                 async for chunk in chunks:
-                    timer.observe(chunk)
+                    probe.observe(chunk)
             self._speed.seed(probe.rate or 0)
             self.save_measurements()
             await asyncio.sleep(SAMPLE_PAUSE)
 
     async def _test_tool_choice(self, context: RequestContext) -> None:
         def ask(body: Mapping[str, Any]) -> Chunks:
-            return self._ask({**self._engine_params(context), **body}, context)
+            return self._chat({**self._engine_params(context), **body}, context)
 
-        def ask_with_tools(body: Mapping[str, Any]) -> Chunks:
-            return answer_with_tools(ask, body)
-
-        share = await share_right(ask if self.capabilities.tools == "native" else ask_with_tools)
+        share = await share_right(ask)
         self._measured = self._measured.model_copy(
             update={"chooses_tools": share >= PASSING_SHARE, "share_right": share}
         )
@@ -199,11 +230,45 @@ class ServedModel:
         if self._is_embedded:
             request.require_no_controls()
             request.require_followed_schema()
-        body = self._body(request, context)
-        if self.capabilities.tools == "native":
-            # No client waits for the single chunks of a whole answer: they may be joined.
-            return self._ask(body if request.stream else {**body, "stream": False}, context)
+        return self._chat(self._body(request, context), context, joins=not request.stream)
+
+    def _chat(
+        self, body: Mapping[str, Any], context: RequestContext, *, joins: bool = False
+    ) -> Chunks:
+        """Stream the answer to a chat, with the tools of the engine or else with ours.
+
+        With `joins` no client waits for the single chunks: the engine may join them.
+        """
+        if self.capabilities.tools != "native":
+            return self._emulate_tools(body, context)
+        joined = {**body, "stream": False} if joins else body
+        if "tools" in body:
+            return self._try_tools(joined, body, context)
+        return self._ask(joined, context)
+
+    def _emulate_tools(self, body: Mapping[str, Any], context: RequestContext) -> Chunks:
         return answer_with_tools(lambda part: self._ask(part, context), body)
+
+    async def _try_tools(
+        self, asked: Mapping[str, Any], body: Mapping[str, Any], context: RequestContext
+    ) -> Chunks:
+        """Stream the answer to `asked`; if the engine refuses tools, to `body` with ours."""
+        has_begun = False
+        try:
+            async with aclosing(self._ask(asked, context)) as chunks:
+                async for chunk in chunks:
+                    has_begun = True
+                    yield chunk
+            return
+        except ToolsRefused as error:
+            if has_begun:
+                raise
+            log.warning("model.refuses_tools", model=self.name, reason=error.message)
+        self._refused = replace(self._refused, tools=True)
+        self.capabilities = self._capabilities()
+        async with aclosing(self._emulate_tools(body, context)) as chunks:
+            async for chunk in chunks:
+                yield chunk
 
     def complete(self, request: CompletionRequest, context: RequestContext) -> Chunks:
         """Stream the continuations of bare texts, as chat chunks. Raises ApiError."""
@@ -214,14 +279,20 @@ class ServedModel:
         return stream_completions(ask, request)
 
     async def _ask(self, body: Mapping[str, Any], context: RequestContext) -> Chunks:
-        """Stream an answer of the engine as normalised chunks, and measure the prompt speed."""
-        timer = self._speed.timer(context)
+        """Stream an answer of the engine as normalised chunks, and learn from it."""
         normalizer = ChunkNormalizer(thoughts="messages" in body)
-        async with aclosing(self.engine.chat(body, context)) as chunks:
-            async for chunk in chunks:
-                timer.observe(chunk)
-                if normal := normalizer.feed(chunk):
-                    yield normal
+        try:
+            async with aclosing(self.engine.chat(body, context)) as chunks:
+                async for chunk in chunks:
+                    self._speed.observe(chunk)
+                    if normal := normalizer.feed(chunk):
+                        yield normal
+        except ContextLengthExceeded as error:
+            if error.limit and error.limit != self.capabilities.context:
+                self._refused = replace(self._refused, context=error.limit)
+                self.capabilities = self._capabilities()
+                log.warning("model.window_corrected", model=self.name, window=error.limit)
+            raise
         if last := normalizer.finish():
             yield last
 
@@ -242,18 +313,21 @@ class ServedModel:
             if self.capabilities.tools != "native":
                 body = render_tools(body)
             counted = await self.engine.count({**self._chosen, **body}, context)
-        return replace(counted, limit=counted.limit or self.capabilities.context)
+        # What is configured, or was refused, is more certain than what the tokenizer says.
+        is_certain = self.settings.context or self._refused.context
+        limit = self.capabilities.context if is_certain else counted.limit
+        return replace(counted, limit=limit or self.capabilities.context)
 
     def _require_modalities(self, request: PromptFields) -> None:
         if not self.capabilities.vision:
             request.require_words_only()
 
     def _body(self, request: ChatRequest, context: RequestContext) -> dict[str, Any]:
-        limit = request.max_completion_tokens or request.max_tokens or self.settings.max_tokens
+        limit = request.max_completion_tokens or request.max_tokens or self.settings.answer_limit
         return {
             **self._engine_params(context),
             **self._without_tools(_request_body(request, FORWARDED_FIELDS)),
-            "max_tokens": limit,
+            **({"max_tokens": limit} if limit else {}),
         }
 
     def _engine_params(self, context: RequestContext) -> dict[str, Any]:

@@ -215,8 +215,8 @@ class ReplicatedEngine:
         except (TimeoutError, *LOST_PROCESS_ERRORS):
             return False
 
-    async def model_info(self) -> ModelInfo:
-        """Return the model's description from any replica. Raises ApiError."""
+    async def model_info(self, model: str | None = None) -> ModelInfo:
+        """Return the model's description from any replica, which has one. Raises ApiError."""
         info = await self._call("model_info")
         assert isinstance(info, ModelInfo)
         return info

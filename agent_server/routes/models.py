@@ -34,13 +34,13 @@ Countable = Annotated[
 async def models(server: Server) -> dict[str, Any]:
     """List the models and their aliases."""
     names = [*server.pool.table.names(), *([EMBEDDER] if is_installed() else [])]
-    return {"object": "list", "data": [_card(server, name) for name in names]}
+    return {"object": "list", "data": [await _card(server, name) for name in names]}
 
 
 @router.get("/v1/models/{name:path}", responses=answers(ModelObject))
 async def model(name: str, server: Server) -> dict[str, Any]:
     """Describe one model."""
-    return _card(server, name)
+    return await _card(server, name)
 
 
 @router.post("/tokenize", responses=answers(TokenizeResponse))
@@ -53,12 +53,13 @@ async def tokenize(body: Countable, pool: ModelPoolDep, context: Context) -> dic
     return {"count": counted.count, "max_model_len": counted.limit, "tokens": list(counted.tokens)}
 
 
-def _card(server: ServerState, name: str) -> dict[str, Any]:
+async def _card(server: ServerState, name: str) -> dict[str, Any]:
     if name == EMBEDDER and is_installed():
         can: Mapping[str, Any] = {"embeddings": True}
         root, longest, more = name, MAX_TEXT_TOKENS, _about(None)
     else:
         model = server.pool.table.resolve(name)[0]
+        await model.refresh()
         can, longest = model.capabilities.as_wire(), model.capabilities.context
         root, more = model.name, _about(model)
     return {

@@ -27,6 +27,9 @@ ANTHROPIC = "https://api.anthropic.com"
 EMBEDDED_SLOTS, UPSTREAM_SLOTS = 2, 32
 """Default number of slots: of the embedded engine, and of each upstream."""
 
+EMBEDDED_MAX_TOKENS = 1024
+"""Default limit of an answer of the embedded engine, in tokens: llama.cpp has none."""
+
 
 class ModelConfig(Settings):
     """One model: a GGUF file in the embedded engine, or an upstream server."""
@@ -50,11 +53,12 @@ class ModelConfig(Settings):
         description="what the upstream speaks: openai, or anthropic for the Messages API, whose "
         f"upstream is {ANTHROPIC} by default",
     )
-    context: int = Field(
-        8192,
+    context: int | None = Field(
+        None,
         ge=256,
-        description="tokens of prompt and answer in one request; when not set, an upstream's own "
-        "word counts, and a GGUF file gets fewer where this machine's memory is short",
+        description="tokens of prompt and answer in one request; by default what the upstream "
+        "says, or 32,768 if it says nothing, and for a GGUF file 8,192, or fewer where this "
+        "machine's memory is short",
     )
     slots: int | None = Field(
         None,
@@ -102,8 +106,11 @@ class ModelConfig(Settings):
         "inside the upstream too; for a vLLM that runs with `--scheduling-policy priority`, or an "
         "SGLang with `--enable-priority-scheduling --schedule-low-priority-values-first`",
     )
-    max_tokens: int = Field(
-        1024, ge=1, description="longest answer when the request names no limit, in tokens"
+    max_tokens: int | None = Field(
+        None,
+        ge=1,
+        description="longest answer in tokens when the request names no limit; by default 1,024 "
+        "for a GGUF file, and for an upstream what it allows",
     )
     timeout: float = Field(300, gt=0, description="how long the engine may be silent, in seconds")
 
@@ -155,6 +162,11 @@ class ModelConfig(Settings):
     def slot_count(self) -> int:
         """The number of slots: requests that run at once."""
         return self.slots or UPSTREAM_SLOTS * len(self.urls) or EMBEDDED_SLOTS
+
+    @property
+    def answer_limit(self) -> int | None:
+        """The longest answer in tokens when the request names no limit; None: no limit here."""
+        return self.max_tokens or (None if self.urls else EMBEDDED_MAX_TOKENS)
 
     @property
     def entry(self) -> CatalogueEntry | None:

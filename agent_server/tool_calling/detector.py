@@ -19,7 +19,7 @@ class DetectedCall:
 Verdict = DetectedCall | Literal["open", "text"]
 """`open`: the text may still become a call; `text`: it cannot."""
 
-_FENCE = re.compile(r"\s*(?:```(?:json)?\s*)?")
+_FENCE = re.compile(r"\s*(?:(?:```(?:json)?|<tool_call>)\s*)?")
 # The beginning of a call in parts; white space may stand between them.
 _MARKS = ("{", '"name"', ":")
 
@@ -59,7 +59,10 @@ class CallDetector:
 
 
 def detect(text: str, names: Collection[str]) -> Verdict:
-    """Judge whether a line, optionally in a Markdown fence, begins a call of a known tool."""
+    """Judge whether a line, optionally in a fence or tag, begins a call of a known tool.
+
+    The fence is Markdown's, the tag the one that Qwen and Hermes models have learned.
+    """
     if _could_be_fence(text):
         return "open"
     match = _FENCE.match(text)
@@ -80,4 +83,4 @@ def detect(text: str, names: Collection[str]) -> Verdict:
 
 def _could_be_fence(text: str) -> bool:
     begun = text.lstrip()
-    return "```json".startswith(begun)
+    return any(fence.startswith(begun) for fence in ("```json", "<tool_call>"))

@@ -35,7 +35,8 @@ from tests.kit.serving import serving
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The answer to one request: text and tool calls, or an error status with `text` as message.
+    """The answer to one request: text and tool calls, or an error status with `text` as message,
+    and with `param` and `code`.
 
     `hang` pauses after `text` until the client disconnects or `release()` is called, `late` before
     it; `cut` ends the stream after `text` without a finish reason. `pieces` are the streamed parts
@@ -54,6 +55,8 @@ class Answer:
     reasoning: str = ""
     finish: str | None = None
     stop_reason: str | None = None
+    param: str | None = None
+    code: str | None = None
 
 
 class ScriptedOpenAI:
@@ -189,7 +192,8 @@ class ScriptedOpenAI:
             answer = self._next(body)
         if answer.status != 200:
             headers = dict(answer.headers or {})
-            return JSONResponse(error_object(answer.text), answer.status, headers)
+            problem = error_object(answer.text, answer.param, answer.code)
+            return JSONResponse(problem, answer.status, headers)
         if body.get("stream"):
             return StreamingResponse(self._events(body, answer), media_type="text/event-stream")
         if answer.hang or answer.cut:

@@ -31,9 +31,9 @@ def event(data: dict[str, Any]) -> str:
     return f"data: {json.dumps(data)}\n\n"
 
 
-def error_object(message: str) -> dict[str, Any]:
+def error_object(message: str, param: str | None = None, code: str | None = None) -> dict[str, Any]:
     """Return an OpenAI error object."""
-    return {"error": {"message": message, "type": "script_error", "param": None, "code": None}}
+    return {"error": {"message": message, "type": "script_error", "param": param, "code": code}}
 
 
 def words(value: Any) -> int:

@@ -1,13 +1,17 @@
-"""Scripted servers with the API differences of vLLM, SGLang, llama-server and Ollama.
+"""Scripted servers with the API differences of vLLM, SGLang, llama-server, Ollama and OpenRouter.
 
-They differ in the model card, the reaction to a wrong model name, and the counting of tokens.
-Sources: vllm/entrypoints/openai/protocol.py, sglang/srt/entrypoints/openai/protocol.py, llama.cpp's
-tools/server/README.md, Ollama's docs/api.md and docs/openai.md.
+They differ in the model card, the reaction to a wrong model name, the counting of tokens, and in
+how they send thoughts, calls and usage, and refuse tools. Sources:
+vllm/entrypoints/openai/protocol.py, sglang/srt/entrypoints/openai/protocol.py, llama.cpp's
+tools/server/README.md, Ollama's docs/api.md and docs/openai.md, and
+https://openrouter.ai/docs/api-reference.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+import json
+from collections import deque
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -17,26 +21,79 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from tests.kit.openai_wire import chat_choice, error_object, event, words
+from tests.kit.openai_wire import call_delta, chat_choice, error_object, event, words
 from tests.kit.serving import serving
 
-Kind = Literal["vllm", "sglang", "llama-server", "ollama"]
+Kind = Literal["vllm", "sglang", "llama-server", "ollama", "openrouter"]
 
 MODELS: Mapping[Kind, str] = {
     "vllm": "Qwen/Qwen3-8B",
     "sglang": "qwen/qwen3-8b",
     "llama-server": "/models/qwen3-8b.gguf",
     "ollama": "qwen3:8b",
+    "openrouter": "qwen/qwen3-8b",
 }
-WINDOW = 32768
+WINDOW = 40960
+
+THOUGHTS: Mapping[Kind, str] = {
+    "vllm": "reasoning",
+    "sglang": "reasoning_content",
+    "llama-server": "reasoning_content",
+    "ollama": "reasoning",
+    "openrouter": "reasoning",
+}
+"""The key of the thoughts."""
+
+TOOLS_REFUSED: Mapping[Kind, tuple[int, dict[str, Any]]] = {
+    "vllm": (
+        400,
+        {
+            "object": "error",
+            "message": '"auto" tool choice requires --enable-auto-tool-choice and '
+            "--tool-call-parser to be set",
+            "type": "BadRequestError",
+            "param": None,
+            "code": 400,
+        },
+    ),
+    "llama-server": (
+        500,
+        {
+            "error": {
+                "code": 500,
+                "message": "tools param requires --jinja flag",
+                "type": "server_error",
+            }
+        },
+    ),
+    "ollama": (400, error_object("registry.ollama.ai/library/qwen3:8b does not support tools")),
+    "openrouter": (
+        404,
+        {"error": {"message": "No endpoints found that support tool use.", "code": 404}},
+    ),
+}
+"""Status and body of the answer to tools where the model or the server takes none."""
+
+CALL = {"name": "lookup", "arguments": '{"word": "ada"}'}
+"""The call with which a question with tools is answered."""
 
 
 @dataclass(slots=True)
 class UpstreamServer:
-    """One server: its URL, and the bodies and headers of the chats that it received."""
+    """One server: its URL, and the bodies and headers of the chats that it received.
+
+    It answers with `text`, by default the name of its kind, after a thought; with a call if there
+    are tools. `replies` are sent instead of the next answers. Ollama has the model loaded from the
+    first chat on. `parameters` are those of Ollama's model, as lines.
+    """
 
     kind: Kind
     url: str = ""
+    text: str = ""
+    takes_tools: bool = True
+    is_loaded: bool = False
+    parameters: str = ""
+    replies: deque[Response] = field(default_factory=deque)
     chats: list[dict[str, Any]] = field(default_factory=list)
     headers: list[Mapping[str, str]] = field(default_factory=list)
 
@@ -51,7 +108,8 @@ class UpstreamServer:
             routes.append(Route("/apply-template", self._template, methods=["POST"]))
         if self.kind == "ollama":
             routes.append(Route("/api/show", self._show, methods=["POST"]))
-        else:
+            routes.append(Route("/api/ps", self._running))
+        elif self.kind != "openrouter":
             routes.append(Route("/tokenize", self._tokenize, methods=["POST"]))
         return routes
 
@@ -66,6 +124,12 @@ class UpstreamServer:
             "sglang": {"owned_by": "sglang", "root": self.model, "max_model_len": WINDOW},
             "llama-server": {"owned_by": "llamacpp", "meta": {"n_params": 8_190_735_360}},
             "ollama": {"owned_by": "library"},
+            "openrouter": {
+                "context_length": 4 * WINDOW,
+                "architecture": {"input_modalities": ["text"], "output_modalities": ["text"]},
+                "top_provider": {"context_length": WINDOW, "max_completion_tokens": None},
+                "supported_parameters": ["max_tokens", "reasoning", "tool_choice", "tools"],
+            },
         }
         card = {"id": self.model, "object": "model", "created": 0, **cards[self.kind]}
         return JSONResponse({"object": "list", "data": [card]})
@@ -83,7 +147,18 @@ class UpstreamServer:
         if (await request.json()).get("model") != self.model:
             return JSONResponse({"error": "model not found"}, 404)
         able = ["completion", "tools", "thinking"]
-        return JSONResponse({"capabilities": able, "details": {"parameter_size": "8.2B"}})
+        return JSONResponse(
+            {
+                "parameters": self.parameters,
+                "capabilities": able,
+                "details": {"parameter_size": "8.2B"},
+                "model_info": {"general.architecture": "qwen3", "qwen3.context_length": 262_144},
+            }
+        )
+
+    async def _running(self, _request: Request) -> Response:
+        model = {"name": self.model, "model": self.model, "context_length": WINDOW}
+        return JSONResponse({"models": [model] if self.is_loaded else []})
 
     async def _template(self, request: Request) -> Response:
         messages = (await request.json())["messages"]
@@ -106,15 +181,55 @@ class UpstreamServer:
             return JSONResponse(error_object(text), 404)
         self.chats.append(body)
         self.headers.append(dict(request.headers))
-        return StreamingResponse(self._events(), media_type="text/event-stream")
+        self.is_loaded = True
+        if self.replies:
+            return self.replies.popleft()
+        if body.get("tools") and not self.takes_tools:
+            status, refusal = TOOLS_REFUSED[self.kind]
+            return JSONResponse(refusal, status)
+        return StreamingResponse(self._events(body), media_type="text/event-stream")
 
-    async def _events(self) -> AsyncIterator[str]:
+    async def _events(self, body: Mapping[str, Any]) -> AsyncIterator[str]:
         head = {"id": "1", "object": "chat.completion.chunk", "created": 0, "model": self.model}
-        yield event({**head, "choices": [chat_choice({"role": "assistant", "content": self.kind})]})
-        yield event({**head, "choices": [chat_choice({}, "stop")]})
-        usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
-        yield event({**head, "choices": [], "usage": usage})
+        if self.kind == "openrouter":
+            yield ": OPENROUTER PROCESSING\n\n"
+        for delta in self._deltas(body):
+            yield event({**head, "choices": [chat_choice(delta)]})
+        finish = "tool_calls" if body.get("tools") else "stop"
+        yield event({**head, "choices": [chat_choice({"content": ""}, finish)]})
+        usage = {"prompt_tokens": 11, "completion_tokens": 5, "total_tokens": 16}
+        last: dict[str, Any] = {**head, "choices": [], "usage": usage}
+        if self.kind == "vllm":
+            usage |= {"prompt_tokens_details": None}
+        if self.kind == "llama-server":
+            last["timings"] = {"prompt_n": 100, "prompt_ms": 20.0, "predicted_n": 5}
+        if self.kind == "openrouter":
+            usage |= {"cost": 0.0001, "completion_tokens_details": {"reasoning_tokens": 2}}
+            last["choices"] = [chat_choice({"role": "assistant", "content": ""})]
+        yield event(last)
         yield "data: [DONE]\n\n"
+
+    def _deltas(self, body: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+        said = {"role": "assistant", "content": ""}
+        thought: dict[str, Any] = {THOUGHTS[self.kind]: "hm"}
+        if self.kind == "openrouter":
+            thought["reasoning_details"] = [{"type": "reasoning.text", "text": "hm", "index": 0}]
+        yield said | thought
+        if not body.get("tools"):
+            yield said | {"content": self.text or self.kind}
+        elif self.kind == "ollama":
+            yield said | call_delta(0, {"id": "call_1", "type": "function", "function": CALL})
+        else:
+            begun = {"name": CALL["name"], "arguments": ""}
+            yield call_delta(0, {"id": "call_1", "type": "function", "function": begun})
+            yield call_delta(0, {"function": {"arguments": CALL["arguments"]}})
+
+
+def sent_event(**chunk: Any) -> Response:
+    """Return the reply with one event, and with the end of a stream."""
+    return Response(
+        f"data: {json.dumps(chunk)}\n\ndata: [DONE]\n\n", media_type="text/event-stream"
+    )
 
 
 @asynccontextmanager

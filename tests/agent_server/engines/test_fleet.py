@@ -35,7 +35,7 @@ async def test_each_kind_of_server_is_recognised_and_answers(kind: Kind) -> None
         answer = (await http.post(CHAT, json=HELLO)).json()
         assert answer["choices"][0]["message"]["content"] == kind
         card = (await http.get("/v1/models/terra")).json()
-    assert card["max_model_len"] == (8192 if kind == "ollama" else WINDOW)  # its own is unknown
+    assert card["max_model_len"] == WINDOW
 
 
 @pytest.mark.parametrize(
@@ -45,6 +45,7 @@ async def test_each_kind_of_server_is_recognised_and_answers(kind: Kind) -> None
         ("sglang", None, 8_000_000_000),
         ("llama-server", True, 8_190_735_360),
         ("ollama", True, 8_200_000_000),
+        ("openrouter", True, 8_000_000_000),
     ],
 )
 async def test_what_each_kind_tells_of_its_model_is_understood(

@@ -88,7 +88,8 @@ def test_the_size_of_a_model_is_read_from_what_servers_tell() -> None:
         info_from_model_card({"id": "m", "meta": {"n_params": 134_515_008}}).parameters
         == 134_515_008
     )
-    assert info_from_ollama({"details": {"parameter_size": "494.03M"}}).parameters == 494_030_000
+    shown = {"details": {"parameter_size": "494.03M"}}
+    assert info_from_ollama(shown, None).parameters == 494_030_000
 
 
 def settings(**values: object) -> ModelConfig:

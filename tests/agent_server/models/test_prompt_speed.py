@@ -6,43 +6,25 @@ from typing import Any
 
 import pytest
 
-from agent_server.metering.request_context import RequestContext
 from agent_server.models.measurements import PromptSpeed
 
 
-def words(**delta: Any) -> dict[str, Any]:
-    return {"choices": [{"index": 0, "delta": delta}]}
-
-
-def usage(prompt: int, cached: int) -> dict[str, Any]:
-    details = {"prompt_tokens_details": {"cached_tokens": cached}}
-    return {"choices": [], "usage": {"prompt_tokens": prompt, "completion_tokens": 2, **details}}
-
-
-def observe(speed: PromptSpeed, *chunks: dict[str, Any]) -> None:
-    timer = speed.timer(RequestContext())
-    for chunk in chunks:
-        timer.observe(chunk)
+def timings(tokens: Any, milliseconds: float) -> dict[str, Any]:
+    return {"choices": [], "timings": {"prompt_n": tokens, "prompt_ms": milliseconds}}
 
 
 def test_timings_of_the_engine_count() -> None:
     speed = PromptSpeed()
-    last = {**usage(110, 10), "timings": {"prompt_n": 100, "prompt_ms": 200.0}}
-    observe(speed, words(content="Hi"), last)
+    speed.observe({"choices": [{"index": 0, "delta": {"content": "Hi"}}]})
+    assert speed.rate is None
+    speed.observe(timings(100, 200.0))
     assert speed.rate == pytest.approx(500)
-
-
-def test_without_timings_the_time_to_the_first_words_counts() -> None:
-    speed = PromptSpeed()
-    observe(speed, words(role="assistant"), words(content="Hi"), usage(1_000, 0))
-    assert speed.rate is not None
 
 
 def test_what_came_from_a_cache_says_nothing_of_reading() -> None:
     speed = PromptSpeed()
-    observe(speed, words(content="Hi"), usage(1_000, 990))
-    observe(speed, {"timings": {"prompt_n": 4, "prompt_ms": 90.0}, "choices": []})
-    observe(speed, {"timings": {"prompt_n": "x"}, "choices": []}, {"timings": None})
+    for chunk in (timings(4, 90.0), timings("x", 90.0), {"choices": [], "timings": None}):
+        speed.observe(chunk)
     assert speed.rate is None
 
 

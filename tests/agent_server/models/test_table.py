@@ -214,6 +214,7 @@ async def test_what_an_upstream_says_of_its_model_counts_unless_the_table_says_i
         "vision": False,
         "reasoning": False,
         "embeddings": None,
+        "counts_tokens": False,
         "chooses_tools": True,
     }
 

@@ -95,16 +95,14 @@ async def test_the_built_in_model_says_its_size_and_its_speed_and_is_not_tested(
     assert known["prompt_tokens_per_second"] is not None, "it is kept from one start to the next"
 
 
-async def test_answers_tell_how_fast_an_upstream_reads(
+async def test_an_upstream_has_no_speed_even_if_it_reports_one(
     engine: EngineAddress, tmp_path: Path
 ) -> None:
     async with served(engine.settings(), tmp_path) as http:
-        card = await until(http, lambda card: card["parameters"] is not None)
-        assert card["prompt_tokens_per_second"] is None, "an upstream is asked nothing by itself"
         messages = [{"role": "user", "content": "word " * 100 + str(tmp_path)}]
         await http.post("/v1/chat/completions", json={"messages": messages, "max_tokens": 2})
-        card = (await http.get(CARD)).json()
-        assert 5 < card["prompt_tokens_per_second"] < 100_000
+        card = await until(http, lambda card: card["parameters"] is not None)
+    assert card["prompt_tokens_per_second"] is None
 
 
 async def test_a_small_upstream_that_is_near_is_tested_once_and_the_result_is_kept(
