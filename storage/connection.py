@@ -42,6 +42,9 @@ class Row(Protocol):
     def __len__(self) -> int:
         """Count the values."""
 
+    def keys(self) -> Sequence[str]:
+        """Return the names of the columns."""
+
 
 class Cursor(Protocol):
     """The result of a statement."""

@@ -12,7 +12,7 @@ import structlog
 from pydantic import Field
 
 from llm.agent.tool_executor import Guardrails, RunBudget, RunLimits, ToolExecutor
-from llm.agent.trace import Deferral, Outcome, Trace, now
+from llm.agent.trace import Deferral, Outcome, Trace, now, prompt_parts
 from llm.client.client import AgentClient, OnText, RequestOptions, ToolChoice
 from llm.messages.errors import ModelError
 from llm.messages.message import Message, ModelReply
@@ -186,14 +186,16 @@ class AgentLoop:
         # What the previous round streamed came with tool calls, so it was not the answer.
         if on_text and self._iterations > 1:
             await on_text("")
-        prompt = await fit(compact_steps(self._steps))
+        steps = compact_steps(self._steps)
+        prompt = await fit(steps)
         began = now()
         reply = await self._client.chat(
             prompt, self.options, tools=self.schemas, tool_choice=choice, on_text=on_text
         )
         self._usage += reply.usage
         model = self._client.model_of(self.options)
-        self._trace.record_model_call(model, reply.usage, began, len(reply.calls))
+        parts = prompt_parts(prompt, len(steps), self.schemas)
+        self._trace.record_model_call(model, reply, began, parts)
         return prompt, reply
 
     async def _accept(self, fit: Fit, reply: ModelReply) -> Outcome:

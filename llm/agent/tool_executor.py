@@ -308,7 +308,7 @@ class ToolExecutor:
         else:
             result, act = await self._run(call)
         _log.info("turn.tool", tool=call.name, act=act, ok=result.ok)
-        self._trace.record_tool_call(call.name, act, ok=result.ok, began=began)
+        self._trace.record_tool_call(call, act, ok=result.ok, began=began)
         return result
 
     def _objection(self, call: ToolCall, visible: str) -> str:

@@ -1,5 +1,7 @@
 """The outcome of a run, and its trace: its steps with their times and costs, and its effects.
 
+A trace has the sizes of what the model was given, and none of the words.
+
 An effect is recorded before and after it happens, under a key derived from the run and the call. A
 run that is repeated under the same run id (a job after a crash) therefore does not repeat its
 effects, but is given the stored results. If only the beginning is stored, the effect may or may not
@@ -15,19 +17,21 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import re
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import accumulate, pairwise
 from types import TracebackType
 from typing import Any, Protocol, Self
 
 import structlog
 
-from llm.messages.message import Message, Status
+from llm.messages.message import EARLIER, Message, ModelReply, Status, ToolCall
 from storage.chat_log.event import PendingEvent
 from storage.db.errors import StorageError
-from storage.runs.runs import Effect, Run, RunEnd, Runs, Step
+from storage.runs.runs import Effect, PartSize, Run, RunEnd, Runs, Step
 from terrarium.clock import Clock
 from terrarium.usage import TokenUsage
 
@@ -48,7 +52,8 @@ class Outcome:
 
     `iterations` and `calls` count the calls of the model and of tools. `forced`: the model had to
     answer without tools. `status` is the state of the conversation, `deferral` the request to look
-    at it later, `model` the model of the last request ("" for the configured one).
+    at it later, `model` the model of the last request ("" for the configured one). `cut`: the text
+    ends before its end.
     """
 
     text: str
@@ -60,6 +65,7 @@ class Outcome:
     deferral: Deferral | None = None
     model: str = ""
     calls: int = 0
+    cut: bool = False
 
     @classmethod
     def without_model(cls, text: str) -> Outcome:
@@ -128,6 +134,7 @@ class Trace:
         self._spawn = spawn
         self._pending_event = pending_event
         self._opened = asyncio.Event()
+        self._started = now()
         self._effects: dict[str, Effect] = {}
         self.steps: list[Step] = []
         self.outcome: Outcome | None = None
@@ -144,8 +151,7 @@ class Trace:
 
     def add_failed_request(self, model: str, reason: str, began: float) -> None:
         """Add a step for a model that could not be asked; `began` is a time from `now()`."""
-        ms = round((now() - began) * 1000)
-        self.steps.append(Step("model", model, ok=False, ms=ms, verdict=reason))
+        self._add(Step("model", model, ok=False, ms=_since(began), verdict=reason), began)
 
     async def __aenter__(self) -> Self:
         """Open the run in the background, so that the first model call does not wait for it."""
@@ -215,14 +221,32 @@ class Trace:
                 store.end_effect(run, effect) if happened else store.drop_effect(run, effect.key)
             )
 
-    def record_model_call(self, model: str, usage: TokenUsage, began: float, calls: int) -> None:
-        """Record a reply of the model and the number of its tool `calls`."""
-        cost = (usage.prompt, usage.cached, usage.completion)
-        self.steps.append(Step("model", model, True, _since(began), _words(calls), *cost))
+    def record_model_call(
+        self, model: str, reply: ModelReply, began: float, parts: Sequence[PartSize] = ()
+    ) -> None:
+        """Record a reply of the model to a prompt of these parts."""
+        usage = reply.usage
+        step = Step(
+            "model",
+            model,
+            True,
+            _since(began),
+            _words(len(reply.calls)),
+            usage.prompt,
+            usage.cached,
+            usage.completion,
+            finish_reason=reply.finish_reason,
+            filters=reply.filters,
+            parts=_scaled(parts, usage.prompt),
+        )
+        self._add(step, began)
 
-    def record_tool_call(self, tool: str, act: str, *, ok: bool, began: float) -> None:
+    def record_tool_call(self, call: ToolCall, act: str, *, ok: bool, began: float) -> None:
         """Record a tool call, whether it ran or was refused (`act`)."""
-        self.steps.append(Step("tool", tool[:64], ok, _since(began), act))
+        self._add(Step("tool", call.name[:64], ok, _since(began), act, call_id=call.id), began)
+
+    def _add(self, step: Step, began: float) -> None:
+        self.steps.append(replace(step, began=max(0, round((began - self._started) * 1000))))
 
     async def _end(self, how: str, reason: str, outcome: Outcome | None) -> None:
         await self._opening  # a row has to exist before it can be closed
@@ -239,7 +263,7 @@ class Trace:
             usage.completion,
             sum(step.kind == "model" for step in self.steps),
             forced=outcome.forced if outcome else False,
-            answer=outcome.text if outcome else "",
+            cut=outcome.cut if outcome else False,
         )
         await self._persist(self._store.end(self._run, ended, self.steps))
 
@@ -291,3 +315,71 @@ def canonical(arguments: str) -> str:
         return json.dumps(json.loads(arguments or "{}"), sort_keys=True)
     except (ValueError, RecursionError):
         return arguments
+
+
+_CHARACTERS_PER_TOKEN = 4
+_LOG, _MEMORY = "channel log", "memory"
+_PART_NAMES = {
+    "irc_logs": _LOG,
+    EARLIER: "older lines",
+    **dict.fromkeys(("facts", "own_facts", "notes", "summary", "episodes"), _MEMORY),
+}
+"""The names of the parts of a prompt between our tags; others are called by their tag."""
+
+_TAGGED = re.compile(r"^<(\w+)>\n(.*?)\n</\1>$", re.MULTILINE | re.DOTALL)
+
+
+def prompt_parts(
+    messages: Sequence[Message], steps: int, tools: Sequence[dict[str, Any]]
+) -> list[PartSize]:
+    """Return the parts of a prompt in the order in which the model reads them, with estimated
+    tokens. The last `steps` messages are those of the run itself."""
+    parts = [PartSize("tools", len(json.dumps(tools)) // _CHARACTERS_PER_TOKEN)] if tools else []
+    question = len(messages) - steps - 1
+    while question > 0 and messages[question]["role"] != "user":
+        question -= 1
+    for position, message in enumerate(messages):
+        name = "question" if position == question else "earlier turns"
+        if message["role"] == "system":
+            name = "persona"
+        elif position > question:
+            name = "tool calls and results"
+        for part in _parts_of(message, name):
+            if parts and parts[-1].name == part.name:
+                last = parts.pop()
+                part = PartSize(part.name, last.tokens + part.tokens, last.lines + part.lines)
+            parts.append(part)
+    return parts
+
+
+def _parts_of(message: Message, name: str) -> Iterator[PartSize]:
+    """Yield the parts of one message; what is not between our tags is called `name`."""
+    text, end = message["content"] or "", 0
+    is_ours = message["role"] in ("system", "user")
+    for block in _TAGGED.finditer(text) if is_ours else ():
+        yield from _part(name, text[end : block.start()])
+        yield from _part(_PART_NAMES.get(block[1], block[1]), block[2])
+        end = block.end()
+    rest = text[end:] + "".join(
+        json.dumps(call["function"]) for call in message.get("tool_calls", ())
+    )
+    yield from _part(name, rest)
+    if image := message.get("image"):
+        yield PartSize("image", image.tokens)
+
+
+def _part(name: str, text: str) -> Iterator[PartSize]:
+    if text := text.strip():
+        tokens = -(-len(text) // _CHARACTERS_PER_TOKEN)
+        yield PartSize(name, tokens, text.count("\n") + 1)
+
+
+def _scaled(parts: Sequence[PartSize], total: int) -> tuple[PartSize, ...]:
+    """Return the parts with tokens that sum up to `total`, if that is known (above 0)."""
+    estimated = sum(part.tokens for part in parts)
+    if not total or not estimated:
+        return tuple(parts)
+    # The ends of the parts are rounded, not the parts, so that their sum is exact.
+    ends = [end * total // estimated for end in accumulate(part.tokens for part in parts)]
+    tokens = (end - begin for begin, end in pairwise([0, *ends]))
+    return tuple(replace(part, tokens=next(tokens)) for part in parts)

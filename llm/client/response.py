@@ -316,6 +316,7 @@ class ResponseAccumulator:
         self._calls: dict[int, ToolCall] = {}
         self._usage = TokenUsage()
         self._pieces = 0
+        self._finish_reason = ""
         self._done = False
 
     @property
@@ -341,7 +342,8 @@ class ResponseAccumulator:
         for choice in chunk.choices:
             await self._add_delta(choice.delta)
             # A finish reason ends the answer too, for servers that send no [DONE].
-            self._done = self._done or choice.finish_reason is not None
+            if choice.finish_reason is not None:
+                self._finish_reason, self._done = choice.finish_reason, True
 
     async def finish(self) -> None:
         """Show the text that was held back. Raises Unreachable if the stream ended too early."""
@@ -360,6 +362,7 @@ class ResponseAccumulator:
             utterance.status,
             utterance.silent,
             utterance.is_call,
+            self._finish_reason,
         )
 
     async def _add_delta(self, delta: Delta) -> None:

@@ -73,11 +73,6 @@ class AgentSettings(Settings):
     trace_days: int = Field(
         14, ge=0, description="how long the traces of turns are kept; 0: the newest 20,000"
     )
-    trace_words: bool = Field(
-        False,
-        description="whether a trace has the question and the answer; those of private"
-        " conversations never have",
-    )
 
     @property
     def zone_name(self) -> str:

@@ -208,6 +208,8 @@ class ModelReply:
     state of the conversation.
 
     `silent`: it chose to say nothing. `is_call`: it only tried to call a tool that does not exist.
+    `finish_reason` is that of the server, "" if there was none. `filters` are the names of those
+    that have changed the text.
     """
 
     text: str = ""
@@ -217,6 +219,8 @@ class ModelReply:
     status: Status | None = None
     silent: bool = False
     is_call: bool = False
+    finish_reason: str = ""
+    filters: tuple[str, ...] = ()
 
     def message(self) -> Message:
         """Return the reply as a message to store."""

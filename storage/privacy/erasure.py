@@ -468,11 +468,14 @@ async def _forget_turns(
 
 
 def _said_in(messages: str) -> str:
-    """Return the text of all messages of a turn, including the log lines shown before a
-    question."""
-    kept = json.loads(messages)
-    texts = [str(message.get("content") or "") for message in kept]
-    return "\n".join([*texts, *(line for message in kept for line in message.get("said", ()))])
+    """Return the text of all messages of a turn, including thoughts, the arguments of calls, and
+    the log lines shown before a question."""
+    texts: list[str] = []
+    for message in json.loads(messages):
+        texts += [str(message.get(key) or "") for key in ("content", "reasoning_content")]
+        texts += [call["function"]["arguments"] for call in message.get("tool_calls", ())]
+        texts += message.get("said", ())
+    return "\n".join(texts)
 
 
 async def _forget_texts(

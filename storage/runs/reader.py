@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import json
 import sqlite3
 from collections.abc import Mapping, Sequence
 from contextlib import closing
@@ -13,9 +14,16 @@ from pathlib import Path
 
 from storage.db.address import PostgresSchema
 from storage.db.database import Row, from_micros, to_micros
-from storage.runs.runs import Step
+from storage.memory.conversations import Message
+from storage.runs.runs import PartSize, Step
 
 _LOCK_TIMEOUT = 2.0  # seconds to wait for a writer's lock
+# A conversation takes one turn at a time, and stores it before the next run begins.
+_TURN = """
+SELECT messages FROM turns WHERE time >= ?2
+    AND conversation_id = (SELECT id FROM conversations WHERE name = ?1)
+    AND NOT EXISTS (SELECT 1 FROM runs WHERE conversation = ?1 AND started > ?2 AND started <= time)
+ORDER BY id LIMIT 1"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +31,9 @@ class RunRecord:
     """A run as it is displayed.
 
     `id` is unique among all tendrils (`TENDRIL-NUMBER`). A private run has no conversation name.
-    `caller` is the run of another tendril that asked for this one, `asked` are the runs of others
-    that this one asked for; both come without steps.
+    `question_event_id` is the log event of the question, 0 if there is none. `caller` is the run of
+    another tendril that asked for this one, `asked` are the runs of others that this one asked for;
+    both come without steps.
     """
 
     id: str
@@ -42,8 +51,9 @@ class RunRecord:
     completion: int
     iterations: int
     forced: bool
-    question: str
-    answer: str
+    question_event_id: int = 0
+    model_profile: str = ""
+    cut: bool = False
     steps: tuple[Step, ...] = ()
     caller: RunRecord | None = None
     asked: tuple[RunRecord, ...] = ()
@@ -73,6 +83,26 @@ async def newest_runs(
 async def read_run(place: Path | PostgresSchema, name: str) -> RunRecord | None:
     """Return the run with the id `name`, with its steps, if there is one."""
     return await asyncio.to_thread(_read_run, place, name)
+
+
+async def read_turn(place: Path | PostgresSchema, run: RunRecord) -> Sequence[Message]:
+    """Return the messages of the turn that a run was for: the question, the calls of tools with
+    their results, and the answer.
+
+    There are none of a private run, nor if the turn was not remembered, or has been forgotten.
+    """
+    if run.private or not run.conversation:
+        return ()
+    values: list[str | int] = [run.conversation, to_micros(run.started)]
+    rows = (await asyncio.to_thread(_all_rows, place, _TURN, values)).get(run.tendril)
+    return json.loads(rows[0]["messages"]) if rows else ()
+
+
+async def runs_for_event(place: Path | PostgresSchema, event_id: int) -> list[RunRecord]:
+    """Return the runs, without steps, that answered the question of a log event, newest first."""
+    sql = "SELECT * FROM runs WHERE anchor = ?"
+    found = await asyncio.to_thread(_runs, place, sql, event_id)
+    return sorted(found, key=lambda run: run.started, reverse=True)
 
 
 def _newest_runs(
@@ -108,7 +138,7 @@ def _read_run(place: Path | PostgresSchema, name: str) -> RunRecord | None:
     return replace(run, caller=callers[0] if callers else None, asked=tuple(asked))
 
 
-def _runs(place: Path | PostgresSchema, sql: str, key: str) -> list[RunRecord]:
+def _runs(place: Path | PostgresSchema, sql: str, key: str | int) -> list[RunRecord]:
     """Return the runs of all tendrils that a query with one parameter finds, without steps."""
     found = _all_rows(place, sql, [key])
     return [_run(tendril, row) for tendril, rows in found.items() for row in rows]
@@ -137,12 +167,19 @@ def _rows(path: Path, sql: str, values: Sequence[int | str]) -> list[Row]:
 
 
 def _step(row: Row) -> Step:
-    _run, _number, kind, name, ok, *rest = row
-    return Step(kind, name, bool(ok), *rest)
+    named = dict(zip(row.keys(), row, strict=True))
+    # Missing, like some columns of runs, where no tendril has been started since their migration.
+    filters, parts = (json.loads(named.pop(name, "[]")) for name in ("filters", "parts"))
+    del named["run_id"], named["number"]
+    return Step(
+        **named | {"ok": bool(named["ok"])},
+        filters=tuple(filters),
+        parts=tuple(PartSize(*part) for part in parts),
+    )
 
 
 def _run(tendril: str, row: Row, steps: tuple[Step, ...] = ()) -> RunRecord:
-    private = bool(row["private"])
+    private, named = bool(row["private"]), row.keys()
     return RunRecord(
         id=f"{tendril}-{row['id']}",
         tendril=tendril,
@@ -159,7 +196,8 @@ def _run(tendril: str, row: Row, steps: tuple[Step, ...] = ()) -> RunRecord:
         completion=row["completion"],
         iterations=row["iterations"],
         forced=bool(row["forced"]),
-        question=row["question"],
-        answer=row["answer"],
+        question_event_id=row["anchor"],
+        model_profile=row["model_profile"] if "model_profile" in named else "",
+        cut="cut" in named and bool(row["cut"]),
         steps=steps,
     )

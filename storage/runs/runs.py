@@ -1,11 +1,12 @@
 """The runs of a tendril: a row for each turn, with its steps and its effects.
 
-They do not contain what people and the model have said, except in the results of effects, and in
-question and answer where that is configured.
+They do not contain what people and the model have said, except in the results of effects: the words
+of a run are in its turn (`storage.memory.conversations`), as long as that is remembered.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import astuple, dataclass
 from datetime import datetime, timedelta
@@ -14,13 +15,17 @@ from storage.db.database import Connection, Database, to_micros
 from storage.db.errors import Unavailable
 
 _BEGIN = """
-INSERT INTO runs (key, conversation, private, anchor, profile, model, started, outcome, worded,
-    question, caller)
-VALUES (?, ?, ?, ?, ?, ?, ?, 'running', ?, ?, ?)
+INSERT INTO runs (key, conversation, private, anchor, profile, model, started, outcome, caller,
+    model_profile)
+VALUES (?, ?, ?, ?, ?, ?, ?, 'running', ?, ?)
 ON CONFLICT (key) DO UPDATE SET outcome = 'running', ended = NULL, reason = ''"""
 _END = """
 UPDATE runs SET ended = ?, outcome = ?, reason = ?, prompt = ?, cached = ?, completion = ?,
-    iterations = ?, forced = ?, answer = CASE WHEN worded = 1 THEN ? ELSE '' END WHERE key = ?"""
+    iterations = ?, forced = ?, cut = ? WHERE key = ?"""
+_STEP = """
+INSERT INTO run_steps (run_id, number, kind, name, ok, ms, verdict, prompt, cached, completion,
+    began, call_id, finish_reason, filters, parts)
+SELECT id, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ? FROM runs WHERE key = ?"""
 _ID = "(SELECT id FROM runs WHERE key = ?)"
 _MAX_RUNS = 20_000  # runs that are kept, the newest
 
@@ -29,9 +34,9 @@ _MAX_RUNS = 20_000  # runs that are kept, the newest
 class Run:
     """A run that begins.
 
-    `key` is the same for all attempts at one turn. `question` is stored only if the run is `worded`
-    and not `private`. `caller` is the key of the run of another tendril that asked for this one, ""
-    for none.
+    `key` is the same for all attempts at one turn. `profile` is the trigger of the run,
+    `model_profile` the profile of its model (`llm.client.profile`). `caller` is the key of the run
+    of another tendril that asked for this one, "" for none.
     """
 
     key: str
@@ -41,9 +46,8 @@ class Run:
     started: datetime
     question_event_id: int = 0
     private: bool = False
-    worded: bool = False
-    question: str = ""
     caller: str = ""
+    model_profile: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +60,23 @@ class Effect:
 
 
 @dataclass(frozen=True, slots=True)
+class PartSize:
+    """The size of one part of a prompt: its approximate tokens, and its lines."""
+
+    name: str
+    tokens: int
+    lines: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Step:
     """A call of the model or of a tool: its duration in milliseconds and its tokens. `verdict` is
-    that of the guard rails."""
+    that of the guard rails.
+
+    `began` are the milliseconds from the start of the run. A tool call has the id `call_id` in the
+    turn. Of a model call, `parts` are the sizes of its prompt in order, and `filters` the names of
+    the filters that have changed its reply.
+    """
 
     kind: str
     name: str
@@ -68,6 +86,11 @@ class Step:
     prompt: int = 0
     cached: int = 0
     completion: int = 0
+    began: int = 0
+    call_id: str = ""
+    finish_reason: str = ""
+    filters: tuple[str, ...] = ()
+    parts: tuple[PartSize, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +98,7 @@ class RunEnd:
     """The end of a run.
 
     `outcome` is answered, silent, deferred, failed, stopped or interrupted; `reason` is the kind of
-    error.
+    error. `cut`: the answer ends before its end.
     """
 
     time: datetime
@@ -86,7 +109,7 @@ class RunEnd:
     completion: int = 0
     iterations: int = 0
     forced: bool = False
-    answer: str = ""
+    cut: bool = False
 
 
 class Runs:
@@ -97,7 +120,6 @@ class Runs:
 
     async def begin(self, run: Run) -> list[Effect]:
         """Open a run, or reopen it for another attempt; return the effects recorded so far."""
-        worded = run.worded and not run.private
         values = [
             run.key,
             run.conversation,
@@ -106,9 +128,8 @@ class Runs:
             run.profile,
             run.model,
             to_micros(run.started),
-            worded,
-            run.question if worded else "",
             run.caller,
+            run.model_profile,
         ]
 
         def insert(db: Connection) -> list[Effect]:
@@ -149,16 +170,12 @@ class Runs:
     async def end(self, run: str, ended: RunEnd, steps: Sequence[Step]) -> None:
         """Close a run, unless it was deleted. Its steps replace those of earlier attempts."""
         time, *rest = astuple(ended)
-        rows = [(number, *astuple(step), run) for number, step in enumerate(steps)]
+        rows = [(number, *_values(step), run) for number, step in enumerate(steps)]
 
         def update(db: Connection) -> None:
             db.execute(_END, [to_micros(time), *rest, run])
             db.execute(f"DELETE FROM run_steps WHERE run_id = {_ID}", [run])
-            db.executemany(
-                "INSERT INTO run_steps SELECT id, ?, ?, ?, ?, ?, ?, ?, ?, ? FROM runs"
-                " WHERE key = ?",
-                rows,
-            )
+            db.executemany(_STEP, rows)
 
         await self._database.write(update, durable=False, inline=True)
 
@@ -197,13 +214,11 @@ class Runs:
         """Delete the runs that belong to a person and return how many there were.
 
         They are those whose question is one of the events `anchors`, whose conversation ends with
-        one of the `names` (on `network`, or on all), or whose texts `quotes` recognises as the
-        person's.
+        one of the `names` (on `network`, or on all), or in which the result of an effect is
+        recognised by `quotes` as the person's words.
         """
         folded = {name.lower() for name in names}
-        rows = await self._database.fetch_all(
-            "SELECT id, anchor, conversation, question, answer FROM runs"
-        )
+        rows = await self._database.fetch_all("SELECT id, anchor, conversation FROM runs")
         results: dict[int, list[str]] = {}
         for row in await self._database.fetch_all(
             "SELECT run_id, result FROM effects WHERE result IS NOT NULL"
@@ -216,12 +231,18 @@ class Runs:
             for row in rows
             if row["anchor"] in anchors
             or _is_of(row["conversation"], network, folded)
-            or quotes("\n".join([row["question"], row["answer"], *results.get(row["id"], ())]))
+            or quotes("\n".join(results.get(row["id"], ())))
         ]
         if gone:
             async with self._database.transaction() as db:
                 await db.executemany("DELETE FROM runs WHERE id = ?", gone)
         return len(gone)
+
+
+def _values(step: Step) -> list[str | int]:
+    """Return a step as its row has it, without run and number."""
+    *plain, filters, parts = astuple(step)
+    return [*plain, json.dumps(filters), json.dumps(parts)]
 
 
 def _is_of(conversation: str, network: str | None, names: Collection[str]) -> bool:

@@ -90,8 +90,10 @@ async def fill(data: Path) -> None:
             for number in range(20):
                 await conversations.add("x/1", turn(0, "hm?", f"others speak of {number}", "So."))
                 await conversations.add("x/1", turn(0, "who was it?", quoted, f"{number}"))
-            run = Run("k", "x/1", "standard", "terra", NOON, worded=True, question=quoted)
-            await Runs(database).begin(run)
+            runs = Runs(database)
+            await runs.begin(Run("k", "x/1", "standard", "terra", NOON))
+            await runs.begin_effect("k", Effect("e", "say"))
+            await runs.end_effect("k", Effect("e", "say", quoted))
     async with Database.open(data / "outbox.db") as database:
         await Outbox(database).put("k", PLACE, f"Of today: {quoted}")
     await asyncio.to_thread(shutil.copy, data / "irc.db", data / "irc.db.before-16")

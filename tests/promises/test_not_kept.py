@@ -48,10 +48,7 @@ async def test_the_answer_to_a_question_that_is_not_logged_is_not_kept_either(
     async with ScriptedOpenAI() as script:
         script.default = Answer(LONG)
         with capture_logs() as log:
-            async with alice_in(tmp_path, script.url, agent={"trace_words": True}, **tables) as (
-                alice,
-                _,
-            ):
+            async with alice_in(tmp_path, script.url, **tables) as (alice, _):
                 if how == "opted out":
                     await alice.say(ROOM, ".nolog")
                     await alice.expect("NOTICE")

@@ -143,27 +143,25 @@ async def create_context(
 
 
 def create_trace(
-    tendril: TendrilResources, request: TurnRequest, options: RequestOptions, background: Spawn
+    tendril: TendrilResources, request: TurnRequest, choice: ModelChoice, background: Spawn
 ) -> Trace:
     """Create the trace of a turn, which is stored in the tendril's runs; `background` starts the
     task that closes it.
 
-    The trace of a private conversation holds no words, and its readers do not see the name. If
-    memory does not keep the turn, the name is not stored either; for a person's question, nothing
-    is stored then.
+    The readers of the trace of a private conversation do not see its name. If memory does not keep
+    the turn, the name is not stored either; for a person's question, nothing is stored then.
     """
     log_window = request.log_window
     run = Run(
-        request.run or options.id,
+        request.run or choice.options.id,
         request.conversation if request.keeps else "",
         request.profile,
-        options.model or tendril.agent.model,
+        choice.options.model or tendril.agent.model,
         tendril.clock.now(),
         log_window.anchor if log_window else 0,
         request.private or not request.keeps,
-        tendril.agent.trace_words,
-        request.text,
         request.origin.run if request.origin else "",
+        choice.profile.name,
     )
     store = None if request.is_unrecorded else tendril.runs
     return Trace(run, store, background, log_window.pending_event if log_window else None)

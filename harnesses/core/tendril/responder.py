@@ -54,7 +54,7 @@ class Responder:
             return TurnResult(BLIND, ok=False)
         peer_tools = self._peer_tools(request)
         prompt = await build_prompt(tendril, request.with_tools(peer_tools), memory, choice)
-        trace = create_trace(tendril, request, options, queue.spawn)
+        trace = create_trace(tendril, request, choice, queue.spawn)
         # Only now: the lines before the question are being written to the log while the steps
         # above, which do not read it, run.
         request = await request.with_settled_log()

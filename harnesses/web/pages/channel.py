@@ -14,8 +14,10 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 
 from harnesses.core.permalinks import channel_path, permalink
+from harnesses.web.app_state import AppStateDep, ViewerDep
 from harnesses.web.log_access import LogAccess, LogAccessDep
 from harnesses.web.pages.place import ChannelDep
+from harnesses.web.pages.runs import run_behind
 from harnesses.web.params import Id, Moment
 from harnesses.web.rendering.text import plain_line
 from harnesses.web.rendering.timezones import MAX_DAYS, Day, DayRange, ZoneDep, ZoneName, local_day
@@ -35,7 +37,7 @@ class LogSlice:
 
     `older` and `newer` are the addresses of the pages around it, None if there are none; a `live`
     page appends new lines by itself. For whole days, `previous_day` and `next_day` are the nearest
-    days with lines.
+    days with lines. `linked` is the event that the address names.
     """
 
     events: list[Event]
@@ -45,6 +47,7 @@ class LogSlice:
     days: DayRange | None = None
     previous_day: date | None = None
     next_day: date | None = None
+    linked: Event | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,16 +69,17 @@ PageQueryDep = Annotated[PageQuery, Depends()]
 @router.get("/channel/{network}/{name:path}")
 async def show_channel(
     request: Request,
+    state: AppStateDep,
+    viewer: ViewerDep,
     log_access: LogAccessDep,
     place: ChannelDep,
-    network: str,
-    name: str,
     page_query: PageQueryDep,
     zone: ZoneDep,
 ) -> Response:
     """Show the newest lines of a channel, whole days, or the lines around, before or after an
     event; redirects to the spelling of the log."""
-    if place != Place(network, name):
+    named = request.path_params
+    if place != Place(named["network"], named["name"]):
         return RedirectResponse(channel_path(place, **request.query_params), 307)
     days = DayRange(page_query.day, page_query.days, zone) if page_query.day else None
     if days:
@@ -84,10 +88,12 @@ async def show_channel(
         log_slice = await _around(log_access, place, page_query)
     else:
         log_slice = await _page_slice(log_access, place, page_query)
+    linked = log_slice.linked
     return page(
         request,
         "channel.html",
         place=place,
+        run=await run_behind(state, viewer, log_access, linked) if linked else None,
         log_slice=log_slice,
         tail=channel_path(place, "tail", tz=zone.key),
         lines=lines(log_slice.events, zone),
@@ -176,13 +182,14 @@ async def _around(log_access: LogAccess, place: Place, page_query: PageQuery) ->
     around = await log_access.context(event.id, half, half) if event else None
     if around is None:  # there was no event, or it has just been erased
         raise HTTPException(404, f"There is no line {page_query.at} on {place.channel}.")
-    return _with_links(
+    found = _with_links(
         place,
         [*around.before, around.event, *around.after],
         page_query.tz,
         older=len(around.before) == half,
         newer=len(around.after) == half,
     )
+    return replace(found, linked=around.event)
 
 
 async def _page_slice(log_access: LogAccess, place: Place, page_query: PageQuery) -> LogSlice:

@@ -1,4 +1,8 @@
-"""The pages of the runs: the traces of all turns of all tendrils, with their costs."""
+"""The pages of the runs: the traces of all turns of all tendrils, with their costs.
+
+The list is for who may read everything. The page of a run, and its words, are also for whoever may
+read the question in the log.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +14,23 @@ from fastapi import Query as Param
 from starlette.requests import Request
 from starlette.responses import Response
 
-from harnesses.web.app_state import AppStateDep, require_full
+from harnesses.core.services.shared_log import room_name
+from harnesses.web.app_state import AppState, AppStateDep, ViewerDep, require_full, require_token
+from harnesses.web.auth.tokens import Viewer
+from harnesses.web.log_access import LogAccess, LogAccessDep
+from harnesses.web.rendering.run_details import RunDetails
 from harnesses.web.rendering.view import page
+from storage.chat_log.event import Event, Place
+from storage.chat_log.opt_outs import name_of
 from storage.runs import reader as run_reader
+from storage.runs.reader import RunRecord
 
 _PAGE_SIZE = 50
-router = APIRouter(include_in_schema=False, dependencies=[Depends(require_full)])
+_JSON = ".json"
+router = APIRouter(include_in_schema=False)
 
 
-@router.get("/runs")
+@router.get("/runs", dependencies=[Depends(require_full)])
 async def show_runs(
     request: Request,
     state: AppStateDep,
@@ -35,10 +47,41 @@ async def show_runs(
     return page(request, "runs.html", runs=runs[:_PAGE_SIZE], older=older)
 
 
-@router.get("/runs/{name}")
-async def show_run(request: Request, state: AppStateDep, name: str) -> Response:
-    """Show a run with its steps."""
-    run = await run_reader.read_run(state.runs, name)
+@router.get("/runs/{name}", dependencies=[Depends(require_token)])
+async def show_run(
+    request: Request, state: AppStateDep, viewer: ViewerDep, log_access: LogAccessDep, name: str
+) -> Response:
+    """Show a run with its steps; as JSON if the name ends with `.json`, or if that is accepted."""
+    run = await run_reader.read_run(state.runs, name.removesuffix(_JSON))
+    question = await log_access.get(run.question_event_id) if run else None
+    has_question = run is not None and question is not None and _answers(run, question)
+    if not viewer.has_full_access and not has_question:
+        raise HTTPException(401)
     if run is None:
         raise HTTPException(404, "There is no such run; old ones are removed after some days.")
-    return page(request, "run.html", run=run)
+    # The instructions of a job are the operator's, and it reads public channels only.
+    has_words = has_question or run.profile == "job"
+    turn = await run_reader.read_turn(state.runs, run) if has_words else ()
+    details = RunDetails.from_run(run, turn)
+    if name.endswith(_JSON) or "application/json" in request.headers.get("accept", ""):
+        return Response(details.model_dump_json(), media_type="application/json")
+    return page(request, "run.html", run=run, details=details, question=question)
+
+
+async def run_behind(
+    state: AppState, viewer: Viewer, log_access: LogAccess, event: Event
+) -> RunRecord | None:
+    """Return the newest run in which a line of the bot was written, or which a line of somebody
+    else began; None if there is none, or if the viewer may not read runs."""
+    question = event if event.reply_to is None else await log_access.get(event.reply_to)
+    if not viewer.is_authenticated or question is None:
+        return None
+    runs = await run_reader.runs_for_event(state.runs, question.id)
+    return next((run for run in runs if _answers(run, question)), None)
+
+
+def _answers(run: RunRecord, question: Event) -> bool:
+    """Return whether a run answers this event of the log, and not just has its number."""
+    room = room_name(Place(question.network, question.channel))
+    _, conversation = name_of("", f"{run.conversation}/")
+    return not run.private and conversation.startswith(name_of("", f"{room}/")[1])

@@ -18,6 +18,7 @@ from harnesses.core.permalinks import channel_path, event_url, permalink, with_q
 from harnesses.web.rendering.text import (
     answer_html,
     nick_colour,
+    plain_lines,
     render_line,
     safe_description,
     strip_formatting,
@@ -103,6 +104,7 @@ _templates = Environment(
 _templates.filters |= {
     "said": render_line,
     "plain": strip_formatting,
+    "multiline": plain_lines,
     "answer": answer_html,
     "happened": safe_description,
     "ago": _ago,

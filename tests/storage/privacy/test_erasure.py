@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
@@ -277,6 +278,23 @@ def test_a_detector_is_known_by_its_key_and_hashes_and_has_no_words() -> None:
     assert not other.within(SECRET)
     assert len(detector.dump()) == 8 * (2 + 2)  # two runs of eight words, a long one, and the line
     assert SECRET.encode() not in detector.dump()
+
+
+async def test_a_turn_goes_also_if_only_its_thoughts_or_calls_quote_a_person(
+    tmp_path: Path, stores: Stores
+) -> None:
+    line = f"the key of the shed lies under the {SECRET} stone"
+    call = {"id": "1", "function": {"name": "look", "arguments": json.dumps({"query": line})}}
+    async with opened(stores("irc")) as (database, log):
+        await stored(log, said(line))
+        memory = Conversations(database)
+        for extra in ({"reasoning_content": f"She wrote: {line}."}, {"tool_calls": [call]}, {}):
+            answer = {"role": "assistant", "content": "Under a stone."} | extra
+            asked = {"role": "user", "content": "where is it?"}
+            await memory.add("irc/#frogs/bob", Turn(0, NOON, (asked, answer)))
+        await forget(database, log, ADA, tmp_path)
+        assert len(await memory.turns("irc/#frogs/bob")) == 1
+        assert SECRET.encode() not in stores.raw()
 
 
 async def test_in_a_file_too_big_to_write_anew_it_is_overwritten(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,17 +13,23 @@ from storage.chat_log.event import Event, EventType
 from storage.db.database import Database
 from storage.db.errors import Unavailable
 from storage.log import ChatLog
+from storage.memory.conversations import Conversations, Turn
 from storage.privacy.erasure import NamedPerson, Person, forget
 from storage.privacy.quote_detector import QuoteDetector
-from storage.runs.reader import newest_runs, read_run
-from storage.runs.runs import Effect, Run, RunEnd, Runs, Step
+from storage.runs.reader import newest_runs, read_run, read_turn, runs_for_event
+from storage.runs.runs import Effect, PartSize, Run, RunEnd, Runs, Step
+from tests.kit.old_file import file_of_version
 from tests.kit.stores import Stores
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 SECRET = "xyzzyplughplover"
-RUN = Run("k", "irc/#frogs/ada", "standard", "terra", NOON)
-ENDED = RunEnd(NOON + timedelta(seconds=3), "answered", "", 10, 4, 2, 1, answer="It is so.")
-STEPS = [Step("model", "terra", True, 900, "1 call", 10, 4, 2), Step("tool", "look", False, 5)]
+RUN = Run("k", "irc/#frogs/ada", "standard", "terra", NOON, model_profile="capable")
+ENDED = RunEnd(NOON + timedelta(seconds=3), "answered", "", 10, 4, 2, 1, cut=True)
+PARTS = (PartSize("persona", 4, 1), PartSize("question", 6, 2))
+STEPS = [
+    Step("model", "terra", True, 900, "1 call", 10, 4, 2, 7, "", "stop", ("echo", "tags"), PARTS),
+    Step("tool", "look", False, 5, began=907, call_id="call_1"),
+]
 
 
 async def test_a_run_is_read_back_with_its_steps(stores: Stores) -> None:
@@ -36,21 +43,58 @@ async def test_a_run_is_read_back_with_its_steps(stores: Stores) -> None:
     assert found
     assert found.steps == tuple(STEPS)
     assert (found.took, found.prompt, found.cached) == (timedelta(seconds=3), 10, 4)
-    assert (found.question, found.answer) == ("", "")
+    assert (found.model_profile, found.cut) == ("capable", True)
 
 
-async def test_words_are_kept_where_they_may_be_and_never_of_a_private_one(stores: Stores) -> None:
+async def test_the_words_of_a_run_are_those_of_its_turn_and_go_with_it(stores: Stores) -> None:
     async with Database.open(stores("irc")) as database:
-        runs = Runs(database)
-        for key, private in (("a", False), ("b", True)):
-            words = {"worded": True, "question": SECRET, "private": private}
-            await runs.begin(replace(RUN, key=key, **words))  # type: ignore[arg-type]
-            await runs.end(key, replace(ENDED, answer=f"{key} {SECRET}"), [])
-    first, second = await read_run(stores.place, "irc-1"), await read_run(stores.place, "irc-2")
-    assert first
-    assert second
-    assert (first.question, first.answer) == (SECRET, f"a {SECRET}")
-    assert (second.question, second.answer, second.conversation) == ("", "", "")
+        runs, conversations = Runs(database), Conversations(database)
+
+        async def asked(minute: int, text: str, **values: Any) -> None:
+            begun = NOON + timedelta(minutes=minute)
+            run = replace(RUN, key=text, started=begun, **values)
+            await runs.begin(run)
+            await runs.end(text, ENDED, [])
+            if text != "failed":  # is not remembered
+                message = {"role": "user", "content": text}
+                await conversations.add(run.conversation, Turn(7, begun, (message,)))
+
+        await asked(0, "first")
+        await asked(1, "failed")
+        await asked(2, "last")
+        await asked(3, "alone", conversation="irc/ada", private=True)
+        await asked(4, "unnamed", conversation="")
+        found = {run.started.minute: run for run in await newest_runs(stores.place, 9)}
+        words = {minute: await read_turn(stores.place, run) for minute, run in found.items()}
+        assert [words[0][0]["content"], words[2][0]["content"]] == ["first", "last"]
+        assert [words[1], words[3], words[4]] == [(), (), ()]
+        await conversations.clear(RUN.conversation)
+        assert await read_turn(stores.place, found[0]) == ()
+
+
+async def test_the_run_of_a_line_is_found_in_whatever_tendril(stores: Stores) -> None:
+    async with Database.open(stores("irc")) as first, Database.open(stores("cron")) as second:
+        await Runs(first).begin(replace(RUN, question_event_id=5))
+        await Runs(first).begin(replace(RUN, key="none"))
+        later = replace(RUN, key="l", started=NOON + timedelta(hours=1), question_event_id=5)
+        await Runs(second).begin(later)
+    assert [run.id for run in await runs_for_event(stores.place, 5)] == ["cron-1", "irc-1"]
+    assert await runs_for_event(stores.place, 6) == []
+
+
+async def test_a_run_in_a_file_of_the_version_before_is_shown(tmp_path: Path) -> None:
+    with file_of_version(tmp_path / "irc.db", 29) as file:
+        file.execute(
+            "INSERT INTO runs (key, conversation, private, anchor, profile, model, started,"
+            " outcome, worded) VALUES ('k', 'irc/#frogs/ada', 0, 5, 'standard', 'terra', 1,"
+            " 'answered', 0)"
+        )
+        file.execute("INSERT INTO run_steps VALUES (1, 0, 'tool', 'look', 1, 7, 'allow', 0, 0, 0)")
+    found = await read_run(tmp_path, "irc-1")
+    assert found
+    assert (found.question_event_id, found.model_profile, found.cut) == (5, "", False)
+    assert found.steps == (Step("tool", "look", True, 7, "allow"),)
+    assert await read_turn(tmp_path, found) == ()
 
 
 async def test_an_effect_is_known_to_the_next_attempt_at_its_run(stores: Stores) -> None:
@@ -117,7 +161,6 @@ async def test_forgetting_somebody_leaves_no_byte_of_their_runs(
         mine = [
             replace(RUN, key="asked", conversation="irc/#frogs/zoe", question_event_id=anchor),
             replace(RUN, key="named", conversation="irc/#frogs/Ada"),
-            replace(RUN, key="worded", conversation="irc/#x/bob", worded=True, question=SECRET),
         ]
         for run in (*mine, replace(RUN, key="bob", conversation="irc/#frogs/bob")):
             await runs.begin(run)

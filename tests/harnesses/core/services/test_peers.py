@@ -120,7 +120,7 @@ async def test_who_asked_whom_is_seen_in_the_trace(tmp_path: Path) -> None:
     assert [run.id for run in caller.asked] == [callee.id]
     assert callee.caller
     assert callee.caller.id == caller.id
-    assert (callee.profile, callee.conversation, callee.question) == ("asked", "", "")
+    assert (callee.profile, callee.conversation) == ("asked", "")
 
 
 async def test_only_tendrils_that_are_there_and_want_it_can_be_asked(tmp_path: Path) -> None:

@@ -11,10 +11,12 @@ from harnesses.core.tendril.turn import TurnRequest, TurnResult
 from llm.agent.tool_executor import Profile
 from llm.agent.trace import Deferral
 from llm.tools.toolbox import tool
-from storage.runs.reader import RunRecord, newest_runs, read_run
+from storage.runs.reader import RunRecord, newest_runs, read_run, read_turn
 from tests.harnesses.core.tendril.test_base import small, texts
 from tests.kit.openai_script import Answer as Scripted
 from tests.kit.openai_script import ScriptedOpenAI
+
+TABLES = ("runs", "run_steps", "effects")
 
 
 def small_files(data: Path) -> list[Path]:
@@ -38,36 +40,54 @@ async def test_a_turn_leaves_a_trace_of_its_steps_and_none_of_its_words(tmp_path
             TurnRequest(conversation="kitchen", who="ada", text="How many?", profile="command")
         )
         run = await last(tmp_path)
+        tables = [await tendril.database.fetch_all(f"SELECT * FROM {t}") for t in TABLES]
     assert (run.conversation, run.profile, run.outcome) == ("kitchen", "command", "answered")
-    assert (run.iterations, run.cached, run.question, run.answer) == (2, 10, "", "")
+    assert (run.iterations, run.cached, run.model_profile) == (2, 10, "capable")
+    rows = [str(tuple(row)) for table in tables for row in table]
+    assert len(rows) == 4
+    assert not [row for row in rows if "How many" in row or "Seven" in row]
     assert [(step.kind, step.name, step.verdict) for step in run.steps] == [
         *(("model", "terra", "1 call"), ("tool", "cups", "allow"), ("model", "terra", ""))
     ]
 
 
+async def test_a_trace_has_the_sizes_of_a_prompt_by_parts_and_the_times_of_its_steps(
+    tmp_path: Path,
+) -> None:
+    async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
+        await tendril.turn(TurnRequest(conversation="kitchen", who="ada", text="Hi"))
+        script.call("cups", {}).answer(Scripted("Seven, and", finish="length"))
+        await tendril.turn(TurnRequest(conversation="kitchen", who="ada", text="How many?"))
+        run = await last(tmp_path)
+    asked, called, answered = run.steps
+    names = [part.name for part in asked.parts]
+    assert names == ["tools", "persona", "earlier turns", "question"]
+    assert [part.name for part in answered.parts] == [*names, "tool calls and results"]
+    for step in (asked, answered):
+        assert sum(part.tokens for part in step.parts) == step.prompt
+    assert (asked.finish_reason, answered.finish_reason) == ("tool_calls", "length")
+    assert asked.began <= called.began <= answered.began
+    assert (asked.call_id, called.call_id) == ("", "call_0")
+
+
 @pytest.mark.parametrize("private", [True, False])
-async def test_words_are_in_a_trace_only_where_wanted_and_nobody_is_alone(
+async def test_the_words_of_a_trace_are_those_of_the_turn_and_nobody_is_alone(
     tmp_path: Path, private: bool
 ) -> None:
-    async with (
-        ScriptedOpenAI() as script,
-        small(tmp_path, script.url, trace_words=True) as tendril,
-    ):
+    async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
         await tendril.turn(
             TurnRequest(conversation="kitchen", who="ada", text="How many?", private=private)
         )
-        run = await last(tmp_path)
-    assert (run.question, run.answer) == (("", "") if private else ("How many?", "ok"))
+        turn = await read_turn(tmp_path, await last(tmp_path))
+    words = [message["content"] for message in turn]
+    assert words == ([] if private else ["How many?", "ok"])
 
 
 @pytest.mark.parametrize("profile", ["standard", "thought"])
 async def test_of_who_is_not_to_be_remembered_there_is_no_trace_and_unasked_only_numbers(
     tmp_path: Path, profile: Profile
 ) -> None:
-    async with (
-        ScriptedOpenAI() as script,
-        small(tmp_path, script.url, trace_words=True) as tendril,
-    ):
+    async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
         await tendril.turn(
             TurnRequest(
                 conversation="kitchen/adalovelace",

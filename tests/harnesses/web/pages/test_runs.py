@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from playwright.async_api import expect
 
 from storage.db.database import Database
+from storage.memory.conversations import Conversations, Turn
 from storage.runs.runs import Run, RunEnd, Runs, Step
+from tests.harnesses.irc.commands.test_registry import alice_in
 from tests.kit.browser import PHONE, browser, visit
-from tests.kit.openai_script import ScriptedOpenAI
+from tests.kit.irc_tendril import ROOM, kept_turns
+from tests.kit.openai_script import Answer, ScriptedOpenAI
 from tests.kit.web_site import web_site
 
 PAGE = {"accept": "text/html"}
@@ -29,16 +34,14 @@ async def kept(data: Path, tendril: str, *runs: Run) -> None:
         table = Runs(database)
         for each in runs:
             await table.begin(each)
-            ended = RunEnd(each.started + timedelta(seconds=2), "answered", answer="It is green.")
+            ended = RunEnd(each.started + timedelta(seconds=2), "answered")
             await table.end(each.key, ended, [Step("tool", "look", True, 7, "allow")])
 
 
 async def test_a_question_in_the_chat_is_a_run_that_names_nobody(tmp_path: Path) -> None:
     async with ScriptedOpenAI() as script, browser() as chromium:
         script.cached_tokens = 3
-        async with web_site(
-            tmp_path, tables={"agent": {"api_url": script.url, "trace_words": True}}
-        ) as site:
+        async with web_site(tmp_path, agent_url=script.url) as site:
             script.call("search_chat_logs", {"query": "newts"}).say("No newts.")
             await site.http.post("/chat", json={"text": "where are the newts?"})
             page = await visit(chromium, f"{site.url}/runs", size=PHONE)
@@ -75,22 +78,112 @@ async def test_runs_of_all_tendrils_are_listed_by_time_page_by_page(tmp_path: Pa
             assert (await site.http.get(f"/runs/{name}", headers=PAGE)).status_code == 404, name
 
 
-async def test_words_are_shown_only_where_they_are_kept(tmp_path: Path) -> None:
-    await kept(
-        tmp_path,
-        "irc",
-        run(1, question="what <b>colour</b>?", worded=True),
-        run(2, question="what colour?", worded=False),
-        run(3, question="what colour?", worded=True, private=True),
-    )
-    async with web_site(tmp_path) as site:
-        pages = [(await site.http.get(f"/runs/irc-{n}", headers=PAGE)).text for n in (1, 2, 3)]
-        assert "what &lt;b&gt;colour&lt;/b&gt;?" in pages[0]
-        assert "It is green." in pages[0]
-        for page in pages[1:]:
-            assert "colour" not in page
-            assert "green" not in page
-        assert "nick3" not in pages[2]
+async def answered(data: Path, script: ScriptedOpenAI) -> None:
+    """Somebody asks on the channel, and the model thinks, searches and answers."""
+    search = ("search_chat_logs", '{"query": "newts"}')
+    script.cached_tokens = 40
+    script.answer(Answer(calls=(search,), reasoning="Where are <b>newts</b>?"))
+    script.answer(Answer("In the\npond.", finish="length"))
+    async with alice_in(data, script.url) as (alice, tendril):
+        await alice.say(ROOM, "the newts are in the pond")
+        await alice.say(ROOM, ".terrarium where are they?")
+        await alice.expect("pond\\.$")
+        await kept_turns(tendril, f"irc/{ROOM}/alice")
+
+
+async def test_from_a_line_of_the_bot_one_gets_to_why_it_was_said(tmp_path: Path) -> None:
+    async with ScriptedOpenAI() as script, browser() as chromium:
+        await answered(tmp_path, script)
+        async with web_site(tmp_path) as site:
+            lines = (await site.get("/api/messages"))["messages"]
+            [said] = [
+                line["id"] for line in lines if line["text"].endswith("pond.") and line["own"]
+            ]
+            page = await visit(chromium, f"{site.url}/line/{said}", size=PHONE)
+            await page.get_by_role("link", name="Why did it say that?").click()
+            await expect(page.locator("main")).to_contain_text("where are they?")
+            steps = page.locator(".steps > li")
+            await expect(steps).to_have_count(3)
+            await expect(steps.nth(0)).to_contain_text("ended by tool_calls")
+            parts = await steps.nth(0).locator("tbody th").all_inner_texts()
+            assert parts[0] == "tools"
+            assert parts[-1] == "question"
+            assert {"persona", "channel log"} < set(parts)
+            await expect(steps.nth(0).locator("pre")).to_have_text("Where are <b>newts</b>?")
+            await expect(steps.nth(1).locator("pre").nth(0)).to_have_text('{"query": "newts"}')
+            await expect(steps.nth(1).locator("pre").nth(1)).to_contain_text("the newts are in")
+            await expect(steps.nth(2)).to_contain_text("ended by length")
+            await expect(page.locator(".waterfall")).to_have_count(3)
+            assert await page.evaluate("document.documentElement.scrollWidth") <= PHONE[0]
+            await page.get_by_role("link", name="the question in the log").click()
+            await expect(page.get_by_text("How was this answered?")).to_be_visible()
+
+
+async def test_a_run_is_read_as_json_by_whoever_may_read_its_question(tmp_path: Path) -> None:
+    settings = {
+        "token": "whole",
+        "public": [f"irc/{ROOM}"],
+        "tokens": {
+            "guest": {"token": "only-room", "channels": [f"irc/{ROOM}"]},
+            "other": {"token": "elsewhere", "channels": ["irc/#other"]},
+        },
+    }
+    async with ScriptedOpenAI() as script:
+        await answered(tmp_path, script)
+    async with web_site(tmp_path, settings=settings) as site:
+        for token, status in (("whole", 200), ("only-room", 200), ("elsewhere", 401), ("", 401)):
+            headers = {"authorization": f"Bearer {token}"} if token else {}
+            found = await site.http.get("/runs/irc-1.json", headers=headers)
+            assert found.status_code == status, token
+            accepted = headers | {"accept": "application/json"}
+            other = await site.http.get("/runs/irc-1", headers=accepted)
+            assert (other.status_code, other.content) == (status, found.content)
+            if status == 200:
+                run = found.json()
+                assert (run["question"], run["answer"]) == ("where are they?", "In the\npond.")
+                first, called, last = run["steps"]
+                assert first["thought"] == "Where are <b>newts</b>?"
+                assert (
+                    sum(part["cached"] for part in first["prompt"]) == first["cached_tokens"] == 40
+                )
+                assert first["prompt"][0]["cached"]
+                assert json.loads(called["arguments"]) == {"query": "newts"}
+                assert "the newts are in the pond" in called["result"]
+                assert (last["text"], last["finish_reason"]) == ("In the\npond.", "length")
+        line = f"/line/{run['line']}"
+        page = await site.http.get(line, headers=PAGE, follow_redirects=True)
+        assert "where are they?" in page.text
+        assert "/runs/" not in page.text
+
+
+async def test_words_are_shown_where_the_question_is_in_the_log_and_of_jobs(tmp_path: Path) -> None:
+    async with web_site(tmp_path) as site, Database.open(tmp_path / "irc.db") as database:
+        line = await site.said("what <b>colour</b>?", channel="#frogs", nick="nick1")
+        elsewhere = await site.said("what colour?", channel="#newts")
+        runs = [
+            run(1, question_event_id=line),
+            run(2, question_event_id=elsewhere),
+            run(3),
+            run(4, question_event_id=line, private=True),
+            replace(run(5), profile="job"),
+        ]
+        for each in runs:
+            await Runs(database).begin(each)
+            messages = (
+                {"role": "user", "content": "what <b>colour</b>?"},
+                {"role": "assistant", "content": "It is green."},
+            )
+            turn = Turn(each.question_event_id, each.started, messages)
+            await Conversations(database).add(each.conversation, turn)
+        for number in range(1, 6):
+            page = (await site.http.get(f"/runs/irc-{number}", headers=PAGE)).text
+            shown = ["what &lt;b&gt;colour&lt;/b&gt;?" in page, "It is green." in page]
+            assert shown == [number in (1, 5)] * 2, number
+            assert "nick4" not in page
+        await Conversations(database).clear(runs[0].conversation)
+        page = (await site.http.get("/runs/irc-1", headers=PAGE)).text
+        assert "colour" not in page
+        assert "The words are gone" in page
 
 
 async def test_only_who_may_read_everything_sees_the_runs(tmp_path: Path) -> None:
