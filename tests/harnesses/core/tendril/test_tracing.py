@@ -61,7 +61,7 @@ async def test_a_trace_has_the_sizes_of_a_prompt_by_parts_and_the_times_of_its_s
         run = await last(tmp_path)
     asked, called, answered = run.steps
     names = [part.name for part in asked.parts]
-    assert names == ["tools", "persona", "earlier turns", "question"]
+    assert names == ["tools", "persona", "earlier turns", "now", "question"]
     assert [part.name for part in answered.parts] == [*names, "tool calls and results"]
     for step in (asked, answered):
         assert sum(part.tokens for part in step.parts) == step.prompt
