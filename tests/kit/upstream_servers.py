@@ -1,10 +1,11 @@
-"""Scripted servers with the API differences of vLLM, SGLang, llama-server, Ollama and OpenRouter.
+"""Scripted servers with the API differences of vLLM, SGLang, llama-server, Ollama, OpenRouter and
+LiteLLM.
 
 They differ in the model card, the reaction to a wrong model name, the counting of tokens, and in
 how they send thoughts, calls and usage, and refuse tools. Sources:
 vllm/entrypoints/openai/protocol.py, sglang/srt/entrypoints/openai/protocol.py, llama.cpp's
-tools/server/README.md, Ollama's docs/api.md and docs/openai.md, and
-https://openrouter.ai/docs/api-reference.
+tools/server/README.md, Ollama's docs/api.md and docs/openai.md,
+https://openrouter.ai/docs/api-reference and https://docs.litellm.ai/docs/proxy/model_management.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from starlette.routing import Route
 from tests.kit.openai_wire import call_delta, chat_choice, error_object, event, words
 from tests.kit.serving import serving
 
-Kind = Literal["vllm", "sglang", "llama-server", "ollama", "openrouter"]
+Kind = Literal["vllm", "sglang", "llama-server", "ollama", "openrouter", "litellm"]
 
 MODELS: Mapping[Kind, str] = {
     "vllm": "Qwen/Qwen3-8B",
@@ -32,6 +33,7 @@ MODELS: Mapping[Kind, str] = {
     "llama-server": "/models/qwen3-8b.gguf",
     "ollama": "qwen3:8b",
     "openrouter": "qwen/qwen3-8b",
+    "litellm": "qwen3-8b",
 }
 WINDOW = 40960
 
@@ -41,6 +43,7 @@ THOUGHTS: Mapping[Kind, str] = {
     "llama-server": "reasoning_content",
     "ollama": "reasoning",
     "openrouter": "reasoning",
+    "litellm": "reasoning_content",
 }
 """The key of the thoughts."""
 
@@ -109,6 +112,8 @@ class UpstreamServer:
         if self.kind == "ollama":
             routes.append(Route("/api/show", self._show, methods=["POST"]))
             routes.append(Route("/api/ps", self._running))
+        elif self.kind == "litellm":
+            routes.append(Route("/v1/model/info", self._deployments))
         elif self.kind != "openrouter":
             routes.append(Route("/tokenize", self._tokenize, methods=["POST"]))
         return routes
@@ -130,6 +135,7 @@ class UpstreamServer:
                 "top_provider": {"context_length": WINDOW, "max_completion_tokens": None},
                 "supported_parameters": ["max_tokens", "reasoning", "tool_choice", "tools"],
             },
+            "litellm": {"owned_by": "openai"},
         }
         card = {"id": self.model, "object": "model", "created": 0, **cards[self.kind]}
         return JSONResponse({"object": "list", "data": [card]})
@@ -155,6 +161,14 @@ class UpstreamServer:
                 "model_info": {"general.architecture": "qwen3", "qwen3.context_length": 262_144},
             }
         )
+
+    async def _deployments(self, _request: Request) -> Response:
+        facts = {"supports_function_calling": True, "supports_reasoning": True}
+        deployments = [
+            {"model_name": name, "model_info": {**facts, "max_input_tokens": tokens}}
+            for name, tokens in ((self.model, 2 * WINDOW), (self.model, WINDOW), ("other", 9))
+        ]
+        return JSONResponse({"data": deployments})
 
     async def _running(self, _request: Request) -> Response:
         model = {"name": self.model, "model": self.model, "context_length": WINDOW}

@@ -9,10 +9,16 @@ from typing import Any
 
 import httpx2
 import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Route
 
+from agent_server.engines.anthropic import MAX_ANSWER_TOKENS
 from tests.kit.agent_server import agent_server
 from tests.kit.openai_script import Answer, ScriptedOpenAI
 from tests.kit.patience import PATIENCE
+from tests.kit.serving import serving
 
 CHAT = "/v1/chat/completions"
 HELLO = {"messages": [{"role": "user", "content": "hello"}]}
@@ -66,6 +72,56 @@ async def test_an_answer_comes_whole_with_its_usage() -> None:
         asked = script.requests[0]
         assert (asked["temperature"], asked["stop"], asked["max_tokens"]) == (1, ["END"], 77)
         assert [each["role"] for each in asked["messages"]] == ["system", "user"]
+
+
+async def test_the_limit_that_the_api_requires_is_set_where_nobody_asks_for_one() -> None:
+    async with chain() as (script, http):
+        await http.post(CHAT, json=HELLO)
+        assert script.requests[0]["max_tokens"] == MAX_ANSWER_TOKENS
+
+
+async def test_its_card_tells_the_window_and_the_longest_answer() -> None:
+    asked: list[dict[str, Any]] = []
+    card = {
+        "type": "model",
+        "id": "claude-2",
+        "max_input_tokens": 500_000,
+        "max_tokens": 32_000,
+        "capabilities": {"image_input": {"supported": False}, "thinking": {"supported": True}},
+    }
+
+    async def models(_request: Request) -> JSONResponse:
+        return JSONResponse({"data": [card]})
+
+    async def model(_request: Request) -> JSONResponse:
+        return JSONResponse(card)
+
+    async def messages(request: Request) -> JSONResponse:
+        asked.append(await request.json())
+        problem = {"type": "invalid_request_error", "message": "prompt is too long: 9 tokens > "}
+        problem["message"] += "450000 maximum"
+        return JSONResponse({"type": "error", "error": problem}, 400)
+
+    routes = [
+        Route("/v1/models", models),
+        Route("/v1/models/claude-2", model),
+        Route("/v1/messages", messages, methods=["POST"]),
+    ]
+    async with (
+        serving(Starlette(routes=routes)) as upstream,
+        agent_server({"api": "anthropic", "upstream": upstream}) as url,
+        httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http,
+    ):
+        found = (await http.get("/v1/models/terra")).json()
+        assert (found["max_model_len"], found["weights"]) == (500_000, "claude-2")
+        assert (found["capabilities"]["vision"], found["capabilities"]["reasoning"]) == (
+            False,
+            True,
+        )
+        answer = await http.post(CHAT, json=HELLO)
+        assert answer.json()["error"]["code"] == "context_length_exceeded"
+        assert (asked[0]["model"], asked[0]["max_tokens"]) == ("claude-2", 32_000)
+        assert (await http.get("/v1/models/terra")).json()["max_model_len"] == 450_000
 
 
 async def test_a_stream_brings_thoughts_words_and_calls_in_order() -> None:

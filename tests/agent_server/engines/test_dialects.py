@@ -107,9 +107,11 @@ async def test_the_card_has_the_window_in_force_and_whether_tokens_are_counted(k
         async with sdk(upstream.url) as client:
             found = await card(client)
     assert (found["max_model_len"], found["window"]) == (WINDOW, WINDOW)
-    assert found["capabilities"]["counts_tokens"] == (kind not in ("ollama", "openrouter"))
+    assert found["capabilities"]["counts_tokens"] == (
+        kind not in ("ollama", "openrouter", "litellm")
+    )
     assert found["capabilities"]["reasoning"] == (
-        True if kind in ("ollama", "openrouter") else None
+        True if kind in ("ollama", "openrouter", "litellm") else None
     )
 
 

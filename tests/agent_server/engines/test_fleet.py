@@ -46,6 +46,7 @@ async def test_each_kind_of_server_is_recognised_and_answers(kind: Kind) -> None
         ("llama-server", True, 8_190_735_360),
         ("ollama", True, 8_200_000_000),
         ("openrouter", True, 8_000_000_000),
+        ("litellm", True, 8_000_000_000),
     ],
 )
 async def test_what_each_kind_tells_of_its_model_is_understood(
@@ -68,7 +69,7 @@ async def test_a_list_may_have_all_kinds_each_is_asked_for_the_model_that_it_has
         )
         http = await stack.enter_async_context(httpx2.AsyncClient(base_url=url, timeout=PATIENCE))
         answered = set()
-        for number in range(40):  # so many that some go to each, wherever they listen
+        for number in range(60):  # so many that some go to each, wherever they listen
             answer = await http.post(CHAT, json=HELLO, headers=session(str(number)))
             assert answer.status_code == 200, answer.text
             answered.add(answer.json()["choices"][0]["message"]["content"])
