@@ -6,7 +6,7 @@ Every read names a `Scope`; `storage.chat_log.query` is the only place that turn
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, tzinfo
@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import structlog
 
-from storage.chat_log import arrivals, deletion, event_table, statistics
+from storage.chat_log import arrivals, deletion, event_table, quotes, statistics
 from storage.chat_log import query as log_query
 from storage.chat_log.arrivals import Arrivals, LogEnd
 from storage.chat_log.event import VISIBILITY_TIMEOUT, Event, PendingEvent, Place, Scope
@@ -118,6 +118,23 @@ class ChatLog:
         """Store many events in one transaction and return their ids. It is meant for imports, in
         chronological batches of a few thousand. Raises Unavailable."""
         return await self._database.write(lambda db: event_table.insert(db, events))
+
+    async def add_quotes(self, answer: int, lines: Collection[int]) -> None:
+        """Record that our answer to the event `answer` repeats `lines`, so that it is erased with
+        any of them. Raises Unavailable."""
+        await self._database.write(
+            lambda db: quotes.add(db, answer, lines), durable=False, inline=True
+        )
+
+    async def quoted_lines(self, lines: Collection[int]) -> frozenset[int]:
+        """Return the ids of those `lines` that people have said and, for those of our own, of the
+        lines that they repeat. Raises Unavailable."""
+        return await self._database.read(lambda db: quotes.sources(db, lines), inline=True)
+
+    async def answers_quoting(self, lines: Collection[int]) -> frozenset[int]:
+        """Return the ids of our lines that repeat any of `lines`, and of the questions that such
+        lines answer. Raises Unavailable."""
+        return await self._database.read(lambda db: quotes.answers(db, lines))
 
     async def remove(self, ids: Sequence[int]) -> int:
         """Remove events, of any channel, from the log, the index and the counters; return how many

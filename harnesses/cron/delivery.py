@@ -22,11 +22,13 @@ _REQUEST_TIMEOUT = 20.0  # seconds for one attempt
 
 @dataclass(frozen=True, slots=True)
 class JobOutput:
-    """The text of one run of a job, with the time at which the run was due."""
+    """The text of one run of a job, with the time at which the run was due, and the ids of the log
+    lines that the text repeats."""
 
     job: str
     time: datetime
     text: str
+    quotes: frozenset[int] = frozenset()
 
     @property
     def name(self) -> str:
@@ -55,7 +57,8 @@ class ChannelDelivery:
 
     async def deliver(self, result: JobOutput) -> None:
         """Put the output into the outbox, whose key makes a repeated delivery a no-op."""
-        await self.outbox.say("irc", str(self.place), result.text, key=result.name)
+        place = str(self.place)
+        await self.outbox.say("irc", place, result.text, key=result.name, quotes=result.quotes)
 
 
 @dataclass(frozen=True, slots=True)

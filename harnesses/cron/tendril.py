@@ -17,6 +17,7 @@ from harnesses.cron.delivery import JobOutput
 from harnesses.cron.errors import ModelUnavailable
 from harnesses.cron.job import CronJob, read_jobs
 from harnesses.cron.tools import SystemTools
+from llm.messages.message import quotes_of
 from llm.scheduling.worker import Worker
 from llm.tools.log_search import LogTools
 from storage.chat_log.event import Identity, Scope
@@ -171,5 +172,6 @@ class CronTendril(Tendril):
         text = str(turns[0].messages[-1].get("content") or "") if turns else ""
         if turns and turns[0].id == written and text:
             due = datetime.fromisoformat(queued.payload["due"])
-            await job.delivery.deliver(JobOutput(job.name, due, text))
+            quotes = quotes_of(turns[0].messages[-1])
+            await job.delivery.deliver(JobOutput(job.name, due, text, quotes))
             _log.info("cron.delivered", job=job.name, characters=len(text))

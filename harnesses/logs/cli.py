@@ -267,7 +267,7 @@ def forget(
         typer.confirm(f"Remove {found} events, and what the bot answered to them?", abort=True)
     gone = asyncio.run(maintenance.forget_named(loaded, person))
     typer.echo(
-        f"{gone.events} events, {gone.replies} lines and {gone.turns} turns of the bot removed;"
+        f"{gone.events} events removed, with the bot's answers to them and its quotes of them;"
         " copies and exports that you made still have them"
     )
     if not gone.is_finished:

@@ -260,6 +260,7 @@ class AgentLoop:
             self._deferring.deferral,
             self.options.model,
             self._limits.calls - self._guard.calls_left,
+            shown=tuple(self._execution.shown),
         )
 
 

@@ -19,6 +19,7 @@ from llm.agent.trace import Key, Trace, canonical, now
 from llm.client.settings import AgentSettings
 from llm.messages.image import Image
 from llm.messages.message import Message, ToolCall, escape_tags
+from llm.messages.quotes import ShownText
 from llm.tools.toolbox import NO_KEY, EffectKey, Toolbox, ToolOptions, ToolResult, error_result
 from storage.db.errors import StorageError
 from storage.runs.runs import Effect
@@ -249,7 +250,7 @@ class ToolExecutor:
     """Executes the tool calls of one run.
 
     `seconds_left` returns the time that the run has left. Images found by tools are shown to the
-    model only if `accepts_images`.
+    model only if `accepts_images`. `shown` are the log lines in the results.
     """
 
     def __init__(
@@ -262,6 +263,7 @@ class ToolExecutor:
         accepts_images: bool = False,
     ) -> None:
         self.toolbox = toolbox
+        self.shown: list[ShownText] = []
         self._accepts_images = accepts_images
         self._guard = guard
         self._trace = trace
@@ -292,6 +294,7 @@ class ToolExecutor:
             results = [task.result() for task in running]
         else:
             results = [await self._result(*each, visible) for each in judged]
+        self.shown += [text for result in results for text in result.shown]
         messages = [_message(call, result) for call, result in zip(calls, results, strict=True)]
         # Many servers accept images in user messages only, not in tool results.
         images = [result.image for result in results if result.image and self._accepts_images]
@@ -375,6 +378,8 @@ class ToolExecutor:
 
 def _message(call: ToolCall, result: ToolResult) -> Message:
     message: Message = {"role": "tool", "tool_call_id": call.id, "content": result.text}
+    if quotes := {line for text in result.shown for line in text.lines}:
+        message["quotes"] = sorted(quotes)
     return message if result.ok else message | {"failed": True}
 
 

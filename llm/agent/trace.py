@@ -19,7 +19,7 @@ import hashlib
 import json
 import re
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import accumulate, pairwise
@@ -28,7 +28,8 @@ from typing import Any, Protocol, Self
 
 import structlog
 
-from llm.messages.message import EARLIER, Message, ModelReply, Status, ToolCall
+from llm.messages.message import EARLIER, Message, ModelReply, Status, ToolCall, quotes_of
+from llm.messages.quotes import ShownText
 from storage.chat_log.event import PendingEvent
 from storage.db.errors import StorageError
 from storage.runs.runs import Effect, PartSize, Run, RunEnd, Runs, Step
@@ -53,7 +54,7 @@ class Outcome:
     `iterations` and `calls` count the calls of the model and of tools. `forced`: the model had to
     answer without tools. `status` is the state of the conversation, `deferral` the request to look
     at it later, `model` the model of the last request ("" for the configured one). `cut`: the text
-    ends before its end.
+    ends before its end. `shown` are the log lines in the results of tools.
     """
 
     text: str
@@ -66,6 +67,7 @@ class Outcome:
     model: str = ""
     calls: int = 0
     cut: bool = False
+    shown: tuple[ShownText, ...] = ()
 
     @classmethod
     def without_model(cls, text: str) -> Outcome:
@@ -79,6 +81,11 @@ class Outcome:
         text = "\n".join([self.text, *lines])
         last = self.messages[-1] | {"content": text}
         return replace(self, text=text, messages=(*self.messages[:-1], last))
+
+    def quoting(self, lines: Collection[int]) -> Outcome:
+        """Return the outcome with the ids of the log lines that its text repeats."""
+        last = self.messages[-1] | {"quotes": sorted(lines)}
+        return replace(self, messages=(*self.messages[:-1], last))
 
 
 _EXPIRY_INTERVAL = 3600.0  # seconds
@@ -264,6 +271,7 @@ class Trace:
             sum(step.kind == "model" for step in self.steps),
             forced=outcome.forced if outcome else False,
             cut=outcome.cut if outcome else False,
+            quotes=quotes_of(*outcome.messages) if outcome else frozenset(),
         )
         await self._persist(self._store.end(self._run, ended, self.steps))
 

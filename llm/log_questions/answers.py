@@ -109,6 +109,11 @@ class QuotedAnswer:
             return self.lines
         return tuple(dict.fromkeys([source, *self.lines]))[:MAX_QUOTED_LINES]
 
+    def ids_in(self, answer: str) -> frozenset[int]:
+        """Return the ids of the events that stand in `answer` as they are rendered for people."""
+        events = {event.id: event for event in (*self.shown, *self.events)}
+        return frozenset(id for id, event in events.items() if self.quoting.line(event) in answer)
+
     @property
     def lines(self) -> tuple[str, ...]:
         """The shown events, rendered for people."""

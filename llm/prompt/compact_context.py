@@ -17,7 +17,8 @@ from llm.client.profile import Profile
 from llm.intents.question_text import goes_on, is_about_talk, is_about_time
 from llm.messages.errors import ContextTooLong
 from llm.messages.message import Message, escape_tags
-from llm.prompt.context_manager import Counter, PromptInput
+from llm.messages.quotes import ShownText
+from llm.prompt.context_manager import Counter, PromptInput, texts_shown
 from storage.chat_log.event import Event, EventType
 
 _CHARACTERS_PER_TOKEN = 3  # per token, at least, in most texts
@@ -59,6 +60,7 @@ class CompactPromptContext:
         self._are_recent = is_about_talk(given.question.text)
         self._now = now
         self._past: list[Message] = []
+        self._quoted: list[ShownText] = []
 
     async def load(self) -> None:
         """Read the last turn if the question follows up on it, and the last lines if it is about
@@ -68,6 +70,7 @@ class CompactPromptContext:
             turns = await conversation.store.turns(conversation.name, limit=1)
             if turns and self._now() - turns[-1].time < _FOLLOW_UP_WITHIN:
                 self._past = _retold(turns[-1].messages)
+                self._quoted = list(texts_shown(turns[-1]))
         if self._log_window and not self._lines and (self._is_unsure or is_about_talk(text)):
             self._lines, self._are_recent = await self._log_window.recent(_RECENT_LINES), True
         if self._is_unsure and not is_about_talk(text):
@@ -103,6 +106,10 @@ class CompactPromptContext:
     def _drop_line(self) -> str:
         """Drop the line that is worth least, and return its text."""
         return _line(self._lines.pop(0 if self._are_recent else -1))
+
+    def shown(self) -> list[ShownText]:
+        """Return the log lines that the prompt shows, and those that the earlier turn quotes."""
+        return [*map(ShownText.from_event, self._lines), *self._quoted]
 
     async def remember(self, messages: Sequence[Message]) -> None:
         """Store the question and the messages that answer it."""

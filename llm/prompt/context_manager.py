@@ -9,7 +9,7 @@ what belongs to the asker and to this question: their earlier turns, memory, the
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -28,6 +28,7 @@ from llm.messages.message import (
     render_sections,
     within,
 )
+from llm.messages.quotes import ShownText
 from llm.prompt.log_window import LogWindow, WindowLine
 from storage.chat_log.event import Event
 from storage.memory.conversations import Conversations, PromptWindow, Turn
@@ -187,6 +188,12 @@ class PromptContext:
         await self._fill(self._characters // 2)
         return True
 
+    def shown(self) -> list[ShownText]:
+        """Return the log lines that the prompt shows, and the earlier turns that quote others."""
+        lines = (ShownText(line.said, frozenset({line.id}), line.id) for line in self._lines)
+        found = map(ShownText.from_event, self._found)
+        return [*lines, *found, *(text for turn in self._turns for text in texts_shown(turn))]
+
     async def remember(self, messages: Sequence[Message]) -> None:
         """Store the question and the messages that answer it."""
         live = self._live_window()
@@ -226,6 +233,13 @@ def _asked(question: Message, before: str = "") -> Message:
     """Return a question as it is sent: what goes before it, then the asker and the text."""
     text = escape_tags(f"{question['name']} asks: {question['content']}")
     return {"role": "user", "content": before + text}
+
+
+def texts_shown(turn: Turn) -> Iterator[ShownText]:
+    """Yield the messages of an earlier turn that quote lines of the log."""
+    for message in turn.messages:
+        if lines := message.get("quotes"):
+            yield ShownText(message["content"], frozenset(lines), turn.question_event_id)
 
 
 def _render_step(step: Message) -> Message:

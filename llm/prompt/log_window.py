@@ -51,11 +51,13 @@ class WindowLine:
     """A line of the log as a prompt shows it, with the id of its (first) event.
 
     Its `text` has several lines, all but the first indented, if it is an answer of ours in full;
-    `answers` is then the id of the question's event. `is_said` is true of what people said.
+    `answers` is then the id of the question's event. `said` is the text without time and nick.
+    `is_said` is true of what people said.
     """
 
     id: int
     text: str
+    said: str = ""
     is_said: bool = False
     answers: int = 0
 
@@ -151,13 +153,13 @@ class LogWindow:
             for event in group:
                 question = event.reply_to or 0
                 if not event.own:
-                    yield WindowLine(event.id, render_line(event), event.type in SPOKEN)
+                    yield WindowLine(event.id, render_line(event), event.text, event.type in SPOKEN)
                 elif question in answers and question not in shown:
                     shown.add(question)
                     text = _whole(event, answers[question], longest)
-                    yield WindowLine(event.id, text, answers=question)
+                    yield WindowLine(event.id, text, answers[question], answers=question)
                 elif question not in answers and not self._is_notice(event, by_id.get(question)):
-                    yield WindowLine(event.id, render_line(event))
+                    yield WindowLine(event.id, render_line(event), event.text)
 
     def _is_notice(self, event: Event, asked: Event | None) -> bool:
         """Return whether an event of ours says that an answer takes long, or is one more page of an

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Annotated
@@ -9,6 +10,7 @@ from typing import Annotated
 from pydantic import Field
 
 from llm.messages.message import escape_tags, render_line, stamp
+from llm.messages.quotes import QuotingText, ShownText
 from llm.tools.semantic_search import SemanticIndex, nearest_events
 from llm.tools.toolbox import tool
 from storage.chat_log.event import Event, PendingEvent, Scope
@@ -66,11 +68,12 @@ class LogTools:
             str,
             Field(max_length=32, description="only lines before this time, YYYY-MM-DD HH:MM:SS"),
         ] = "",
-    ) -> str:
+    ) -> QuotingText:
         """Search the chat log for lines that were said earlier than those you see."""
         until = _moment(before)
         if before and until is None:
-            return f"{escape_tags(before)!r} is no time: write it as 2026-03-01 12:00:00"
+            why = f"{escape_tags(before)!r} is no time: write it as 2026-03-01 12:00:00"
+            return self._rendered([why])
         anchor = self._before.id if isinstance(self._before, PendingEvent) else self._before
         within = Query(
             scope=self._scope,
@@ -82,12 +85,12 @@ class LogTools:
             limit=limit,
         )
         if asks(query) and question_words(query).words:
-            return await self._passages(query, within)
+            return self._rendered(await self._passages(query, within))
         lines = await self._by_words(query, within)
-        return "\n".join(lines or await self._semantic(query, within)) or "nothing found"
+        return self._rendered(lines or await self._semantic(query, within) or ["nothing found"])
 
-    async def _by_words(self, query: str, within: Query) -> list[str]:
-        """Return the newest lines that match a full-text query, rendered, in chronological order.
+    async def _by_words(self, query: str, within: Query) -> list[Event | str]:
+        """Return the newest lines that match a full-text query, in chronological order.
 
         Notes follow if there are more results, or if the search ran out of time.
         """
@@ -96,7 +99,7 @@ class LogTools:
             SearchQuery(text=query, within=reading, order=Order.TIME)
         )
         events = [hit.event for hit in page.hits if not self._line_filter.leaves_out(hit.event)]
-        lines = [self._render(event) for event in events[: within.limit][::-1]]
+        lines: list[Event | str] = [*events[: within.limit][::-1]]
         if len(events) > within.limit or page.next_cursor is not None:
             oldest = events[: within.limit][-1:]
             lines += [f"(more before {stamp(event.time)})" for event in oldest]
@@ -104,34 +107,36 @@ class LogTools:
             lines.append(f"(searched back to {stamp(page.searched_back_to)} only)")
         return lines
 
-    async def _passages(self, question: str, within: Query) -> str:
+    async def _passages(self, question: str, within: Query) -> list[Event | str]:
         """Return the lines most likely to answer a question, best first."""
         passages = await self._log.passages_for_model(question, within, self._line_filter)
         events = [passage.event for passage in passages.answers]
         if not events:
-            near = await self._semantic(question, within)
-            return "\n".join(["no line answers that", *near])
-        return "\n".join(["best first:", *map(self._render, events)])
+            return ["no line answers that", *await self._semantic(question, within)]
+        return ["best first:", *events]
 
-    async def _semantic(self, text: str, within: Query) -> list[str]:
-        """Return the rendered lines nearest in meaning to a query, after a heading; empty if there
-        are none."""
+    async def _semantic(self, text: str, within: Query) -> list[Event | str]:
+        """Return the lines nearest in meaning to a query, after a heading; empty if there are
+        none."""
         # The vector index knows no opt-outs, so `shown_to_model` filters the result.
         near = await nearest_events(
             self._semantic_index, text, replace(within, limit=_MAX_SEMANTIC)
         )
         shown = await self._log.shown_to_model(near)
-        lines = [self._render(event) for event in shown if not self._line_filter.leaves_out(event)]
+        lines = [event for event in shown if not self._line_filter.leaves_out(event)]
         return ["no line has these words; nearest in meaning:", *lines] if lines else []
 
-    def _render(self, event: Event) -> str:
-        """Render a line for the model, with its channel if the scope has several."""
+    def _rendered(self, lines: Sequence[Event | str]) -> QuotingText:
+        """Render lines for the model, with their channels if the scope has several, and notes."""
         one_place = self._scope.places is not None and len(self._scope.places) == 1
-        return (
-            render_line(event)
-            if one_place
-            else f"{escape_tags(event.channel)} {render_line(event)}"
+        events = [line for line in lines if isinstance(line, Event)]
+        texts = (
+            line
+            if isinstance(line, str)
+            else f"{'' if one_place else f'{escape_tags(line.channel)} '}{render_line(line)}"
+            for line in lines
         )
+        return QuotingText("\n".join(texts), map(ShownText.from_event, events))
 
 
 def _moment(text: str) -> datetime | None:

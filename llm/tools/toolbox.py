@@ -19,6 +19,7 @@ from pydantic_core import to_jsonable_python
 
 from llm.messages.image import Image
 from llm.messages.message import escape_tags
+from llm.messages.quotes import QuotingText, ShownText
 
 MCP_SEPARATOR = "__"
 """Separator of server and tool in the names of MCP servers' tools; no name of ours contains it."""
@@ -118,12 +119,14 @@ class ImageResult:
 @dataclass(frozen=True, slots=True)
 class ToolResult:
     """Result of a call as the model reads it, optionally with an image; `ok` if the tool succeeded,
-    `indeterminate` if it failed and may have had an effect all the same."""
+    `indeterminate` if it failed and may have had an effect all the same. `shown` are the log lines
+    in it."""
 
     text: str
     ok: bool
     indeterminate: bool = False
     image: Image | None = None
+    shown: tuple[ShownText, ...] = ()
 
 
 @overload
@@ -227,7 +230,9 @@ class Toolbox:
         except ToolError as error:
             return error_result(name, str(error), indeterminate=error.indeterminate)
         image = result.image if isinstance(result, ImageResult) else None
-        return ToolResult(render_result(name, text_of(result)), ok=True, image=image)
+        shown = result.shown if isinstance(result, QuotingText) else ()
+        text = render_result(name, text_of(result))
+        return ToolResult(text, ok=True, image=image, shown=shown)
 
     async def run(
         self,
@@ -373,7 +378,7 @@ async def _run(item: Tool, values: BaseModel, limit: float, key: EffectKey) -> o
         given[item.key_parameter] = key
     async with asyncio.timeout(limit):
         result = await item.run(**given)
-    return result if isinstance(result, ImageResult) else to_jsonable_python(result)
+    return result if isinstance(result, ImageResult | QuotingText) else to_jsonable_python(result)
 
 
 def text_of(result: object) -> str:

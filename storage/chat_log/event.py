@@ -53,8 +53,9 @@ class Event:
 
     `channel` is the name of a channel, of the other person's `Identity.room` in a private
     conversation, or of a `status_room`. `target` is the nick that was kicked, or the new nick.
-    `own` marks our own lines, and `reply_to` is the id of the question that one of them answers.
-    `id` is 0 until the event is stored.
+    `own` marks our own lines, and `reply_to` is the id of the question that one of them answers;
+    `quotes`, the ids of the lines that it repeats, are stored but not read again. `id` is 0 until
+    the event is stored.
     """
 
     network: str
@@ -70,6 +71,7 @@ class Event:
     msgid: str | None = None
     own: bool = False
     reply_to: int | None = None
+    quotes: frozenset[int] = frozenset()
     id: int = 0
 
     @property

@@ -22,6 +22,7 @@ from functools import lru_cache
 from typing import Any
 
 from storage import log_index
+from storage.chat_log import quotes
 from storage.chat_log.event import Event, EventType, is_private
 from storage.db.database import Connection, Row, from_micros, to_micros
 
@@ -63,6 +64,9 @@ def insert(connection: Connection, events: Sequence[Event], *, live: bool = Fals
     connection.insert_rows("events", rows)
     log_index.add_events(connection, rows, private, placed.drift)
     _note_arrivals(connection, placed.ids if live else placed.current)
+    for event, event_id in zip(events, placed.ids, strict=True):
+        if event.quotes:
+            quotes.add(connection, event_id, event.quotes)
     return placed.ids
 
 

@@ -49,14 +49,12 @@ async def forget_people(
     names: Collection[str],
     in_room: Callable[[str], bool],
     turns: Sequence[DeletedTurn],
-    quoted: Callable[[str], bool],
 ) -> int:
     """Delete the memories of people, and return how many there were.
 
     Deleted are memories about people of these `names` or said by them, in the rooms that `in_room`
-    accepts; memories made from the deleted `turns`; and those whose text `quoted` recognises. A
-    fact that somebody else of that name said of themselves is kept, as its turn is. Raises
-    Unavailable.
+    accepts, and memories made from the deleted `turns`. A fact that somebody else of that name said
+    of themselves is kept, as its turn is. Raises Unavailable.
     """
     people = {person_of(name) for name in names}
     gone = {turn.id for turn in turns}
@@ -72,7 +70,6 @@ async def forget_people(
             or (
                 in_room(memory.room) and _is_of(memory, people, left, sources.get(memory.id, set()))
             )
-            or quoted(f"{memory.key} {memory.text}")
         ]
         await _remove(db, ids)
     return len(ids)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -86,19 +86,12 @@ class SkillTable:
         )
         return {row["name"]: (row["uses"], row["score"]) for row in rows}
 
-    async def forget_of(self, nick: str | None, quoted: Callable[[str], bool]) -> None:
-        """Delete the skills that somebody has taught, and those with text that `quoted` recognises.
-        Raises Unavailable."""
-        rows = await self._database.fetch_all("SELECT * FROM skills WHERE room != ''")
-        gone = [
-            [row["room"], row["name"]]
-            for row in rows
-            if (nick and row["teacher"].lower() == nick.lower())
-            or quoted("\n".join((row["description"], row["body"])))
-        ]
-        if gone:
-            async with self._database.transaction() as db:
-                await db.executemany("DELETE FROM skills WHERE room = ? AND name = ?", gone)
+    async def forget_of(self, names: Collection[str]) -> None:
+        """Delete the skills that anybody of these `names` has taught. Raises Unavailable."""
+        async with self._database.transaction() as db:
+            await db.executemany(
+                "DELETE FROM skills WHERE room != '' AND teacher = ?", [[name] for name in names]
+            )
 
     async def forget(self, room: str, name: str | None = None) -> int:
         """Delete one skill taught in a room, or all; return how many. Raises Unavailable."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -55,16 +55,12 @@ class AuditLog:
         ]
 
     async def forget(
-        self,
-        network: str | None,
-        names: Collection[str],
-        hosts: Collection[str],
-        quotes: Callable[[str], bool],
+        self, network: str | None, names: Collection[str], hosts: Collection[str]
     ) -> None:
         """Remove the names of people from what was done to them, on one network or (None) on all.
 
-        That it was done, by whom and when, stays. The target is replaced by `FORGOTTEN` if it names
-        them, and the reason if it names or `quotes` them.
+        That it was done, by whom and when, stays. A target or a reason that names them is replaced
+        by `FORGOTTEN`.
         """
         people = {name.lower() for name in names}, {host.lower() for host in hosts}
         rows = await self._database.fetch_all(
@@ -72,16 +68,12 @@ class AuditLog:
             " WHERE CAST(?1 AS TEXT) IS NULL OR network = ?1",
             [network],
         )
-
-        def stripped(text: str, *, is_quote: bool = False) -> str:
-            return FORGOTTEN if is_quote or _names(text, *people) else text
-
         changed = []
         for row in rows:
-            target = stripped(row["target"])
-            reason = stripped(row["reason"], is_quote=quotes(row["reason"]))
-            if (target, reason) != (row["target"], row["reason"]):
-                changed.append([target, reason, row["rowid"]])
+            texts = row["target"], row["reason"]
+            nameless = [FORGOTTEN if _names(text, *people) else text for text in texts]
+            if nameless != [*texts]:
+                changed.append([*nameless, row["rowid"]])
         if changed:
             async with self._database.transaction() as db:
                 await db.executemany(

@@ -1,11 +1,15 @@
 """The right to be forgotten: erasure of a person's events and of everything derived from them.
 
-Erased are: the events; the bot's replies to them, and its lines that quote them; turns that the
-person began or that quote them, in every tendril's store, with the memories made of these turns and
-their traces; memories about the person; their reminders; long answers, and messages waiting in the
-outbox, that quote them; vectors, together with their events. What others have said stays, even if
-it is about the person. Deleted words are overwritten in the file, in the index and in the
-write-ahead log.
+Erased are: the events; the bot's replies to them, and its lines that quote them; turns in which the
+person asked something or that quote them, in every tendril's store, with the memories made of these
+turns and their traces; memories about the person; their reminders; long answers, and messages
+waiting in the outbox, that quote them; vectors, together with their events. What others have said
+stays, even if it is about the person. Deleted words are overwritten in the file, in the index and
+in the write-ahead log.
+
+A text quotes an event if that was recorded when the text was made (`llm.messages.quotes`). Words
+are not compared: whoever says what stands in somebody else's private conversation, and then asks to
+be forgotten, must neither remove any of it nor learn that it is there.
 
 Which events are theirs is decided by `Person` for somebody who asks for themselves, and by
 `NamedPerson`, a nick or an account, for the operator, who is responsible for the choice.
@@ -21,15 +25,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import structlog
 
 from storage.chat_log.event import EVERYTHING, Event, Scope
 from storage.chat_log.opt_outs import name_of
-from storage.db.database import Address, Connection, Database
+from storage.db.database import Address, Connection, Database, to_micros
 from storage.db.errors import StorageError
 from storage.db.secure_delete import remove_copies, secure_delete
 from storage.log import ChatLog, Query
@@ -42,7 +48,6 @@ from storage.privacy.pending_erasures import (
     erasure_lock,
     has_pending_erasures,
 )
-from storage.privacy.quote_detector import QuoteDetector
 from storage.queues.attention_state import AttentionStore
 from storage.queues.reminders import Owner, Reminders
 from storage.runs.runs import Runs
@@ -122,21 +127,19 @@ class NamedPerson:
 
 @dataclass(frozen=True, slots=True)
 class Forgotten:
-    """The result of an erasure: how many events of the person, and lines (`replies`) and turns of
-    the bot, were removed.
+    """The result of an erasure: how many events of the person were removed.
 
-    Unless it `is_finished`, steps are left, which `finish_erasures` goes on with.
+    Of what others have asked or been answered nothing is counted. Unless it `is_finished`, steps
+    are left, which `finish_erasures` goes on with.
     """
 
     events: int = 0
-    replies: int = 0
-    turns: int = 0
     is_finished: bool = True
 
 
 async def count(log: ChatLog, person: Person | NamedPerson) -> int:
     """Count the events of a person."""
-    return len(await _events_of(log, person, QuoteDetector()))
+    return len(await _events_of(log, person))
 
 
 async def forget(
@@ -163,7 +166,7 @@ async def forget(
         return Forgotten(is_finished=all(each.is_finished for each in finished.values()))
     # Missing, if another process has finished it meanwhile.
     known = finished.get(number, Forgotten())
-    return replace(known, events=erasure.removed_events, replies=erasure.removed_replies)
+    return replace(known, events=erasure.removed_events)
 
 
 async def finish_erasures(database: Database, log: ChatLog, data: Path) -> dict[int, Forgotten]:
@@ -176,10 +179,11 @@ async def finish_erasures(database: Database, log: ChatLog, data: Path) -> dict[
     async with erasure_lock(database, data):
         for erasure in await PendingErasures(database).list_all():
             try:
-                finished[erasure.id] = await _carry_out(database, log, data, erasure)
+                is_finished = await _carry_out(database, log, data, erasure)
             except StorageError as error:
                 _log.error("erasure.not_finished", error=str(error))
-                finished[erasure.id] = _forgotten(erasure, is_finished=False)
+                is_finished = False
+            finished[erasure.id] = Forgotten(erasure.removed_events, is_finished)
     return finished
 
 
@@ -197,15 +201,14 @@ async def _plan(
     database: Database, log: ChatLog, person: Person | NamedPerson, data: Path, actor: str
 ) -> PendingErasure | None:
     """Return the erasure of a person, not yet recorded; None if there is nothing of theirs."""
-    detector = QuoteDetector()
-    events = await _events_of(log, person, detector)
+    events = await _events_of(log, person)
     others = await database.neighbours(data)
     if not events and not await _has_reminders(database, person, others.values()):
         return None
     ids = frozenset(event.id for event in events)
     names = _names_of(person, events)
-    replies = await _replies(log, ids, detector)
-    replies |= await _said_in_their_rooms(log, person.network, names, ids, detector)
+    replies = await _replies(log, ids)
+    replies |= await _said_in_their_rooms(log, person.network, names, ids)
     return PendingErasure(
         actor=actor,
         network=person.network,
@@ -214,10 +217,8 @@ async def _plan(
         hosts=frozenset({event.host for event in events if event.host}),
         events=ids,
         replies=frozenset(replies),
-        detector=detector,
         steps=(*(f"{name}{_STORE_SUFFIX}" for name in others), _COPIES, _RECORDS, _EVENTS),
         removed_events=len(ids),
-        removed_replies=len(replies),
     )
 
 
@@ -244,10 +245,8 @@ def _fold(name: str) -> str:
     return name_of("", name)[1]
 
 
-async def _carry_out(
-    database: Database, log: ChatLog, data: Path, erasure: PendingErasure
-) -> Forgotten:
-    """Do the remaining steps; return what has been removed so far. Raises StorageError.
+async def _carry_out(database: Database, log: ChatLog, data: Path, erasure: PendingErasure) -> bool:
+    """Do the remaining steps; return False if some could not be done. Raises StorageError.
 
     The log comes first, so that no tendril can quote from it again what was just removed from the
     tendril's own store.
@@ -258,11 +257,11 @@ async def _carry_out(
     if not in_log:
         erasure = await _forget_elsewhere(pending, database, data, erasure)
         if erasure.steps:
-            return _forgotten(erasure, is_finished=False)
+            return False
     async with secure_delete(database):
         if _RECORDS in in_log:
-            turns = await _forget_records(database, erasure)
-            erasure = await _tick_off(pending, erasure, _RECORDS, turns)
+            await _forget_records(database, erasure)
+            erasure = await _tick_off(pending, erasure, _RECORDS)
         if _EVENTS in in_log:
             await log.remove(sorted(erasure.events | erasure.replies))
             await log.scrub()
@@ -272,11 +271,11 @@ async def _carry_out(
         if not erasure.steps:
             await pending.make_nameless(erasure.id)
     if erasure.steps:
-        return _forgotten(erasure, is_finished=False)
+        return False
     # Another process may have made a copy since they were removed.
     await asyncio.to_thread(remove_copies, database.address, data)
     await pending.finish(erasure)
-    return _forgotten(erasure, is_finished=True)
+    return True
 
 
 async def _forget_elsewhere(
@@ -287,55 +286,47 @@ async def _forget_elsewhere(
     others = await database.neighbours(data)
     for step in erasure.steps:
         try:
-            turns = 0
             # Older versions recorded steps on PostgreSQL without the suffix.
             store = others.get(step.removesuffix(_STORE_SUFFIX))
             if step == _COPIES:
                 await asyncio.to_thread(remove_copies, database.address, data)
             elif store is not None:
-                turns = await _forget_in(store, erasure)
+                async with Database.open(store) as other, secure_delete(other):
+                    await _forget_records(other, erasure)
             else:  # kept, the step of a store that was removed would never let the erasure end
                 _log.warning("erasure.store_missing", step=step)
-            erasure = await _tick_off(pending, erasure, step, turns)
+            erasure = await _tick_off(pending, erasure, step)
         except StorageError as error:
             _log.error("erasure.step_failed", step=step, error=str(error))
     return erasure
 
 
-async def _tick_off(
-    pending: PendingErasures, erasure: PendingErasure, step: str, turns: int = 0
-) -> PendingErasure:
-    await pending.tick_off(erasure.id, step, turns)
-    left = tuple(each for each in erasure.steps if each != step)
-    return replace(erasure, steps=left, removed_turns=erasure.removed_turns + turns)
+async def _tick_off(pending: PendingErasures, erasure: PendingErasure, step: str) -> PendingErasure:
+    await pending.tick_off(erasure.id, step)
+    return replace(erasure, steps=tuple(each for each in erasure.steps if each != step))
 
 
-def _forgotten(erasure: PendingErasure, *, is_finished: bool) -> Forgotten:
-    return Forgotten(
-        erasure.removed_events, erasure.removed_replies, erasure.removed_turns, is_finished
-    )
-
-
-async def _forget_records(database: Database, erasure: PendingErasure) -> int:
-    """Remove everything about the person in a tendril's store except log events; return the number
-    of turns removed."""
-    person, detector, names = _person(erasure.person), erasure.detector, erasure.names
+async def _forget_records(database: Database, erasure: PendingErasure) -> None:
+    """Remove everything about the person in a tendril's store except log events."""
+    person, names = _person(erasure.person), erasure.names
     network, ids = erasure.network, erasure.events
 
     def theirs(room: str) -> bool:
         return network is None or room.startswith(f"{network}/")
 
-    turns = await _turns_of(database, ids, detector)
-    await _forget_turns(database, turns, detector, names, theirs)
-    await Runs(database).forget(ids, network, names, detector.within)
-    await _forget_texts(database, network, names, detector)
+    turns = await _turns_of(database, ids)
+    # Memories first: those made of the turns can be found only while the turns exist.
+    await forget_people(database, names, theirs, turns)
+    async with database.transaction() as db:
+        await db.executemany("DELETE FROM turns WHERE id = ?", [[turn.id] for turn in turns])
+    await scrub(database)
+    await Runs(database).forget(ids, network, names)
+    await _forget_texts(database, network, names, ids)
     await _forget_reminders(database, person)
     await AttentionStore(database).forget(network, names, ids)
     await Spending(database).forget_names()
-    for name in names or [None]:
-        await SkillTable(database).forget_of(name, detector.within)
-    await AuditLog(database).forget(network, names, erasure.hosts, detector.within)
-    return len(turns)
+    await SkillTable(database).forget_of(names)
+    await AuditLog(database).forget(network, names, erasure.hosts)
 
 
 async def _has_reminders(
@@ -366,32 +357,34 @@ def _person(text: str) -> Person | NamedPerson:
     return Person(**values) if kind == Person.__name__ else NamedPerson(**values)
 
 
-async def _events_of(
-    log: ChatLog, person: Person | NamedPerson, detector: QuoteDetector
-) -> list[Event]:
+async def _events_of(log: ChatLog, person: Person | NamedPerson) -> list[Event]:
     found: dict[int, Event] = {}
     for query in person.queries():
         async for event in _iterate(log, query):
-            if person.owns(event) and event.id not in found:
-                found[event.id] = replace(event, text="")  # to save memory: the detector has it
-                detector.add([event])
+            if person.owns(event):
+                found[event.id] = replace(event, text="")  # to save memory
     return list(found.values())
 
 
-async def _replies(log: ChatLog, ids: Collection[int], detector: QuoteDetector) -> set[int]:
+async def _replies(log: ChatLog, ids: frozenset[int]) -> set[int]:
     """Return the ids of the bot's lines that answer these events, quote them, or follow them in a
-    private conversation. The lines are added to the detector."""
+    private conversation."""
     replies: set[int] = set()
     if not ids:
         return replies
+    quoting = await log.answers_quoting(ids)
+    answered = ids | quoting
     to_them: dict[str, bool] = {}  # by private conversation: was the person the last to speak?
     async for event in _iterate(log, Query(scope=EVERYTHING, after_id=min(ids) - 1)):
         place = f"{event.network}/{event.channel}"
         if not event.own:
             to_them[place] = event.private and event.id in ids
-        elif event.reply_to in ids or to_them.get(place) or detector.within(event.text):
+        elif (
+            event.id in quoting
+            or event.reply_to in answered
+            or (event.reply_to is None and to_them.get(place))
+        ):
             replies.add(event.id)
-            detector.add([event])
     return replies
 
 
@@ -400,11 +393,10 @@ async def _said_in_their_rooms(
     network: str | None,
     names: Collection[str],
     ids: Collection[int],
-    detector: QuoteDetector,
 ) -> set[int]:
     """Return the ids of the bot's lines in private conversations that are named after the person
     and in which nobody else has spoken: notices before their first line, or answers to lines that
-    were not logged. The lines are added to the detector."""
+    were not logged."""
     people = {name.lower() for name in names}
     found: set[int] = set()
     for channel in await log.channels(EVERYTHING):
@@ -415,9 +407,7 @@ async def _said_in_their_rooms(
             query = Query(scope=Scope.from_places(place))
             events = [event async for event in _iterate(log, query)]
             if all(event.own or event.id in ids for event in events):
-                own = [event for event in events if event.own]
-                found.update(event.id for event in own)
-                detector.add(own)
+                found.update(event.id for event in events if event.own)
     return found
 
 
@@ -433,10 +423,8 @@ async def _iterate(log: ChatLog, query: Query) -> AsyncIterator[Event]:
         last = events[-1].id
 
 
-async def _turns_of(
-    database: Database, ids: Collection[int], detector: QuoteDetector
-) -> list[DeletedTurn]:
-    """Return the turns that one of the events began, or that quote an event."""
+async def _turns_of(database: Database, ids: frozenset[int]) -> list[DeletedTurn]:
+    """Return the turns in which one of the events asked something, or that quote one."""
 
     def select(db: Connection) -> list[DeletedTurn]:
         rows = db.execute(
@@ -446,68 +434,38 @@ async def _turns_of(
         return [
             DeletedTurn(row["id"], row["room"], row["name"])
             for row in rows
-            if row["anchor"] in ids or detector.within(_said_in(row["messages"]))
+            if not ids.isdisjoint([row["anchor"], *_linked(json.loads(row["messages"]))])
         ]
 
     return await database.read(select)
 
 
-async def _forget_turns(
-    database: Database,
-    turns: Sequence[DeletedTurn],
-    detector: QuoteDetector,
-    names: Collection[str] = (),
-    in_room: Callable[[str], bool] = lambda _: False,
-) -> None:
-    """Remove turns, after the memories made of them, which can be found only while the turns
-    exist."""
-    await forget_people(database, names, in_room, turns, detector.within)
-    async with database.transaction() as db:
-        await db.executemany("DELETE FROM turns WHERE id = ?", [[turn.id] for turn in turns])
-    await scrub(database)
-
-
-def _said_in(messages: str) -> str:
-    """Return the text of all messages of a turn, including thoughts, the arguments of calls, and
-    the log lines shown before a question."""
-    texts: list[str] = []
-    for message in json.loads(messages):
-        texts += [str(message.get(key) or "") for key in ("content", "reasoning_content")]
-        texts += [call["function"]["arguments"] for call in message.get("tool_calls", ())]
-        texts += message.get("said", ())
-    return "\n".join(texts)
+def _linked(messages: Iterable[Mapping[str, Any]]) -> Iterator[int]:
+    """Yield the ids of the events that the messages of a turn are, or quote."""
+    for message in messages:
+        yield message.get("anchor", 0)
+        yield from message.get("quotes", ())
 
 
 async def _forget_texts(
-    database: Database, network: str | None, names: Collection[str], detector: QuoteDetector
+    database: Database, network: str | None, names: Collection[str], ids: frozenset[int]
 ) -> None:
-    """Remove long answers (pastes) to the person, and pastes, outbox messages and questions between
-    tendrils that quote an event."""
+    """Remove long answers (pastes) to the person or in their private rooms, and those, with
+    messages of the outbox, that quote an event; also questions between tendrils that were left
+    behind by a crash."""
     people = {name.lower() for name in names}
-    pastes = await database.fetch_all("SELECT id, network, channel, nick, text FROM pastes")
-    messages = await database.fetch_all("SELECT id, text FROM outbox")
-    gone_pastes = [
+    pastes = await database.fetch_all("SELECT id, network, channel, quotes FROM pastes")
+    gone = [
         [row["id"]]
         for row in pastes
-        if (
-            network in (None, row["network"])
-            and {row["nick"].lower(), row["channel"].lower()} & people
+        if (network in (None, row["network"]) and row["channel"].lower() in people)
+        or not ids.isdisjoint(json.loads(row["quotes"]))
+    ]
+    messages = await database.fetch_all("SELECT id, quotes FROM outbox")
+    unsent = [[row["id"]] for row in messages if not ids.isdisjoint(json.loads(row["quotes"]))]
+    async with database.transaction() as db:
+        await db.executemany("DELETE FROM pastes WHERE id = ?", gone)
+        await db.executemany("DELETE FROM outbox WHERE id = ?", unsent)
+        await db.execute(
+            "DELETE FROM peer_questions WHERE deadline < ?", [to_micros(datetime.now(UTC))]
         )
-        or detector.within(row["text"])
-    ]
-    gone_messages = [[row["id"]] for row in messages if detector.within(row["text"])]
-    asked = await database.fetch_all("SELECT id, question, answer FROM peer_questions")
-    gone_questions = [
-        [row["id"]] for row in asked if detector.within(f"{row['question']}\n{row['answer']}")
-    ]
-    if gone_pastes or gone_messages or gone_questions:
-        async with database.transaction() as db:
-            await db.executemany("DELETE FROM peer_questions WHERE id = ?", gone_questions)
-            await db.executemany("DELETE FROM pastes WHERE id = ?", gone_pastes)
-            await db.executemany("DELETE FROM outbox WHERE id = ?", gone_messages)
-
-
-async def _forget_in(address: Address, erasure: PendingErasure) -> int:
-    """Erase the person from another tendril's store; return the number of turns removed."""
-    async with Database.open(address) as database, secure_delete(database):
-        return await _forget_records(database, erasure)

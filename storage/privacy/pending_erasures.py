@@ -20,14 +20,13 @@ from storage.connection import Dialect
 from storage.db.database import AsyncConnection, Database, Row, to_micros
 from storage.db.errors import Unavailable
 from storage.privacy.audit_log import AuditEntry, insert_entry
-from storage.privacy.quote_detector import QuoteDetector
 
 _ADD = """
-INSERT INTO erasures (time, actor, network, person, names, hosts, events, replies, quote_key,
-    quotes, steps, removed_events, removed_replies, removed_turns)"""
+INSERT INTO erasures (time, actor, network, person, names, hosts, events, replies, steps,
+    removed_events)"""
 _NAMELESS = """
-UPDATE erasures SET person = '', names = '[]', hosts = '[]', events = ?1, replies = ?1,
-    quote_key = ?1, quotes = ?1 WHERE id = ?2"""
+UPDATE erasures SET person = '', names = '[]', hosts = '[]', events = ?1, replies = ?1
+WHERE id = ?2"""
 _LOCK_TIMEOUT = 60.0  # seconds to wait for another process
 _POLL_INTERVAL = 0.1  # seconds between two attempts to take the lock
 _TRY_ADVISORY = (
@@ -41,7 +40,7 @@ class PendingErasure:
 
     `person` is a JSON object, or empty once only the file is left to be rewritten and the row names
     nobody any more. `events` are the ids of the person's events, `replies` those of the bot's lines
-    to remove with them; `detector` recognises their words. `steps` are the steps not yet done.
+    to remove with them. `steps` are the steps not yet done.
     """
 
     actor: str
@@ -51,11 +50,8 @@ class PendingErasure:
     hosts: frozenset[str]
     events: frozenset[int]
     replies: frozenset[int]
-    detector: QuoteDetector
     steps: tuple[str, ...]
     removed_events: int = 0
-    removed_replies: int = 0
-    removed_turns: int = 0
     id: int = 0
 
 
@@ -76,10 +72,8 @@ class PendingErasures:
             json.dumps(sorted(erasure.hosts)),
             _pack(erasure.events),
             _pack(erasure.replies),
-            erasure.detector.key,
-            erasure.detector.dump(),
             json.dumps(erasure.steps),
-            *(erasure.removed_events, erasure.removed_replies, erasure.removed_turns),
+            erasure.removed_events,
         ]
         async with (
             self._database.transaction() as db,
@@ -94,20 +88,20 @@ class PendingErasures:
         rows = await self._database.fetch_all("SELECT * FROM erasures ORDER BY id")
         return [_erasure(row) for row in rows]
 
-    async def tick_off(self, erasure_id: int, step: str, turns: int) -> None:
-        """Record that a step is done, and that it removed `turns` turns."""
+    async def tick_off(self, erasure_id: int, step: str) -> None:
+        """Record that a step is done."""
         async with self._database.transaction() as db:
             async with db.execute("SELECT steps FROM erasures WHERE id = ?", [erasure_id]) as found:
                 row = await found.fetchone()
             steps = json.loads(row[0]) if row else []
             await db.execute(
-                "UPDATE erasures SET removed_turns = removed_turns + ?, steps = ? WHERE id = ?",
-                [turns, json.dumps([each for each in steps if each != step]), erasure_id],
+                "UPDATE erasures SET steps = ? WHERE id = ?",
+                [json.dumps([each for each in steps if each != step]), erasure_id],
             )
 
     async def make_nameless(self, erasure_id: int) -> None:
-        """Remove the person's names, ids and hashes from the row; the remaining work, rewriting the
-        file, needs none of them."""
+        """Remove the person's names and ids from the row; the remaining work, rewriting the file,
+        needs none of them."""
         async with self._database.transaction() as db:
             await db.execute(_NAMELESS, [b"", erasure_id])
 
@@ -207,10 +201,7 @@ def _erasure(row: Row) -> PendingErasure:
         frozenset(json.loads(row["hosts"])),
         frozenset(array("q", row["events"])),
         frozenset(array("q", row["replies"])),
-        QuoteDetector(row["quote_key"], row["quotes"]),
         tuple(json.loads(row["steps"])),
         row["removed_events"],
-        row["removed_replies"],
-        row["removed_turns"],
         row["id"],
     )

@@ -5,7 +5,8 @@ A message is pending until it has been said, so that neither side's restart lose
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -15,11 +16,13 @@ from storage.db.database import Database, to_micros
 
 @dataclass(frozen=True, slots=True)
 class OutgoingMessage:
-    """A pending message and the place where to say it."""
+    """A pending message, the place where to say it, and the ids of the log lines that it
+    repeats."""
 
     id: int
     place: Place
     text: str
+    quotes: frozenset[int] = frozenset()
 
 
 class Outbox:
@@ -28,14 +31,23 @@ class Outbox:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def put(self, key: str, place: Place, text: str, *, tendril: str = "irc") -> None:
+    async def put(
+        self,
+        key: str,
+        place: Place,
+        text: str,
+        *,
+        tendril: str = "irc",
+        quotes: Collection[int] = (),
+    ) -> None:
         """Add a message for a tendril, unless there ever was one with this idempotency `key`. A
         place without a network is on the tendril's first one."""
+        values = [key, tendril, place.network, place.channel, text, json.dumps(list(quotes))]
         async with self._database.transaction() as db:
             await db.execute(
-                "INSERT INTO outbox (key, tendril, network, channel, text, time)"
-                " VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
-                [key, tendril, place.network, place.channel, text, to_micros(datetime.now(UTC))],
+                "INSERT INTO outbox (key, tendril, network, channel, text, quotes, time)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
+                [*values, to_micros(datetime.now(UTC))],
             )
 
     async def list_unsent(self, tendril: str = "irc") -> Sequence[OutgoingMessage]:
@@ -44,14 +56,19 @@ class Outbox:
             "SELECT * FROM outbox WHERE sent IS NULL AND tendril = ? ORDER BY id", [tendril]
         )
         return [
-            OutgoingMessage(row["id"], Place(row["network"], row["channel"]), row["text"])
+            OutgoingMessage(
+                row["id"],
+                Place(row["network"], row["channel"]),
+                row["text"],
+                frozenset(json.loads(row["quotes"])),
+            )
             for row in rows
         ]
 
     async def mark_sent(self, message: OutgoingMessage) -> None:
-        """Mark a message as said. Its row is kept for the key, without the text."""
+        """Mark a message as said. Its row is kept for the key alone."""
         async with self._database.transaction() as db:
             await db.execute(
-                "UPDATE outbox SET sent = ?, text = '' WHERE id = ?",
+                "UPDATE outbox SET sent = ?, text = '', quotes = '[]' WHERE id = ?",
                 [to_micros(datetime.now(UTC)), message.id],
             )

@@ -6,7 +6,9 @@ private conversation. Nothing lists the ids.
 
 from __future__ import annotations
 
+import json
 import secrets
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -16,13 +18,15 @@ from storage.db.database import Database, from_micros, to_micros
 
 @dataclass(frozen=True, slots=True)
 class Paste:
-    """A stored answer; `rest` are the lines of it that have not been said yet."""
+    """A stored answer; `rest` are the lines of it that have not been said yet, `quotes` the ids of
+    the log lines that it repeats, and of its question."""
 
     id: str
     text: str
     time: datetime
     expires: datetime
     rest: tuple[str, ...]
+    quotes: frozenset[int]
 
 
 class Pastes:
@@ -32,17 +36,23 @@ class Pastes:
         self._database = database
 
     async def add(
-        self, place: Place, nick: str, text: str, rest: tuple[str, ...], lifetime: timedelta
+        self,
+        place: Place,
+        nick: str,
+        text: str,
+        rest: tuple[str, ...],
+        lifetime: timedelta,
+        quotes: Collection[int] = (),
     ) -> str:
         """Store an answer to `nick` and return its id. Expired pastes are deleted."""
         token, now = secrets.token_urlsafe(18), datetime.now(UTC)
         values = [
             *(token, place.network, place.channel, nick, to_micros(now)),
-            *(to_micros(now + lifetime), text, "\n".join(rest)),
+            *(to_micros(now + lifetime), text, "\n".join(rest), json.dumps(list(quotes))),
         ]
         async with self._database.transaction() as db:
             await db.execute("DELETE FROM pastes WHERE expires <= ?", [to_micros(now)])
-            await db.execute("INSERT INTO pastes VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values)
+            await db.execute("INSERT INTO pastes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
         return token
 
     async def get(self, token: str) -> Paste | None:
@@ -72,4 +82,5 @@ class Pastes:
             time=from_micros(row["time"]),
             expires=from_micros(row["expires"]),
             rest=tuple(row["rest"].split("\n")) if row["rest"] else (),
+            quotes=frozenset(json.loads(row["quotes"])),
         )

@@ -7,7 +7,7 @@ of a run are in its turn (`storage.memory.conversations`), as long as that is re
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import astuple, dataclass
 from datetime import datetime, timedelta
 
@@ -21,7 +21,7 @@ VALUES (?, ?, ?, ?, ?, ?, ?, 'running', ?, ?)
 ON CONFLICT (key) DO UPDATE SET outcome = 'running', ended = NULL, reason = ''"""
 _END = """
 UPDATE runs SET ended = ?, outcome = ?, reason = ?, prompt = ?, cached = ?, completion = ?,
-    iterations = ?, forced = ?, cut = ? WHERE key = ?"""
+    iterations = ?, forced = ?, cut = ?, quotes = ? WHERE key = ?"""
 _STEP = """
 INSERT INTO run_steps (run_id, number, kind, name, ok, ms, verdict, prompt, cached, completion,
     began, call_id, finish_reason, filters, parts)
@@ -98,7 +98,8 @@ class RunEnd:
     """The end of a run.
 
     `outcome` is answered, silent, deferred, failed, stopped or interrupted; `reason` is the kind of
-    error. `cut`: the answer ends before its end.
+    error. `cut`: the answer ends before its end. `quotes` are the ids of the log lines that the
+    answer or the results of tools repeat.
     """
 
     time: datetime
@@ -110,6 +111,7 @@ class RunEnd:
     iterations: int = 0
     forced: bool = False
     cut: bool = False
+    quotes: frozenset[int] = frozenset()
 
 
 class Runs:
@@ -169,11 +171,12 @@ class Runs:
 
     async def end(self, run: str, ended: RunEnd, steps: Sequence[Step]) -> None:
         """Close a run, unless it was deleted. Its steps replace those of earlier attempts."""
-        time, *rest = astuple(ended)
+        time, *numbers, quotes = astuple(ended)
+        values = [to_micros(time), *numbers, json.dumps(list(quotes)), run]
         rows = [(number, *_values(step), run) for number, step in enumerate(steps)]
 
         def update(db: Connection) -> None:
-            db.execute(_END, [to_micros(time), *rest, run])
+            db.execute(_END, values)
             db.execute(f"DELETE FROM run_steps WHERE run_id = {_ID}", [run])
             db.executemany(_STEP, rows)
 
@@ -205,33 +208,21 @@ class Runs:
             return cursor.rowcount
 
     async def forget(
-        self,
-        anchors: Collection[int],
-        network: str | None,
-        names: Collection[str],
-        quotes: Callable[[str], bool],
+        self, lines: Collection[int], network: str | None, names: Collection[str]
     ) -> int:
         """Delete the runs that belong to a person and return how many there were.
 
-        They are those whose question is one of the events `anchors`, whose conversation ends with
-        one of the `names` (on `network`, or on all), or in which the result of an effect is
-        recognised by `quotes` as the person's words.
+        They are those whose question is one of the person's `lines`, whose answer or tools repeat
+        one, or whose conversation ends with one of the `names` (on `network`, or on all).
         """
-        folded = {name.lower() for name in names}
-        rows = await self._database.fetch_all("SELECT id, anchor, conversation FROM runs")
-        results: dict[int, list[str]] = {}
-        for row in await self._database.fetch_all(
-            "SELECT run_id, result FROM effects WHERE result IS NOT NULL"
-        ):
-            results.setdefault(row["run_id"], []).append(row["result"])
-        # Anchors find questions from the log, names those that were not logged, and quotes the
-        # words of the person in what others have asked.
+        folded, theirs = {name.lower() for name in names}, frozenset(lines)
+        rows = await self._database.fetch_all("SELECT id, anchor, conversation, quotes FROM runs")
+        # Lines find questions from the log, and names those that were not logged.
         gone = [
             [row["id"]]
             for row in rows
-            if row["anchor"] in anchors
+            if not theirs.isdisjoint([row["anchor"], *json.loads(row["quotes"])])
             or _is_of(row["conversation"], network, folded)
-            or quotes("\n".join(results.get(row["id"], ())))
         ]
         if gone:
             async with self._database.transaction() as db:

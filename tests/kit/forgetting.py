@@ -7,7 +7,7 @@ import multiprocessing
 import resource
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -20,7 +20,7 @@ from storage.chat_log.event import Event, EventType, Place
 from storage.db.database import Database
 from storage.db.errors import StorageError
 from storage.log import ChatLog
-from storage.memory.conversations import Conversations, Turn
+from storage.memory.conversations import Conversations, Message, Turn
 from storage.memory.memories import OWN, Memories, Memory, MemoryKind
 from storage.memory.taught_skills import SkillTable, TaughtSkill
 from storage.privacy.audit_log import AuditEntry, AuditLog
@@ -29,7 +29,7 @@ from storage.queues.attention_state import AttentionStore, Signal
 from storage.queues.outbox import Outbox
 from storage.queues.pastes import Pastes
 from storage.queues.reminders import Reminder, Reminders
-from storage.runs.runs import Effect, Run, Runs
+from storage.runs.runs import Effect, Run, RunEnd, Runs
 from storage.usage.token_spending import Spending, TokenSpend
 from storage.usage.usage import UsageAmount
 
@@ -59,52 +59,54 @@ def said(text: str, minute: int, nick: str = PERSON.nick) -> Event:
     )
 
 
-def turn(anchor: int, *contents: str) -> Turn:
-    """Return a turn; `contents` are the question, a tool's result and the answer."""
+def turn(anchor: int, *contents: str, quotes: Sequence[int] = ()) -> Turn:
+    """Return a turn; `contents` are the question, a tool's result, which `quotes` lines of the log,
+    and the answer."""
     roles = ["user", "tool", "assistant"]
-    messages = tuple(
+    messages: list[Message] = [
         {"role": role, "content": content} for role, content in zip(roles, contents, strict=False)
-    )
-    return Turn(anchor, NOON, messages)
+    ]
+    messages[1]["quotes"] = quotes
+    return Turn(anchor, NOON, tuple(messages))
 
 
 async def fill(data: Path) -> None:
     """Fill a data folder with data of the person in every file and table, and with others'."""
     quoted = f"[2026-05-01 12:03:00] <{PERSON.nick}> {WORD} frobnicate number 3"
     async with Database.open(data / "irc.db") as database, ChatLog.open(database) as log:
+        hers: list[int] = []
         for number in range(LINES):
-            await log.add(
-                [
-                    said(f"{WORD} frobnicate number {number}", number),
-                    said(f"others speak of {number}", number, "bob"),
-                ]
-            )
+            mine = said(f"{WORD} frobnicate number {number}", number)
+            hers += (await log.add([mine, said(f"others speak of {number}", number, "bob")]))[:1]
         (asked,) = await log.add([said(f".terrarium frobnicate {WORD}", LINES)])
         reply = said(f"{PERSON.nick}: {WORD} it is", LINES + 1, "Terra")
         notice = replace(reply, channel=PERSON.nick, type=EventType.NOTICE, text="Cancelled.")
         await log.add([replace(reply, own=True, reply_to=asked), replace(notice, own=True)])
-        await _fill_records(database, asked, quoted)
+        await _fill_records(database, asked, quoted, hers[3:4])
     for name in FILES:
         async with Database.open(data / name) as database:
             conversations = Conversations(database)
             for number in range(20):
                 await conversations.add("x/1", turn(0, "hm?", f"others speak of {number}", "So."))
-                await conversations.add("x/1", turn(0, "who was it?", quoted, f"{number}"))
+                asking = turn(0, "who was it?", quoted, f"{number}", quotes=hers[3:4])
+                await conversations.add("x/1", asking)
             runs = Runs(database)
             await runs.begin(Run("k", "x/1", "standard", "terra", NOON))
             await runs.begin_effect("k", Effect("e", "say"))
             await runs.end_effect("k", Effect("e", "say", quoted))
+            await runs.end("k", RunEnd(NOON, "answered", quotes=frozenset(hers[3:4])), ())
     async with Database.open(data / "outbox.db") as database:
-        await Outbox(database).put("k", PLACE, f"Of today: {quoted}")
+        await Outbox(database).put("k", PLACE, f"Of today: {quoted}", quotes=hers[3:4])
     await asyncio.to_thread(shutil.copy, data / "irc.db", data / "irc.db.before-16")
 
 
-async def _fill_records(database: Database, asked: int, quoted: str) -> None:
+async def _fill_records(database: Database, asked: int, quoted: str, quotes: Sequence[int]) -> None:
     """Fill the other tables of the log's database."""
     conversations, hour = Conversations(database), timedelta(hours=1)
     answer = turn(asked, f"what is {WORD}?", "", f"{WORD}!")
     await conversations.add(HERS, answer, str(PLACE), PERSON.nick)
-    await conversations.add(f"{PLACE}/bob", turn(1, "what did she say?", quoted, "A word."))
+    asking = turn(1, "what did she say?", quoted, "A word.", quotes=quotes)
+    await conversations.add(f"{PLACE}/bob", asking)
     await conversations.add(f"{PLACE}/bob", turn(2, "and now?", "", "Nothing."))
     fact = Memory(
         layer=MemoryKind.FACT,
@@ -123,8 +125,8 @@ async def _fill_records(database: Database, asked: int, quoted: str) -> None:
     run = Run("k", HERS, "standard", "terra", NOON, asked)
     await Runs(database).begin(run)
     await Runs(database).begin_effect("k", Effect("e", "say", f"said {WORD}"))
-    await Pastes(database).add(PLACE, PERSON.nick, "A long one.", ("More.",), hour)
-    await Pastes(database).add(PLACE, "bob", f"She said {WORD}.", (), hour)
+    await Pastes(database).add(PLACE, PERSON.nick, "A long one.", ("More.",), hour, [asked])
+    await Pastes(database).add(PLACE, "bob", f"She said {WORD}.", (), hour, quotes)
     await Reminders(database).add(Reminder(PERSON.owner, PLACE, False, "frobnicate", NOON))
     await AttentionStore(database).add_signal(Signal("thought", PLACE, NOON, PERSON.nick))
     expense = TokenSpend(NOON.date(), str(PLACE), f"irc/{HERS}", "answer")

@@ -14,7 +14,9 @@ from llm.client.client import AgentClient, ModelCatalog
 from llm.client.settings import AgentSettings
 from llm.memory.room import TendrilMemory
 from llm.memory.services import MemoryServices
+from storage.chat_log.event import EVERYTHING, SPOKEN
 from storage.db.database import Database
+from storage.log import ChatLog, Query
 from storage.memory.conversations import Conversations
 from storage.memory.memories import Memories, Memory, MemoryKind
 from storage.privacy.pending_erasures import has_pending_erasures
@@ -45,10 +47,13 @@ async def forget_me(client: IrcClient) -> str:
     return await told(client, f".forget me {(await told(client, '.forget me')).split()[-1]}")
 
 
-async def quote_in(path: Path) -> None:
-    """Let another tendril have quoted the person."""
+async def quote_in(path: Path, log: ChatLog) -> None:
+    """Let another tendril have quoted the last line of the person."""
+    await log.flush()
+    (line,) = await log.find(Query(scope=EVERYTHING, types=SPOKEN, own=False, limit=1))
+    asking = turn(0, "hm?", f"She said {WORD}.", "So.", quotes=[line.id])
     async with Database.open(path) as database:
-        await Conversations(database).add("browser/1", turn(0, "hm?", f"She said {WORD}.", "So."))
+        await Conversations(database).add("browser/1", asking)
 
 
 async def finished(data: Path) -> None:
@@ -68,12 +73,13 @@ def found_in(data: Path) -> set[str]:
 async def test_a_forgetting_that_cannot_be_finished_says_so_and_goes_on_at_the_next_start(
     tmp_path: Path,
 ) -> None:
-    await quote_in(tmp_path / "web.db")
     async with embedded_ircd() as ircd:
         config = irc_config(tmp_path, ircd.port, NOBODY)
-        async with irc_tendril(config), irc_client(ircd.port, NICK) as zoe:
+        async with irc_tendril(config) as tendril, irc_client(ircd.port, NICK) as zoe:
             await zoe.join(ROOM)
             await zoe.say(ROOM, f"my word is {WORD}")
+            await told(zoe, ".stop")  # so that the line before is logged
+            await quote_in(tmp_path / "web.db", tendril.services.log)
             with closing(connect(tmp_path / "web.db", isolation_level=None)) as busy:
                 busy.execute("BEGIN IMMEDIATE")
                 answer = await forget_me(zoe)
@@ -97,26 +103,30 @@ async def test_where_not_even_the_beginning_can_be_written_nothing_is_removed_an
     tmp_path: Path,
 ) -> None:
     async with alice_in(tmp_path, NOBODY) as (alice, tendril):
-        for number in range(20):
-            words = " ".join(f"{WORD}{number}{letter}" for letter in "abcdefghijklmno")
-            await alice.say(ROOM, words)
+        await alice.say(ROOM, WORD)
         await alice.say(ROOM, ".ping")
         await alice.expect("pong")
+        log = tendril.services.log
+        await log.flush()
+        # So many that their ids do not fit into the free part of a page.
+        (line,) = await log.find(Query(scope=EVERYTHING, types=SPOKEN, nick="alice", limit=1))
+        await log.add([line] * 1_000)
         word = (await told(alice, ".forget me")).split()[-1]
         database = tendril.database
         await database.execute_outside_transaction("PRAGMA max_page_count = 1")  # as it is now
         answer = await told(alice, f".forget me {word}")
         assert answer.startswith("Nothing is removed yet, as I cannot write to the disk.")
-        assert "22 events are yours" in await told(alice, ".forget me")
+        assert "1,003 events are yours" in await told(alice, ".forget me")
         await database.execute_outside_transaction("PRAGMA max_page_count = 1000000")
-        assert (await forget_me(alice)).startswith("Forgotten: 22 events of yours")
+        assert (await forget_me(alice)).startswith("Forgotten: 1,003 events of yours")
         assert found_in(tmp_path) == set()
 
 
 async def test_asking_again_finishes_what_was_not_finished(tmp_path: Path) -> None:
-    await quote_in(tmp_path / "web.db")
-    async with alice_in(tmp_path, NOBODY) as (alice, _):
+    async with alice_in(tmp_path, NOBODY) as (alice, tendril):
         await alice.say(ROOM, f"my word is {WORD}")
+        await told(alice, ".stop")  # so that the line before is logged
+        await quote_in(tmp_path / "web.db", tendril.services.log)
         with closing(connect(tmp_path / "web.db", isolation_level=None)) as busy:
             busy.execute("BEGIN IMMEDIATE")
             assert (await forget_me(alice)).startswith("Not finished: ")

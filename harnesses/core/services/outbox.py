@@ -11,7 +11,6 @@ import structlog
 
 from harnesses.core.errors import UnknownTendril
 from storage.chat_log.channel_name import ChannelName
-from storage.chat_log.event import Place
 from storage.db.database import Address, Database
 from storage.db.errors import StorageError
 from storage.queues.change_watch import ChangeWatch
@@ -19,8 +18,8 @@ from storage.queues.outbox import Outbox, OutgoingMessage
 
 _POLL_INTERVAL = 1.0  # seconds
 
-SayText = Callable[[Place, str], Awaitable[bool]]
-"""Says a text at a place; returns False while that is not possible."""
+SayMessage = Callable[[OutgoingMessage], Awaitable[bool]]
+"""Says a message; returns False while that is not possible."""
 
 _log = structlog.get_logger()
 
@@ -44,23 +43,26 @@ class TendrilOutbox:
         async with Database.open(address) as database:
             yield cls(database, owner, known)
 
-    async def say(self, tendril: str, channel: str, text: str, *, key: str) -> None:
+    async def say(
+        self, tendril: str, channel: str, text: str, *, key: str, quotes: Collection[int] = ()
+    ) -> None:
         """Store a message that `tendril` is to say on "#channel" or "network/#channel".
 
-        It is idempotent by `key`. The message is said while that tendril runs; without a network,
-        on the first one on which the tendril is in such a channel. Raises UnknownTendril,
-        ValueError unless `channel` names a channel, and StorageError.
+        It is idempotent by `key`, and erased with whoever said one of the log lines `quotes` (those
+        of a `TurnResult`). The message is said while that tendril runs; without a network, on the
+        first one on which the tendril is in such a channel. Raises UnknownTendril, ValueError
+        unless `channel` names a channel, and StorageError.
         """
         if tendril not in self._known:
             raise UnknownTendril(tendril, sorted(self._known))
         place = ChannelName.parse_channel(channel).on("")
-        await self._outbox.put(f"{self._owner}/{key}", place, text, tendril=tendril)
+        await self._outbox.put(f"{self._owner}/{key}", place, text, tendril=tendril, quotes=quotes)
 
     async def waiting(self, tendril: str) -> Sequence[OutgoingMessage]:
         """Return the unsent messages for a tendril, oldest first. Raises StorageError."""
         return await self._outbox.list_unsent(tendril)
 
-    async def deliver(self, say: SayText) -> None:
+    async def deliver(self, say: SayMessage) -> None:
         """Say the messages for this tendril, oldest first, until cancelled.
 
         One that cannot be said is tried again each second, without holding up later ones.
@@ -73,7 +75,7 @@ class TendrilOutbox:
                     is_left = False
                     for message in await self._outbox.list_unsent(self._owner):
                         # A crash between the two calls repeats a message rather than losing it.
-                        if await say(message.place, message.text):
+                        if await say(message):
                             await self._outbox.mark_sent(message)
                         else:
                             is_left = True

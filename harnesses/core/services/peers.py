@@ -21,6 +21,7 @@ from harnesses.core.errors import PeerRefused
 from llm.agent.tool_executor import TOOL_TIMEOUT, RunBudget
 from llm.client.client import Priority
 from llm.messages.message import escape_tags
+from llm.messages.quotes import QuotingText, ShownText
 from llm.tools.toolbox import Tool, Toolbox, ToolError, ToolSource, describe, tool
 from storage.chat_log.event import Identity, Scope
 from storage.db.database import Database
@@ -78,12 +79,14 @@ class PeerQuestion:
 
 @dataclass(frozen=True, slots=True)
 class PeerAnswer:
-    """The answer of a tendril (an apology unless `ok`), and how much of the budget it has used."""
+    """The answer of a tendril (an apology unless `ok`), how much of the budget it has used, and the
+    ids of the log lines that it quotes."""
 
     text: str
     ok: bool = True
     iterations: int = 0
     calls: int = 0
+    quotes: Sequence[int] = ()
 
 
 Present = Callable[[], Mapping[str, str]]
@@ -263,7 +266,7 @@ class PeerTools(ToolSource):
         self,
         tendril: Annotated[str, Field(max_length=64, description="its name")],
         question: Annotated[str, Field(min_length=1, max_length=MAX_QUESTION)],
-    ) -> str:
+    ) -> QuotingText:
         """Ask another tendril, which has tools that you have not. There are:"""
         assert self._run is not None, "begin comes first"
         try:
@@ -273,7 +276,8 @@ class PeerTools(ToolSource):
         self._run.charge(answer.iterations, answer.calls)
         if not answer.ok:
             raise ToolError(f"{tendril} has no answer: {answer.text}")
-        return answer.text
+        shown = ShownText(answer.text, frozenset(answer.quotes), min(answer.quotes, default=0))
+        return QuotingText(answer.text, [shown])
 
 
 class OfferedTool(BaseModel):

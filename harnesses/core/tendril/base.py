@@ -73,7 +73,9 @@ class Tendril(TendrilProcess):
         """Answer a question from another tendril, on behalf of the person who asked it. Never
         raises."""
         result = await self.catch_errors(lambda: self.turn(self.request_from_peer(question)))
-        return PeerAnswer(result.text, result.ok, result.iterations, result.calls)
+        return PeerAnswer(
+            result.text, result.ok, result.iterations, result.calls, sorted(result.quotes)
+        )
 
     async def run_in_order(
         self, conversation: str, work: Callable[[], Coroutine[Any, Any, TurnResult]]
@@ -99,6 +101,7 @@ class Tendril(TendrilProcess):
             request.person or request.who,
         )
         result = await self.catch_errors(lambda: self._responder.answer(request, queue, memory))
+        await self._log_errors(self._link(request, result))
         if request.deliver:
             is_delivered = await self._log_errors(request.deliver(result))
             if not is_delivered:
@@ -111,6 +114,13 @@ class Tendril(TendrilProcess):
         if result.on_delivered:
             await self._log_errors(result.on_delivered())
         return result
+
+    async def _link(self, request: TurnRequest, result: TurnResult) -> None:
+        """Record in the log which lines the answer quotes, so that our lines with it are erased
+        with whom it quotes."""
+        asked = request.log_window.pending_event if request.log_window else None
+        if result.quotes and asked and (answered := await asked.wait_visible()):
+            await self.log.chat_log.add_quotes(answered, result.quotes)
 
     async def _log_errors(self, work: Awaitable[T]) -> T | None:
         """Return the result of `work`, or None if it fails; the error is logged."""

@@ -39,6 +39,7 @@ from llm.log_questions.answers import Quoting
 from llm.tools.semantic_search import SemanticIndex
 from storage.chat_log.event import Place, Scope
 from storage.db.database import Address, Database
+from storage.queues.outbox import OutgoingMessage
 from storage.queues.reminders import Owner, Reminder
 from storage.settings import StorageSettings, log_address, store_address
 
@@ -73,6 +74,13 @@ class TendrilMedium(TendrilResources, ABC):
         Override it in a tendril that can speak without being asked.
         """
         return False
+
+    async def say_message(self, message: OutgoingMessage) -> bool:
+        """Say a message of the outbox; return False if that is not possible at the moment.
+
+        Override it to log which lines the message quotes, so that it is erased with them.
+        """
+        return await self.say(message.place, message.text)
 
     async def say_reminder(self, reminder: Reminder, text: str) -> timedelta | None:
         """Say a reminder at its place; return None, or how long to wait before the next attempt if
@@ -206,7 +214,7 @@ class TendrilMedium(TendrilResources, ABC):
             return
         await self.until_speaking()
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self.outbox.deliver(self.say))
+            tasks.create_task(self.outbox.deliver(self.say_message))
             tasks.create_task(self.remind.run())
 
     @abstractmethod

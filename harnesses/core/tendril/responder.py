@@ -26,6 +26,7 @@ from llm.log_questions.answers import QuotedAnswer
 from llm.memory.room import RoomMemory
 from llm.messages.errors import Busy, ContextTooLong, TimedOut, Unreachable
 from llm.messages.message import Message
+from llm.messages.quotes import quoted_lines
 from llm.prompt.builder import Prompt, direct_answer
 from llm.prompt.log_window import quoted_answer
 
@@ -72,7 +73,9 @@ class Responder:
                 outcome = await run.answer(options, prompt, queue, quoted)
                 if profile.is_compact and quoted:
                     outcome = outcome.ending_with(quoted.evidence(request.text, outcome.text))
-            trace.outcome = outcome
+            trace.outcome = outcome = await self._with_quotes(
+                request.text, outcome, context, quoted
+            )
         _log_outcome(request.label, options.id, outcome)
         remember = partial(context.remember, outcome.messages)
         count_skills = partial(
@@ -83,6 +86,17 @@ class Responder:
             well=not outcome.forced,
         )
         return TurnResult.from_outcome(outcome, remember, on_delivered=count_skills)
+
+    async def _with_quotes(
+        self, question: str, outcome: Outcome, context: Context, quoted: QuotedAnswer | None
+    ) -> Outcome:
+        """Return the outcome with the ids of the log lines that its text quotes."""
+        lines = quoted_lines(outcome.text, question, [*context.shown(), *outcome.shown])
+        if quoted:
+            lines |= quoted.ids_in(outcome.text)
+        if not lines:
+            return outcome
+        return outcome.quoting(await self._tendril.log.chat_log.quoted_lines(lines))
 
     def _peer_tools(self, request: TurnRequest) -> PeerTools | None:
         """Return the tool that asks other tendrils, or None if the request must not use it."""

@@ -23,7 +23,7 @@ from llm.client.client import OnText, Priority
 from llm.client.settings import AgentSettings
 from llm.intents.question_text import goes_on
 from llm.messages.image import Image
-from llm.messages.message import Message, Question, Status
+from llm.messages.message import Message, Question, Status, quotes_of
 from llm.prompt.log_window import LogWindow
 from llm.tools.toolbox import Rights
 from terrarium.usage import TokenUsage
@@ -53,6 +53,11 @@ class TurnResult:
     on_delivered: Action | None = field(default=None, compare=False)
     iterations: int = 0
     calls: int = 0
+
+    @property
+    def quotes(self) -> frozenset[int]:
+        """The ids of the log lines that the answer repeats."""
+        return quotes_of(*self.messages[-1:])
 
     @classmethod
     def from_outcome(cls, outcome: Outcome, remember: Action, on_delivered: Action) -> TurnResult:

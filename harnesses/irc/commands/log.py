@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from harnesses.core.text import counted
 from harnesses.irc.policy.requests import Command, CommandRequest, parse_command
 from harnesses.irc.replies.sender import without_highlight
 from harnesses.irc.services import BotServices
+from llm.messages.quotes import QuotingText, ShownText
 from llm.tools.semantic_search import nearest_events
 from storage.chat_log.event import Event, Scope
 from storage.chat_log.query import Query
@@ -37,12 +38,12 @@ class LogCommands:
         events = [hit.event for hit in reversed(page.hits)]
         found = [event for event in events if not self._is_command(event, request)]
         if found:
-            return "\n".join(map(_quote, found[-_SHOWN:]))
+            return _quoting([], found[-_SHOWN:])
         meant = await nearest_events(self._services.semantic_index, request.words, within)
         near = [event for event in meant if not self._is_command(event, request)][:_SHOWN]
         if not near:
             return "Nothing found."
-        return "\n".join(["Nobody wrote that; near in meaning:", *map(_quote, near)])
+        return _quoting(["Nobody wrote that; near in meaning:"], near)
 
     async def stats(self, request: CommandRequest) -> str:
         """stats: how much is said here, and by whom"""
@@ -62,5 +63,9 @@ class LogCommands:
         return found is not None and self._is_known(found.command)
 
 
-def _quote(event: Event) -> str:
-    return f"[{event.time:%Y-%m-%d %H:%M}] <{without_highlight(event.nick)}> {event.text}"
+def _quoting(lead: list[str], events: Sequence[Event]) -> QuotingText:
+    lines = (
+        f"[{event.time:%Y-%m-%d %H:%M}] <{without_highlight(event.nick)}> {event.text}"
+        for event in events
+    )
+    return QuotingText("\n".join([*lead, *lines]), map(ShownText.from_event, events))

@@ -103,7 +103,7 @@ class PrivacyCommands:
         return (
             f"{counted(kept.events, 'event')} {'is' if kept.events == 1 else 'are'} yours, and"
             f" {counted(kept.reminders, 'reminder')}; they go for ever, with what I answered to"
-            " them."
+            " them and what I quoted of them."
             f"{_identity_text(person)} To have it done, write within two minutes: {prefix}forget"
             f" me {word}"
         )
@@ -134,9 +134,8 @@ class PrivacyCommands:
         if not gone.is_finished:
             return f"Not finished: {_GOING_ON}"
         return (
-            f"Forgotten: {counted(gone.events, 'event')} of yours,"
-            f" {counted(gone.replies, 'line')} of mine, and"
-            f" {counted(gone.turns, 'turn')} of my memory."
+            f"Forgotten: {counted(gone.events, 'event')} of yours, with what I answered to them and"
+            " what I quoted of them."
         )
 
 

@@ -99,7 +99,7 @@ class ScheduledQuestions:
         async def deliver(result: TurnResult) -> bool:
             if not (result.ok and result.text):
                 return True  # no apology is sent: the question is asked again later
-            target = services.sender.target_of(request)
+            target = replace(services.sender.target_of(request), quotes=result.quotes)
             text = with_mark(result.text, services.networks.settings.mark)
             services.policy.note_reply(request)
             return await services.sender.deliver(target, text, services.sender.lines(target, text))

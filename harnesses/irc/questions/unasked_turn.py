@@ -87,6 +87,7 @@ class UnaskedTurns:
         async def deliver(result: TurnResult) -> bool:
             if result.ok and result.text:
                 target = self._target(trigger, network, nick, said)
+                target = replace(target, quotes=result.quotes)
                 if not await self._say(trigger, target, result.text, is_test=is_test):
                     return False  # so that memory does not keep it either
             if said and result.ok and not is_test:

@@ -24,6 +24,7 @@ from harnesses.irc.protocol.sent_lines import LOST, Receipt, ReceiptStatus
 from harnesses.irc.session.state import utc_now
 from harnesses.irc.settings import IrcSettings
 from harnesses.irc.transport.network import Network, SentLine, Talk
+from llm.messages.quotes import QuotingText
 from storage.chat_log.event import EventType, PendingEvent, Place
 from storage.db.errors import StorageError
 from storage.log import ChatLog
@@ -50,7 +51,8 @@ class Target:
 
     - Lines go to `recipient` and are logged in `place`. A notice to the person alone is logged in
       their private room, `personal`, where that is known. Unless `logged`, nothing is stored.
-    - `answers` is the question, on its way into the log.
+    - `answers` is the question, on its way into the log; `quotes` are the ids of the lines that the
+      text repeats.
     - `budget` is the most lines to send at once, `prefix` the command prefix in the place.
     """
 
@@ -64,6 +66,7 @@ class Target:
     prefix: str
     logged: bool = True
     personal: Place | None = None
+    quotes: frozenset[int] = frozenset()
 
     @property
     def is_direct(self) -> bool:
@@ -162,6 +165,8 @@ class MessageSender:
         if not text:
             return
         target = self.target_of(request)
+        if isinstance(text, QuotingText):
+            target = replace(target, quotes=text.lines)
         # To a bridged person a NOTICE would end at the relay.
         if isinstance(text, PrivateReply) and not request.who.bridged:
             await self.notice(target, text)
@@ -288,7 +293,9 @@ class MessageSender:
         if not target.logged:
             return not_kept
         try:
-            key = await self._pastes.add(target.place, target.nick, text, left, self._lifetime())
+            asked = {target.answers.id} if target.answers else set[int]()
+            quotes, lifetime = target.quotes | asked, self._lifetime()
+            key = await self._pastes.add(target.place, target.nick, text, left, lifetime, quotes)
         except StorageError as error:  # the person gets what can be sent all the same
             _log.error("irc.paste_not_kept", error=str(error))
             return not_kept
@@ -308,6 +315,7 @@ class MessageSender:
             return True
 
     async def _send_rest(self, target: Target, paste: Paste) -> None:
+        target = replace(target, quotes=paste.quotes)
         rest = list(paste.rest)
         rest[0] = target.address + rest[0]
         lines = [piece for line in rest for piece in _split(target, line)]
@@ -385,7 +393,7 @@ class MessageSender:
         if not target.logged:
             return
         kind = EventType.ACTION if line.action else EventType.PRIVMSG
-        event = bot_event(target.place, nick, line.text, kind)
+        event = replace(bot_event(target.place, nick, line.text, kind), quotes=target.quotes)
         self._log.write(event, target.answers)
 
 
@@ -508,7 +516,8 @@ class StreamingReply:
         lines = self._sender.lines(self._target, text)
         # If the whole answer begins otherwise than what was streamed, all of it is sent.
         already = int(lines[:1] == [self._first])
-        return await self._sender.deliver(self._target, text, lines[already:], already)
+        target = replace(self._target, quotes=result.quotes)
+        return await self._sender.deliver(target, text, lines[already:], already)
 
     def _clean(self, text: str) -> str:
         plain = strip_address(text.lstrip(), self._target.nick)

@@ -15,9 +15,9 @@ import pytest
 
 from harnesses.core.tendril.status import report
 from harnesses.cron.tendril import CronTendril
-from storage.chat_log.event import Event, EventType, Place
+from storage.chat_log.event import PUBLIC, Event, EventType, Place
 from storage.db.database import Database
-from storage.log import ChatLog
+from storage.log import ChatLog, Query
 from storage.memory.conversations import Conversations
 from storage.queues.jobs import Job, Jobs
 from storage.queues.outbox import Outbox, OutgoingMessage
@@ -235,6 +235,21 @@ async def test_the_first_line_after_a_digest_is_in_the_next_one(world: World) ->
         await world.ran(clock, NINE + 2 * DAY)
     shown = world.model.requests[1]["messages"][-1]["content"]
     assert "<alice> of today" in shown
+
+
+async def test_a_digest_is_stored_with_the_lines_that_it_quotes(world: World) -> None:
+    text = "the wiki has moved to another server on port 8443"
+    await world.said("hello", text, time=NINE - timedelta(hours=2))
+    clock = ManualClock(START)
+    world.model.say(f"alice: {text}")
+    async with world.cron(clock, {"digest": job(log="#terrarium")}):
+        await clock.asleep()
+        await clock.set(NINE)
+        await world.ran(clock)
+    (message,) = await world.outbox()
+    async with Database.open(world.data / "irc.db") as database:
+        found = await ChatLog(database).find(Query(scope=PUBLIC, ids=message.quotes))
+    assert [event.text for event in found] == [text]
 
 
 async def test_nothing_is_delivered_about_a_channel_where_only_we_have_spoken(

@@ -125,8 +125,8 @@ async def test_not_a_byte_of_a_forgotten_person_is_left_in_any_layer(
 ) -> None:
     async with frogs(stores("irc")) as place:
         assert SECRET.encode() in stores.raw()
-        gone = await forget(place.database, place.log, ADA, tmp_path)
-        assert gone.turns == 2
+        await forget(place.database, place.log, ADA, tmp_path)
+        assert len(await place.rooms.turns(ROOM, 0, 1_000, 100)) == 6
         assert SECRET.encode() not in stores.raw()
         facts = await place.memories.facts(ROOM)
         assert [(each.subject, each.key) for each in facts] == [("bob", "pet")]
@@ -186,20 +186,25 @@ async def test_whoever_keeps_the_file_forgets_somebody_of_whom_only_memories_are
         assert [each.subject for each in await place.memories.facts(ROOM)] == ["bob"]
 
 
-async def test_in_another_tendrils_file_goes_what_quotes_them(
+async def test_in_another_tendrils_file_goes_what_was_made_of_a_turn_that_quotes_them(
     tmp_path: Path, stores: Stores
 ) -> None:
     async with (
         frogs(stores("irc")) as place,
         Database.open(stores("web")) as web,
     ):
-        for text in (f"they said: {SECRET} asks 0", "a frog"):
-            note = Memory(layer=MemoryKind.NOTE, room="browser/1", text=text, time=NOON)
+        (line,) = await place.log.add([said(f"my word is {SECRET}", SECRET, 30)])
+        for text, quotes in ((f"they said: {SECRET}", [line]), ("they said: a word", [])):
+            note = Memory(
+                layer=MemoryKind.NOTE, room="web", text=text, time=NOON, conversation="web"
+            )
             await Memories(web).add(note)
-        await place.log.add([said(f"my word is {SECRET}", SECRET, 30)])
+            question = {"role": "user", "content": "who?", "name": "me"}
+            answer = {"role": "assistant", "content": text, "quotes": quotes}
+            await Conversations(web).add("web", Turn(0, NOON, (question, answer)))
         await forget(place.database, place.log, ADA, tmp_path)
-        left = await Memories(web).latest("browser/1", MemoryKind.NOTE)
-        assert [memory.text for memory in left] == ["a frog"]
+        left = await Memories(web).latest("web", MemoryKind.NOTE)
+        assert [memory.text for memory in left] == ["they said: a word"]
         assert SECRET.encode() not in stores.raw()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sqlite3
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -19,10 +19,9 @@ from storage.db.database import Database
 from storage.db.neighbours import other_files
 from storage.db.secure_delete import secure_delete
 from storage.log import ChatLog, Query
-from storage.memory.conversations import Conversations, Turn
+from storage.memory.conversations import Conversations, Message, Turn
 from storage.memory.taught_skills import SkillTable, TaughtSkill
 from storage.privacy.erasure import Forgotten, NamedPerson, Person, count, forget
-from storage.privacy.quote_detector import QuoteDetector
 from storage.queues.attention_state import AttentionStore, Signal
 from storage.queues.outbox import Outbox
 from storage.queues.pastes import Pastes
@@ -70,19 +69,22 @@ def raw(folder: Path) -> bytes:
     return b"".join(path.read_bytes() for path in sorted(folder.iterdir()) if path.is_file())
 
 
-def turn(anchor: int, *contents: str) -> Turn:
+def turn(anchor: int, *contents: str, quotes: Sequence[int] = ()) -> Turn:
+    """A question, what a tool found, which `quotes` lines of the log, and the answer."""
     roles = ["user", "tool", "assistant"]
-    messages = tuple(
+    messages: list[Message] = [
         {"role": role, "content": content} for role, content in zip(roles, contents, strict=False)
-    )
-    return Turn(anchor, NOON, messages)
+    ]
+    messages[1]["quotes"] = quotes
+    return Turn(anchor, NOON, tuple(messages))
 
 
 @pytest.mark.slow
 async def test_not_a_byte_of_a_forgotten_person_is_left_in_any_file(tmp_path: Path) -> None:
     async with opened(tmp_path / "irc.db") as (database, log):
+        ids = []
         for number in range(300):  # so that pages fill, divide and come free
-            await stored(log, said(f"{SECRET} number {number}", number, user="~ada"))
+            ids += await stored(log, said(f"{SECRET} number {number}", number, user="~ada"))
             await stored(log, said(f"others speak {number}", number, nick="bob", user="~bob"))
         (asked,) = await stored(log, said(f".terrarium what is {SECRET}", 400))
         await stored(
@@ -91,25 +93,30 @@ async def test_not_a_byte_of_a_forgotten_person_is_left_in_any_file(tmp_path: Pa
         memory = Conversations(database)
         await memory.add("irc/#frogs/ada", turn(asked, f"what is {SECRET}", f"{SECRET}!"))
         quoted = f"[2026-05-01 12:07:00] <ada> {SECRET} number 7"
-        await memory.add("irc/#frogs/bob", turn(1, "what did ada say?", quoted, "A word."))
+        asking = turn(1, "what did ada say?", quoted, "A word.", quotes=[ids[7]])
+        await memory.add("irc/#frogs/bob", asking)
         await memory.add("irc/#frogs/bob", turn(2, "and now?", "", "Nothing."))
         hour = timedelta(hours=1)
-        await Pastes(database).add(Place("irc", "#frogs"), "bob", f"She said {SECRET}.", (), hour)
+        place = Place("irc", "#frogs")
+        await Pastes(database).add(place, "bob", f"She said {SECRET}.", (), hour, ids[:2])
         async with Database.open(tmp_path / "outbox.db") as outbox:
-            await Outbox(outbox).put("k", Place("irc", "#frogs"), f"Of today: {SECRET} number 3")
+            await Outbox(outbox).put("k", place, f"Of today: {SECRET} number 3", quotes=ids[3:4])
         async with Database.open(tmp_path / "web.db") as web:
-            await Conversations(web).add("browser/1", turn(0, "ada?", quoted, "Hm."))
+            asking = turn(0, "ada?", quoted, "Hm.", quotes=[ids[7]])
+            await Conversations(web).add("browser/1", asking)
         (tmp_path / "usage.db").write_bytes(b"somebody else's")
         assert SECRET.encode() in raw(tmp_path)
 
         others = other_files(tmp_path, tmp_path / "irc.db")
         gone = await forget(database, log, ADA, tmp_path)
 
-        assert gone == Forgotten(events=301, replies=1, turns=3)
+        assert gone == Forgotten(events=301)
         assert [path.name for path in others] == ["outbox.db", "web.db"]
         assert SECRET.encode() not in raw(tmp_path)
         assert SECRET[:12].encode() not in raw(tmp_path)
         assert await texts(log) == [f"others speak {number}" for number in range(300)]
+        (kept,) = await memory.turns("irc/#frogs/bob")
+        assert kept.messages[0]["content"] == "and now?"
     assert SECRET.encode() not in raw(tmp_path)
     with closing(sqlite3.connect(tmp_path / "irc.db")) as file:
         assert file.execute("PRAGMA integrity_check").fetchone() == ("ok",)
@@ -128,17 +135,16 @@ async def test_whose_tokens_they_were_is_forgotten_and_how_many_stays(
         assert SECRET.encode() not in stores.raw()
 
 
-async def test_what_somebody_has_taught_or_is_quoted_in_what_others_taught_goes(
+async def test_what_somebody_has_taught_goes_and_what_others_taught_stays_whatever_is_in_it(
     tmp_path: Path,
     stores: Stores,
 ) -> None:
     async with opened(stores("irc")) as (database, log):
-        await stored(log, said(f"the {SECRET} squeaks when it rains"))
+        await stored(log, said("the old pump squeaks when it rains"))
         table = SkillTable(database)
         for name, how, teacher in (
             ("own", f"Oil the {SECRET} pump.", "Ada"),
-            ("quote", f"As she said: the {SECRET} squeaks when it rains", "bob"),
-            ("other", "Ask bob.", "bob"),
+            ("other", "When the old pump squeaks when it rains, ask bob.", "bob"),
         ):
             await table.teach(
                 "irc/#frogs", TaughtSkill(name, "when it squeaks", how, teacher), NOON
@@ -210,7 +216,7 @@ async def test_what_the_bot_said_in_private_goes_with_whom_it_said_it_to(
             said("for ada", 3, nick="Terra", own=True, channel="ada"),
         )
         gone = await forget(database, log, ADA, tmp_path)
-        assert gone == Forgotten(events=1, replies=1)
+        assert gone == Forgotten(events=1)
         assert await texts(log) == ["hello, who is there", "for the other one"]
 
 
@@ -231,53 +237,71 @@ async def test_a_room_of_theirs_in_which_only_the_bot_spoke_goes_with_its_traces
         hour = timedelta(hours=1)
         await Pastes(database).add(Place("irc", room), "", "A long one.", (), hour)
         gone = await forget(database, log, person, tmp_path)
-        assert (gone.events, gone.replies) == (1, 1)
+        assert gone.events == 1
         channels = {each.place.channel for each in await log.channels(EVERYTHING)}
         assert channels == {"#frogs", "bob!~bob@home.example"}
         for table in ("runs", "pastes"):
             assert await database.fetch_all(f"SELECT * FROM {table}") == []
 
 
-async def test_others_words_stay_also_when_they_sound_alike(tmp_path: Path, stores: Stores) -> None:
+async def test_others_words_stay_also_when_they_are_the_same(
+    tmp_path: Path, stores: Stores
+) -> None:
+    words = "the spare key lies under the green pot by the door of the shed"
     async with opened(stores("irc")) as (database, log):
-        await stored(
+        asked, _ = await stored(log, said(words, nick="bob"), said(words, 1))
+        answer = said(words, 2, nick="Terra", own=True, reply_to=asked)
+        await stored(log, answer, said(words, 3, nick="Terra", own=True, channel="bob"))
+        memory = Conversations(database)
+        await memory.add("irc/#frogs/bob", turn(asked, words, words, words, quotes=[asked]))
+        gone = await forget(database, log, ADA, tmp_path)
+        assert gone == Forgotten(events=1)
+        assert await texts(log) == [words] * 3
+        assert len(await memory.turns("irc/#frogs/bob")) == 1
+
+
+async def test_a_line_of_ours_goes_with_whom_it_or_the_answer_that_it_belongs_to_quotes(
+    tmp_path: Path, stores: Stores
+) -> None:
+    async with opened(stores("irc")) as (database, log):
+        hers, bobs, asked = await stored(
             log,
-            said("good morning"),
-            said("good morning ada", nick="bob"),
-            said("good morning", nick="Terra", own=True),
+            said("the key is under the pot"),
+            said("no, it is not", 1, nick="bob"),
+            said("Terra: where is the key?", 2, nick="bob"),
         )
+        await log.add_quotes(asked, [hers, bobs])
+        own = said("as ada says, the key is under the pot", 3, nick="Terra", own=True)
+        other = said("Hello, bob.", 3, nick="Terra", own=True, quotes=frozenset({bobs}))
+        said_unasked, *_ = await stored(
+            log, replace(own, quotes=frozenset({hers})), replace(own, reply_to=asked), other
+        )
+        assert await log.quoted_lines([said_unasked, bobs]) == {hers, bobs}
         await forget(database, log, ADA, tmp_path)
-        assert await texts(log) == ["good morning ada", "good morning"]
+        assert await texts(log) == ["no, it is not", "Terra: where is the key?", "Hello, bob."]
+        assert await log.answers_quoting([hers]) == frozenset()
 
 
-def test_a_quotation_is_known_by_five_words_or_a_rare_one() -> None:
-    detector = QuoteDetector()
-    detector.add([said("the spare key lies under the green pot by the door"), said("so it goes")])
-    detector.add([said("see https://example.org/a/b")])
-    for repeated in (
-        "Ada: 'The spare key lies under the green pot'.",
-        "it was (https://example.org/a/b).",
-        "[2026-05-01 12:00:00] <ada> anything",
-    ):
-        assert detector.within(repeated), repeated
-    for other in ("so it goes", "the key", "under the green pot", "[2026-05-01 12:00:00] <bob> x"):
-        assert not detector.within(other), other
+async def test_a_turn_goes_with_whoever_has_joined_it(tmp_path: Path, stores: Stores) -> None:
+    async with opened(stores("irc")) as (database, log):
+        asked, joined = await stored(log, said("and?", nick="bob"), said(f"and {SECRET}?"))
+        question = {"role": "user", "content": "and?", "name": "bob"}
+        follow_up = {"role": "user", "content": f"and {SECRET}?", "name": "ada", "anchor": joined}
+        await Conversations(database).add("room", Turn(asked, NOON, (question, follow_up)))
+        await forget(database, log, ADA, tmp_path)
+        assert await Conversations(database).turns("room") == []
+        assert SECRET.encode() not in stores.raw()
 
 
-def test_a_detector_is_known_by_its_key_and_hashes_and_has_no_words() -> None:
-    detector = QuoteDetector()
-    detector.add([said(f"the spare key lies under the green pot {SECRET}")])
-    same, other = QuoteDetector(detector.key, detector.dump()), QuoteDetector(b"", detector.dump())
-    for quote in (
-        f"It was {SECRET}.",
-        "she said: The spare key lies under the green pot!",
-        "[2026-05-01 12:00:00] <Ada> anything",
-    ):
-        assert detector.within(quote) == same.within(quote), quote
-    assert same.within(f"It was {SECRET}.")
-    assert not other.within(SECRET)
-    assert len(detector.dump()) == 8 * (2 + 2)  # two runs of eight words, a long one, and the line
-    assert SECRET.encode() not in detector.dump()
+async def test_in_private_an_answer_to_somebody_else_stays(tmp_path: Path, stores: Stores) -> None:
+    async with opened(stores("irc")) as (database, log):
+        asked, _ = await stored(
+            log, said("and?", nick="bob", channel="room"), said("hm", 1, channel="room")
+        )
+        answer = said("That is so.", 2, nick="Terra", own=True, channel="room", reply_to=asked)
+        await stored(log, answer)
+        await forget(database, log, ADA, tmp_path)
+        assert await texts(log) == ["and?", "That is so."]
 
 
 async def test_a_turn_goes_also_if_only_its_thoughts_or_calls_quote_a_person(

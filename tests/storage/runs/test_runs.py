@@ -15,7 +15,6 @@ from storage.db.errors import Unavailable
 from storage.log import ChatLog
 from storage.memory.conversations import Conversations, Turn
 from storage.privacy.erasure import NamedPerson, Person, forget
-from storage.privacy.quote_detector import QuoteDetector
 from storage.runs.reader import newest_runs, read_run, read_turn, runs_for_event
 from storage.runs.runs import Effect, PartSize, Run, RunEnd, Runs, Step
 from tests.kit.old_file import file_of_version
@@ -161,15 +160,19 @@ async def test_forgetting_somebody_leaves_no_byte_of_their_runs(
         mine = [
             replace(RUN, key="asked", conversation="irc/#frogs/zoe", question_event_id=anchor),
             replace(RUN, key="named", conversation="irc/#frogs/Ada"),
+            replace(RUN, key="quoting", conversation="irc/#x/bob"),
         ]
         for run in (*mine, replace(RUN, key="bob", conversation="irc/#frogs/bob")):
             await runs.begin(run)
             await runs.begin_effect(run.key, Effect("e", "say"))
             await runs.end(run.key, ENDED, STEPS)
+        quoting = replace(ENDED, quotes=frozenset({anchor}))
+        await runs.end("quoting", quoting, STEPS)
         elsewhere = Runs(other)
         await elsewhere.begin(replace(RUN, key="cron", conversation="cron/digest"))
         await elsewhere.begin_effect("cron", Effect("e", "say"))
         await elsewhere.end_effect("cron", Effect("e", "say", f"posted: {SECRET}"))
+        await elsewhere.end("cron", quoting, ())
         assert SECRET.encode() in stores.raw()
         person = Person("irc", "ada", "~ada", "home.example", None)
         await forget(database, log, person, tmp_path)
@@ -188,4 +191,4 @@ async def test_who_keeps_the_file_forgets_the_runs_of_a_nick_on_any_network(
             await runs.begin(replace(RUN, key=key, conversation=name))
         await forget(database, log, NamedPerson(None, nick="ada"), tmp_path)
         assert [row[0] for row in await database.fetch_all("SELECT key FROM runs")] == ["c"]
-        assert await runs.forget((), "oftc", {"bob"}, QuoteDetector().within) == 0
+        assert await runs.forget((), "oftc", {"bob"}) == 0

@@ -76,6 +76,10 @@ def asking(tendril: str, question: str) -> tuple[str, dict[str, str]]:
     return "ask_tendril", {"tendril": tendril, "question": question}
 
 
+def files_with(data: Path, text: str) -> list[str]:
+    return [path.name for path in data.glob("*.db*") if text.encode() in path.read_bytes()]
+
+
 def offered(request: dict[str, Any]) -> dict[str, str]:
     """Return the descriptions of the tools that a request to the model offers, by name."""
     functions = [each["function"] for each in request.get("tools", ())]
@@ -185,6 +189,26 @@ async def test_who_asks_reaches_no_more_by_another_tendril_than_they_may_read(
     everything = json.dumps(script.requests)
     assert "stone" not in everything
     assert "shelf" not in everything
+
+
+async def test_an_answer_made_of_another_tendrils_goes_with_whom_that_one_quotes(
+    tmp_path: Path,
+) -> None:
+    treasure = "the treasure is under the third stone of the garden wall"
+    async with ScriptedOpenAI() as script, house(tmp_path, script, RoomTendril, Kettle) as rooms:
+        here, _ = rooms
+        await here.hear(TEA, ADA, treasure)
+        script.call(*asking("kettle", "Where is the treasure?"))
+        script.call("search_chat_logs", {"query": "treasure"})
+        script.say(f"ada says: {treasure}").say("Ask ada.")
+        line = await here.hear(TEA, BOB, "where is it?")
+        request = replace(here.request(line), log_window=None)
+        assert (await here.turn(request)).text == "Ask ada."
+        (turn,) = await here.conversations.turns(request.conversation)
+        assert treasure in str(turn.messages)
+        assert (await here.privacy.forget(here.privacy.person(ADA))).is_finished
+        assert await here.conversations.turns(request.conversation) == []
+    assert files_with(tmp_path, "third stone") == []
 
 
 async def test_who_asks_through_another_tendril_has_no_rights_there(tmp_path: Path) -> None:

@@ -1,0 +1,138 @@
+"""Whoever is forgotten takes along what is their own: nothing of others is lost, or given away."""
+
+from __future__ import annotations
+
+import codecs
+import shutil
+import sys
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from sqlite3 import Connection, ProgrammingError
+from types import FrameType
+
+import pytest
+
+from storage.chat_log.event import Event, EventType
+from storage.db.database import Database
+from storage.log import ChatLog
+from storage.privacy.erasure import Forgotten, Person, forget
+from tests.harnesses.irc.commands.test_registry import NOBODY
+from tests.kit.irc_client import irc_client
+from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril
+from tests.kit.ircd import embedded_ircd
+from tests.kit.others import NOON, fill_others, guesses, rows_of
+from tests.promises.test_forgetting import told
+
+MALLORY = Person("irc", "mallory", "mallory", "127.0.0.1", None)
+RIGHT = list(dict.fromkeys(guesses()))[:100]
+WRONG = [codecs.encode(words, "rot13") for words in RIGHT]
+EVERYDAY = ("do you know what a", "can you tell me about", "what is the best way", "no")
+
+
+@contextmanager
+def statements() -> Iterator[Counter[str]]:
+    """Yield how often which statements, by their beginnings, are run on all connections to SQLite
+    that are opened meanwhile; how many those are depends on threads, so PRAGMAs do not count."""
+    counts = Counter[str]()
+
+    def note(statement: str) -> None:
+        if not statement.startswith("PRAGMA"):
+            counts[statement[:40]] += 1
+
+    def profile(_frame: FrameType, event: str, value: object) -> None:
+        if event == "return" and isinstance(value, Connection):
+            with suppress(ProgrammingError):  # of another thread, which has done so itself
+                value.set_trace_callback(note)
+
+    threading.setprofile(profile)
+    sys.setprofile(profile)
+    try:
+        yield counts
+    finally:
+        threading.setprofile(None)
+        sys.setprofile(None)
+
+
+async def forget_after(
+    data: Path, *texts: str, year: int = NOON.year + 1
+) -> tuple[Forgotten, Counter[str]]:
+    """Say texts on a channel, as Mallory, and forget him; return the result and the statements
+    that it took."""
+    lines = [
+        Event(
+            network="irc",
+            channel=ROOM,
+            type=EventType.PRIVMSG,
+            time=NOON.replace(year=year),
+            nick=MALLORY.nick,
+            user=MALLORY.user,
+            host=MALLORY.host,
+            text=text,
+        )
+        for text in texts
+    ]
+    with statements() as run:
+        async with Database.open(data / "irc.db") as database:
+            log = ChatLog(database)
+            await log.add(lines)
+            gone = await forget(database, log, MALLORY, data)
+    return gone, run
+
+
+@pytest.mark.slow
+async def test_whoever_guesses_words_of_others_and_is_forgotten_learns_and_removes_nothing(
+    tmp_path: Path,
+) -> None:
+    await fill_others(tmp_path)
+    before = rows_of(tmp_path)
+    replies: set[str] = set()
+    tables = {"irc": {"channel_per_minute": 10_000}, "agent": {"trace_days": 0}}
+    async with (
+        embedded_ircd() as ircd,
+        irc_tendril(irc_config(tmp_path, ircd.port, NOBODY, **tables)),
+    ):
+        for number, words in enumerate((*RIGHT, *WRONG, *EVERYDAY)):
+            # Each time somebody else, as the bot ignores whoever is so quick so often.
+            async with irc_client(ircd.port, f"mallory{number:03}") as mallory:
+                await mallory.join(ROOM)
+                await mallory.say(ROOM, words)
+                asked = await told(mallory, ".forget me")
+                done = await told(mallory, f".forget me {asked.split()[-1]}")
+                replies.add(f"{asked.replace(mallory.nick, 'NICK')[:-6]} {done}")
+    assert len(RIGHT) == len(WRONG) == 100
+    (reply,) = replies
+    assert "2 events are yours, and 0 reminders" in reply  # one is the JOIN
+    assert "Forgotten: 2 events of yours, with what I answered to them" in reply
+    assert before <= rows_of(tmp_path)
+
+
+async def test_a_forgetting_takes_as_much_work_whether_words_of_others_are_guessed_or_not(
+    tmp_path: Path,
+) -> None:
+    await fill_others(tmp_path / "whole")
+    before = rows_of(tmp_path / "whole")
+    for right, wrong in list(zip(RIGHT, WRONG, strict=True))[::10]:
+        work = []
+        for words in (right, wrong):
+            data = tmp_path / "data"
+            shutil.copytree(tmp_path / "whole", data)
+            gone, run = await forget_after(data, words)
+            assert gone == Forgotten(events=1)
+            assert before <= rows_of(data), words
+            work.append(run)
+            shutil.rmtree(data)
+        assert work[0] == work[1], right
+        assert sum(work[0].values()) > 50
+
+
+async def test_everyday_sentences_said_before_others_said_the_same_remove_nothing_of_theirs(
+    tmp_path: Path,
+) -> None:
+    await fill_others(tmp_path)
+    before = rows_of(tmp_path)
+    gone, _ = await forget_after(tmp_path, *EVERYDAY, year=NOON.year - 1)
+    assert gone == Forgotten(events=len(EVERYDAY))
+    assert before <= rows_of(tmp_path)

@@ -1,0 +1,159 @@
+"""With whom the bot has quoted go the texts that quote them, and no others."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from harnesses.irc.tendril import IrcTendril
+from storage.chat_log.event import EVERYTHING, Place
+from storage.db.database import Database
+from storage.log import Query
+from storage.queues.outbox import Outbox
+from tests.kit.data_files import outbox_path
+from tests.kit.irc_client import IrcClient, irc_client
+from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril, kept_turns
+from tests.kit.ircd import embedded_ircd
+from tests.kit.openai_script import ScriptedOpenAI
+from tests.promises.test_forgetting import forget_me
+
+SECRET = "under the seventh stone"
+LINE = f"I have put the key of the shed {SECRET} behind the pond"
+RETOLD = f"zoe says: I have put the key of the shed {SECRET}."
+PLAIN = "Frogs sleep in the mud below the ice, as far as I know."
+
+
+@asynccontextmanager
+async def a_channel(
+    data: Path, **tables: Any
+) -> AsyncIterator[tuple[IrcClient, IrcClient, IrcTendril, ScriptedOpenAI]]:
+    """Zoe, who has said `LINE` on the channel, and bob."""
+    async with (
+        embedded_ircd() as ircd,
+        ScriptedOpenAI() as script,
+        irc_tendril(irc_config(data, ircd.port, script.url, **tables)) as tendril,
+        irc_client(ircd.port, "zoe") as zoe,
+        irc_client(ircd.port, "bob") as bob,
+    ):
+        await zoe.join(ROOM)
+        await bob.join(ROOM)
+        await zoe.say(ROOM, LINE)
+        yield zoe, bob, tendril, script
+
+
+async def ask(client: IrcClient, words: str) -> str:
+    await client.say(ROOM, words)
+    return (await client.expect(rf":Terra!\S+ PRIVMSG {ROOM} :{client.nick}: (.*)$"))[1]
+
+
+async def left(tendril: IrcTendril) -> tuple[list[str], list[str]]:
+    """Return the lines in the log, and the questions of bob that memory has."""
+    await tendril.services.log.flush()
+    found = await tendril.services.log.find(Query(scope=EVERYTHING, limit=1_000))
+    turns = await kept_turns(tendril, f"irc/{ROOM}/bob")
+    lines = [event.text for event in found if event.text]
+    return lines, [str(turn.messages[0]["content"]) for turn in turns]
+
+
+def files_with(data: Path, text: str) -> list[str]:
+    return [path.name for path in data.glob("*.db*") if text.encode() in path.read_bytes()]
+
+
+async def test_an_answer_that_repeats_what_the_model_was_shown_goes_and_another_stays(
+    tmp_path: Path,
+) -> None:
+    async with a_channel(tmp_path, agent={"trace_words": True}) as (zoe, bob, tendril, script):
+        script.say(PLAIN).say(RETOLD).say(f"As I said, {RETOLD}")
+        assert await ask(bob, ".terrarium where do frogs sleep?") == PLAIN
+        assert await ask(bob, ".terrarium where is the key?") == RETOLD
+        # Only the earlier answer has it, which is a turn of the same conversation.
+        assert await ask(bob, ".terrarium say that again") == f"As I said, {RETOLD}"
+        assert len((await left(tendril))[1]) == 3
+        assert await forget_me(zoe) == (
+            "Forgotten: 2 events of yours, with what I answered to them and what I quoted of them."
+        )
+        lines, questions = await left(tendril)
+        assert questions == ["where do frogs sleep?"]
+        assert f"bob: {PLAIN}" in lines
+        assert ".terrarium where is the key?" in lines
+        assert not [line for line in lines if SECRET in line]
+        assert files_with(tmp_path, SECRET) == []
+
+
+async def test_a_turn_whose_tool_has_found_a_line_goes_and_its_answer_without_the_line_stays(
+    tmp_path: Path,
+) -> None:
+    async with a_channel(tmp_path, agent={"max_context_messages": 0}) as (
+        zoe,
+        bob,
+        tendril,
+        script,
+    ):
+        script.call("search_chat_logs", {"query": "key shed"}).say("Ask zoe for the key.")
+        script.say(PLAIN)
+        assert await ask(bob, ".terrarium who knows about it?") == "Ask zoe for the key."
+        assert await ask(bob, ".terrarium where do frogs sleep?") == PLAIN
+        assert SECRET in str(script.requests)
+        await forget_me(zoe)
+        lines, questions = await left(tendril)
+        assert questions == ["where do frogs sleep?"]
+        assert "bob: Ask zoe for the key." in lines
+        assert files_with(tmp_path, SECRET) == []
+
+
+async def test_a_long_answer_and_a_line_that_was_said_before_its_end_go_too(
+    tmp_path: Path,
+) -> None:
+    many = "\n".join([RETOLD, *(f"{number}: {RETOLD}" for number in range(8))])
+    async with a_channel(tmp_path, irc={"stream_after": 0}) as (zoe, bob, tendril, script):
+        script.say(many)
+        assert await ask(bob, ".terrarium where is the key?") == RETOLD
+        await bob.expect(r"more lines: \.more\)")
+        assert SECRET in await ask(bob, ".more")
+        assert await tendril.database.fetch_all("SELECT 1 FROM pastes")
+        await forget_me(zoe)
+        assert not [line for line in (await left(tendril))[0] if SECRET in line]
+        assert files_with(tmp_path, SECRET) == []
+
+
+async def test_lines_that_a_search_has_found_go_with_whom_they_quote(tmp_path: Path) -> None:
+    async with a_channel(tmp_path) as (zoe, bob, tendril, _):
+        await bob.say(ROOM, "nobody goes to the pond in winter")
+        assert SECRET in await ask(bob, ".search shed")
+        assert "in winter" in await ask(bob, ".search winter")
+        await forget_me(zoe)
+        lines, _ = await left(tendril)
+        (found,) = [line for line in lines if line.startswith("bob: [")]
+        assert found.endswith("in winter")
+        assert files_with(tmp_path, SECRET) == []
+
+
+async def test_a_message_of_another_tendril_goes_with_whom_it_quotes_said_or_not(
+    tmp_path: Path,
+) -> None:
+    async with (
+        a_channel(tmp_path) as (zoe, bob, tendril, _),
+        Database.open(outbox_path(tmp_path)) as database,
+    ):
+        await ask(bob, ".ping")
+        await tendril.services.log.flush()
+        lines = await tendril.services.log.find(Query(scope=EVERYTHING, nick="zoe"))
+        quotes = [line.id for line in lines if line.text]
+        outbox = Outbox(database)
+        for place in (ROOM, "#elsewhere"):
+            text = f"Of today: {RETOLD}"
+            await outbox.put(place, Place("irc", place), text, quotes=quotes)
+        await outbox.put("other", Place("irc", ROOM), PLAIN)
+        await bob.expect(PLAIN)
+        async with asyncio.timeout(60):
+            while len(await outbox.list_unsent()) > 1:  # noqa: ASYNC110 - noted after it was said
+                await asyncio.sleep(0.05)
+        await forget_me(zoe)
+        assert await outbox.list_unsent() == []
+        found, _ = await left(tendril)
+        assert PLAIN in found
+        assert not [line for line in found if SECRET in line]
+    assert files_with(tmp_path, SECRET) == []
