@@ -17,19 +17,51 @@ from typing import NamedTuple
 
 IPAddress = IPv4Address | IPv6Address
 
-# IPv6 global unicast, from which IANA assigns all public addresses. This also excludes notations of
-# IPv4 addresses that `is_global` may accept: ::ffff:0:0/96 (mapped) and 64:ff9b::/96 (NAT64).
 _UNICAST = IPv6Network("2000::/3")
-# Tunnels and the like, which `is_global` accepts for the most part.
-_RELAYS = tuple(
+"""IPv6 global unicast, from which IANA assigns all public addresses (RFC 4291). Outside are
+loopback, fc00::/7 (unique local, among them the metadata servers of clouds), fe80::/10
+(link-local), ff00::/8 (multicast), 64:ff9b:1::/48 (local NAT64, RFC 8215), and all notations of
+IPv4 addresses."""
+
+_NAT64 = IPv6Network("64:ff9b::/96")
+"""The exception: IPv4 addresses as networks without IPv4 name them (RFC 6052). What counts is the
+address inside."""
+
+_SPECIAL = tuple(
     ip_network(each)
     for each in (
-        "192.88.99.0/24",  # 6to4 relays
-        "2001::/23",  # protocol assignments, among them Teredo
-        "2002::/16",  # 6to4: an IPv4 address inside
-        "3fff::/20",  # documentation
+        # The IANA IPv4 Special-Purpose Address Registry, whole, as of October 2025.
+        "0.0.0.0/8",  # this network, RFC 791
+        "10.0.0.0/8",  # private, RFC 1918
+        "100.64.0.0/10",  # carrier-grade NAT, RFC 6598; metadata of Alibaba Cloud
+        "127.0.0.0/8",  # loopback, RFC 1122
+        "169.254.0.0/16",  # link-local, RFC 3927; metadata of most clouds
+        "172.16.0.0/12",  # private, RFC 1918
+        "192.0.0.0/24",  # protocol assignments, RFC 6890; metadata of Oracle Cloud
+        "192.0.2.0/24",  # documentation, RFC 5737
+        "192.31.196.0/24",  # AS112, RFC 7535
+        "192.52.193.0/24",  # AMT, RFC 7450
+        "192.88.99.0/24",  # 6to4 relays, RFC 7526
+        "192.168.0.0/16",  # private, RFC 1918
+        "192.175.48.0/24",  # AS112, RFC 7534
+        "198.18.0.0/15",  # benchmarks, RFC 2544
+        "198.51.100.0/24",  # documentation, RFC 5737
+        "203.0.113.0/24",  # documentation, RFC 5737
+        "240.0.0.0/4",  # reserved, and the broadcast address, RFC 1112 and 919
+        # The part of the IANA IPv6 Special-Purpose Address Registry that is global unicast.
+        "2001::/23",  # protocol assignments, RFC 2928, among them Teredo, RFC 4380
+        "2001:db8::/32",  # documentation, RFC 3849
+        "2002::/16",  # 6to4, an IPv4 address inside, RFC 3056
+        "2620:4f:8000::/48",  # AS112, RFC 7534
+        "3fff::/20",  # documentation, RFC 9637
+        # In no registry of special purposes.
+        "168.63.129.16/32",  # WireServer, host of every Azure machine, says Microsoft
+        "224.0.0.0/4",  # multicast, RFC 5771
     )
 )
+"""Networks with no public web page, but perhaps services of this machine's network. This does not
+rely on `is_global`, which differs between versions of Python."""
+
 _ISATAP = (0x0000_5EFE, 0x0200_5EFE)  # bits 64 to 95, followed by an IPv4 address (RFC 5214)
 _NO_NAMES = frozenset(("arpa", "home", "internal", "invalid", "lan", "local", "localhost", "onion"))
 _LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
@@ -63,7 +95,7 @@ class AddressPolicy:
             ip = ip_address(address)
         except ValueError:
             return False
-        return ip in self.allowed or (_is_public(ip) and not _is_own(ip))
+        return ip in self.allowed or not (is_special(ip) or _is_own(behind_nat64(ip)))
 
     def has_port(self, port: int) -> bool:
         """Return whether pages may be fetched from a port. Other ports belong to other services,
@@ -93,15 +125,20 @@ async def resolve(host: str, port: int) -> Sequence[Endpoint]:
     return [Endpoint(str(sockaddr[0]), int(sockaddr[1])) for *_, sockaddr in found]
 
 
-def _is_public(ip: IPAddress) -> bool:
-    if any(ip.version == relay.version and ip in relay for relay in _RELAYS):
-        return False
-    if isinstance(ip, IPv6Address):
-        if ip not in _UNICAST or (int(ip) >> 32) & 0xFFFF_FFFF in _ISATAP or ip.scope_id:
-            return False
-    elif ip.is_reserved:
-        return False
-    return ip.is_global and not ip.is_multicast
+def behind_nat64(ip: IPAddress) -> IPAddress:
+    """Return the IPv4 address inside one for NAT64, any other address as it is."""
+    is_nat64 = ip in _NAT64 and "%" not in str(ip)  # a zone belongs to link-local addresses only
+    return IPv4Address(int(ip) & 0xFFFF_FFFF) if is_nat64 else ip
+
+
+def is_special(ip: IPAddress) -> bool:
+    """Return whether an address is none from which the public web is served."""
+    ip = behind_nat64(ip)
+    if isinstance(ip, IPv6Address) and (
+        ip not in _UNICAST or ip.scope_id or (int(ip) >> 32) & 0xFFFF_FFFF in _ISATAP
+    ):
+        return True
+    return any(ip in network for network in _SPECIAL)
 
 
 def _is_own(ip: IPAddress) -> bool:
