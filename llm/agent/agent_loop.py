@@ -159,7 +159,8 @@ class AgentLoop:
             if not reply.calls:
                 return await self._accept(fit, reply)
             self._steps.append(reply.message())
-            self._steps += await self._execution.results(reply.calls, prompt)
+            joined = [step["content"] for step in self._steps if "name" in step]
+            self._steps += await self._execution.results(reply.calls, prompt, joined)
             if self._deferring.deferral:
                 return self._outcome(ModelReply(silent=True), forced=False)
             if self._escalation.is_requested:

@@ -20,6 +20,7 @@ from llm.client.settings import AgentSettings
 from llm.messages.image import Image
 from llm.messages.message import Message, ToolCall, escape_tags
 from llm.messages.quotes import ShownText
+from llm.tools.consent import RunSoFar
 from llm.tools.toolbox import NO_KEY, EffectKey, Toolbox, ToolOptions, ToolResult, error_result
 from storage.db.errors import StorageError
 from storage.runs.runs import Effect
@@ -268,6 +269,7 @@ class ToolExecutor:
         self._guard = guard
         self._trace = trace
         self._seconds_left = seconds_left
+        self._joined: Sequence[str] = ()
         self._results: dict[Key, ToolResult] = {}
         self._replayed: dict[Key, ToolResult] = {}
 
@@ -278,11 +280,14 @@ class ToolExecutor:
         """
         self._replayed, self._accepts_images = dict(self._results), False
 
-    async def results(self, calls: Sequence[ToolCall], prompt: Sequence[Message]) -> list[Message]:
+    async def results(
+        self, calls: Sequence[ToolCall], prompt: Sequence[Message], joined: Sequence[str] = ()
+    ) -> list[Message]:
         """Return the tool messages that answer `calls`, in order, followed by any images.
 
-        `prompt` is what the model was given.
+        `prompt` is what the model was given, `joined` are the follow-ups that have joined the run.
         """
+        self._joined = joined
         decisions = self._guard.judge(calls)
         visible = _visible_text(prompt) if any(call.source for call in calls) else ""
         judged = list(zip(calls, decisions, strict=True))
@@ -369,7 +374,9 @@ class ToolExecutor:
     async def _call(self, call: ToolCall, key: EffectKey = NO_KEY) -> ToolResult:
         own = self.toolbox.options(call.name).timeout or TOOL_TIMEOUT
         seconds = max(0.0, min(own, self._seconds_left()))
-        result = await self.toolbox.call(call.name, call.arguments, seconds, key)
+        found = [(name, each.text) for (name, _), each in self._results.items() if each.ok]
+        run = RunSoFar(self._joined, found)
+        result = await self.toolbox.call(call.name, call.arguments, seconds, key, run)
         if result.image and not self._accepts_images:
             result = error_result(call.name, _BLIND)
         self._guard.record(call.name, ok=result.ok)

@@ -30,6 +30,7 @@ from llm.memory.services import MemoryScheduler, MemorySearch, MemoryServices
 from llm.messages.errors import Unreachable
 from llm.messages.message import PromptSection
 from llm.scheduling.worker import Handler
+from llm.tools.consent import to_forget, to_remember
 from llm.tools.toolbox import tool
 from storage.chat_log.opt_outs import person_of
 from storage.db.errors import StorageError
@@ -306,7 +307,7 @@ class MemoryTools:
         self._personal = personal
         self._search = search
 
-    @tool(quiet=True)
+    @tool(quiet=True, asked=to_remember)
     async def remember(
         self,
         value: Annotated[str, Field(min_length=1, max_length=2_000, description="what it is")],
@@ -315,7 +316,7 @@ class MemoryTools:
             Field(max_length=200, description="its name, by which it is found; none for a note"),
         ] = "",
     ) -> str:
-        """Remember something for the person who asks, when they ask for it."""
+        """Remember something for the person who asks, when they ask for it, in their own words."""
         name = await self._personal.remember(value, key)
         return f"remembered: {name}" if name else "noted"
 
@@ -341,7 +342,7 @@ class MemoryTools:
         found = await self._search(query, _MAX_SEARCH_RESULTS)
         return "\n".join(map(describe, found)) or "nothing found"
 
-    @tool(effect=True)
+    @tool(effect=True, asked=to_forget)
     async def forget(
         self,
         scope: Annotated[

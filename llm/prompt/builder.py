@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from string import Template
 from typing import Annotated
@@ -25,7 +25,8 @@ from llm.mcp.servers import McpServers
 from llm.messages.message import PromptSection, escape_tags
 from llm.skills.hint import HintContext
 from llm.skills.registry import Match, SkillRegistry, lessons
-from llm.tools.toolbox import Rights, Toolbox
+from llm.tools.consent import Asker
+from llm.tools.toolbox import NOBODY, Toolbox, describe
 from storage.db.errors import StorageError
 from storage.memory.taught_skills import FILES, SkillTable
 from terrarium.config import Config, ConfigError
@@ -231,7 +232,7 @@ Function = Callable[..., Awaitable[object]]
 @dataclass(frozen=True, slots=True)
 class PromptRequest:
     """The request for a prompt: a question in a room, the persona that answers, the `values` of its
-    `$names`, and the available tools and rights.
+    `$names`, the available tools, and the person whom they serve.
 
     With `wants_status` the model is asked for the state of the conversation. `context` is the time
     and time zone of the question; None: now, in UTC.
@@ -242,7 +243,7 @@ class PromptRequest:
     persona: Persona
     values: Mapping[str, str]
     tools: Sequence[object] = ()
-    rights: Rights = frozenset
+    asker: Asker = NOBODY
     wants_status: bool = False
     context: HintContext | None = None
 
@@ -306,11 +307,12 @@ class PromptBuilder:
         matches = await self.registry.matching(
             request.text, request.persona.skills, request.context
         )
+        brought = (describe(each).name for match in matches for each in match.skill.tools)
         toolbox = Toolbox.from_owners(
             *request.tools,
             *self._functions(request.room, matches),
             *([self.mcp_servers] if self.mcp_servers.settings else []),
-            rights=request.rights,
+            asker=replace(request.asker, calls_for=frozenset(brought)),
         ).restricted_to(request.persona.tools)
         hints = "\n".join(filter(None, (match.hint for match in matches)))
         whole = next((match.hint for match in matches if match.is_whole), "")

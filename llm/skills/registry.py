@@ -27,6 +27,7 @@ from pydantic import BaseModel, Field
 
 from llm.messages.message import PromptSection
 from llm.skills.hint import Hint, HintContext, WorkedOut
+from llm.tools.consent import to_learn, to_unlearn
 from llm.tools.toolbox import ToolError, tool, tools_in, tools_of
 from storage.memory.taught_skills import SkillTable, TaughtSkill
 from storage.passages.score import rarity
@@ -333,7 +334,7 @@ class TeachingTools:
     def __init__(self, table: SkillTable, room: str, who: str, now: Callable[[], datetime]) -> None:
         self._table, self._room, self._who, self._now = table, room, who, now
 
-    @tool(effect=True, quiet=True, needs=TEACH)
+    @tool(effect=True, quiet=True, needs=TEACH, asked=to_learn)
     async def learn_skill(
         self,
         name: Name,
@@ -342,11 +343,12 @@ class TeachingTools:
         ],
         how: Annotated[str, Field(min_length=3, max_length=1_000, description="what to do then")],
     ) -> str:
-        """Keep how something is done, when the person who asks you teaches you that."""
+        """Keep how something is done, in the words of the person who asks you, when they teach you
+        that."""
         await self._table.teach(self._room, TaughtSkill(name, when, how, self._who), self._now())
         return f"learned: {name}"
 
-    @tool(effect=True, quiet=True, needs=TEACH)
+    @tool(effect=True, quiet=True, needs=TEACH, asked=to_unlearn)
     async def unlearn_skill(self, name: Name) -> str:
         """Forget what you were taught, when the person who asks you wants that."""
         if not await self._table.forget(self._room, name):

@@ -12,7 +12,7 @@ from pydantic import Field
 from llm.messages.message import escape_tags, render_line, stamp
 from llm.messages.quotes import QuotingText, ShownText
 from llm.tools.semantic_search import SemanticIndex, nearest_events
-from llm.tools.toolbox import tool
+from llm.tools.toolbox import ToolError, tool
 from storage.chat_log.event import Event, PendingEvent, Scope
 from storage.log import Query
 from storage.passages.passages import PEOPLE, LineFilter
@@ -48,7 +48,7 @@ class LogTools:
         self._semantic_index = semantic_index
         self._line_filter = line_filter
 
-    @tool(reads=True, research=True)
+    @tool(reads=True, research=True, links="quoted")
     async def search_chat_logs(
         self,
         query: Annotated[
@@ -72,8 +72,7 @@ class LogTools:
         """Search the chat log for lines that were said earlier than those you see."""
         until = _moment(before)
         if before and until is None:
-            why = f"{escape_tags(before)!r} is no time: write it as 2026-03-01 12:00:00"
-            return self._rendered([why])
+            raise ToolError("before: that is no time; write it as 2026-03-01 12:00:00")
         anchor = self._before.id if isinstance(self._before, PendingEvent) else self._before
         within = Query(
             scope=self._scope,

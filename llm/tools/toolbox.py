@@ -7,11 +7,11 @@ import asyncio
 import inspect
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from types import ModuleType
-from typing import Any, NewType, TypedDict, TypeVar, Unpack, get_type_hints, overload
+from typing import Any, Literal, NewType, TypedDict, TypeVar, Unpack, get_type_hints, overload
 
 import structlog
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
@@ -20,6 +20,8 @@ from pydantic_core import to_jsonable_python
 from llm.messages.image import Image
 from llm.messages.message import escape_tags
 from llm.messages.quotes import QuotingText, ShownText
+from llm.tools.consent import Asker, Rule, RunSoFar, Said
+from llm.web.links import has_address
 
 MCP_SEPARATOR = "__"
 """Separator of server and tool in the names of MCP servers' tools; no name of ours contains it."""
@@ -38,7 +40,14 @@ under a unique constraint, the key makes the effect happen only once.
 NO_KEY = EffectKey("")
 """The key of a call that has no effect."""
 
+NOBODY = Asker()
+"""Nobody asks: there are no rights, and no words that ask for anything."""
+
+_AT_START = RunSoFar()
+
 F = TypeVar("F", bound=Callable[..., Awaitable[object]])
+
+Links = Literal["", "found", "quoted"]
 
 _log = structlog.get_logger()
 
@@ -62,9 +71,11 @@ class ToolOptions:
     `reads`: it only reads, so several calls may run concurrently. `effect`: it changes something
     beyond the run, so it happens at most once per run with the same arguments. `keyed`: an effect
     made idempotent by a parameter of type `EffectKey`, so that it may be retried with that key.
-    `needs`: the right that the person asking must have when the tool runs, regardless of what the
-    model was persuaded of. `speaks`: it sends a message to people. `quiet`: it only writes the
-    model's own notes. `research`: it looks things up, and so may be used more often. `timeout`:
+    `needs`: the right that the person asking must have when the tool runs, whatever the model was
+    persuaded of. `asked`: the rule for what they must have said (`llm.tools.consent`). `links`:
+    addresses in its results may be opened, those in `quoted` lines of people only if the question
+    calls for a page and names none. `speaks`: it sends a message to people. `quiet`: it only writes
+    the model's own notes. `research`: it looks things up, and so may be used more often. `timeout`:
     seconds that override the default. `mcp`: MCP clients of the web tendril may call it as well;
     they have no rights, so it must not reveal anything that they may not read.
     """
@@ -73,6 +84,8 @@ class ToolOptions:
     effect: bool = False
     keyed: bool = False
     needs: str = ""
+    asked: Rule | None = None
+    links: Links = ""
     speaks: bool = False
     quiet: bool = False
     research: bool = False
@@ -87,6 +100,8 @@ class ToolKeywords(TypedDict, total=False):
     effect: bool
     keyed: bool
     needs: str
+    asked: Rule | None
+    links: Links
     speaks: bool
     quiet: bool
     research: bool
@@ -162,35 +177,32 @@ class ToolSource(ABC):
         """Return the tools that currently exist."""
 
 
-Rights = Callable[[], Collection[str]]
-"""Returns the current rights of the person asking."""
-
-
 class Toolbox:
-    """The tools of one turn, by name; the first one wins if names collide."""
+    """The tools of one turn, which run for its `asker`, by name; the first one wins if names
+    collide."""
 
-    def __init__(self, tools: Iterable[Tool], rights: Rights = frozenset) -> None:
+    def __init__(self, tools: Iterable[Tool], asker: Asker = NOBODY) -> None:
         self._tools: dict[str, Tool] = {}
         for item in tools:
             self._tools.setdefault(item.name, item)
-        self._rights = rights
+        self._asker = asker
 
     @classmethod
-    def from_owners(cls, *owners: object, rights: Rights = frozenset) -> Toolbox:
+    def from_owners(cls, *owners: object, asker: Asker = NOBODY) -> Toolbox:
         """Create a toolbox from owners: objects with marked methods, marked functions, or instances
         of `ToolSource`."""
-        return cls((tool for owner in owners for tool in _owned_tools(owner)), rights)
+        return cls((tool for owner in owners for tool in _owned_tools(owner)), asker)
 
     def restricted_to(self, names: Collection[str] | None) -> Toolbox:
         """Return a toolbox with only the tools of these names; None: all."""
         if names is None:
             return self
         tools = (item for name, item in self._tools.items() if name in names)
-        return Toolbox(tools, self._rights)
+        return Toolbox(tools, self._asker)
 
     def for_mcp(self) -> Toolbox:
         """Return a toolbox with only the tools that MCP clients may call."""
-        return Toolbox((item for item in self._tools.values() if item.options.mcp), self._rights)
+        return Toolbox((item for item in self._tools.values() if item.options.mcp), self._asker)
 
     def names(self) -> Collection[str]:
         """Return the names of the tools."""
@@ -199,7 +211,7 @@ class Toolbox:
     def extended_by(self, *owners: object) -> Toolbox:
         """Return a toolbox with these tools and those of more owners."""
         more = Toolbox.from_owners(*owners)._tools.values()
-        return Toolbox([*self._tools.values(), *more], self._rights)
+        return Toolbox([*self._tools.values(), *more], self._asker)
 
     def __bool__(self) -> bool:
         return bool(self._tools)
@@ -219,6 +231,7 @@ class Toolbox:
         arguments: str,
         timeout: float,  # noqa: ASYNC109 -- the result says that time was up
         key: EffectKey = NO_KEY,
+        run: RunSoFar = _AT_START,
     ) -> ToolResult:
         """Run a tool with JSON `arguments`, for at most `timeout` seconds.
 
@@ -226,7 +239,7 @@ class Toolbox:
         timeout, as a result for the model instead of raising.
         """
         try:
-            result = await self.run(name, arguments, timeout, key)
+            result = await self.run(name, arguments, timeout, key, run)
         except ToolError as error:
             return error_result(name, str(error), indeterminate=error.indeterminate)
         image = result.image if isinstance(result, ImageResult) else None
@@ -240,6 +253,7 @@ class Toolbox:
         arguments: str,
         timeout: float,  # noqa: ASYNC109 -- the error says that time was up
         key: EffectKey = NO_KEY,
+        run: RunSoFar = _AT_START,
     ) -> object:
         """Run a tool as `call` does, and return its result as a JSON-compatible value or an
         `ImageResult`. Raises only ToolError, and IndeterminateToolError for a timeout or a
@@ -249,12 +263,15 @@ class Toolbox:
             raise ToolError(f"no such tool; there are: {', '.join(self._tools)}")
         # Checked when the tool runs, as the right may have been lost since the turn began, and
         # never left to the model, which a prompt injection can persuade.
-        if item.options.needs and item.options.needs not in self._rights():
+        if item.options.needs and item.options.needs not in self._asker.rights():
             raise ToolError("not done: the person who asks you may not have that done")
         try:
             values = item.arguments.model_validate_json(arguments or "{}")
         except ValidationError as error:
             raise ToolError(_reasons(error)) from error
+        rule = item.options.asked
+        if rule and (why := rule(await self._evidence(item, run), dict(values))):
+            raise ToolError(f"not done: {why}")
         try:
             return await _run(item, values, timeout, key)
         except ToolError:
@@ -265,6 +282,28 @@ class Toolbox:
             # Any third-party code may raise anything. The details go to our log, not to the model.
             _log.exception("tool.failed", tool=name)
             raise IndeterminateToolError("the tool failed") from error
+
+    async def _evidence(self, item: Tool, run: RunSoFar) -> Said:
+        """Return what a call of a tool is judged by."""
+        asker = self._asker
+        # A right belongs to who has asked this question; anybody else may have had the nick before,
+        # or have it for a follow-up.
+        if item.options.needs:
+            return Said(asker.who, (asker.words,))
+        found = tuple(self._openable(item, run))
+        return Said(asker.who, (asker.words, *run.joined), await asker.earlier(), found)
+
+    def _openable(self, item: Tool, run: RunSoFar) -> Iterator[str]:
+        """Yield the results whose addresses `item` may open."""
+        asker = self._asker
+        # In private none: by the choice between addresses that others provide, a model that is
+        # persuaded to could spell out what was said.
+        if asker.private:
+            return
+        allowed: set[Links] = {"found"}
+        if item.name in asker.calls_for and not has_address(asker.words):
+            allowed.add("quoted")
+        yield from (text for name, text in run.results if self.options(name).links in allowed)
 
 
 def error_result(name: str, reason: str, *, indeterminate: bool = False) -> ToolResult:

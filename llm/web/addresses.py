@@ -95,7 +95,7 @@ class AddressPolicy:
             ip = ip_address(address)
         except ValueError:
             return False
-        return ip in self.allowed or not (is_special(ip) or _is_own(behind_nat64(ip)))
+        return ip in self.allowed or not (is_special(ip) or _is_own(_behind_nat64(ip)))
 
     def has_port(self, port: int) -> bool:
         """Return whether pages may be fetched from a port. Other ports belong to other services,
@@ -125,7 +125,7 @@ async def resolve(host: str, port: int) -> Sequence[Endpoint]:
     return [Endpoint(str(sockaddr[0]), int(sockaddr[1])) for *_, sockaddr in found]
 
 
-def behind_nat64(ip: IPAddress) -> IPAddress:
+def _behind_nat64(ip: IPAddress) -> IPAddress:
     """Return the IPv4 address inside one for NAT64, any other address as it is."""
     is_nat64 = ip in _NAT64 and "%" not in str(ip)  # a zone belongs to link-local addresses only
     return IPv4Address(int(ip) & 0xFFFF_FFFF) if is_nat64 else ip
@@ -133,7 +133,7 @@ def behind_nat64(ip: IPAddress) -> IPAddress:
 
 def is_special(ip: IPAddress) -> bool:
     """Return whether an address is none from which the public web is served."""
-    ip = behind_nat64(ip)
+    ip = _behind_nat64(ip)
     if isinstance(ip, IPv6Address) and (
         ip not in _UNICAST or ip.scope_id or (int(ip) >> 32) & 0xFFFF_FFFF in _ISATAP
     ):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 _TRAILING = ".,;:!?)]}'\""
 _OPENING = {")": "(", "]": "[", "}": "{"}
 
@@ -21,3 +23,30 @@ def without_punctuation(address: str) -> str:
             unopened[last] -= 1
         end -= 1
     return address[:end]
+
+
+_SCHEME = re.compile(r"https?://", re.IGNORECASE)
+_HOST = re.compile(r"[^/?]*")
+_WITH_SCHEME = re.compile(rf"{_SCHEME.pattern}[^\s<>\"]+", re.IGNORECASE)
+
+
+def address_key(address: str) -> str:
+    """Return an address in the form in which two that open the same page are equal: without scheme
+    and fragment, the host in lower case.
+
+    Nothing else is normalised: what a server could tell apart would carry a message to it.
+    """
+    rest = _SCHEME.sub("", address, count=1).partition("#")[0].removesuffix("/")
+    return _HOST.sub(lambda host: host[0].lower(), rest, count=1)
+
+
+def addresses_in(text: str) -> set[str]:
+    """Return the keys of the addresses in a text. As people also write `example.org/notes`, each
+    word may be one."""
+    found = [*_WITH_SCHEME.findall(text), *(word.lstrip("<([{\"'") for word in text.split())]
+    return {address_key(without_punctuation(each)) for each in found}
+
+
+def has_address(text: str) -> bool:
+    """Return whether a text has an address with its scheme."""
+    return _WITH_SCHEME.search(text) is not None

@@ -56,6 +56,7 @@ class Origin:
     `who` is their identity on `network`, `scope` what they may read. `path` are the tendrils that
     wait for the answer, in the order in which they asked; `run` is the trace key of the last one's
     run, which has `budget` left for the question (None: it comes directly from the person).
+    `words` is what the person has written, None if that is the question itself.
     """
 
     network: str
@@ -65,6 +66,7 @@ class Origin:
     run: str = ""
     budget: RunBudget | None = None
     priority: Priority = "interactive"
+    words: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

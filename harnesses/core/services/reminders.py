@@ -21,6 +21,7 @@ from llm.messages.message import escape_tags
 from llm.scheduling.cron_schedule import Timetable, is_zone, parse_zone
 from llm.scheduling.time_phrases import EXAMPLE_TIMES, NotUnderstood, ResolvedTime, parse_time
 from llm.scheduling.worker import Worker
+from llm.tools.consent import to_cancel, to_remind
 from llm.tools.toolbox import ToolError, tool
 from storage.chat_log.event import PendingEvent, Place
 from storage.chat_log.opt_outs import person_of
@@ -297,7 +298,7 @@ class ReminderTools:
     def __init__(self, reminder_service: ReminderService, requester: Requester) -> None:
         self._reminder_service, self._requester = reminder_service, requester
 
-    @tool(effect=True)
+    @tool(effect=True, asked=to_remind)
     async def remind(
         self,
         when: Annotated[str, Field(max_length=100, description=f"one of: {EXAMPLE_TIMES}")],
@@ -317,7 +318,7 @@ class ReminderTools:
         """List the reminders of the person who asks you, with their numbers."""
         return escape_tags(await self._reminder_service.list_text(self._requester))
 
-    @tool(effect=True)
+    @tool(effect=True, asked=to_cancel)
     async def cancel_reminder(self, number: Annotated[int, Field(ge=1, lt=2**53)]) -> str:
         """Cancel a reminder of the person who asks you, by its number."""
         if not await self._reminder_service.cancel(self._requester, number):

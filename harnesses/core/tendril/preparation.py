@@ -94,7 +94,7 @@ async def build_prompt(
         choice.persona,
         request.values,
         (tendril, *request.tools, *memory.tools(request.keeps)),
-        request.rights,
+        request.asker(tendril.conversations),
         request.wants_status,
         HintContext(tendril.clock.now(), tendril.agent.zone),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
+from dataclasses import replace
 from functools import partial
 
 import structlog
@@ -105,7 +106,8 @@ class Responder:
         # what the person may read.
         if request.origin is None or request.is_unrecorded:
             return None
-        return PeerTools(self._tendril.peers, request.origin)
+        origin = replace(request.origin, words=request.asker_words)
+        return PeerTools(self._tendril.peers, origin)
 
 
 class ModelRun:

@@ -17,7 +17,7 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from harnesses.core.services.peers import Origin
-from llm.agent.tool_executor import Profile, RunLimits
+from llm.agent.tool_executor import UNASKED, Profile, RunLimits
 from llm.agent.trace import Deferral, Outcome
 from llm.client.client import OnText, Priority
 from llm.client.settings import AgentSettings
@@ -25,10 +25,14 @@ from llm.intents.question_text import goes_on
 from llm.messages.image import Image
 from llm.messages.message import Message, Question, Status, quotes_of
 from llm.prompt.log_window import LogWindow
-from llm.tools.toolbox import Rights
+from llm.tools.consent import Asker, Rights
+from storage.db.errors import StorageError
+from storage.memory.conversations import Conversations
 from terrarium.usage import TokenUsage
 
 Action = Callable[[], Awaitable[None]]
+
+_EARLIER_TURNS = 15  # whose questions are the asker's words: about as many as a prompt shows
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +160,31 @@ class TurnRequest:
     def is_by_person(self) -> bool:
         """True if a person has asked and waits for the answer."""
         return self.profile in ("standard", "command")
+
+    @property
+    def asker_words(self) -> str:
+        """The asker's own words: "" if nobody asked; of a question from another tendril, which a
+        model may have written, those of the question there."""
+        if self.profile in UNASKED:
+            return ""
+        if self.origin and self.origin.words is not None:
+            return self.origin.words
+        return self.text
+
+    def asker(self, conversations: Conversations) -> Asker:
+        """Return the person for whom the tools of the turn run."""
+
+        async def earlier() -> Sequence[str]:
+            if self.profile in UNASKED:
+                return ()
+            try:
+                turns = await conversations.turns(self.conversation, limit=_EARLIER_TURNS)
+            except StorageError:  # then they have to write it again
+                return ()
+            messages = (message for turn in turns for message in turn.messages)
+            return [each["content"] for each in messages if each.get("name") == self.who]
+
+        return Asker(self.who, self.asker_words, self.rights, earlier, self.private)
 
     def question(self) -> Question:
         """Return the question for the model; with its pending event only if it may join."""

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from llm.tools.consent import to_open
 from llm.tools.toolbox import ImageResult, ToolError, tool
 from llm.web.errors import PageError
 from llm.web.fetcher import Fetcher
@@ -26,14 +27,14 @@ class PageTools:
     def __init__(self, reader: PageReader) -> None:
         self._reader = reader
 
-    @tool(reads=True, research=True, timeout=_TOOL_TIMEOUT)
+    @tool(reads=True, research=True, timeout=_TOOL_TIMEOUT, links="found", asked=to_open)
     async def read_page(
         self,
         url: Annotated[str, Field(max_length=2_000, description="http or https address")],
         part: Annotated[int, Field(ge=1, le=50, description="of a long page")] = 1,
     ) -> str | ImageResult:
-        """Open a web page, repository, issue, package, paste or image that was named, and read
-        it."""
+        """Open a web page, repository, issue, package, paste or image whose address the person who
+        asks has written or a tool has found, and read it."""
         try:
             page = await self._reader.read(url)
         except PageError as error:
@@ -54,7 +55,7 @@ class SearchTools:
     def __init__(self, engine: WebSearch) -> None:
         self._engine = engine
 
-    @tool(reads=True, research=True, timeout=_TOOL_TIMEOUT)
+    @tool(reads=True, research=True, timeout=_TOOL_TIMEOUT, links="found")
     async def search_web(
         self,
         query: Annotated[str, Field(min_length=2, max_length=200, description="a few words")],

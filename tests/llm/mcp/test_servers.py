@@ -16,6 +16,7 @@ import pytest
 
 from llm.mcp.foreign_tools import MAX_SCHEMA_LENGTH, MAX_TOOLS
 from llm.mcp.servers import McpServers
+from llm.tools.consent import Asker
 from llm.tools.toolbox import Toolbox, tool
 from terrarium.config import Config, ConfigError
 from tests.kit.patience import PATIENCE
@@ -93,7 +94,7 @@ async def test_only_the_tendrils_and_tools_that_are_named_and_who_has_the_right(
         await until(lambda: names(servers))
         assert names(servers) == ["demo__echo", "demo__environment"]
         assert "may not" in (await call(servers, "demo__echo")).text
-        admin = Toolbox.from_owners(servers, rights=lambda: {"operate"})
+        admin = Toolbox.from_owners(servers, asker=Asker(rights=lambda: {"operate"}))
         assert (await admin.call("demo__echo", "{}", PATIENCE)).ok
 
 

