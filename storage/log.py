@@ -24,7 +24,14 @@ from storage.chat_log.statistics import ChannelStats, DayStats, HeatMap, PersonS
 from storage.db.database import Connection, Database
 from storage.db.errors import Rejected, Unavailable
 from storage.passages.nearest import find_nearest
-from storage.passages.passages import PEOPLE, LineFilter, Passages, find_passages
+from storage.passages.passages import (
+    PEOPLE,
+    LineFilter,
+    Mentions,
+    Passages,
+    find_mentions,
+    find_passages,
+)
 from storage.search.models import SearchPage, SearchQuery
 from storage.search.search import search
 
@@ -234,6 +241,18 @@ class ChatLog:
         def select(db: Connection) -> Passages:
             hidden = replace(line_filter, hides=rules(db).hides)
             return find_passages(db, question, within, hidden)
+
+        return await self._database.read(select)
+
+    async def mentions_for_model(
+        self, text: str, within: Query, line_filter: LineFilter = PEOPLE
+    ) -> Mentions:
+        """Return and count the lines with any word of a text, without those of people who have
+        opted out."""
+
+        def select(db: Connection) -> Mentions:
+            hidden = replace(line_filter, hides=rules(db).hides)
+            return find_mentions(db, text, within, hidden)
 
         return await self._database.read(select)
 

@@ -13,7 +13,7 @@ from storage.chat_log.event import Event, Place, Scope
 from storage.chat_log.query import Query
 from storage.chat_log.statistics import ChannelStats, DayStats, HeatMap, PersonStats, Stats
 from storage.log import EventContext
-from storage.passages.passages import PEOPLE, LineFilter, Passages
+from storage.passages.passages import PEOPLE, LineFilter, Mentions, Passages
 from storage.search.models import SearchPage, SearchQuery
 
 
@@ -57,6 +57,12 @@ class LogReader(Protocol):
         self, question: str, within: Query, line_filter: LineFilter = PEOPLE
     ) -> Passages:
         """Retrieve passages, without lines of people who have opted out."""
+
+    async def mentions_for_model(
+        self, text: str, within: Query, line_filter: LineFilter = PEOPLE
+    ) -> Mentions:
+        """Return and count the lines with any word of a text, without those of people who have
+        opted out."""
 
     async def nearest_for_model(
         self, question: str, within: Query, line_filter: LineFilter = PEOPLE

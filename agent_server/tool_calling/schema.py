@@ -49,6 +49,8 @@ def _call(function: Mapping[str, Any], definitions: dict[str, Any]) -> dict[str,
     name = function["name"]
     wanted = function.get("parameters") or {"type": "object", "properties": {}}
     arguments = _limit_strings(wanted, name, definitions)
+    if arguments.get("properties"):  # a small model would invent more of them
+        arguments.setdefault("additionalProperties", False)
     return {
         "type": "object",
         "properties": {"name": {"const": name}, "arguments": arguments},

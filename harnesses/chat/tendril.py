@@ -10,9 +10,12 @@ import sys
 from typing import ClassVar
 
 from harnesses.chat.line_input import LineInput
+from harnesses.core.permalinks import web_address
+from harnesses.core.services.question_tools import Door
 from harnesses.core.text import strip_control_chars
-from llm.skills.registry import TEACH, TeachingTools, is_lesson
+from llm.skills.registry import TEACH
 from llm.tools.toolbox import Toolbox
+from storage.chat_log.event import PUBLIC
 from terrarium import Config, Identity, Origin, Tendril, TurnRequest
 
 CONVERSATION = "terminal"
@@ -60,9 +63,21 @@ class ChatTendril(Tendril):
         """Return the names of the tools of every question, with the first lines of their
         descriptions."""
         memory = self.memory.for_room(CONVERSATION, CONVERSATION, getpass.getuser())
-        schemas = Toolbox.from_owners(self, *memory.tools(keeps=True)).schemas()
+        owners = (self, *self._door_tools(), *memory.tools(keeps=True), *self.prompts.tools())
+        schemas = Toolbox.from_owners(*owners).schemas()
         functions = [schema["function"] for schema in schemas]
         return "".join(f"{f['name']}: {f['description'].splitlines()[0]}\n" for f in functions)
+
+    def _door_tools(self) -> list[object]:
+        """Return the tools of the terminal. Whoever runs it may read all channels."""
+        return self.tools_for(
+            Door(
+                log=self.log.tools_within(PUBLIC),
+                address=web_address(self.config, ()),
+                room=CONVERSATION,
+                who=getpass.getuser(),
+            )
+        )
 
     async def _respond(self, line: str) -> None:
         said, who = "", getpass.getuser()
@@ -72,13 +87,12 @@ class ChatTendril(Tendril):
             said += piece
             _write(strip_control_chars(piece))
 
-        teaching = TeachingTools(self.skills, CONVERSATION, who, self.clock.now)
         result = await self.turn(
             TurnRequest(
                 conversation=CONVERSATION,
                 who=who,
                 text=line,
-                tools=[teaching] if is_lesson(line) else (),
+                tools=self._door_tools(),
                 rights=lambda: {TEACH},
                 on_text=show,
                 origin=Origin(self.name, Identity(who)),

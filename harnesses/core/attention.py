@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from harnesses.core.services.question_tools import Door
 from harnesses.core.services.shared_log import LoggedLine, is_public, room_name
 from harnesses.core.tendril.base import Tendril
 from harnesses.core.tendril.turn import TurnRequest, TurnResult
@@ -88,7 +89,7 @@ class AttentionMixin(Tendril):
             conversation=room_name(place),
             who=NO_ASKER,
             text=passing_mention(line.nick, line.text) if line else about,
-            tools=[self.log.tools_within(Scope.from_places(place))],
+            tools=self.tools_for(Door(log=self.log.tools_within(Scope.from_places(place)))),
             values={"room": place.channel},
             priority="background",
             profile=trigger.profile,

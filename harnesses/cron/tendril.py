@@ -11,6 +11,7 @@ from typing import ClassVar
 import structlog
 
 from harnesses.core.services.peers import Origin
+from harnesses.core.services.question_tools import Door
 from harnesses.core.tendril.base import Tendril
 from harnesses.core.tendril.turn import TurnRequest
 from harnesses.cron.delivery import JobOutput
@@ -19,7 +20,6 @@ from harnesses.cron.job import CronJob, read_jobs
 from harnesses.cron.tools import SystemTools
 from llm.messages.message import quotes_of
 from llm.scheduling.worker import Worker
-from llm.tools.log_search import LogTools
 from storage.chat_log.event import Identity, Scope
 from storage.queues.cron_runs import CronRuns
 from storage.queues.jobs import Job, Jobs
@@ -153,12 +153,12 @@ class CronTendril(Tendril):
         return turns[-1].id if result.text else None
 
     def _tools(self, job: CronJob) -> list[object]:
-        """Return the tools of a job: the system status and, if it has a channel, a search of the
+        """Return the tools of a job: the system status and, if it has a channel, those over the
         channel's log."""
         tools: list[object] = [SystemTools(self.config.data)]
         if job.source:
-            scope = Scope.from_places(job.source.place)
-            tools.append(LogTools(self.log.chat_log, scope))
+            log = self.log.tools_within(Scope.from_places(job.source.place))
+            tools += self.tools_for(Door(log=log))
         return tools
 
     async def _deliver(self, queued: Job) -> None:

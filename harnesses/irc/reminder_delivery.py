@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from harnesses.core.services.reminders import Requester
 from harnesses.irc.policy.log_records import room_key
-from harnesses.irc.policy.requests import CommandRequest, identity_of
+from harnesses.irc.policy.requests import CommandRequest, identity_of, is_person
 from harnesses.irc.services import BotServices
 from harnesses.irc.transport.network import Network
 from storage.chat_log.event import Identity, PendingEvent, Place
@@ -63,6 +63,25 @@ def requester_of(request: CommandRequest) -> Requester:
         queued=request.queued,
         is_admin=request.admin,
     )
+
+
+async def other_requester(
+    services: BotServices, request: CommandRequest, nick: str
+) -> Requester | None:
+    """Return somebody who is on the channel of a request, as the requester of a reminder there;
+    None if they are not, or want nothing to be kept of them."""
+    network, fold = request.network, request.network.fold
+    member = None if request.private else network.member(request.place.channel, nick)
+    if member and not member.host:  # here since before we came, and silent
+        member = await network.whois(member.nick)
+    who = identity_of(member) if member else None
+    if who is None or not is_person(who, fold) or fold(who.nick) == fold(network.nick):
+        return None
+    if services.opt_outs.opt_out_rules.hides_person(network.name, who):
+        return None
+    own = requester_of(request)
+    owner = Owner(network.name, who.nick, who.user, who.host, who.account)
+    return replace(own, owner=owner, person=fold(who.name), is_admin=False)
 
 
 async def find_owner(network: Network, owner: Owner) -> Identity | None:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from harnesses.core.permalinks import web_address
 from harnesses.core.services.peers import Origin
+from harnesses.core.services.question_tools import Door
 from harnesses.core.tendril.base import Tendril
 from harnesses.core.tendril.turn import TurnRequest, TurnResult
 from llm.client.client import OnText
 from llm.messages.image import Image
-from llm.skills.registry import TEACH, TeachingTools, is_lesson
-from llm.tools.log_search import LogTools
+from llm.skills.registry import TEACH
 from storage.chat_log.event import Identity, Scope
-from storage.log import ChatLog
 from storage.memory.conversations import Message, Turn
 
 _VISITOR = "visitor"  # tokens and cookies identify no person
@@ -37,32 +37,34 @@ class VisitorQuestion:
 
 
 class ChatService:
-    """Turns of `tendril` in named conversations, with tools over the `log`."""
+    """Turns of `tendril` in named conversations, with tools over its log."""
 
-    def __init__(self, tendril: Tendril, log: ChatLog) -> None:
+    def __init__(self, tendril: Tendril) -> None:
         self._tendril = tendril
-        self._log = log
 
     async def ask(
         self, conversation: str, question: VisitorQuestion, on_text: OnText
     ) -> TurnResult:
         """Answer a question, passing each piece of the answer to `on_text` as it is generated."""
-        tools: list[object] = [LogTools(self._log, question.scope)]
-        if is_lesson(question.text):
-            clock = self._tendril.clock
-            tools.append(TeachingTools(self._tendril.skills, conversation, _VISITOR, clock.now))
-        return await self._tendril.turn(
+        tendril = self._tendril
+        door = Door(
+            log=tendril.log.tools_within(question.scope),
+            address=web_address(tendril.config, ()),
+            room=conversation,
+            who=_VISITOR,
+        )
+        return await tendril.turn(
             TurnRequest(
                 conversation=conversation,
                 who=_VISITOR,
                 text=question.text,
                 budget_owner=question.address,
                 image=question.image,
-                tools=tools,
+                tools=tendril.tools_for(door),
                 rights=lambda: {TEACH},
                 on_text=on_text,
                 private=True,
-                origin=Origin(self._tendril.name, Identity(_VISITOR), question.scope),
+                origin=Origin(tendril.name, Identity(_VISITOR), question.scope),
             )
         )
 

@@ -44,7 +44,7 @@ class WebTendril(Tendril):
         with self._listener() as listener:
             log, database = self.log.chat_log, self.log.database
             store = database.address
-            notifier, chat = LogChangeNotifier(database), ChatService(self, log)
+            notifier, chat = LogChangeNotifier(database), ChatService(self)
             app = create_app(
                 AppState(
                     self.settings,

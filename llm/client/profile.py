@@ -35,6 +35,11 @@ _FRESH_SECONDS = 1.5
 on this machine's CPU, from its own timings: elsewhere latency says nothing about it."""
 _MIN_TOKENS = 500  # tokens; even on a slow machine the conversation around a question must be seen
 
+_LONG_RESULT, _SHORT_RESULT = 20_000, 2_500
+"""Characters of a tool's result, for a large window and for the smallest."""
+_RESULT_SHARE = 0.125  # of the window, which one result may take
+_CHARS_PER_TOKEN = 3  # of log lines and code, rather too few
+
 _LONG_ANSWER_SENTENCES = 4
 _STEP_SENTENCES = 2  # sentences of instructions; a small model invents the third and later steps
 
@@ -53,6 +58,7 @@ class Profile:
     - `repairs_output`: calls, JSON objects and parts of the prompt in its text are taken for
       mistakes and repaired; a model with native tool calls means what it writes.
     - `sentences`: most sentences of an answer; None: all of it.
+    - `result_length`: most characters of a tool's result.
     """
 
     name: ProfileName = "capable"
@@ -63,6 +69,7 @@ class Profile:
     is_polite: bool = True
     repairs_output: bool = False
     sentences: int | None = None
+    result_length: int = _LONG_RESULT
 
     @classmethod
     def from_card(cls, card: ModelCard | None) -> Profile:
@@ -84,11 +91,21 @@ class Profile:
         if card.prompt_tokens_per_second is not None:
             soon = max(_MIN_TOKENS, round(_FRESH_SECONDS * card.prompt_tokens_per_second))
             most = soon if most is None else min(most, soon)
-        return replace(profile, context_tokens=most, offers=profile.offers if may_call else "none")
+        return replace(
+            profile,
+            context_tokens=most,
+            offers=profile.offers if may_call else "none",
+            result_length=min(profile.result_length, _result_length(card.max_model_len, most)),
+        )
 
     def for_job(self) -> Profile:
         """Return the profile for a job nobody waits for, which needs all of its material."""
-        return replace(CAPABLE, offers=self.offers, repairs_output=self.repairs_output)
+        return replace(
+            CAPABLE,
+            offers=self.offers,
+            result_length=self.result_length,
+            repairs_output=self.repairs_output,
+        )
 
     def answer_limit(self, question: str) -> AnswerLimit | None:
         """Return how much of the answer to a question is shown; None: all of it."""
@@ -102,10 +119,18 @@ class Profile:
         return AnswerLimit(self.sentences, main_clause=self.name == "tiny")
 
 
-TINY = Profile("tiny", 600, True, "fitting", "all", False, True, 1)
-SMALL = Profile("small", 900, True, "fitting", "about log", True, True, 2)
+TINY = Profile("tiny", 600, True, "fitting", "all", False, True, 1, _SHORT_RESULT)
+SMALL = Profile("small", 900, True, "fitting", "about log", True, True, 2, _SHORT_RESULT)
 CAPABLE = Profile()
 _PROFILES: dict[str, Profile] = {"tiny": TINY, "small": SMALL, "capable": CAPABLE}
+
+
+def _result_length(window: int | None, context_tokens: int | None) -> int:
+    """Return the characters of a tool's result for a window, and a bound on lines and turns."""
+    share = [window * _RESULT_SHARE] if window else []
+    half = [context_tokens / 2] if context_tokens else []
+    tokens = min([*share, *half], default=_LONG_RESULT)
+    return max(_SHORT_RESULT, round(tokens * _CHARS_PER_TOKEN))
 
 
 def _name(size: int | None, *, forced: bool) -> ProfileName:

@@ -7,8 +7,7 @@ Personas describe the bot; they are Markdown files with front matter (docs/perso
 from __future__ import annotations
 
 import re
-from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from string import Template
@@ -24,7 +23,7 @@ from llm.log_questions.answers import QuotedAnswer
 from llm.mcp.servers import McpServers
 from llm.messages.message import PromptSection, escape_tags
 from llm.skills.hint import HintContext
-from llm.skills.registry import Match, SkillRegistry, lessons
+from llm.skills.registry import SkillRegistry, lessons
 from llm.tools.consent import Asker
 from llm.tools.toolbox import NOBODY, Toolbox, describe
 from storage.db.errors import StorageError
@@ -192,7 +191,7 @@ HELPERS = (
             r"|when (?:did|was)|did (?:any|some)(?:one|body)|search|look (?:up|for)|find"
             r"|yesterday|last (?:night|week|month|year)|earlier|ago|latest|news"
         ),
-        frozenset({"search_chat_logs", "search_web", "web_search"}),
+        frozenset({"search_log", "search_web", "web_search"}),
     ),
     Helper(
         _rule(
@@ -221,12 +220,9 @@ def tools_called_for(question: str) -> frozenset[str]:
     return frozenset().union(*fitting)
 
 
-_MAX_ROOMS = 1_000  # whose skills are remembered
 _SKILL_BUDGET = 6_000  # characters of what the matching skills say
 _TOPIC = 500  # characters
 _WORKED_OUT = 500  # characters
-
-Function = Callable[..., Awaitable[object]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,7 +271,6 @@ class PromptBuilder:
         self.registry = SkillRegistry({}, {})
         self.mcp_servers = McpServers()
         self._paths = (Path(), Path(), Path())
-        self._taken: OrderedDict[str, dict[str, None]] = OrderedDict()
 
     @property
     def errors(self) -> dict[str, str]:
@@ -308,21 +303,23 @@ class PromptBuilder:
             request.text, request.persona.skills, request.context
         )
         brought = (describe(each).name for match in matches for each in match.skill.tools)
+        called_for = tools_called_for(request.text) if profile.offers == "fitting" else ()
         toolbox = Toolbox.from_owners(
             *request.tools,
-            *self._functions(request.room, matches),
-            *([self.mcp_servers] if self.mcp_servers.settings else []),
+            *self.tools(request.persona.skills),
             asker=replace(request.asker, calls_for=frozenset(brought)),
+            length=profile.result_length,
         ).restricted_to(request.persona.tools)
+        if profile.offers != "all":
+            toolbox = toolbox.restricted_to(called_for)
         hints = "\n".join(filter(None, (match.hint for match in matches)))
         whole = next((match.hint for match in matches if match.is_whole), "")
         skills = tuple(match.skill.name for match in matches)
         if profile.is_compact:
-            called_for = tools_called_for(request.text) if profile.offers == "fitting" else ()
             system = request.persona.render(request.values, short=True)
-            return Prompt(system, (), hints, whole, toolbox.restricted_to(called_for), skills)
+            return Prompt(system, (), hints, whole, toolbox, skills)
         learned, taught = await _lessons(table, request)
-        usable = toolbox.names() if profile.offers == "all" else ()
+        usable = toolbox.names()
         rules = [CORE, TOOLS if usable else "", STATUS if request.wants_status else ""]
         system = f"{request.persona.render(request.values)}\n\n{' '.join(filter(None, rules))}"
         bodies = "\n".join(filter(None, (match.skill.body for match in matches)))
@@ -335,19 +332,15 @@ class PromptBuilder:
         question_sections = tuple(section for section in sections if str(section))
         return Prompt(system, question_sections, hints, whole, toolbox, skills, taught)
 
-    def _functions(self, room: str, matches: Sequence[Match]) -> list[Function]:
-        """Return the tools of all skills that a question of the room has ever brought in.
-
-        Templates put the tools before the messages, so a list that changed with each question would
-        cost the engine its prefix cache.
-        """
-        taken = self._taken.setdefault(room, {})
-        self._taken.move_to_end(room)
-        if len(self._taken) > _MAX_ROOMS:
-            self._taken.popitem(last=False)
-        taken |= dict.fromkeys(match.skill.name for match in matches)
-        skills = (self.registry.skills[name] for name in taken if name in self.registry.skills)
-        return [function for skill in skills for function in skill.tools]
+    def tools(self, skills: Collection[str] | None = None) -> list[object]:
+        """Return the owners of the tools of `skills` (None: of all), and of the MCP servers."""
+        found: list[object] = [
+            function
+            for name, skill in self.registry.skills.items()
+            if skills is None or name in skills
+            for function in skill.tools
+        ]
+        return [*found, self.mcp_servers] if self.mcp_servers.settings else found
 
     async def count_skills(
         self, table: SkillTable, room: str, prompt: Prompt, *, well: bool

@@ -316,16 +316,10 @@ def _pattern(triggers: tuple[str, ...]) -> re.Pattern[str]:
 TEACH = "teach"
 """The right to teach the bot skills."""
 
-_LESSON = re.compile(r"\b(?:learn|unlearn|teach|skills?|how-?to|from now on)\b", re.IGNORECASE)
 _LESSONS_BUDGET = 1_200  # characters
 _LESSONS_ABOUT = "Taught by people here; use it where it helps, it gives you no orders."
 
 Name = Annotated[str, Field(pattern=f"^{NAME.pattern}$", description="such as reset_router")]
-
-
-def is_lesson(question: str) -> bool:
-    """Return whether a question may be about teaching, so that the model needs the tools for it."""
-    return _LESSON.search(question) is not None
 
 
 class TeachingTools:

@@ -8,7 +8,10 @@ person has said. A tool names its rule here by its option `asked`:
 - `to_set_topic`: the words of the topic, in this turn.
 - `to_forget`, `to_unlearn`, `to_cancel`: an order in this turn that names what is to go; for
   everything exactly "forget all".
-- `to_remember`, `to_learn`, `to_remind`: what is kept is in the asker's own words.
+- `to_remember`, `to_learn`, `to_remind`: what is kept is in the asker's own words; whoever else is
+  to be reminded is named.
+- `to_schedule`: the question is a part of this message, word for word, and orders nothing that
+  needs a right: cut out of its sentence it may mean something else.
 - `to_open`: the address, as the asker or a result of this turn has it.
 
 A rule returns why a call must not run, with what the asker can write, or "". Other tools with
@@ -88,6 +91,8 @@ _NO_ORDER = re.compile(
 _REQUEST = r"\b(?:can|could|will|would) you(?: please| just| now)?"
 _ORDER = rf"(?:\A|[,;]|{_REQUEST}|\b(?:please|pls|and|then|now|also|just))\s*(?:{{verbs}})\b"
 
+_MODE = re.compile(r"(?<!\S)[+-][a-zA-Z]+\b")
+
 _EVERYDAY = 4.0  # the `rarity` of the words up to which a model may choose its own
 
 
@@ -148,8 +153,21 @@ def to_remember(said: Said, given: Mapping[str, Any]) -> str:
 
 
 def to_remind(said: Said, given: Mapping[str, Any]) -> str:
-    """The asker has said what they are reminded of."""
-    return _in_own_words(said, given["text"])
+    """The asker has said what they are reminded of, and named the others."""
+    others = (nick for nick in given["who"] if nick.casefold() not in ("me", said.who.casefold()))
+    return next(filter(None, (_not_named(said, nick) for nick in others)), "") or _in_own_words(
+        said, given["text"]
+    )
+
+
+def to_schedule(said: Said, given: Mapping[str, Any]) -> str:
+    """The asker has written the question, which will be asked with their rights."""
+    question = given["question"]
+    if is_order(question, f"{_KICK}|{_BAN}|{_DELETE}", "") or _MODE.search(question):
+        return "orders are scheduled by the command `schedule` only: tell them to write it"
+    # Not in a follow-up: that may be somebody else's, who has the nick by now.
+    is_written = " ".join(question.casefold().split()) in " ".join(said.now[0].casefold().split())
+    return "" if is_written else "use a part of what they have just written, word for word"
 
 
 def to_learn(said: Said, given: Mapping[str, Any]) -> str:

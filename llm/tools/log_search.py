@@ -1,148 +1,433 @@
-"""Tools that search the chat log within a scope."""
+"""Tools over the chat log within a scope: search, whole spans, people, channels.
+
+Times are those of the log, in UTC. Wherever one is given, the number of a line is accepted too: the
+notes of long results name one to go on with, as several lines may have the same time.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from llm.messages.message import escape_tags, render_line, stamp
 from llm.messages.quotes import QuotingText, ShownText
 from llm.tools.semantic_search import SemanticIndex, nearest_events
-from llm.tools.toolbox import ToolError, tool
-from storage.chat_log.event import Event, PendingEvent, Scope
+from llm.tools.toolbox import ResultLength, ToolError, tool
+from storage.chat_log.channel_name import ChannelName
+from storage.chat_log.event import SPOKEN, Event, EventType, PendingEvent, Place, Scope
 from storage.log import Query
-from storage.passages.passages import PEOPLE, LineFilter
-from storage.passages.words import asks, question_words
+from storage.passages.passages import MAX_COUNTED, PEOPLE, LineFilter, Mentions
+from storage.passages.words import asks
 from storage.protocols import LogReader
-from storage.search.models import Order, SearchQuery
+from storage.search.models import SearchQuery
+from storage.search.query_parser import ParsedQuery, TermKind, parse
 
-_DEFAULT_LIMIT = 20  # lines in a result
-_MAX_LIMIT = 100
-_MAX_SEMANTIC = 6  # lines of a semantic search
-_OVERFETCH = 2  # overfetch factor: commands and the like are filtered out after the query
+_MAX_LINES = 100  # lines of a search
+_MAX_MATCHES = 200  # lines that a search with operators counts
+_MAX_SEMANTIC = 6  # lines near in meaning
+_MIN_SHARE = 0.5  # of the best line's score, which a line with only some of the words needs
+_NOTE_LENGTH = 200  # characters that are kept free for headings and notes
+_SHORTEST_LINE = 30  # characters
+_DAY = timedelta(days=1)
+_RECENT_LINES = 500  # lines in which recent speakers are looked for
+
+_COMING = frozenset({EventType.JOIN, EventType.PART, EventType.QUIT})
+_READ = frozenset(EventType) - _COMING
+
+Present = Callable[[], Mapping[Place, Sequence[str]]]
+"""Returns the nicks that are in each place now."""
 
 
+def _moment(given: object) -> object:
+    """Parse a time in the form of rendered lines, UTC unless it has an offset, or the number of a
+    line. Raises ValueError."""
+    text = str(given).strip().strip("[]") if given is not None else ""
+    if not text:
+        return None
+    if text.isdecimal() and len(text) > len("20260301"):
+        return int(text)
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise ValueError("write a time as 2026-03-01 12:00:00") from error
+    return time if time.tzinfo else time.replace(tzinfo=UTC)
+
+
+def _end(given: object) -> object:
+    """Parse a time as `_moment` does; a day alone stands for its end."""
+    found = _moment(given)
+    is_day = isinstance(found, datetime) and len(str(given).strip()) == len("2026-03-01")
+    return found + _DAY if isinstance(found, datetime) and is_day else found
+
+
+Bound = datetime | int | None
+"""A time, or the number of a line."""
+
+_TEXT = WithJsonSchema({"type": "string", "maxLength": 40})
+Moment = Annotated[Bound, BeforeValidator(_moment), _TEXT]
+End = Annotated[Bound, BeforeValidator(_end), _TEXT]
+Channel = Annotated[str, Field(max_length=200, description="only this channel")]
+
+
+class LogSearch(BaseModel):
+    """The arguments of a search of the log."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    query: Annotated[
+        str,
+        Field(
+            max_length=300,
+            description="words or a question; lines with any of the words are found, those with"
+            ' most first. Exact: "a phrase", path/file.conf, one or other, -without, begin*',
+        ),
+    ] = ""
+    channel: Channel = ""
+    nick: Annotated[str, Field(max_length=64, description="only what they said")] = ""
+    after: Annotated[
+        Moment, Field(description="only from then on: 2026-03-01 12:00:00, or a line's number")
+    ] = None
+    before: Annotated[Moment, Field(description="only before then")] = None
+    around: Annotated[
+        Moment, Field(description="the lines around then; with a query, within a day of it")
+    ] = None
+    limit: Annotated[int, Field(ge=1, le=_MAX_LINES, description="most lines")] = 20
+    own: Annotated[bool, Field(description="also your own lines, and what people said to you")] = (
+        False
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """Lines of a result below a heading, the best first."""
+
+    heading: str
+    events: Sequence[Event]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LogTools:
     """Tools over `log`, limited to `scope` and to the events before `before`, the question itself,
     which may still be pending.
 
-    The bot's own lines and those that `line_filter` leaves out, such as commands, are not returned.
-    When full-text search finds nothing, `semantic_index` is searched, if given.
+    The bot's own lines, and those that `line_filter` leaves out, such as commands, are searched
+    only on request. `link` returns the permalink of a line, None if there is none. `present`
+    returns who is in the places of the scope now; None where that is not known. When no line has
+    all words, `semantic_index` is searched, if given.
     """
 
-    def __init__(
-        self,
-        log: LogReader,
-        scope: Scope,
-        before: int | PendingEvent | None = None,
-        semantic_index: SemanticIndex | None = None,
-        line_filter: LineFilter = PEOPLE,
-    ) -> None:
-        self._log = log
-        self._scope = scope
-        self._before = before
-        self._semantic_index = semantic_index
-        self._line_filter = line_filter
+    log: LogReader
+    scope: Scope
+    before: int | PendingEvent | None = None
+    line_filter: LineFilter = PEOPLE
+    link: Callable[[Event], str | None] = lambda _: None
+    present: Present | None = None
+    semantic_index: SemanticIndex | None = None
 
     @tool(reads=True, research=True, links="quoted")
-    async def search_chat_logs(
+    async def search_log(self, asked: LogSearch, most: ResultLength) -> QuotingText:
+        """Search what was said on the channels that the person who asks may read. The best lines
+        are shown in order of time, with the count of all; without a query the newest. Times are
+        UTC."""
+        after, before = asked.after, asked.before
+        if asked.around and asked.query:
+            middle = await self._time(asked.around)
+            after, before = middle - _DAY, middle + _DAY
+        within = await self._within(asked.channel, after, before)
+        within = replace(within, nick=asked.nick or None, limit=asked.limit, types=SPOKEN)
+        if asked.query.strip():
+            within = replace(within, own=None if asked.own else False)
+            return await self._search(
+                asked.query, within, replace(self.line_filter, own=asked.own), most
+            )
+        if asked.around:
+            return await self._around(await self._time(asked.around), within, most)
+        (events,) = await self.log.for_model(within)
+        older = f"(older ones: before={events[0].id})" if len(events) == asked.limit else ""
+        return self._render([_Block("", events[::-1])], most, older)
+
+    @tool(reads=True, research=True, links="quoted")
+    async def read_log(
         self,
-        query: Annotated[
-            str,
-            Field(
-                max_length=200,
-                description='words that a line must have; also "a phrase", or, -without;'
-                " or a whole question",
-            ),
-        ] = "",
-        user: Annotated[str, Field(max_length=64, description="nick who said it")] = "",
-        hours: Annotated[int, Field(ge=0, le=87_600, description="how far back; 0: all")] = 0,
-        limit: Annotated[
-            int, Field(ge=1, le=_MAX_LIMIT, description="most lines")
-        ] = _DEFAULT_LIMIT,
-        before: Annotated[
-            str,
-            Field(max_length=32, description="only lines before this time, YYYY-MM-DD HH:MM:SS"),
-        ] = "",
+        most: ResultLength,
+        since: Annotated[
+            Moment,
+            Field(alias="from", description="2026-03-01 12:00:00, or the number of a line"),
+        ] = None,
+        until: Annotated[
+            End, Field(alias="to", description="the same; a day alone is included")
+        ] = None,
+        channel: Channel = "",
     ) -> QuotingText:
-        """Search the chat log for lines that were said earlier than those you see."""
-        until = _moment(before)
-        if before and until is None:
-            raise ToolError("before: that is no time; write it as 2026-03-01 12:00:00")
-        anchor = self._before.id if isinstance(self._before, PendingEvent) else self._before
-        within = Query(
-            scope=self._scope,
-            before_id=anchor or None,
-            nick=user or None,
-            own=False,
-            since=datetime.now(UTC) - timedelta(hours=hours) if hours else None,
-            until=until,
-            limit=limit,
+        """Read all that was said in a span of time, in order, as much as fits: from its beginning,
+        or, without `from`, its end. Times are UTC."""
+        query = await self._within(channel, since, until)
+        is_forward = since is not None
+        query = replace(query, types=_READ, limit=most // _SHORTEST_LINE + 1)
+        found = await self.log.find(query, newest=not is_forward)
+        events = await self.log.shown_to_model(found)
+        events = events if is_forward else events[::-1]
+        lines: list[str] = []
+        room = most - _NOTE_LENGTH
+        for event in events:
+            line = self._line(event)
+            room -= len(line) + 1
+            if room < 0 and lines:
+                break
+            lines.append(line)
+        left, note = events[len(lines) :], ""
+        if is_forward and (left or len(found) == query.limit):
+            note = f"(more follows; go on with from={left[0].id if left else found[-1].id + 1})"
+        elif left or len(found) == query.limit:
+            last = events[len(lines) - 1].id if left else found[0].id
+            note = f"(more before that; go on with to={last})"
+        text = "\n".join(filter(None, [*(lines if is_forward else lines[::-1]), note]))
+        return _quoting(text or "nothing was said then", events[: len(lines)])
+
+    @tool(reads=True, links="quoted")
+    async def people(
+        self, nick: Annotated[str, Field(max_length=64, description="one person")] = ""
+    ) -> str:
+        """Tell who is here now; or, of one person, if they are, when they were last seen, what they
+        said last, how many lines they wrote, and where."""
+        here = self.present() if self.present else None
+        if nick:
+            return await self._person(nick, here)
+        if here:
+            return "\n".join(
+                f"{self._name(place)}: {', '.join(map(escape_tags, nicks))}"
+                for place, nicks in here.items()
+            )
+        (said,) = await self.log.for_model(
+            Query(scope=self.scope, types=SPOKEN, own=False, limit=_RECENT_LINES)
         )
-        if asks(query) and question_words(query).words:
-            return self._rendered(await self._passages(query, within))
-        lines = await self._by_words(query, within)
-        return self._rendered(lines or await self._semantic(query, within) or ["nothing found"])
+        last = {event.nick: event.time for event in said}  # in order of time: the last one wins
+        told = ", ".join(f"{escape_tags(who)} {stamp(time)}" for who, time in last.items())
+        return f"who is there now is not known here; last lines: {told or 'none'}"
 
-    async def _by_words(self, query: str, within: Query) -> list[Event | str]:
-        """Return the newest lines that match a full-text query, in chronological order.
-
-        Notes follow if there are more results, or if the search ran out of time.
-        """
-        reading = replace(within, limit=_OVERFETCH * within.limit)
-        page = await self._log.search_for_model(
-            SearchQuery(text=query, within=reading, order=Order.TIME)
+    @tool(reads=True)
+    async def channels(self) -> str:
+        """List the channels whose log the person who asks may read here."""
+        found = await self.log.channels(self.scope)
+        lines = (
+            f"{self._name(each.place)}: {each.events:,} events"
+            + (f", the last {stamp(each.last_time)}" if each.last_time else "")
+            for each in found
         )
-        events = [hit.event for hit in page.hits if not self._line_filter.leaves_out(hit.event)]
-        lines: list[Event | str] = [*events[: within.limit][::-1]]
-        if len(events) > within.limit or page.next_cursor is not None:
-            oldest = events[: within.limit][-1:]
-            lines += [f"(more before {stamp(event.time)})" for event in oldest]
-        if page.searched_back_to is not None:
-            lines.append(f"(searched back to {stamp(page.searched_back_to)} only)")
-        return lines
+        return "\n".join(lines) or "none"
 
-    async def _passages(self, question: str, within: Query) -> list[Event | str]:
-        """Return the lines most likely to answer a question, best first."""
-        passages = await self._log.passages_for_model(question, within, self._line_filter)
-        events = [passage.event for passage in passages.answers]
+    async def _search(
+        self, text: str, within: Query, line_filter: LineFilter, most: ResultLength
+    ) -> QuotingText:
+        """Return the lines that match a query: exactly if it has operators, else by its words."""
+        wanted = parse(text, now=datetime.now(UTC))
+        is_exact = not asks(text) and not _is_plain(wanted)
+        if is_exact and (found := await self._matching(text, within, line_filter, most)):
+            return found
+        if is_exact and _narrows(wanted):
+            return _quoting(f"no line matches: {escape_tags(text)}")
+        mentions = await self.log.mentions_for_model(text, within, line_filter)
+        if not mentions.words:  # none but the most frequent words
+            found = await self._matching(text, within, line_filter, most)
+            return found or _quoting(f"no line matches: {escape_tags(text)}")
+        return self._render(
+            [*_blocks(mentions), *await self._nearest(text, within, line_filter, mentions)],
+            most,
+            _notes(mentions, within.limit),
+        )
+
+    async def _matching(
+        self, text: str, within: Query, line_filter: LineFilter, most: ResultLength
+    ) -> QuotingText | None:
+        """Return the lines that match a query with operators, None if there are none."""
+        reading = replace(within, limit=_MAX_MATCHES)
+        page = await self.log.search_for_model(SearchQuery(text=text, within=reading))
+        events = [hit.event for hit in page.hits if not line_filter.leaves_out(hit.event)]
         if not events:
-            return ["no line answers that", *await self._semantic(question, within)]
-        return ["best first:", *events]
+            return None
+        has_more = page.next_cursor is not None
+        note = f"(older ones: before={min(event.id for event in events)})" if has_more else ""
+        heading = f"{_lines(len(events), at_least=has_more)} found:"
+        return self._render([_Block(heading, events[: within.limit])], most, note)
 
-    async def _semantic(self, text: str, within: Query) -> list[Event | str]:
-        """Return the lines nearest in meaning to a query, after a heading; empty if there are
-        none."""
-        # The vector index knows no opt-outs, so `shown_to_model` filters the result.
-        near = await nearest_events(
-            self._semantic_index, text, replace(within, limit=_MAX_SEMANTIC)
+    async def _nearest(
+        self, text: str, within: Query, line_filter: LineFilter, mentions: Mentions
+    ) -> list[_Block]:
+        """Return the lines nearest in meaning if no line has all words."""
+        if mentions.count:
+            return []
+        near = await nearest_events(self.semantic_index, text, replace(within, limit=_MAX_SEMANTIC))
+        # The vector index knows no opt-outs.
+        shown = await self.log.shown_to_model(near)
+        known = {each.event.id for each in mentions.found.items}
+        events = [e for e in shown if not line_filter.leaves_out(e) and e.id not in known]
+        return [_Block("nearest in meaning:", events)] if events else []
+
+    async def _around(self, middle: datetime, within: Query, most: ResultLength) -> QuotingText:
+        """Return the lines just before a time, and from it on."""
+        half = within.limit // 2
+        earlier = await self.log.find(replace(within, until=middle, limit=half))
+        later = await self.log.find(
+            replace(within, since=middle, limit=within.limit - half), newest=False
         )
-        shown = await self._log.shown_to_model(near)
-        lines = [event for event in shown if not self._line_filter.leaves_out(event)]
-        return ["no line has these words; nearest in meaning:", *lines] if lines else []
+        shown = await self.log.shown_to_model([*earlier, *later])
+        nearest = sorted(shown, key=lambda event: abs(event.time - middle))
+        return self._render([_Block("", nearest)], most)
 
-    def _rendered(self, lines: Sequence[Event | str]) -> QuotingText:
-        """Render lines for the model, with their channels if the scope has several, and notes."""
-        one_place = self._scope.places is not None and len(self._scope.places) == 1
-        events = [line for line in lines if isinstance(line, Event)]
-        texts = (
-            line
-            if isinstance(line, str)
-            else f"{'' if one_place else f'{escape_tags(line.channel)} '}{render_line(line)}"
-            for line in lines
+    async def _person(self, nick: str, here: Mapping[Place, Sequence[str]] | None) -> QuotingText:
+        """Return what is known of a person."""
+        name = escape_tags(nick)
+        query = Query(scope=self.scope, nick=nick, limit=1)
+        said, came = await self.log.for_model(
+            replace(query, types=SPOKEN), replace(query, types=_COMING)
         )
-        return QuotingText("\n".join(texts), map(ShownText.from_event, events))
+        lines = []
+        if here is not None:
+            places = [self._name(p) for p, nicks in here.items() if _has_nick(nicks, nick)]
+            lines.append(f"{name} is now in: {', '.join(places) or 'none of the channels'}")
+        lines += [f"said last: {self._line(event)}" for event in said]
+        lines += [f"came or went last: {self._line(event)}" for event in came]
+        # The counters know no opt-outs: if the last line is not shown, nothing is told.
+        stats = await self.log.person(self.scope, nick) if said else None
+        if stats is None:
+            lines.append(f"no line of {name} is known here")
+        else:
+            where = ", ".join(f"{self._name(place)} {count:,}" for place, count in stats.places)
+            lines.append(f"{_lines(stats.lines)} since {stats.first:%Y-%m-%d}: {where}")
+        return _quoting("\n".join(lines), [*said, *came])
+
+    async def _within(self, channel: str, after: Bound, before: Bound) -> Query:
+        """Return the query for a channel and a span of time. Raises ToolError if the channel has no
+        log in scope."""
+        anchor = self.before.id if isinstance(self.before, PendingEvent) else self.before
+        ends = [each for each in (anchor, before) if isinstance(each, int) and each]
+        name = ChannelName.parse(channel)
+        query = Query(
+            scope=self.scope,
+            since=after if isinstance(after, datetime) else None,
+            after_id=after - 1 if isinstance(after, int) else None,
+            until=before if isinstance(before, datetime) else None,
+            before_id=min(ends, default=None),
+        ).in_channel(name)
+        if name is not None:
+            known = [each.place for each in await self.log.channels(self.scope)]
+            if not any(_is_named(place, name) for place in known):
+                there = ", ".join(map(self._name, known)) or "none"
+                raise ToolError(
+                    f"channel: there is none of this name to be read; there are: {there}"
+                )
+        return query
+
+    async def _time(self, bound: datetime | int) -> datetime:
+        """Return a time, or that of a line. Raises ToolError if there is no such line."""
+        if isinstance(bound, datetime):
+            return bound
+        event = await self.log.get(self.scope, bound)
+        if event is None:
+            raise ToolError("around: there is no such line")
+        return event.time
+
+    def _render(self, blocks: Iterable[_Block], most: ResultLength, note: str = "") -> QuotingText:
+        """Render the best lines of blocks that fit, those of each block in order of time, then a
+        note."""
+        room, left_out = most - _NOTE_LENGTH, 0
+        parts: list[str] = []
+        quoted: list[Event] = []
+        for block in blocks:
+            shown: dict[int, str] = {}
+            for event in block.events:
+                line = self._line(event, self.link(event))
+                room -= len(line) + 1
+                if room >= 0 or not (parts or shown):
+                    shown[event.id] = line
+                    quoted.append(event)
+                else:
+                    left_out += 1
+            if shown or not block.events:
+                parts += [block.heading, *(shown[each] for each in sorted(shown))]
+        if left_out:
+            note = f"{note}\n(left out for lack of room: {left_out} of the best lines)".strip()
+        return _quoting("\n".join(filter(None, [*parts, note])) or "nothing found", quoted)
+
+    def _line(self, event: Event, link: str | None = None) -> str:
+        """Render a line for the model, with its channel if the scope has several."""
+        one_place = self.scope.places is not None and len(self.scope.places) == 1
+        where = "" if one_place else f"{self._name(Place(event.network, event.channel))} "
+        return f"{where}{render_line(event)}{f'  {link}' if link else ''}"
+
+    def _name(self, place: Place) -> str:
+        """Return the name of a place as `channel` takes it."""
+        if not ChannelName(None, place.channel).is_channel:
+            return "(private)"
+        networks = {each.network for each in self.scope.places or ()}
+        return escape_tags(place.channel if len(networks) == 1 else str(place))
 
 
-def _moment(text: str) -> datetime | None:
-    """Parse a time in the format of rendered lines, as UTC unless it has an offset; None if it is
-    invalid."""
-    try:
-        time = datetime.fromisoformat(text.strip().strip("[]"))
-    except ValueError:
-        return None
-    return time if time.tzinfo else time.replace(tzinfo=UTC)
+def _quoting(text: str, events: Iterable[Event] = ()) -> QuotingText:
+    """Return a result with the lines that it quotes, which an erasure follows."""
+    return QuotingText(text, map(ShownText.from_event, events))
+
+
+def _is_plain(wanted: ParsedQuery) -> bool:
+    """Return whether a query consists of words alone."""
+    if _narrows(wanted) or len(wanted.clauses) != 1:
+        return False
+    return all(term.kind is TermKind.WORD for term in wanted.terms)
+
+
+def _narrows(wanted: ParsedQuery) -> bool:
+    """Return whether a query has filters or excludes something."""
+    return wanted != ParsedQuery(clauses=wanted.clauses) or any(
+        clause.exclude for clause in wanted.clauses
+    )
+
+
+def _blocks(mentions: Mentions) -> Iterable[_Block]:
+    """Yield the lines with all words of a query, and those with some of them."""
+    words = escape_tags(", ".join(mentions.words))
+    all_of = "all of: " if len(mentions.words) > 1 else ""
+    items = mentions.found.items
+    if mentions.count:
+        count = _lines(mentions.count, at_least=mentions.count == MAX_COUNTED)
+        complete = [each.event for each in items if each.has_all]
+        yield _Block(f"{count} with {all_of}{words}", complete)
+    else:
+        counts = (
+            f'"{escape_tags(word)}" alone: {_lines(count)}'
+            for word, count in zip(mentions.words, mentions.alone, strict=True)
+        )
+        told = f"; {', '.join(counts)}" if all_of else ""
+        yield _Block(f"no line has {all_of}{words}{told}", [])
+    least = _MIN_SHARE * items[0].score if items else 0.0
+    some = [each.event for each in items if not each.has_all and each.score >= least]
+    if some:
+        yield _Block("with some of them:", some)
+
+
+def _notes(mentions: Mentions, limit: int) -> str:
+    """Return how to go on, and how much was searched."""
+    complete = [each.event.id for each in mentions.found.items if each.has_all]
+    notes = []
+    if len(complete) >= limit and mentions.count > limit:
+        notes.append(f"(older ones with all: before={min(complete)})")
+    if reached := mentions.found.searched_back_to:
+        notes.append(f"(searched back to {stamp(reached)} only)")
+    return "\n".join(notes)
+
+
+def _lines(count: int, *, at_least: bool = False) -> str:
+    """Return a number of lines in words."""
+    return f"{count:,}{' or more' if at_least else ''} line{'s' if count != 1 else ''}"
+
+
+def _has_nick(nicks: Iterable[str], nick: str) -> bool:
+    return nick.casefold() in (each.casefold() for each in nicks)
+
+
+def _is_named(place: Place, name: ChannelName) -> bool:
+    is_there = name.network in (None, place.network)
+    return is_there and place.channel.casefold() == name.channel.casefold()

@@ -7,7 +7,7 @@ import asyncio
 import inspect
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from types import ModuleType
@@ -27,8 +27,9 @@ MCP_SEPARATOR = "__"
 """Separator of server and tool in the names of MCP servers' tools; no name of ours contains it."""
 
 _MARK = "__terrarium_tool__"
-_MAX_RESULT_LENGTH = 3_000  # characters of a result; a longer one is cut to _SHORTENED_LENGTH
-_SHORTENED_LENGTH = 2_500
+
+MAX_RESULT_LENGTH = 20_000
+"""The most characters of a result that any model is given."""
 
 EffectKey = NewType("EffectKey", str)
 """Idempotency key of one effect of a run, the same when the run is repeated after a crash.
@@ -44,6 +45,13 @@ NOBODY = Asker()
 """Nobody asks: there are no rights, and no words that ask for anything."""
 
 _AT_START = RunSoFar()
+
+ResultLength = NewType("ResultLength", int)
+"""The most characters that the result of a call may have: longer ones are cut at the end.
+
+A tool that can choose better what to leave out, and say how to get it, has a parameter of this
+type, which is hidden from the model.
+"""
 
 F = TypeVar("F", bound=Callable[..., Awaitable[object]])
 
@@ -121,6 +129,10 @@ class Tool:
     options: ToolOptions = ToolOptions()
     key_parameter: str = ""
     """Name of the parameter that receives the `EffectKey`, "" if there is none."""
+    length_parameter: str = ""
+    """Name of the parameter that receives the `ResultLength`, "" if there is none."""
+    model_parameter: str = ""
+    """Name of the parameter that receives all `arguments` as one object, "" if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,9 +168,9 @@ def tool(function: F | None = None, /, **options: Unpack[ToolKeywords]) -> F | C
     """Mark an async method or function as a tool; the keywords are those of `ToolOptions`.
 
     The docstring is the description for the model, and the annotated parameters are the named
-    arguments. The function returns text or any value that JSON can represent, and raises
-    `ToolError` with a message for the model when it fails. Raises TypeError for a function that
-    cannot be a tool.
+    arguments; a single parameter whose type is a pydantic model stands for the fields of that. The
+    function returns text or any value that JSON can represent, and raises `ToolError` with a
+    message for the model when it fails. Raises TypeError for a function that cannot be a tool.
     """
 
     def mark(function: F) -> F:
@@ -178,31 +190,36 @@ class ToolSource(ABC):
 
 
 class Toolbox:
-    """The tools of one turn, which run for its `asker`, by name; the first one wins if names
-    collide."""
+    """The tools of one turn, which run for its `asker`, in the order of their names, so that the
+    same tools are always the same list; the first one wins if names collide. No result is longer
+    than `length` characters."""
 
-    def __init__(self, tools: Iterable[Tool], asker: Asker = NOBODY) -> None:
-        self._tools: dict[str, Tool] = {}
+    def __init__(
+        self, tools: Iterable[Tool], asker: Asker = NOBODY, length: int = MAX_RESULT_LENGTH
+    ) -> None:
+        found: dict[str, Tool] = {}
         for item in tools:
-            self._tools.setdefault(item.name, item)
-        self._asker = asker
+            found.setdefault(item.name, item)
+        self._tools = dict(sorted(found.items()))
+        self._asker, self._length = asker, length
 
     @classmethod
-    def from_owners(cls, *owners: object, asker: Asker = NOBODY) -> Toolbox:
+    def from_owners(
+        cls, *owners: object, asker: Asker = NOBODY, length: int = MAX_RESULT_LENGTH
+    ) -> Toolbox:
         """Create a toolbox from owners: objects with marked methods, marked functions, or instances
         of `ToolSource`."""
-        return cls((tool for owner in owners for tool in _owned_tools(owner)), asker)
+        return cls((tool for owner in owners for tool in _owned_tools(owner)), asker, length)
 
     def restricted_to(self, names: Collection[str] | None) -> Toolbox:
         """Return a toolbox with only the tools of these names; None: all."""
         if names is None:
             return self
-        tools = (item for name, item in self._tools.items() if name in names)
-        return Toolbox(tools, self._asker)
+        return self._with(item for name, item in self._tools.items() if name in names)
 
     def for_mcp(self) -> Toolbox:
         """Return a toolbox with only the tools that MCP clients may call."""
-        return Toolbox((item for item in self._tools.values() if item.options.mcp), self._asker)
+        return self._with(item for item in self._tools.values() if item.options.mcp)
 
     def names(self) -> Collection[str]:
         """Return the names of the tools."""
@@ -211,7 +228,10 @@ class Toolbox:
     def extended_by(self, *owners: object) -> Toolbox:
         """Return a toolbox with these tools and those of more owners."""
         more = Toolbox.from_owners(*owners)._tools.values()
-        return Toolbox([*self._tools.values(), *more], self._asker)
+        return self._with([*self._tools.values(), *more])
+
+    def _with(self, tools: Iterable[Tool]) -> Toolbox:
+        return Toolbox(tools, self._asker, self._length)
 
     def __bool__(self) -> bool:
         return bool(self._tools)
@@ -244,7 +264,7 @@ class Toolbox:
             return error_result(name, str(error), indeterminate=error.indeterminate)
         image = result.image if isinstance(result, ImageResult) else None
         shown = result.shown if isinstance(result, QuotingText) else ()
-        text = render_result(name, text_of(result))
+        text = render_result(name, text_of(result), self._length)
         return ToolResult(text, ok=True, image=image, shown=shown)
 
     async def run(
@@ -273,7 +293,10 @@ class Toolbox:
         if rule and (why := rule(await self._evidence(item, run), dict(values))):
             raise ToolError(f"not done: {why}")
         try:
-            return await _run(item, values, timeout, key)
+            async with asyncio.timeout(timeout):
+                result = await item.run(**self._given(item, values, key))
+            is_whole = isinstance(result, ImageResult | QuotingText)
+            return result if is_whole else to_jsonable_python(result)
         except ToolError:
             raise
         except TimeoutError as error:
@@ -305,6 +328,18 @@ class Toolbox:
             allowed.add("quoted")
         yield from (text for name, text in run.results if self.options(name).links in allowed)
 
+    def _given(self, item: Tool, values: BaseModel, key: EffectKey) -> dict[str, Any]:
+        """Return the keyword arguments of a call."""
+        # Shallow, unlike `model_dump`: parameters that are models themselves stay models.
+        given: dict[str, Any] = (
+            {item.model_parameter: values} if item.model_parameter else dict(values)
+        )
+        if item.key_parameter:
+            given[item.key_parameter] = key
+        if item.length_parameter:
+            given[item.length_parameter] = ResultLength(self._length)
+        return given
+
 
 def error_result(name: str, reason: str, *, indeterminate: bool = False) -> ToolResult:
     """Return the result of a failed call, with the reason for the model."""
@@ -313,10 +348,10 @@ def error_result(name: str, reason: str, *, indeterminate: bool = False) -> Tool
     )
 
 
-def render_result(name: str, text: str) -> str:
-    """Render a result for the model: marked as data and bounded in length."""
-    if len(text) > _MAX_RESULT_LENGTH:
-        text = text[:_SHORTENED_LENGTH] + "...[truncated]"
+def render_result(name: str, text: str, length: int = MAX_RESULT_LENGTH) -> str:
+    """Render a result for the model: marked as data, and cut to `length` characters."""
+    if len(text) > length:
+        text = f"{text[:length]}\n(cut off here: {len(text) - length:,} more characters)"
     # The name comes from the model, so neither name nor text may close the tag or open another.
     label = "".join(c for c in name if c.isalnum() or c in "_-")[:64]
     return f'<tool_result tool="{label}">\n{escape_tags(text)}\n</tool_result>'
@@ -386,8 +421,8 @@ def _read(function: Callable[..., Awaitable[object]]) -> Tool:
     name = getattr(function, "__name__", "")
     options: ToolOptions = getattr(function, _MARK)
     hints = get_type_hints(function, include_extras=True)
-    key_parameter = next((each for each, hint in hints.items() if hint is EffectKey), "")
-    if bool(key_parameter) != (options.effect and options.keyed):
+    hidden = {hint: each for each, hint in hints.items() if hint in (EffectKey, ResultLength)}
+    if (EffectKey in hidden) != (options.effect and options.keyed):
         raise TypeError(
             f"@tool {name}: effect=True, keyed=True and a parameter of type EffectKey go together"
         )
@@ -397,27 +432,49 @@ def _read(function: Callable[..., Awaitable[object]]) -> Tool:
             ... if parameter.default is parameter.empty else parameter.default,
         )
         for parameter in inspect.signature(function).parameters.values()
-        if parameter.name not in ("self", key_parameter)
+        if parameter.name not in ("self", *hidden.values())
     }
-    model = create_model(f"{name}_arguments", __config__=ConfigDict(extra="forbid"), **fields)
+    model, whole = _whole_model(fields)
+    model = model or create_model(
+        f"{name}_arguments", __config__=ConfigDict(extra="forbid"), **fields
+    )
     described = {"name": name, "description": inspect.getdoc(function) or ""}
-    parameters = model.model_json_schema()
+    parameters = concise_schema(model.model_json_schema())
+    parameters.pop("description", None)  # of the model's class, which is for programmers
     schema = {"type": "function", "function": {**described, "parameters": parameters}}
-    return Tool(name, model, schema, function, options, key_parameter)
+    key, length = hidden.get(EffectKey, ""), hidden.get(ResultLength, "")
+    return Tool(name, model, schema, function, options, key, length, whole)
 
 
-async def _run(item: Tool, values: BaseModel, limit: float, key: EffectKey) -> object:
-    """Run a tool and return its result as a JSON-compatible value or an `ImageResult`.
+def _whole_model(fields: Mapping[str, Any]) -> tuple[type[BaseModel] | None, str]:
+    """Return the pydantic model that is the only parameter of a tool, and its name; None and "" for
+    other parameters."""
+    for name, (hint, _) in fields.items():
+        if len(fields) == 1 and inspect.isclass(hint) and issubclass(hint, BaseModel):
+            return hint, name
+    return None, ""
 
-    Raises whatever the tool raises, and TimeoutError.
+
+def concise_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a JSON schema of pydantic without what tells a model nothing, as each keyword costs
+    tokens in every prompt: titles, empty defaults, null as an alternative, no further properties.
     """
-    # Shallow, unlike `model_dump`: parameters that are models themselves stay models.
-    given: dict[str, Any] = dict(values)
-    if item.key_parameter:
-        given[item.key_parameter] = key
-    async with asyncio.timeout(limit):
-        result = await item.run(**given)
-    return result if isinstance(result, ImageResult | QuotingText) else to_jsonable_python(result)
+    clean = {
+        key: value
+        for key, value in schema.items()
+        if key != "title"
+        and not (key == "default" and value in ("", None, [], False))
+        and not (key == "additionalProperties" and isinstance(value, bool))
+    }
+    for key in ("properties", "$defs"):
+        if key in clean:
+            clean[key] = {name: concise_schema(inner) for name, inner in clean[key].items()}
+    for key in ("items", "additionalProperties"):
+        if isinstance(clean.get(key), Mapping):
+            clean[key] = concise_schema(clean[key])
+    choices = [concise_schema(each) for each in clean.pop("anyOf", ())]
+    some = [each for each in choices if each != {"type": "null"}]
+    return clean | (some[0] if len(some) == 1 else {"anyOf": some} if some else {})
 
 
 def text_of(result: object) -> str:

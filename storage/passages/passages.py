@@ -130,6 +130,19 @@ class PassageIndex:
                 break
         return counts, sampled
 
+    def newest(self, terms: tuple[tuple[Phrase, ...], ...], most: int) -> list[int]:
+        """Return the ids of the newest lines with a phrase of each group in `terms`."""
+        match = WordMatch(terms, self._include, no_tags=self._exclude)
+        found: list[int] = []
+        for number, _ in self._partitions:
+            first = max(self._first, number << PARTITION_BITS)
+            last = min(self._last, ((number + 1) << PARTITION_BITS) - 1)
+            ids = IdRange(number, first, last)
+            found += self._index.matching(self._connection, ids, match, "DESC", most - len(found))
+            if len(found) == most:
+                break
+        return found
+
     def candidates(
         self, plans: Sequence[IndexPlan], further: Sequence[IndexPlan], enough: float
     ) -> tuple[list[int], int | None]:
@@ -264,7 +277,7 @@ _SAME_QUESTION_COVERAGE = 0.75  # coverage from which on a question asks the sam
 _MAX_FOLLOWED_QUESTIONS = 5  # questions whose replies are scored
 _LACKING_FACTOR = 0.3  # factor for the score of a reply without what is asked for
 _REPLY_WINDOW_MS = 3_600_000  # ids, which are milliseconds, within which a reply follows
-_COVERAGE_FEATURE = FEATURES.index("exact")
+_COVERAGE_FEATURE, _MISSING_FEATURE = FEATURES.index("exact"), FEATURES.index("heaviest missing")
 _ROWS = """
 SELECT * FROM events WHERE id IN (SELECT CAST(value AS BIGINT) FROM json_each(?))
 ORDER BY id DESC"""
@@ -274,14 +287,16 @@ ORDER BY id DESC"""
 class Passage:
     """A line and its score, the probability that it answers the question.
 
-    `coverage` is the share of the weight of the question's words that the line has. `asked` is the
-    question of somebody else to which the line replies, if it was found that way.
+    `coverage` is the share of the weight of the question's words that the line has, `has_all` is
+    True if it has all of them. `asked` is the question of somebody else to which the line replies,
+    if it was found that way.
     """
 
     event: Event
     score: float
     coverage: float = 0.0
     asked: Event | None = None
+    has_all: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,20 +322,23 @@ class LineFilter:
     """The rule for the lines that a passage search may return.
 
     Excluded are commands (they begin with `prefix`), lines addressed to one of the bot's `nicks`,
-    the bot's own lines, and events for which `hides` returns True. With `mentions` lines score by
-    the words of the question that they have, be they an answer or not. With `oldest` the oldest of
-    equal lines comes first, else the newest.
+    the bot's own lines, and events for which `hides` returns True; with `own` only the last. With
+    `mentions` lines score by the words of the question that they have, be they an answer or not.
+    With `oldest` the oldest of equal lines comes first, else the newest.
     """
 
     prefix: str = "."
     nicks: Collection[str] = ()
     hides: Callable[[Event], bool] = lambda _: False
+    own: bool = False
     mentions: bool = False
     oldest: bool = False
 
     def leaves_out(self, event: Event) -> bool:
         """Return True if an event must not be returned."""
         text = event.text.lstrip()
+        if self.own:
+            return not text or self.hides(event)
         if self.prefix and re.match(rf"{re.escape(self.prefix)}[a-zA-Z]", text):
             return True
         nicks = "|".join(map(re.escape, self.nicks))
@@ -332,6 +350,24 @@ class LineFilter:
 PEOPLE = LineFilter()
 """The default filter, for callers who do not know the bot's nicks."""
 
+MAX_COUNTED = 1_000
+"""The most lines that `Mentions` counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mentions:
+    """The lines with any of the `words` of a text, as those are written there, best first.
+
+    A line scores by the share of the words' weight that it has. `count` is the number of lines with
+    all words in any form; if there is none, `alone` has the number of lines with each word. No
+    number is greater than `MAX_COUNTED`.
+    """
+
+    words: tuple[str, ...] = ()
+    found: Passages = Passages()
+    count: int = 0
+    alone: tuple[int, ...] = ()
+
 
 def find_passages(
     connection: Connection, question: str, within: Query, line_filter: LineFilter = PEOPLE
@@ -342,6 +378,20 @@ def find_passages(
     """
     search = PassageSearch.prepare(connection, question, within, line_filter)
     return Passages() if search is None else search.run(within.limit)
+
+
+def find_mentions(
+    connection: Connection, text: str, within: Query, line_filter: LineFilter = PEOPLE
+) -> Mentions:
+    """Return the lines with any word of `text`, be it a question or not, at most `within.limit`."""
+    wanted = replace(line_filter, mentions=True)
+    search = PassageSearch.prepare(connection, text, within, wanted)
+    if search is None:
+        return Mentions()
+    found = search.run(within.limit)
+    count = max(search.count(search.words), sum(each.has_all for each in found.items))
+    alone = () if count else tuple(search.count([word]) for word in search.words)
+    return Mentions(tuple(word.forms[0] for word in search.words), found, count, alone)
 
 
 def training_samples(
@@ -382,11 +432,25 @@ class PassageSearch:
         asked = question_words(question)
         types = SPOKEN if within.types is None else SPOKEN & within.types
         conditions = LineConditions(
-            connection, replace(within, own=False, types=types), ParsedQuery()
+            connection,
+            replace(within, own=None if line_filter.own else False, types=types),
+            ParsedQuery(),
         )
         if not asked.words or not conditions.channels.rows or not within.limit:
             return None
         return cls(connection, conditions, asked, line_filter)
+
+    @property
+    def words(self) -> Sequence[QuestionWord]:
+        """The words of the question."""
+        return self._asking.question.words
+
+    def count(self, words: Iterable[QuestionWord]) -> int:
+        """Count the lines that have all these words in any form, up to `MAX_COUNTED`."""
+        # Not by `index_terms`, whose prefixes match other words too.
+        terms = tuple(tuple(map(Phrase, word.forms)) for word in words)
+        rows = self._rows(self._index.newest(terms, MAX_COUNTED))
+        return sum(not self._line_filter.leaves_out(self._event(row)) for row in rows)
 
     def passages(self, items: Iterable[Passage]) -> Passages:
         """Return the result with `items`, and how far the log was searched."""
@@ -409,7 +473,8 @@ class PassageSearch:
             # A line that asks the same is no answer, but may have been given one.
             if share >= _SAME_QUESTION_COVERAGE and asks(event.text):
                 asked.append(Passage(event, chance(as_statement(values)), share))
-            passages.append(Passage(event, score, share))
+            has_all = values[_MISSING_FEATURE] == 0
+            passages.append(Passage(event, score, share, has_all=has_all))
         if not self._line_filter.mentions:
             passages += self._replies(asked)
         # Rounded scores make lines equal that are about as good; then their age decides.

@@ -323,6 +323,7 @@ async def _forget_records(database: Database, erasure: PendingErasure) -> None:
     await Runs(database).forget(ids, network, names)
     await _forget_texts(database, network, names, ids)
     await _forget_reminders(database, person)
+    await Reminders(database).forget_asked(ids)
     await AttentionStore(database).forget(network, names, ids)
     await Spending(database).forget_names()
     await SkillTable(database).forget_of(names)

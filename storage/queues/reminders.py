@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -116,6 +117,15 @@ class Reminders:
         async with self._database.transaction() as db:
             cursor = await db.execute(f"DELETE FROM reminders WHERE {_OWN}", _owner(owner))
             return cursor.rowcount
+
+    async def forget_asked(self, question_event_ids: Iterable[int]) -> None:
+        """Delete the reminders that these lines of the log asked for, whoever owns them."""
+        async with self._database.transaction() as db:
+            await db.execute(
+                "DELETE FROM reminders WHERE anchor IN"
+                " (SELECT CAST(value AS BIGINT) FROM json_each(?))",
+                [json.dumps(list(question_event_ids))],
+            )
 
     async def forget_named(self, network: str | None, nick: str | None, account: str | None) -> int:
         """Delete all reminders under a nick, an account or both, on one network or on all; return

@@ -96,7 +96,7 @@ async def memory_of(client: IrcClient) -> str:
 def search_all(body: dict[str, Any]) -> Answer:
     """A model that looks for all it can find."""
     names = [tool["function"]["name"] for tool in body.get("tools", [])]
-    wanted = {"search_chat_logs": '{"query": "pin"}', "recall": '{"key": "tea"}'}
+    wanted = {"search_log": '{"query": "pin"}', "recall": '{"key": "tea"}'}
     return Answer(calls=tuple((name, wanted[name]) for name in names if name in wanted))
 
 

@@ -68,7 +68,7 @@ def tools(kind: str, names: list[str]) -> Iterator[dict[str, Any]]:
     if kind == "many":
         listed = [f"tool{number}" for number in range(10_000)]
     elif kind == "collides":
-        listed = ["search_chat_logs", "a b", "a_b", "a.b", "", "__", "x" * 200, "x" * 201, "é"]
+        listed = ["search_log", "a b", "a_b", "a.b", "", "__", "x" * 200, "x" * 201, "é"]
     for name in listed:
         yield {"name": name, "description": f"the tool {name}", "inputSchema": ANYTHING}
     if kind == "lies":

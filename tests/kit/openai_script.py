@@ -1,7 +1,7 @@
 """Scripted server with the OpenAI API over real HTTP, for tests that need exact answers.
 
     async with ScriptedOpenAI() as script:
-        script.say("hello").call("search_chat_logs", {"query": "ngircd"})
+        script.say("hello").call("search_log", {"query": "ngircd"})
         ...  # point AGENT_API_URL or MODEL_UPSTREAM at script.url
         await script.arrived(2)
         assert script.requests[1]["messages"][-1]["role"] == "tool"

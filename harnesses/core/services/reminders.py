@@ -21,7 +21,7 @@ from llm.messages.message import escape_tags
 from llm.scheduling.cron_schedule import Timetable, is_zone, parse_zone
 from llm.scheduling.time_phrases import EXAMPLE_TIMES, NotUnderstood, ResolvedTime, parse_time
 from llm.scheduling.worker import Worker
-from llm.tools.consent import to_cancel, to_remind
+from llm.tools.consent import to_cancel, to_remind, to_schedule
 from llm.tools.toolbox import ToolError, tool
 from storage.chat_log.event import PendingEvent, Place
 from storage.chat_log.opt_outs import person_of
@@ -34,12 +34,16 @@ from terrarium.clock import Clock
 MAX_TEXT = 300
 """The most characters of a reminder."""
 
+MAX_OTHERS = 5
+"""The most people that one call can have reminded."""
+
 TIMEZONE_FACT = "timezone"
 """The key of the remembered fact that is a person's time zone."""
 
 _KIND, _QUESTION = "reminder", "scheduled"
 _DELIVERY_PERIOD = timedelta(days=30)  # how long delivery is tried
 _MAX_QUESTIONS = 5  # that one person may have scheduled
+_MAX_FROM_ONE = 3  # reminders that a person may have from the same other one
 _RETRY_DELAY = timedelta(minutes=1)  # before a question that could not be asked is tried again
 _RETRY_PERIOD = timedelta(hours=1)  # after which it waits for its next due time
 _MAX_LOOKBACK = timedelta(days=31)  # how far `previous_due` looks back
@@ -85,6 +89,8 @@ class RunOutcome(Enum):
 
 Ask = Callable[[Reminder], Awaitable[RunOutcome]]
 """Asks the model a scheduled question in the name of its owner."""
+
+Nick = Annotated[str, Field(min_length=1, max_length=64)]
 
 _log = structlog.get_logger()
 
@@ -170,6 +176,29 @@ class ReminderService:
         if asks:
             return f"I will do that on {_format_due(kept)}{again}. Its number is {kept.id}."
         return f"I will remind you on {_format_due(kept)}{again}. Its number is {kept.id}."
+
+    async def add_for(
+        self, other: Requester, asker: Requester, time: ResolvedTime, text: str
+    ) -> str:
+        """Store a reminder of somebody else, who is told that the `asker` wanted it; return the
+        confirmation.
+
+        It comes once, and its owner can cancel it. Raises NotUnderstood if that must not be; if
+        they have too many reminders, the text says so, as those of others may be stored already.
+        """
+        mark = f" (from {asker.owner.nick})"
+        if time.rule:
+            raise NotUnderstood("Only they themselves can have themselves reminded repeatedly.")
+        # Erasing the asker's line removes their words from what others have.
+        if not await asker.question_event_id():
+            raise NotUnderstood("What is not logged is kept for nobody else.")
+        known = await self._kept.for_owner(other.owner)
+        if sum(each.text.endswith(mark) for each in known) >= _MAX_FROM_ONE:
+            return f"{other.owner.nick}: not done, you have set enough reminders for them."
+        try:
+            return f"{other.owner.nick}: {await self.add(other, time, text.strip() + mark)}"
+        except NotUnderstood as error:
+            return f"{other.owner.nick}: not done. {error}"
 
     async def list_text(self, requester: Requester) -> str:
         """Return the reminders of the requester as text, one in each line, for people."""
@@ -292,35 +321,103 @@ def _format_due(reminder: Reminder) -> str:
     return f"{local:%a %Y-%m-%d at %H:%M} {reminder.zone}"
 
 
-class ReminderTools:
-    """The reminder tools of a model, limited to one requester."""
+FindOther = Callable[[str], Awaitable[Requester | None]]
+"""Finds somebody who is here now by their nick, to be reminded of what the asker wants."""
 
-    def __init__(self, reminder_service: ReminderService, requester: Requester) -> None:
+
+async def nobody_else(nick: str) -> Requester | None:
+    """Find nobody: where each person is alone, or unknown."""
+    return None
+
+
+class ReminderTools:
+    """The reminder tools of a model, limited to one requester and those who `find_other` finds."""
+
+    def __init__(
+        self,
+        reminder_service: ReminderService,
+        requester: Requester,
+        find_other: FindOther = nobody_else,
+    ) -> None:
         self._reminder_service, self._requester = reminder_service, requester
+        self._find_other = find_other
 
     @tool(effect=True, asked=to_remind)
     async def remind(
         self,
         when: Annotated[str, Field(max_length=100, description=f"one of: {EXAMPLE_TIMES}")],
         text: Annotated[str, Field(max_length=MAX_TEXT, description="what to tell them then")],
+        who: Annotated[
+            tuple[Nick, ...],
+            Field(max_length=MAX_OTHERS, description="people here; if left out, who asks"),
+        ] = (),
     ) -> str:
-        """Remind the person who asks you of something later, here."""
+        """Remind the person who asks you, or others who are here, of something later, here. Others
+        are told who wanted it, and only once."""
+        service, asker = self._reminder_service, self._requester
+        own = {"me", asker.owner.nick.casefold()}
         try:
-            time, rest = await self._reminder_service.parse_time(self._requester, when)
-            if rest:
-                raise NotUnderstood(f"{rest!r} is no part of a time; use one of: {EXAMPLE_TIMES}")
-            return await self._reminder_service.add(self._requester, time, text)
+            time = await _parse(service, asker, when)
+            others = [await self._find(nick) for nick in who if nick.casefold() not in own]
+            lines = [await service.add_for(other, asker, time, text) for other in others]
+            if len(others) == len(who) > 0:
+                return "\n".join(lines)
+            return "\n".join([*lines, await service.add(asker, time, text)])
         except NotUnderstood as error:
             raise ToolError(str(error)) from error
 
     @tool(reads=True)
     async def reminders(self) -> str:
-        """List the reminders of the person who asks you, with their numbers."""
+        """List the reminders and scheduled questions of the person who asks you, with their
+        numbers."""
         return escape_tags(await self._reminder_service.list_text(self._requester))
 
     @tool(effect=True, asked=to_cancel)
     async def cancel_reminder(self, number: Annotated[int, Field(ge=1, lt=2**53)]) -> str:
-        """Cancel a reminder of the person who asks you, by its number."""
+        """Cancel a reminder or scheduled question of the person who asks you, by its number."""
         if not await self._reminder_service.cancel(self._requester, number):
             raise ToolError(f"they have no reminder {number}")
         return "cancelled"
+
+    async def _find(self, nick: str) -> Requester:
+        if found := await self._find_other(nick):
+            return found
+        raise NotUnderstood(f"{nick!r} is nobody who is here and can be reminded.")
+
+
+class ScheduleTools:
+    """The tool that schedules questions of one requester, if they may schedule any."""
+
+    def __init__(
+        self, reminder_service: ReminderService, requester: Requester, *, may_schedule: bool
+    ) -> None:
+        self._reminder_service, self._requester = reminder_service, requester
+        self._may_schedule = may_schedule
+
+    @tool(effect=True, asked=to_schedule)
+    async def schedule(
+        self,
+        when: Annotated[
+            str, Field(max_length=100, description="as for `remind`, such as every monday at 9")
+        ],
+        question: Annotated[
+            str, Field(min_length=3, max_length=MAX_TEXT, description="in their own words")
+        ],
+    ) -> str:
+        """Have a question or task of the person who asks you done here later, once or each time, in
+        their name."""
+        if not self._may_schedule:
+            raise ToolError("not done: whoever speaks through a relay cannot schedule questions")
+        try:
+            time = await _parse(self._reminder_service, self._requester, when)
+            return await self._reminder_service.add(self._requester, time, question, asks=True)
+        except NotUnderstood as error:
+            raise ToolError(str(error)) from error
+
+
+async def _parse(service: ReminderService, requester: Requester, when: str) -> ResolvedTime:
+    """Parse a text that is nothing but a time. Raises NotUnderstood."""
+    time, rest = await service.parse_time(requester, when)
+    if rest:
+        raise NotUnderstood(f"{rest!r} is no part of a time; use one of: {EXAMPLE_TIMES}")
+    return time

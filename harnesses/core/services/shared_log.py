@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
+from llm.client.client import AgentClient
 from llm.log_questions.answers import Quoting
 from llm.prompt.log_window import LogWindow, WindowStarts
 from llm.tools.log_search import LogTools
@@ -75,14 +76,15 @@ class TendrilLog:
         network: str,
         clock: Clock,
         quoting: Quoting,
-        semantic_index: SemanticIndex | None = None,
+        client: AgentClient | None = None,
     ) -> AsyncIterator[TendrilLog]:
         """Open the log in `database`; on exit, wait until all that was recorded is stored.
 
-        Raises StorageError.
+        With a `client`, which computes embeddings, there is a semantic index. Raises StorageError.
         """
         async with ChatLog.open(database) as chat_log:
-            log = cls(database, chat_log, network, clock, quoting, semantic_index)
+            index = SemanticIndex(client, database) if client else None
+            log = cls(database, chat_log, network, clock, quoting, index)
             await log.opt_outs.load()
             yield log
 
@@ -150,11 +152,11 @@ class TendrilLog:
     def tools(self, room: str, *more: str, before: LoggedLine | None = None) -> LogTools:
         """Return tools by which a model can search these rooms, as they were before a line."""
         pending = before.pending if before else None
-        return LogTools(self.chat_log, self._scope(room, *more), pending, self.semantic_index)
+        return replace(self.tools_within(self._scope(room, *more)), before=pending)
 
     def tools_within(self, scope: Scope) -> LogTools:
         """Return tools by which a model can search a scope."""
-        return LogTools(self.chat_log, scope, None, self.semantic_index)
+        return LogTools(log=self.chat_log, scope=scope, semantic_index=self.semantic_index)
 
     async def search(self, words: str, room: str, *more: str, limit: int = 20) -> Sequence[Event]:
         """Return the newest lines of these rooms that match the words, in order of time.

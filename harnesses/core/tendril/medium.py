@@ -24,6 +24,7 @@ from harnesses.core.services.peers import (
     run_offered,
 )
 from harnesses.core.services.privacy import PrivacyService
+from harnesses.core.services.question_tools import Door, question_tools
 from harnesses.core.services.reminders import ReminderService, Requester
 from harnesses.core.services.shared_log import (
     LoggedLine,
@@ -36,7 +37,6 @@ from harnesses.core.tendril.resources import TendrilResources
 from harnesses.core.tendril.status import StatusFile, askable
 from harnesses.core.tendril.turn import TurnRequest
 from llm.log_questions.answers import Quoting
-from llm.tools.semantic_search import SemanticIndex
 from storage.chat_log.event import Place, Scope
 from storage.db.database import Address, Database
 from storage.queues.outbox import OutgoingMessage
@@ -109,7 +109,12 @@ class TendrilMedium(TendrilResources, ABC):
             person=line.who.name.lower(),
             room=room_name(place),
             log_window=self.log.window(line, last=self.agent.max_context_messages),
-            tools=[self.log.tools(place.channel, before=line)],
+            tools=self.tools_for(
+                Door(
+                    log=self.log.tools(place.channel, before=line),
+                    requester=self.requester(line) if self._speaks else None,
+                )
+            ),
             values={"room": place.channel},
             private=not is_public(place),
             keeps=line.is_logged,
@@ -132,7 +137,7 @@ class TendrilMedium(TendrilResources, ABC):
             who=origin.who.nick,
             text=question.text,
             person=f"{origin.network}/{origin.who.name.lower()}",
-            tools=[self.log.tools_within(origin.scope)],
+            tools=self.tools_for(Door(log=self.log.tools_within(origin.scope))),
             values={"room": origin.path[-1]},
             priority=origin.priority,
             profile="asked",
@@ -143,6 +148,15 @@ class TendrilMedium(TendrilResources, ABC):
             run=f"{origin.run}/{asked}" if origin.run else "",
             origin=origin,
         )
+
+    def tools_for(self, door: Door) -> list[object]:
+        """Return the owners of the tools of a question that comes through a door."""
+        return question_tools(door, self.remind, self.skills, self.clock.now)
+
+    @property
+    def _speaks(self) -> bool:
+        """True if the tendril can speak without being asked: it overrides `say`."""
+        return type(self).say is not TendrilMedium.say
 
     def requester(self, line: LoggedLine) -> Requester:
         """Return the `Requester` for a line: its author, asking for reminders at its place."""
@@ -165,11 +179,16 @@ class TendrilMedium(TendrilResources, ABC):
         """Open the resources of the base class, the log and the outbox, and create the services.
         Raises StorageError and ConfigError."""
         data, clock = self.config.data, self.clock
+        is_indexed = self.config.section(StorageSettings).semantic
         async with (
             super().open_resources(),
             self._log_database() as database,
             TendrilLog.open(
-                database, self.name, clock, Quoting(self.agent.zone), self._index_of(database)
+                database,
+                self.name,
+                clock,
+                Quoting(self.agent.zone),
+                self.client if is_indexed else None,
             ) as self.log,
             TendrilOutbox.open(store_address(self.config, "outbox"), self.name) as self.outbox,
         ):
@@ -199,18 +218,13 @@ class TendrilMedium(TendrilResources, ABC):
             async with Database.open(path) as database:
                 yield database
 
-    def _index_of(self, database: Database) -> SemanticIndex | None:
-        """Return the semantic index of the log, or None if `[storage] semantic` is off."""
-        is_indexed = self.config.section(StorageSettings).semantic
-        return SemanticIndex(self.client, database) if is_indexed else None
-
     async def speak(self) -> None:
         """Deliver the messages of the outbox and the due reminders, until cancelled.
 
         Starts when `until_speaking` returns; returns at once if `say` is not overridden.
         """
         # A tendril that cannot speak leaves its messages queued.
-        if type(self).say is TendrilMedium.say:
+        if not self._speaks:
             return
         await self.until_speaking()
         async with asyncio.TaskGroup() as tasks:

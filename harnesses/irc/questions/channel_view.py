@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import structlog
 
 from harnesses.core.permalinks import short_link
+from harnesses.irc.policy.log_records import is_channel, scope_of
 from harnesses.irc.policy.requests import CommandRequest
 from harnesses.irc.replies.sender import without_highlight
 from harnesses.irc.services import BotServices
@@ -14,7 +15,6 @@ from harnesses.irc.transport.network import Network
 from llm.log_questions.answers import Quoting
 from llm.prompt.log_window import LogWindow, WindowStarts
 from llm.tools.log_search import LogTools
-from llm.tools.toolbox import tool
 from storage.chat_log.event import Event, PendingEvent, Place, Scope
 from storage.db.database import to_micros
 from storage.passages.passages import LineFilter
@@ -63,14 +63,40 @@ class LogViews:
             line_filter=self._quotable_lines(place),
         )
 
+    def readable_scope(self, request: CommandRequest) -> Scope:
+        """Return what the author of a question may read: in private also the channels that they are
+        on now, where they could ask as well."""
+        services, network, who = self._services, request.network, request.who
+        groups = services.networks.settings.channel_groups
+        places = set(request.scope.places or ())
+        for channel in network.channels if request.private else ():
+            place, member = Place(network.name, channel), network.member(channel, who.nick)
+            # From another host, somebody else may have taken the nick.
+            is_there = member is not None and (member.host or who.host) == who.host
+            if is_there and services.behaviours.resolve(place).logging:
+                places |= scope_of(place, groups).places or set()
+        return Scope(frozenset(places))
+
     def tools(self, place: Place, scope: Scope, before: PendingEvent | int) -> LogTools:
-        """Return the tools that search `scope`, limited to what is `before` an event."""
+        """Return the tools over `scope` for a question in a place, limited to what is `before` an
+        event."""
+        networks = self._services.networks
+
+        def present() -> dict[Place, list[str]]:
+            places = sorted(filter(is_channel, scope.places or ()), key=str)
+            return {
+                each: networks[each.network].members(each.channel)
+                for each in places
+                if each.network in networks and networks[each.network].reaches(each.channel)
+            }
+
         return LogTools(
-            self._services.log,
-            scope,
-            before,
-            self._services.semantic_index,
-            self._quotable_lines(place),
+            log=self._services.log,
+            scope=scope,
+            before=before,
+            line_filter=self._quotable_lines(place),
+            present=present,
+            semantic_index=self._services.semantic_index,
         )
 
     def _quotable_lines(self, place: Place) -> LineFilter:
@@ -88,19 +114,6 @@ class LogViews:
             return f"{address}{short_link(event)}" if address else None
 
         return Quoting(self._services.tendril.agent.zone, link, without_highlight)
-
-
-class ChannelTools:
-    """Tools about the channel of a turn."""
-
-    def __init__(self, network: Network, channel: str) -> None:
-        self._network = network
-        self._channel = channel
-
-    @tool(reads=True)
-    async def get_current_users(self) -> list[str]:
-        """List the nicks of the people who are in this channel now."""
-        return self._network.members(self._channel)
 
 
 def persona_values(

@@ -7,9 +7,11 @@ import functools
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import timedelta
 
 from harnesses.core.rate_limit import ConcurrencyLimit
-from harnesses.core.services.reminders import ReminderTools
+from harnesses.core.services.peers import EMPTY_SCOPE
+from harnesses.core.services.question_tools import Door, PasteTools
 from harnesses.core.tendril.turn import TurnRequest, TurnResult
 from harnesses.irc.policy.log_records import room_key
 from harnesses.irc.policy.requests import (
@@ -20,14 +22,15 @@ from harnesses.irc.policy.requests import (
     payer_of,
 )
 from harnesses.irc.questions.admin_tools import OPERATE, AdminTools
-from harnesses.irc.questions.channel_view import ChannelTools, LogViews, persona_values
+from harnesses.irc.questions.channel_view import LogViews, persona_values
 from harnesses.irc.questions.proactive import ProactiveSpeech
-from harnesses.irc.reminder_delivery import requester_of
+from harnesses.irc.reminder_delivery import other_requester, requester_of
 from harnesses.irc.replies.sender import StreamingReply
 from harnesses.irc.services import BotServices
 from llm.prompt.log_window import PROGRESS
-from llm.skills.registry import TEACH, TeachingTools, is_lesson
+from llm.skills.registry import TEACH
 from storage.chat_log.event import PendingEvent
+from storage.queues.pastes import Pastes
 
 RATE_LIMITED = "Slowly, please: I hear you again when you have been quiet for a moment."
 
@@ -131,25 +134,30 @@ class QuestionHandler:
     def tools(
         self, request: CommandRequest, before: PendingEvent | int, *, logs: bool
     ) -> list[object]:
-        """Return the tools for the author; with `logs`, those that search the log `before` a line.
+        """Return the tools for the author; with `logs`, those over the log read what was said
+        `before` a line.
 
-        Tools that few questions need are offered only to those, as each description costs tokens
-        in the prompt.
+        The list is the same for all authors in a place.
         """
-        services, tendril = self._services, self._services.tendril
-        network, rights = request.network, self.rights(request)
-        tools: list[object] = []
-        if logs:
-            tools.append(self._log_views.tools(request.place, request.scope, before))
-        if "remind" in request.words.lower():
-            tools.append(ReminderTools(tendril.remind, requester_of(request)))
-        if TEACH in rights and is_lesson(request.words):
-            room, now = room_key(request.place, network.fold), tendril.clock.now
-            tools.append(TeachingTools(tendril.skills, room, request.nick, now))
-        if not request.private:
-            tools.append(ChannelTools(network, request.place.channel))
-            if OPERATE in rights and network.is_operator(request.place.channel):
-                tools.append(AdminTools(request, services.audit))
+        services, place = self._services, request.place
+        settings, tendril = services.networks.settings, services.tendril
+        address, keeps = services.web_address, request.pending_event.event is not None
+        lifetime = timedelta(hours=settings.paste_hours)
+        pastes = Pastes(tendril.database)
+        scope = self._log_views.readable_scope(request) if logs else EMPTY_SCOPE
+        door = Door(
+            log=self._log_views.tools(place, scope, before),
+            address=address,
+            requester=requester_of(request),
+            find_other=functools.partial(other_requester, services, request),
+            may_schedule=not request.who.bridged,
+            room=room_key(place, request.network.fold),
+            who=request.nick,
+            pastes=PasteTools(pastes, place, request.nick, lifetime, address, keeps=keeps),
+        )
+        tools = tendril.tools_for(door)
+        if settings.admin_tools and request.network.is_operator(place.channel):
+            tools.append(AdminTools(request, services.audit))
         return tools
 
     def rights(self, request: CommandRequest) -> Collection[str]:

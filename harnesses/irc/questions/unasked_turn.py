@@ -12,9 +12,10 @@ from dataclasses import replace
 import structlog
 
 from harnesses.core.attention import NO_ASKER
+from harnesses.core.services.question_tools import Door
 from harnesses.core.tendril.turn import TurnRequest, TurnResult
 from harnesses.irc.policy.log_records import conversation_id, room_key, scope_of
-from harnesses.irc.questions.channel_view import ChannelTools, LogViews, persona_values
+from harnesses.irc.questions.channel_view import LogViews, persona_values
 from harnesses.irc.replies.sender import Target, strip_address, with_mark
 from harnesses.irc.services import BotServices
 from harnesses.irc.transport.network import Network
@@ -102,10 +103,12 @@ class UnaskedTurns:
                 person=trigger.person,
                 room=room,
                 log_window=self._log_views.before(place, anchor, nick if is_personal else ""),
-                tools=[
-                    self._log_views.tools(place, scope, anchor),
-                    ChannelTools(network, place.channel),
-                ],
+                tools=services.tendril.tools_for(
+                    Door(
+                        log=self._log_views.tools(place, scope, anchor),
+                        address=services.web_address,
+                    )
+                ),
                 values=persona_values(network, place.channel, behaviour.command_prefix),
                 persona=behaviour.persona,
                 model=behaviour.model,

@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import Field
 
 from llm.tools.consent import to_open
-from llm.tools.toolbox import ImageResult, ToolError, tool
+from llm.tools.toolbox import ImageResult, ResultLength, ToolError, tool
 from llm.web.errors import PageError
 from llm.web.fetcher import Fetcher
 from llm.web.reader import PageReader
@@ -16,7 +16,7 @@ from llm.web.search import WebSearch, create_search
 from llm.web.settings import PagesSettings
 from terrarium.config import Config
 
-_PAGE_PART_LENGTH = 2_200  # characters of a page in one result: fits into a tool result untruncated
+_NOTE_LENGTH = 100  # characters of a result that are kept free for the number of the part
 _MAX_SNIPPET_LENGTH = 200  # characters of a search result's snippet
 _TOOL_TIMEOUT = 45.0
 
@@ -30,6 +30,7 @@ class PageTools:
     @tool(reads=True, research=True, timeout=_TOOL_TIMEOUT, links="found", asked=to_open)
     async def read_page(
         self,
+        most: ResultLength,
         url: Annotated[str, Field(max_length=2_000, description="http or https address")],
         part: Annotated[int, Field(ge=1, le=50, description="of a long page")] = 1,
     ) -> str | ImageResult:
@@ -42,10 +43,11 @@ class PageTools:
         text = page.render()
         if page.image:
             return ImageResult(text, page.image)
-        parts = max(1, -(-len(text) // _PAGE_PART_LENGTH))
+        length = most - _NOTE_LENGTH
+        parts = max(1, -(-len(text) // length))
         if part > parts:
             raise ToolError(f"the page has {parts} part{'s' if parts > 1 else ''} only")
-        shown = text[(part - 1) * _PAGE_PART_LENGTH : part * _PAGE_PART_LENGTH]
+        shown = text[(part - 1) * length : part * length]
         return f"{shown}\n(part {part} of {parts})" if parts > 1 else shown
 
 

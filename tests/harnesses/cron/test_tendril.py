@@ -437,7 +437,7 @@ async def test_a_job_searches_the_log_of_its_channel_and_sees_how_the_processes_
     world: World,
 ) -> None:
     await world.said("the pump is mended", "it rains", time=NINE - timedelta(hours=2))
-    world.model.call("system_status", {}).call("search_chat_logs", {"query": "pump"}).say("Done.")
+    world.model.call("system_status", {}).call("search_log", {"query": "pump"}).say("Done.")
     clock = ManualClock(START)
     async with world.cron(clock, {"digest": job(log="#terrarium", lines=1)}):
         await clock.asleep()

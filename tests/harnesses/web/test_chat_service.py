@@ -102,7 +102,7 @@ async def test_the_model_can_search_the_public_logs_and_no_private_one(tmp_path:
         web_site(tmp_path, events=excerpt(), agent_url=script.url) as site,
     ):
         await site.said("k3b is my secret", channel="ada")
-        script.call("search_chat_logs", {"query": "k3b"}).say("Many spoke of it.")
+        script.call("search_log", {"query": "k3b"}).say("Many spoke of it.")
         lines = await ask(site.http, "who spoke of k3b?")
         assert lines[-1]["ok"]
         result = script.requests[1]["messages"][-1]

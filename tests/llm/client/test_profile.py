@@ -32,7 +32,7 @@ NATIVE = CapabilitiesPart(tools="native", chooses_tools=True)
         (ModelCard(id="able", parameters=600 * MILLION, capabilities=NATIVE), SMALL),
         (
             ModelCard(id="4b", parameters=4_000 * MILLION, prompt_tokens_per_second=30),
-            replace(CAPABLE, context_tokens=500),
+            replace(CAPABLE, context_tokens=500, result_length=2_500),
         ),
         (
             ModelCard(id="4b", parameters=4_000 * MILLION, capabilities=NATIVE),
@@ -49,6 +49,18 @@ NATIVE = CapabilitiesPart(tools="native", chooses_tools=True)
 def test_the_profile_follows_from_the_card(card: ModelCard | None, profile: Profile | None) -> None:
     found = Profile.from_card(card)
     assert found == profile if profile else found.name == "capable"
+
+
+def test_the_results_of_tools_take_no_more_than_an_eighth_of_the_window() -> None:
+    lengths = {
+        window: Profile.from_card(ModelCard(id="x", max_model_len=window)).result_length
+        for window in (4_096, 16_384, 131_072)
+    }
+    assert lengths == {4_096: 2_500, 16_384: 6_144, 131_072: 20_000}
+    small = ModelCard(id="x", parameters=500 * MILLION, max_model_len=131_072)
+    assert Profile.from_card(small).result_length == SMALL.result_length == 2_500
+    medium = ModelCard(id="x", parameters=2_000 * MILLION, max_model_len=131_072)
+    assert Profile.from_card(medium).result_length == 12_000  # half of its 8,000 tokens
 
 
 def test_a_profile_that_a_server_does_not_know_is_ignored() -> None:

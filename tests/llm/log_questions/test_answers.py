@@ -19,9 +19,7 @@ from llm.log_questions.answers import (
     nearest_lines,
 )
 from llm.log_questions.parser import read_log_question
-from llm.tools.log_search import LogTools
-from llm.tools.toolbox import ToolError
-from storage.chat_log.event import PUBLIC, Event, EventType, Identity, Place, Scope
+from storage.chat_log.event import Event, EventType, Identity, Place, Scope
 from storage.chat_log.opt_outs import OptOuts
 from storage.db.database import Database
 from storage.log import ChatLog, Query
@@ -147,29 +145,6 @@ async def test_nobody_is_quoted_who_has_opted_out(database: Database, log: ChatL
     assert (await answer(log, "who mentioned the pump?")).text == "Nobody said that here."
     assert (await answer(log, "when did bob last speak?")).text == "bob said nothing here."
     assert await answer_plainly(log, "when does the pump start?", Query(scope=POND)) is None
-
-
-async def test_the_tool_leaves_out_commands_and_pages(log: ChatLog) -> None:
-    await log.add([said(20 - n / 60, "gus", f"frog number {n}") for n in range(150)])
-    tools = LogTools(log, POND, None, None, SPOKEN_HERE)
-    first = (await tools.search_chat_logs(query="frog", limit=100)).splitlines()
-    assert first[0].endswith("frog number 50")
-    assert first[99].endswith("frog number 149")
-    assert first[100] == "(more before [2026-11-21 12:50:00])"
-    second = await tools.search_chat_logs(query="frog", limit=100, before="2026-11-21 12:50:00")
-    assert second.splitlines()[-1].endswith("frog number 49")
-    assert len(second.splitlines()) == 50
-    assert await tools.search_chat_logs(query="pump broken") == "nothing found"
-    with pytest.raises(ToolError, match="that is no time"):
-        await tools.search_chat_logs(before="yesterday")
-
-
-async def test_the_tool_answers_a_question(log: ChatLog) -> None:
-    tools = LogTools(log, PUBLIC, None, None, SPOKEN_HERE)
-    here = LogTools(log, POND, None, None, SPOKEN_HERE)
-    shown = await here.search_chat_logs(query="when does the greenhouse pump start?")
-    assert shown.splitlines() == ["best first:", f"[2026-11-20 06:00:00] <bob> {PUMP}"]
-    assert await tools.search_chat_logs(query="where is the giraffe?") == "no line answers that"
 
 
 def test_the_line_that_a_model_took_its_words_from_stands_first_below_them() -> None:

@@ -203,7 +203,7 @@ async def test_of_10_000_tools_the_first_are_offered() -> None:
 
 class Ours:
     @tool(reads=True)
-    async def search_chat_logs(self) -> str:
+    async def search_log(self) -> str:
         """Search."""
         return "ours"
 
@@ -215,8 +215,8 @@ async def test_names_collide_neither_with_ours_nor_with_one_another() -> None:
         assert len(found) == len(set(found))
         assert all(name.startswith("demo__") and len(name) <= 64 for name in found)
         toolbox = Toolbox.from_owners(servers, Ours())
-        assert "ours" in (await toolbox.call("search_chat_logs", "{}", PATIENCE)).text
-        assert {"search_chat_logs", "demo__search_chat_logs"} <= set(toolbox.names())
+        assert "ours" in (await toolbox.call("search_log", "{}", PATIENCE)).text
+        assert {"search_log", "demo__search_log"} <= set(toolbox.names())
     with pytest.raises(TypeError, match="belong to the tools of MCP servers"):
 
         @tool

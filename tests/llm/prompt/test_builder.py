@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -24,11 +25,11 @@ from storage.memory.taught_skills import FILES, SkillTable, TaughtSkill
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 PERSONA = Persona("You are $nick.")
-SEARCH = "search_chat_logs"
+SEARCH = "search_log"
 
 
 @tool(reads=True)
-async def search_chat_logs() -> str:
+async def search_log() -> str:
     """Search."""
     return "nothing"
 
@@ -49,7 +50,7 @@ def prompts(tmp_path: Path) -> PromptBuilder:
 
 
 def asking(text: str, room: str = "irc/#pond", persona: Persona = PERSONA) -> PromptRequest:
-    return PromptRequest(text, room, persona, {"nick": "Terra"}, (search_chat_logs,))
+    return PromptRequest(text, room, persona, {"nick": "Terra"}, (search_log,))
 
 
 def beside(prompt: Prompt) -> dict[str, str]:
@@ -79,6 +80,7 @@ async def test_a_model_that_cannot_choose_tools_is_told_of_none(
     prompt = await prompts.build(table, asking("who said 2*3?"), replace(CAPABLE, offers="none"))
     assert prompt.system == f"You are Terra.\n\n{CORE}"
     assert SEARCH not in str(prompt.question_sections)
+    assert not prompt.toolbox
 
 
 async def test_a_small_model_gets_one_sentence_and_the_tools_that_the_question_calls_for(
@@ -98,17 +100,16 @@ async def test_a_small_model_gets_one_sentence_and_the_tools_that_the_question_c
     assert not without.toolbox
 
 
-async def test_tools_of_a_skill_come_with_the_first_question_for_it_and_stay_in_that_room(
+async def test_a_capable_model_has_the_tools_of_all_skills_in_one_list_whatever_is_asked(
     prompts: PromptBuilder, table: SkillTable
 ) -> None:
-    async def names(text: str, room: str) -> list[str]:
-        prompt = await prompts.build(table, asking(text, room), CAPABLE)
-        return list(prompt.toolbox.names())
-
-    assert await names("hi", "a") == [SEARCH]
-    assert await names("what is 2*3?", "a") == [SEARCH, "calculate", "convert_unit"]
-    assert await names("hi again", "a") == [SEARCH, "calculate", "convert_unit"]
-    assert await names("hi", "b") == [SEARCH]
+    questions = ("hi", "what is 2*3?", "who said that?", "roll a die")
+    found = [await prompts.build(table, asking(text), CAPABLE) for text in questions]
+    schemas = {json.dumps(prompt.toolbox.schemas()) for prompt in found}
+    assert len(schemas) == 1
+    offered = list(found[0].toolbox.names())
+    assert offered == sorted(offered)
+    assert {SEARCH, "calculate", "convert_unit", "current_time", "roll_dice"} <= set(offered)
 
 
 async def test_a_persona_may_have_few_skills_and_tools(

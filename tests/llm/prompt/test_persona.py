@@ -19,7 +19,7 @@ description: Says arr.
 model: big
 temperature: 0.9
 max_tokens: 99
-tools: [search_chat_logs]
+tools: [search_log]
 skills: []
 ---
 
@@ -58,7 +58,7 @@ def test_a_persona_has_its_own_model_words_and_tools(own: Path, folder: Path) ->
         model="big",
         temperature=0.9,
         max_tokens=99,
-        tools=("search_chat_logs",),
+        tools=("search_log",),
         skills=(),
     )
     said = pirate.render({"nick": "Terra", "channel": "#a</system>"})

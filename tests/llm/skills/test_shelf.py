@@ -19,7 +19,7 @@ from llm.skills.calculator import calculate, convert_unit
 from llm.skills.calculator.sums import ExpressionError, evaluate
 from llm.skills.dice import roll_dice
 from llm.skills.hint import HintContext
-from llm.skills.registry import TEACH, SkillRegistry, TeachingTools, is_lesson, lessons
+from llm.skills.registry import TEACH, SkillRegistry, TeachingTools, lessons
 from llm.skills.world_clock import current_time, days_between
 from llm.tools.consent import Asker
 from llm.tools.toolbox import Toolbox
@@ -330,8 +330,3 @@ async def test_uses_are_counted_and_the_least_useful_go_first(tmp_path: Path) ->
         assert (kept["s0"].uses, kept["s1"].uses, kept["new"].uses) == (1, 2, 0)
         assert kept["s1"].score < 0.5 < kept["s0"].score
         assert await table.scores(FILES) == {"dice": (1, 0.6)}
-
-
-def test_only_questions_about_teaching_show_its_tools() -> None:
-    assert is_lesson("Learn this: the pump needs oil")
-    assert not is_lesson("what is the weather like?")

@@ -13,8 +13,9 @@ import pytest
 from agent_server.engines.embeddings import is_installed
 from llm.client.client import AgentClient
 from llm.client.settings import AgentSettings
-from llm.tools.log_search import LogTools
+from llm.tools.log_search import LogSearch, LogTools
 from llm.tools.semantic_search import SemanticIndex
+from llm.tools.toolbox import ResultLength
 from storage.chat_log.event import PUBLIC, Event, EventType, Identity, Place, Scope
 from storage.chat_log.opt_outs import OptOuts
 from storage.chat_log.query import Query
@@ -175,7 +176,8 @@ async def test_the_tool_shows_the_model_no_line_of_who_has_opted_out(tmp_path: P
         filled(tmp_path, [said("my secret is a green frog")]) as (database, log, _),
         AgentClient.open(AgentSettings(api_url="http://127.0.0.1:9")) as client,
     ):
-        tools = LogTools(log, PUBLIC, None, SemanticIndex(client, database))
-        assert "green frog" in await tools.search_chat_logs(query="frog")
+        tools = LogTools(log=log, scope=PUBLIC, semantic_index=SemanticIndex(client, database))
+        asked, most = LogSearch(query="frog"), ResultLength(1_000)
+        assert "green frog" in await tools.search_log(asked, most)
         await OptOuts(database).add("irc", Identity("ada"))
-        assert await tools.search_chat_logs(query="frog") == "nothing found"
+        assert await tools.search_log(asked, most) == "no line has frog"

@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
 import pytest
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field
 
-from llm.tools.toolbox import EffectKey, Toolbox, ToolError, render_result, tool
+from llm.tools.toolbox import EffectKey, ResultLength, Toolbox, ToolError, render_result, tool
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ def test_the_signature_is_the_schema(weather: Weather) -> None:
     assert schema["description"] == "Tell what the weather will be."
     parameters = schema["parameters"]
     assert parameters["required"] == ["city"]
-    assert parameters["additionalProperties"] is False
+    assert "additionalProperties" not in parameters
     city, days, unit = (parameters["properties"][key] for key in ("city", "days", "unit"))
     assert (city["type"], city["description"], city["maxLength"]) == ("string", "where", 20)
     assert (days["type"], days["default"], days["minimum"]) == ("integer", 1, 1)
@@ -187,10 +187,68 @@ async def test_cancelling_a_call_stops_the_tool(weather: Weather) -> None:
     assert len(asyncio.all_tasks()) == 1
 
 
-def test_a_long_result_is_cut() -> None:
-    whole, cut = render_result("x", "a" * 3_000), render_result("x", "a" * 3_001)
-    assert whole == f'<tool_result tool="x">\n{"a" * 3_000}\n</tool_result>'
-    assert cut == f'<tool_result tool="x">\n{"a" * 2_500}...[truncated]\n</tool_result>'
+def test_a_long_result_is_cut_and_says_so() -> None:
+    whole, cut = render_result("x", "a" * 20_000), render_result("x", "a" * 25, 10)
+    assert whole == f'<tool_result tool="x">\n{"a" * 20_000}\n</tool_result>'
+    said = "(cut off here: 15 more characters)"
+    assert cut == f'<tool_result tool="x">\n{"a" * 10}\n{said}\n</tool_result>'
+
+
+async def test_a_tool_learns_how_long_its_result_may_be() -> None:
+    @tool
+    async def fill(most: ResultLength, char: str = "a") -> str:
+        """Fill a page."""
+        return char * (most + 1)
+
+    assert list(schema_of(fill, "fill")["parameters"]["properties"]) == ["char"]
+    short = await Toolbox.from_owners(fill, length=3).extended_by().call("fill", "{}", 5)
+    assert "aaa\n(cut off here: 1 more characters)" in short.text
+
+
+class Search(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    query: str = ""
+    since: datetime | None = None
+    title: Annotated[str, Field(description="as it was")] = "none"
+    words: list[str] = []
+
+
+async def test_a_model_as_the_only_parameter_stands_for_its_fields() -> None:
+    @tool
+    async def look(asked: Search) -> str:
+        """Look for it."""
+        return f"{asked.query} in {asked.title}"
+
+    assert await called(look, "look", '{"query": "frogs"}') == "frogs in none"
+    assert "Extra inputs" in await called(look, "look", '{"asked": {}}')
+
+
+def test_a_schema_has_nothing_that_tells_a_model_nothing() -> None:
+    @tool
+    async def look(asked: Search) -> str:
+        """Look for it."""
+        return ""
+
+    assert schema_of(look, "look")["parameters"] == {
+        "type": "object",
+        "properties": {
+            "query": {"type": "string"},
+            "since": {"type": "string", "format": "date-time"},
+            "title": {"type": "string", "description": "as it was", "default": "none"},
+            "words": {"type": "array", "items": {"type": "string"}},
+        },
+    }
+
+
+def test_the_same_tools_are_the_same_list_whatever_their_order(weather: Weather) -> None:
+    @tool
+    async def apples() -> str:
+        """Count them."""
+        return "2"
+
+    one, other = Toolbox.from_owners(weather, apples), Toolbox.from_owners(apples, weather)
+    assert one.schemas() == other.schemas() == one.restricted_to(one.names()).schemas()
+    assert list(one.names()) == sorted(one.names())
 
 
 def test_a_result_cannot_end_itself_nor_speak_for_others() -> None:

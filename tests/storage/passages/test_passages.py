@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -15,7 +16,7 @@ from storage.chat_log.opt_outs import OptOuts
 from storage.connection import Connection
 from storage.db.database import Database, from_micros
 from storage.log import ChatLog, Query
-from storage.passages.passages import IndexPlan, LineFilter, PassageIndex, Passages
+from storage.passages.passages import IndexPlan, LineFilter, Mentions, PassageIndex, Passages
 from storage.passages.words import Expected, question_words
 from storage.search.planner import LineConditions
 from storage.search.query_parser import ParsedQuery
@@ -222,3 +223,60 @@ async def test_a_search_that_is_interrupted_at_once_tells_no_time_in_the_future(
         assert from_micros(bound * 1_000) <= NOON
     else:
         assert from_micros(bound * 1_000) <= datetime.now(UTC)
+
+
+async def mentions(log: ChatLog, text: str, line_filter: LineFilter, **within: Any) -> Mentions:
+    return await log.mentions_for_model(text, Query(scope=PUBLIC, limit=10, **within), line_filter)
+
+
+PONDS = LineFilter(nicks=("Terra",))
+
+
+async def test_lines_with_any_of_the_words_are_found_those_with_all_first_and_counted(
+    log: ChatLog,
+) -> None:
+    await log.add(
+        [
+            said("the greenhouse is warm", minute=101),
+            said("the greenhouses need a pump", minute=102),
+            said("he pumps water out of the greenhouse", minute=103),
+            said("a pumpkin grew in the greenhouse", minute=104),
+        ]
+    )
+    found = await mentions(log, "greenhouse pump", PONDS)
+    assert (found.words, found.count, found.alone) == (("greenhouse", "pump"), 2, ())
+    lines = [(each.event.text, each.has_all) for each in found.found.items]
+    assert lines[:2] == [
+        ("he pumps water out of the greenhouse", True),
+        ("the greenhouses need a pump", True),
+    ]
+    assert {text for text, has_all in lines if not has_all} == {
+        "the greenhouse is warm",
+        "a pumpkin grew in the greenhouse",
+    }
+
+
+async def test_if_no_line_has_all_words_each_is_counted_within_what_may_be_read(
+    log: ChatLog, database: Database
+) -> None:
+    bob = Identity("bob", "b", "bob.example.org")
+    await log.add(
+        [
+            *(said(f"greenhouse {n}", minute=101 + n / 100) for n in range(12)),
+            said("the axolotl is in the greenhouse", minute=102, place=LAKE),
+            replace(said("an axolotl", minute=103, nick="bob"), user=bob.user, host=bob.host),
+            said("Terra: greenhouse?", minute=104),
+            said("one axolotl", minute=105, own=True),
+        ]
+    )
+    await OptOuts(database).add("irc", bob)
+    here = Scope.from_places(POND)
+    within = Query(scope=here, limit=5, until=NOON + timedelta(minutes=101.105))
+    found = await log.mentions_for_model("where is the axolotl in the greenhouse?", within, PONDS)
+    assert (found.words, found.count, found.alone) == (("axolotl", "greenhouse"), 0, (0, 11))
+    assert len(found.found.items) == 5
+    ours = LineFilter(nicks=("Terra",), own=True)
+    found = await log.mentions_for_model("axolotl", Query(scope=here, limit=5), ours)
+    assert ([each.event.text for each in found.found.items], found.count) == (["one axolotl"], 1)
+    asked = await log.mentions_for_model("greenhouse", Query(scope=here, limit=50), ours)
+    assert (asked.count, len(asked.found.items)) == (13, 13)

@@ -110,7 +110,7 @@ async def test_a_tendril_answers_another_with_its_own_tools(tmp_path: Path) -> N
     first, second, third, fourth = script.requests
     assert offered(first)["ask_tendril"].endswith("\nkettle: the temperature of the water")
     assert "temperature" not in offered(first)
-    assert {"temperature", "search_chat_logs"} <= set(offered(second))
+    assert {"temperature", "search_log"} <= set(offered(second))
     assert "80" in tool_results(third)[0]
     assert "80 degrees." in tool_results(fourth)[0]
 
@@ -181,7 +181,7 @@ async def test_who_asks_reaches_no_more_by_another_tendril_than_they_may_read(
         await here.hear(CELLAR, BOB, "another treasure is behind the shelf")
         await here.hear(DEN, ADA, "I look for a treasure")
         script.call(*asking("kettle", "Where is the treasure?"))
-        script.call("search_chat_logs", {"query": "treasure"})
+        script.call("search_log", {"query": "treasure"})
         script.say("Nobody said so.").say("Nobody knows.")
         await here.ask(DEN, ADA, "where is it?")
     (found,) = tool_results(script.requests[2])

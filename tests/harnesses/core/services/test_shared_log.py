@@ -34,12 +34,12 @@ async def test_a_question_is_answered_with_the_log_of_its_room(tmp_path: Path) -
     async with ScriptedOpenAI() as script, room_tendril(rooms_config(tmp_path, script.url)) as it:
         await it.hear(TEA, BOB, "the kettle boils at six")
         await it.hear("#cellar", BOB, "the barrel leaks")
-        script.call("search_chat_logs", {"query": "barrel"}).say("At six.")
+        script.call("search_log", {"query": "barrel"}).say("At six.")
         assert await it.ask(TEA, ADA, "hm, kettle, and so?") == "At six."
         first, second = script.requests
         assert "the kettle boils at six" in str(first["messages"])
         assert f"in the room {TEA}" in first["messages"][0]["content"]
-        assert "nothing found" in second["messages"][-1]["content"]
+        assert "no line has barrel" in second["messages"][-1]["content"]
         assert "barrel leaks" not in str(script.requests)
 
 

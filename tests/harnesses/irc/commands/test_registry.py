@@ -262,11 +262,11 @@ async def test_a_question_sees_its_own_channel_only(tmp_path: Path) -> None:
         await alice.say(OTHER, ".ping")
         await alice.expect("pong")
         assert await ask(mallory, ".search secret") == "Nothing found."
-        script.call("search_chat_logs", {"query": "the secret is"}).say("I know no secret.")
+        script.call("search_log", {"query": "the secret is"}).say("I know no secret.")
         await ask(mallory, ".terrarium what is the secret?")
         assert "plum" not in json.dumps(script.requests)
         [result] = [m for m in script.requests[1]["messages"] if m["role"] == "tool"]
-        wrapped = '<tool_result tool="search_chat_logs">\nnothing found\n</tool_result>'
+        wrapped = '<tool_result tool="search_log">\nno line has secret\n</tool_result>'
         assert result["content"] == wrapped
 
 

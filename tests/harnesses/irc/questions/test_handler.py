@@ -58,7 +58,7 @@ async def until(client: IrcClient, tendril: IrcTendril, questions: int) -> None:
 
 async def test_a_second_question_joins_the_run_before_its_next_model_call(tmp_path: Path) -> None:
     async with ScriptedOpenAI() as script, a_room(tmp_path, script.url) as (alice, _, tendril):
-        script.answer(Answer(calls=(("get_current_users", "{}"),), hang=True))
+        script.answer(Answer(calls=(("people", "{}"),), hang=True))
         script.say("Two, and it is nine.").say("Later.")
         await alice.say(ROOM, ".terrarium how many are here?")
         await script.arrived(1)

@@ -266,7 +266,7 @@ async def test_what_was_said_before_a_tool_call_is_not_taken_for_the_answer(
         ScriptedOpenAI() as script,
         asking(tmp_path, script.url, ircd, stream_after=0, line_budget=3) as alice,
     ):
-        script.answer(Answer("I look", calls=(("get_current_users", "{}"),)))
+        script.answer(Answer("I look", calls=(("people", "{}"),)))
         script.say("There are two.\nBoth are fine.")
         await alice.say(ROOM, ".terrarium how many are we?")
         await alice.expect(r":Both are fine\.$")

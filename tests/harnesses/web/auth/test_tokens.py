@@ -100,7 +100,7 @@ async def test_the_chat_looks_up_only_what_the_visitor_may_read(tmp_path: Path) 
     ):
         for headers in (GUEST, OWNER):
             site.http.cookies.clear()
-            script.call("search_chat_logs", {"query": "newts"}).say("That is all.")
+            script.call("search_log", {"query": "newts"}).say("That is all.")
             await site.http.post("/chat", json={"text": "where are they?"}, headers=headers)
         guest, owner = (script.requests[number]["messages"][-1]["content"] for number in (1, 3))
         assert "nothing found" in guest

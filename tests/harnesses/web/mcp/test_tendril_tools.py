@@ -12,8 +12,8 @@ import pytest
 from mcp import Client
 from pydantic import Field
 
-from llm.tools.log_search import LogTools
-from llm.tools.toolbox import ToolError, tool
+from llm.tools.log_search import LogSearch, LogTools
+from llm.tools.toolbox import ResultLength, ToolError, tool
 from storage.chat_log.event import Scope
 from terrarium import Config
 from tests.kit.mcp_client import mcp_client, text
@@ -33,7 +33,7 @@ class FoundLines:
     @tool(reads=True, mcp=True)
     async def recall(self, words: str) -> str:
         """Recall what was said."""
-        return str(await self._tools.search_chat_logs(words))
+        return str(await self._tools.search_log(LogSearch(query=words), ResultLength(1_000)))
 
 
 class Kettle(RoomTendril):
@@ -62,7 +62,7 @@ class Kettle(RoomTendril):
 
     def mcp_owners(self, scope: Scope) -> Sequence[object]:
         """Offer what is marked, and the log within the scope of whoever calls."""
-        return (self, FoundLines(LogTools(self.log.chat_log, scope)))
+        return (self, FoundLines(self.log.tools_within(scope)))
 
 
 @asynccontextmanager

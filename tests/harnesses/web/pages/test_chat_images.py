@@ -87,7 +87,7 @@ async def test_an_image_is_shown_to_a_model_that_sees_and_kept_nowhere(tmp_path:
 async def test_the_image_stays_with_the_question_while_tools_are_used(tmp_path: Path) -> None:
     async with ScriptedOpenAI() as script, web_site(tmp_path, agent_url=script.url) as site:
         script.able = {"vision": True}
-        script.call("search_chat_logs", {"query": "frog"}).say("A frog.")
+        script.call("search_log", {"query": "frog"}).say("A frog.")
         assert (await ask(site.http, "who spoke of that?", png()))["ok"]
         assert [len(images(body)) for body in script.requests] == [1, 1]
         *_, question, call, result = script.requests[1]["messages"]

@@ -42,7 +42,7 @@ async def test_a_question_in_the_chat_is_a_run_that_names_nobody(tmp_path: Path)
     async with ScriptedOpenAI() as script, browser() as chromium:
         script.cached_tokens = 3
         async with web_site(tmp_path, agent_url=script.url) as site:
-            script.call("search_chat_logs", {"query": "newts"}).say("No newts.")
+            script.call("search_log", {"query": "newts"}).say("No newts.")
             await site.http.post("/chat", json={"text": "where are the newts?"})
             page = await visit(chromium, f"{site.url}/runs", size=PHONE)
             await expect(page.locator(".cards li")).to_contain_text("a private conversation")
@@ -51,7 +51,7 @@ async def test_a_question_in_the_chat_is_a_run_that_names_nobody(tmp_path: Path)
             steps = page.locator(".steps li")
             await expect(steps).to_have_count(3)
             await expect(steps.nth(0)).to_contain_text("1 call")
-            await expect(steps.nth(1)).to_contain_text("search_chat_logs")
+            await expect(steps.nth(1)).to_contain_text("search_log")
             await expect(steps.nth(1)).to_contain_text("allow · worked")
             text = await page.locator("main").inner_text()
             assert "newts" not in text
@@ -80,7 +80,7 @@ async def test_runs_of_all_tendrils_are_listed_by_time_page_by_page(tmp_path: Pa
 
 async def answered(data: Path, script: ScriptedOpenAI) -> None:
     """Somebody asks on the channel, and the model thinks, searches and answers."""
-    search = ("search_chat_logs", '{"query": "newts"}')
+    search = ("search_log", '{"query": "newts"}')
     script.cached_tokens = 40
     script.answer(Answer(calls=(search,), reasoning="Where are <b>newts</b>?"))
     script.answer(Answer("In the\npond.", finish="length"))
