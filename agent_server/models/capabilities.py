@@ -26,8 +26,8 @@ it has loaded the model."""
 
 @dataclass(frozen=True, slots=True)
 class Refusals:
-    """What the engine has refused, which is certain: `context`, the window in tokens that it named
-    for a prompt that was too long, and whether it refused `tools`."""
+    """Refusals of the engine, which are certain: `context` is the window in tokens that it named
+    for a prompt that was too long, `tools` whether it refused tools."""
 
     context: int | None = None
     tools: bool = False

@@ -58,6 +58,9 @@ SAMPLE_WORDS = ("hello", "paper", "green")
 SAMPLE_PAUSE = 3.0
 """Seconds between trial prompts: the machine is slow during startup, and the fastest counts."""
 
+EMBEDDED_MAX_TOKENS = 1024
+"""Default limit of an answer of the embedded engine, in tokens: llama.cpp has none."""
+
 REFRESH_TIMEOUT = 5.0
 """Seconds within which an engine must describe a model whose card somebody waits for."""
 
@@ -85,6 +88,9 @@ class ServedModel:
         self.engine = engine
         self.settings = settings
         self._is_embedded = not settings.urls
+        self._answer_limit = settings.max_tokens
+        if self._is_embedded:
+            self._answer_limit = settings.max_tokens or EMBEDDED_MAX_TOKENS
         self._store = store
         self._measured = ModelMeasurements()
         self._variants: dict[str, ServedModel] = {}
@@ -284,7 +290,8 @@ class ServedModel:
         try:
             async with aclosing(self.engine.chat(body, context)) as chunks:
                 async for chunk in chunks:
-                    self._speed.observe(chunk)
+                    if self._is_on_cpu:
+                        self._speed.observe(chunk)
                     if normal := normalizer.feed(chunk):
                         yield normal
         except ContextLengthExceeded as error:
@@ -323,7 +330,7 @@ class ServedModel:
             request.require_words_only()
 
     def _body(self, request: ChatRequest, context: RequestContext) -> dict[str, Any]:
-        limit = request.max_completion_tokens or request.max_tokens or self.settings.answer_limit
+        limit = request.max_completion_tokens or request.max_tokens or self._answer_limit
         return {
             **self._engine_params(context),
             **self._without_tools(_request_body(request, FORWARDED_FIELDS)),

@@ -27,9 +27,6 @@ ANTHROPIC = "https://api.anthropic.com"
 EMBEDDED_SLOTS, UPSTREAM_SLOTS = 2, 32
 """Default number of slots: of the embedded engine, and of each upstream."""
 
-EMBEDDED_MAX_TOKENS = 1024
-"""Default limit of an answer of the embedded engine, in tokens: llama.cpp has none."""
-
 
 class ModelConfig(Settings):
     """One model: a GGUF file in the embedded engine, or an upstream server."""
@@ -162,11 +159,6 @@ class ModelConfig(Settings):
     def slot_count(self) -> int:
         """The number of slots: requests that run at once."""
         return self.slots or UPSTREAM_SLOTS * len(self.urls) or EMBEDDED_SLOTS
-
-    @property
-    def answer_limit(self) -> int | None:
-        """The longest answer in tokens when the request names no limit; None: no limit here."""
-        return self.max_tokens or (None if self.urls else EMBEDDED_MAX_TOKENS)
 
     @property
     def entry(self) -> CatalogueEntry | None:

@@ -55,6 +55,8 @@ _SHOWN = {
     "irc.tls_cert": '"/etc/terrarium/irc.pem"',
     "model.aliases": '{ fast = "terra", smart = ["big", "terra"] }',
     "model.cache_dir": '"/var/cache/terrarium"',
+    "model.context": "16384",
+    "model.max_tokens": "4096",
     "model.slots": "4",
     "model.path": '"/models/model.gguf"',
     "model.threads": "4",
