@@ -26,7 +26,7 @@ def text_choice(delta: dict[str, Any], finish: str | None = None) -> dict[str, A
     return {**choice, "logprobs": logprobs} if text else choice
 
 
-def event(data: dict[str, Any]) -> str:
+def event(data: Mapping[str, Any]) -> str:
     """Return a server-sent event with JSON data."""
     return f"data: {json.dumps(data)}\n\n"
 

@@ -10,7 +10,6 @@ https://openrouter.ai/docs/api-reference and https://docs.litellm.ai/docs/proxy/
 
 from __future__ import annotations
 
-import json
 from collections import deque
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
@@ -211,7 +210,7 @@ class UpstreamServer:
             yield event({**head, "choices": [chat_choice(delta)]})
         finish = "tool_calls" if body.get("tools") else "stop"
         yield event({**head, "choices": [chat_choice({"content": ""}, finish)]})
-        usage = {"prompt_tokens": 11, "completion_tokens": 5, "total_tokens": 16}
+        usage: dict[str, Any] = {"prompt_tokens": 11, "completion_tokens": 5, "total_tokens": 16}
         last: dict[str, Any] = {**head, "choices": [], "usage": usage}
         if self.kind == "vllm":
             usage |= {"prompt_tokens_details": None}
@@ -239,11 +238,9 @@ class UpstreamServer:
             yield call_delta(0, {"function": {"arguments": CALL["arguments"]}})
 
 
-def sent_event(**chunk: Any) -> Response:
-    """Return the reply with one event, and with the end of a stream."""
-    return Response(
-        f"data: {json.dumps(chunk)}\n\ndata: [DONE]\n\n", media_type="text/event-stream"
-    )
+def sent_events(*chunks: Mapping[str, Any], end: str = "data: [DONE]\n\n") -> Response:
+    """Return the reply with one event for each chunk, and with the end of a stream."""
+    return Response("".join(map(event, chunks)) + end, media_type="text/event-stream")
 
 
 @asynccontextmanager

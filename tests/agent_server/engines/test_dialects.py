@@ -21,7 +21,7 @@ from tests.kit.upstream_servers import (
     TOOLS_REFUSED,
     WINDOW,
     Kind,
-    sent_event,
+    sent_events,
     upstream_server,
 )
 
@@ -318,7 +318,9 @@ async def test_a_model_that_wraps_its_calls_in_tags_calls_all_the_same() -> None
 
 
 def streamed(text: str) -> Response:
-    return sent_event(choices=[{"index": 0, "delta": {"content": text}, "finish_reason": "stop"}])
+    return sent_events(
+        {"choices": [{"index": 0, "delta": {"content": text}, "finish_reason": "stop"}]}
+    )
 
 
 async def test_an_upstream_gets_no_limit_that_nobody_asked_for() -> None:
@@ -363,6 +365,7 @@ async def test_parameters_that_a_model_refuses_are_renamed_or_left_out_from_then
 
 
 GOOD_CHUNK = {"choices": [{"index": 0, "delta": {"content": "a"}, "finish_reason": None}]}
+ENDED = {"choices": [{"index": None, "delta": {"content": "Hi"}, "finish_reason": "stop"}]}
 BAD: list[Response] = [
     HTMLResponse("<!doctype html><title>Bad gateway</title>", 502),
     HTMLResponse("<html><body>Log in</body></html>"),
@@ -371,12 +374,12 @@ BAD: list[Response] = [
     JSONResponse({"detail": "nothing"}),
     JSONResponse({"choices": [], "usage": {"prompt_tokens": 5, "completion_tokens": 0}}),
     JSONResponse([]),
-    sent_event(choices=[]),
-    sent_event(choices=None, usage={"prompt_tokens": 5, "completion_tokens": 0}),
-    sent_event(choices=[{"delta": "text"}]),
-    sent_event(choices=[{"delta": {"content": 5}}]),
-    sent_event(choices=[{"delta": {"tool_calls": "none"}}]),
-    sent_event(choices=[{"delta": {"tool_calls": [{"function": {"arguments": {}}}]}}]),
+    sent_events({"choices": []}),
+    sent_events({"choices": None, "usage": {"prompt_tokens": 5, "completion_tokens": 0}}),
+    sent_events({"choices": [{"delta": "text"}]}),
+    sent_events({"choices": [{"delta": {"content": 5}}]}),
+    sent_events({"choices": [{"delta": {"tool_calls": "none"}}]}),
+    sent_events({"choices": [{"delta": {"tool_calls": [{"function": {"arguments": {}}}]}}]}),
     Response("data: [DONE]\n\n", media_type="text/event-stream"),
     Response("", media_type="text/event-stream"),
 ]
@@ -400,19 +403,17 @@ async def test_nonsense_is_a_clear_error_and_the_next_answer_is_good(
 @pytest.mark.parametrize(
     ("reply", "text", "thoughts"),
     [
-        (Response(f"data: {'{'}\"choices\": [{'{'}\"index\": null, \"delta\": {'{'}\"content\": "
-                  "\"Hi\"}, \"finish_reason\": \"stop\"}]}\n\n", media_type="application/json"),
-         "Hi", None),
+        (Response(sent_events(ENDED).body, media_type="application/json"), "Hi", None),
         (HTMLResponse('\n\n{"choices": [{"message": {"role": "assistant", "content": "Hi"}}]}'),
          "Hi", None),
         (JSONResponse({"choices": [{"message": {"content": None}, "finish_reason": "stop"}],
                        "usage": "unknown"}), "", None),
-        (sent_event(choices=[{"index": 0, "delta": None, "finish_reason": "stop"}], usage=None),
+        (sent_events({"choices": [{"delta": None, "finish_reason": "stop"}], "usage": None}),
          "", None),
-        (sent_event(choices=[{"index": 0, "finish_reason": "stop", "delta": {"content": [
+        (sent_events({"choices": [{"index": 0, "finish_reason": "stop", "delta": {"content": [
             {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]},
             {"type": "text", "text": "Hi"},
-        ]}}]), "Hi", "hm"),
+        ]}}]}), "Hi", "hm"),
     ],
 )  # fmt: skip
 async def test_what_an_answer_lacks_or_how_it_is_labelled_does_not_matter(
@@ -430,9 +431,7 @@ async def test_what_an_answer_lacks_or_how_it_is_labelled_does_not_matter(
 @pytest.mark.parametrize("event", [{"error": {"message": "gone", "code": 502}}, GOOD_CHUNK])
 async def test_a_stream_that_ends_badly_is_an_error_after_its_words(event: dict[str, Any]) -> None:
     async with upstream_server("vllm") as upstream, sdk(upstream.url) as client:
-        begun = sent_event(**GOOD_CHUNK).body.decode().removesuffix("data: [DONE]\n\n")
-        broken = sent_event(**event).body.decode().removesuffix("data: [DONE]\n\n")
-        upstream.replies.append(Response(begun + broken, media_type="text/event-stream"))
+        upstream.replies.append(sent_events(GOOD_CHUNK, event, end=""))
         stream = await client.chat.completions.create(model="terra", messages=HELLO, stream=True)
         text = ""
         with pytest.raises(Exception, match="engine"):  # noqa: PT012 - it is the loop that raises

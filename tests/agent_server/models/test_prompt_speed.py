@@ -23,8 +23,9 @@ def test_timings_of_the_engine_count() -> None:
 
 def test_what_came_from_a_cache_says_nothing_of_reading() -> None:
     speed = PromptSpeed()
-    for chunk in (timings(4, 90.0), timings("x", 90.0), {"choices": [], "timings": None}):
-        speed.observe(chunk)
+    speed.observe(timings(4, 90.0))
+    speed.observe(timings("x", 90.0))
+    speed.observe({"choices": [], "timings": None})
     assert speed.rate is None
 
 
