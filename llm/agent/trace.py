@@ -82,10 +82,20 @@ class Outcome:
         last = self.messages[-1] | {"content": text}
         return replace(self, text=text, messages=(*self.messages[:-1], last))
 
-    def quoting(self, lines: Collection[int]) -> Outcome:
-        """Return the outcome with the ids of the log lines that its text repeats."""
-        last = self.messages[-1] | {"quotes": sorted(lines)}
-        return replace(self, messages=(*self.messages[:-1], last))
+    def written_beside(self) -> str:
+        """Return what the model wrote besides the answer: thoughts, and arguments of calls."""
+        texts: list[str] = []
+        for message in self.messages:
+            if message["role"] == "assistant":
+                texts.append(message.get("reasoning_content") or "")
+                texts += [call["function"]["arguments"] for call in message.get("tool_calls", ())]
+        return "\n".join(texts)
+
+    def quoting(self, lines: Collection[int], beside: Collection[int]) -> Outcome:
+        """Return the outcome with the ids of the log lines that the answer repeats, and of those
+        that are repeated in what the model wrote besides."""
+        quotes = {"quotes": sorted(lines), "quotes_beside": sorted(beside)}
+        return replace(self, messages=(*self.messages[:-1], self.messages[-1] | quotes))
 
 
 _EXPIRY_INTERVAL = 3600.0  # seconds

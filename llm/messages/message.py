@@ -169,9 +169,10 @@ Status = Literal["active", "awaiting_answer", "closed", "idle"]
 Message = dict[str, Any]
 """A message in the OpenAI chat format.
 
-In memory it may have further keys, such as `name` (the asker), `reasoning_content` (the model's
-thoughts) and `quotes` (the ids of the log lines in it), which `wire` leaves out. A user message of
-a prompt may have an `image` (`llm.messages.image`), which `wire` makes a part of the content."""
+In memory it may have further keys, which `wire` leaves out: `name` (the asker), `reasoning_content`
+(the model's thoughts), `quotes` (the ids of the log lines in it), and in an answer `quotes_beside`
+(those in thoughts and calls). A user message of a prompt may have an `image`
+(`llm.messages.image`), which `wire` makes a part of the content."""
 
 
 def quotes_of(*messages: Message) -> frozenset[int]:

@@ -446,6 +446,7 @@ def _linked(messages: Iterable[Mapping[str, Any]]) -> Iterator[int]:
     for message in messages:
         yield message.get("anchor", 0)
         yield from message.get("quotes", ())
+        yield from message.get("quotes_beside", ())
 
 
 async def _forget_texts(

@@ -17,7 +17,7 @@ from tests.kit.data_files import outbox_path
 from tests.kit.irc_client import IrcClient, irc_client
 from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril, kept_turns
 from tests.kit.ircd import embedded_ircd
-from tests.kit.openai_script import ScriptedOpenAI
+from tests.kit.openai_script import Answer, ScriptedOpenAI
 from tests.promises.test_forgetting import forget_me
 
 SECRET = "under the seventh stone"
@@ -65,7 +65,7 @@ def files_with(data: Path, text: str) -> list[str]:
 async def test_an_answer_that_repeats_what_the_model_was_shown_goes_and_another_stays(
     tmp_path: Path,
 ) -> None:
-    async with a_channel(tmp_path, agent={"trace_words": True}) as (zoe, bob, tendril, script):
+    async with a_channel(tmp_path) as (zoe, bob, tendril, script):
         script.say(PLAIN).say(RETOLD).say(f"As I said, {RETOLD}")
         assert await ask(bob, ".terrarium where do frogs sleep?") == PLAIN
         assert await ask(bob, ".terrarium where is the key?") == RETOLD
@@ -80,6 +80,23 @@ async def test_an_answer_that_repeats_what_the_model_was_shown_goes_and_another_
         assert f"bob: {PLAIN}" in lines
         assert ".terrarium where is the key?" in lines
         assert not [line for line in lines if SECRET in line]
+        assert files_with(tmp_path, SECRET) == []
+
+
+async def test_a_turn_in_which_only_the_model_thinks_of_a_line_goes_and_its_answer_stays(
+    tmp_path: Path,
+) -> None:
+    async with a_channel(tmp_path) as (zoe, bob, tendril, script):
+        script.answer(Answer("Ask zoe for it.", reasoning=RETOLD))
+        script.call("recall", {"key": RETOLD}).say("I do not remember.").say(PLAIN)
+        assert await ask(bob, ".terrarium where is the key?") == "Ask zoe for it."
+        assert await ask(bob, ".terrarium do you remember it?") == "I do not remember."
+        assert await ask(bob, ".terrarium where do frogs sleep?") == PLAIN
+        assert files_with(tmp_path, RETOLD)
+        await forget_me(zoe)
+        lines, questions = await left(tendril)
+        assert questions == ["where do frogs sleep?"]
+        assert {"bob: Ask zoe for it.", "bob: I do not remember."} <= set(lines)
         assert files_with(tmp_path, SECRET) == []
 
 

@@ -91,13 +91,17 @@ class Responder:
     async def _with_quotes(
         self, question: str, outcome: Outcome, context: Context, quoted: QuotedAnswer | None
     ) -> Outcome:
-        """Return the outcome with the ids of the log lines that its text quotes."""
-        lines = quoted_lines(outcome.text, question, [*context.shown(), *outcome.shown])
+        """Return the outcome with the ids of the log lines that the answer quotes, and of those
+        that the thoughts and calls of the model quote."""
+        shown = [*context.shown(), *outcome.shown]
+        lines = quoted_lines(outcome.text, question, shown)
         if quoted:
             lines |= quoted.ids_in(outcome.text)
-        if not lines:
+        beside = quoted_lines(outcome.written_beside(), question, shown)
+        if not lines | beside:
             return outcome
-        return outcome.quoting(await self._tendril.log.chat_log.quoted_lines(lines))
+        resolve = self._tendril.log.chat_log.quoted_lines
+        return outcome.quoting(await resolve(lines), await resolve(beside))
 
     def _peer_tools(self, request: TurnRequest) -> PeerTools | None:
         """Return the tool that asks other tendrils, or None if the request must not use it."""
