@@ -1,4 +1,4 @@
-"""Think blocks: the reasoning in a model's output, separated from the text for people.
+"""Think blocks: the reasoning at the beginning of a model's answer, where its engine has left it.
 
 A block opens with <think>, <thinking> or <thought>, also in double brackets as <<THINK>>, and
 closes with any of these words and a slash; case does not matter. A block that never closes hides
@@ -11,9 +11,10 @@ import re
 from dataclasses import dataclass
 
 _NAMES = "think|thinking|thought"
-_OPEN = re.compile(rf"<(?:{_NAMES})>|<<(?:{_NAMES})>>", re.IGNORECASE)
-_CLOSE = re.compile(rf"</(?:{_NAMES})>|<</(?:{_NAMES})>>", re.IGNORECASE)
-_MAX_TAG_LENGTH = len("<</thinking>>")
+OPENING_TAG = re.compile(rf"<(?:{_NAMES})>|<<(?:{_NAMES})>>", re.IGNORECASE)
+"""The opening tag of a block."""
+CLOSING_TAG = re.compile(rf"</(?:{_NAMES})>|<</(?:{_NAMES})>>", re.IGNORECASE)
+"""The closing tag of a block."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,57 +26,22 @@ class Split:
 
 
 class ThinkSplitter:
-    """Splits a stream of text, however its pieces cut the tags.
+    """Splits a stream of text into the think blocks that it begins with and the rest, however its
+    pieces cut the tags.
 
-    A tag counts anywhere and an unmatched closing tag is dropped: no reasoning is to reach people.
+    Blanks before a block and line breaks after it are dropped. Once other text has begun, nothing
+    is a tag: an answer may mention <think>.
     """
 
     def __init__(self) -> None:
         self._held = ""
         self._thinking = False
+        self._after_block = False
+        self._answering = False
 
     def feed(self, text: str) -> Split:
         """Return the text that is certain now; a possible beginning of a tag is held back."""
-        if not self._held and not self._thinking and "<" not in text:
-            return Split(text)  # the fast path of most pieces
-        self._held += text
-        return self._split(is_last=False)
-
-    def finish(self) -> Split:
-        """Return what was held back, at the end of the stream."""
-        return self._split(is_last=True)
-
-    def _split(self, *, is_last: bool) -> Split:
-        shown, thought = "", ""
-        certain = len(self._held) if is_last else _certain(self._held)
-        while True:
-            # Inside a block only a closing tag counts.
-            match = (_CLOSE if self._thinking else _EITHER).search(self._held[:certain])
-            end, after = match.span() if match else (certain, certain)
-            text, self._held, certain = self._held[:end], self._held[after:], certain - after
-            if self._thinking:
-                thought += text
-            else:
-                shown += text
-            if match is None:
-                return Split(shown, thought)
-            self._thinking = _CLOSE.fullmatch(match[0]) is None
-
-
-class LeadingThoughts:
-    """Splits off the think blocks at the beginning of a streamed text, however it is cut.
-
-    Later tags are part of the text: it may be code, or speak of them. Line breaks directly after a
-    block are dropped.
-    """
-
-    def __init__(self) -> None:
-        self._held = ""
-        self._thinking = self._has_thought = self._has_text = False
-
-    def feed(self, text: str) -> Split:
-        """Return the text that is certain now; a possible beginning of a tag is held back."""
-        if self._has_text:
+        if self._answering:
             return Split(text)
         self._held += text
         return self._split(is_last=False)
@@ -86,36 +52,50 @@ class LeadingThoughts:
 
     def _split(self, *, is_last: bool) -> Split:
         thought = ""
-        while not self._has_text:
+        while self._held and not self._answering:
             if self._thinking:
-                certain = len(self._held) if is_last else _certain(self._held)
-                match = _CLOSE.search(self._held[:certain])
-                end, after = match.span() if match else (certain, certain)
-                thought, self._held = thought + self._held[:end], self._held[after:]
-                if match is None:
+                piece, closed = self._until_closed(is_last=is_last)
+                thought += piece
+                if not closed:
                     return Split("", thought)
-                self._thinking, self._has_thought = False, True
-            begun = self._held.lstrip()
-            if match := _OPEN.match(begun):
-                self._thinking, self._held = True, begun[match.end() :]
-            elif not is_last and (not begun or _PREFIX.fullmatch(begun)):
-                return Split("", thought)
+                self._thinking, self._after_block = False, True
             else:
-                self._has_text = bool(begun)
-                break
+                if self._after_block:
+                    self._held = self._held.lstrip("\n")
+                begun = self._held.lstrip()
+                if opening := OPENING_TAG.match(begun):
+                    self._held, self._thinking = begun[opening.end() :], True
+                elif not is_last and may_become_tag(begun):
+                    return Split("", thought)
+                else:
+                    self._answering = True
         shown, self._held = self._held, ""
-        return Split(shown.lstrip("\n") if self._has_thought else shown, thought)
+        return Split(shown, thought)
+
+    def _until_closed(self, *, is_last: bool) -> tuple[str, bool]:
+        """Take the text of the open block from what is held, and whether it closes there."""
+        certain = certain_length(self._held, is_last=is_last)
+        closing = CLOSING_TAG.search(self._held[:certain])
+        end = closing.start() if closing else certain
+        text, self._held = self._held[:end], self._held[closing.end() if closing else end :]
+        return text, closing is not None
 
 
-def _certain(held: str) -> int:
-    """Return how many characters of a held text cannot be part of an incomplete tag."""
+def certain_length(text: str, *, is_last: bool = False) -> int:
+    """Return how many characters at the beginning of `text` are in no incomplete tag at its end;
+    all of them if it `is_last`."""
     # `<<think>` is incomplete, although it has a whole `<think>`: another `>` may follow.
-    start = held.find("<", max(0, len(held) - _MAX_TAG_LENGTH))
+    start = -1 if is_last else text.find("<", max(0, len(text) - _MAX_TAG_LENGTH))
     while start >= 0:
-        if _PREFIX.fullmatch(held, start):
+        if may_become_tag(text[start:]):
             return start
-        start = held.find("<", start + 1)
-    return len(held)
+        start = text.find("<", start + 1)
+    return len(text)
+
+
+def may_become_tag(text: str) -> bool:
+    """Return whether a text is empty or a proper prefix of a tag."""
+    return not text or _PREFIX.fullmatch(text) is not None
 
 
 def _prefixes() -> re.Pattern[str]:
@@ -130,5 +110,5 @@ def _prefixes() -> re.Pattern[str]:
     return re.compile("|".join(map(re.escape, sorted(beginnings, key=len))), re.IGNORECASE)
 
 
-_EITHER = re.compile(f"{_OPEN.pattern}|{_CLOSE.pattern}", re.IGNORECASE)
+_MAX_TAG_LENGTH = len("<</thinking>>")
 _PREFIX = _prefixes()

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from agent_server.engine_protocol import Chunk, Chunks
 from agent_server.errors import EngineUnavailable
-from terrarium.thinking import LeadingThoughts, Split
+from terrarium.thinking import Split, ThinkSplitter
 from terrarium.usage import TokenUsage
 
 
@@ -38,7 +38,7 @@ class ChunkNormalizer:
     def __init__(self, *, thoughts: bool) -> None:
         self._thoughts = thoughts
         # None: the engine separates the thoughts of this choice.
-        self._splitters = defaultdict[int, LeadingThoughts | None](LeadingThoughts)
+        self._splitters = defaultdict[int, ThinkSplitter | None](ThinkSplitter)
         self._usage: TokenUsage | None = None
         self._is_empty = True
 

@@ -14,7 +14,7 @@ from pydantic import Field
 from llm.agent.tool_executor import Guardrails, RunBudget, RunLimits, ToolExecutor
 from llm.agent.trace import Deferral, Outcome, Trace, now, prompt_parts
 from llm.client.client import AgentClient, OnText, RequestOptions, ToolChoice
-from llm.messages.errors import ModelError
+from llm.messages.errors import ContextTooLong, ModelError
 from llm.messages.message import Message, ModelReply
 from llm.tools.toolbox import Toolbox, tool
 from terrarium.usage import TokenUsage
@@ -22,13 +22,32 @@ from terrarium.usage import TokenUsage
 Fit = Callable[[Sequence[Message]], Awaitable[list[Message]]]
 """Builds the whole prompt from the steps of the run so far, fitted to the context window."""
 
+Shrink = Callable[[], None]
+"""Takes note that the server has refused the last prompt as too long: the next one is shorter."""
+
 TakeFollowups = Callable[[], Awaitable[Sequence[Message]]]
 """Returns the follow-up messages that people have sent since the previous call."""
 
 SPEECHLESS = "I have no good answer to that."
 
-_IN_WORDS: Message = {"role": "user", "content": "Answer in plain words, without calling anything."}
-"""The message after a reply that only called a tool that does not exist."""
+CUT_MARK = " [cut off here: the model's answer was too long]"
+"""The end of an answer that lacks its own."""
+
+_GO_ON = (
+    "Your answer was cut off, as it was too long. Continue it exactly where it stops: begin with"
+    " its last three words, then go on. Write nothing else."
+)
+
+_NO_ANSWER: Message = {"role": "assistant", "content": "[no answer]"}
+# What the model is told after a reply without an answer.
+_IN_WORDS = "Answer in plain words, without calling anything."
+_SAY_SOMETHING = "Your answer was empty: nobody has seen anything. Answer now, in plain words."
+_THINK_LESS = (
+    "Your thoughts were so long that you were cut off before the first word of your answer. Think"
+    " briefly, and answer now."
+)
+
+_MAX_SHORTENED = 3  # times that a prompt which the server refuses as too long is sent shorter
 
 _DOUBTFUL_FROM = 4  # model calls; a forced answer that takes as many is doubtful
 
@@ -126,6 +145,7 @@ class AgentLoop:
             accepts_images=options.accepts_images,
         )
         self._steps: list[Message] = []
+        self._filters: list[str] = []
         self._usage = TokenUsage()
         self._iterations = 0
         self._deadline = 0.0
@@ -148,16 +168,18 @@ class AgentLoop:
         self._iterations += iterations
         self._guard.charge(calls)
 
-    async def run(self, fit: Fit) -> Outcome:
+    async def run(self, fit: Fit, shrink: Shrink | None = None) -> Outcome:
         """Run until the model answers or defers; at a limit, force an answer.
 
-        Raises ModelError if the model cannot be asked.
+        A prompt that the server refuses as too long is fitted again after a call of `shrink`, a few
+        times at most. Raises ModelError if the model cannot be asked.
         """
+        self._fit, self._shrink = fit, shrink
         self._deadline = asyncio.get_running_loop().time() + self._limits.seconds
         while self._may_go_on():
-            prompt, reply = await self._ask(fit, "auto")
+            prompt, reply = await self._ask("auto")
             if not reply.calls:
-                return await self._accept(fit, reply)
+                return await self._accept(reply)
             self._steps.append(reply.message())
             joined = [step["content"] for step in self._steps if "name" in step]
             self._steps += await self._execution.results(reply.calls, prompt, joined)
@@ -165,7 +187,7 @@ class AgentLoop:
                 return self._outcome(ModelReply(silent=True), forced=False)
             if self._escalation.is_requested:
                 self._switch_model()
-        return await self._force_answer(fit)
+        return await self._force_answer()
 
     def _seconds_left(self) -> float:
         return self._deadline - asyncio.get_running_loop().time()
@@ -175,63 +197,130 @@ class AgentLoop:
         return self._seconds_left() > 0 and self._iterations < last and not self._guard.exhausted
 
     async def _ask(
-        self, fit: Fit, choice: ToolChoice, *, shown: bool = True
+        self, choice: ToolChoice, *, shown: bool = True, why: str = ""
     ) -> tuple[list[Message], ModelReply]:
-        """Call the model once; return the prompt and the reply. With `shown=False` the reply is
-        not streamed."""
-        self._iterations += 1
+        """Call the model once; return the prompt and the reply.
+
+        With `shown=False` the reply is not streamed. `why` tells the model why it is asked again.
+        """
         # Follow-ups join between two rounds only: nothing can be added to a request under way.
-        if self._iterations > 1 and self._callbacks.take_followups:
+        if self._iterations and self._callbacks.take_followups:
             self._steps += await self._callbacks.take_followups()
         on_text = self._callbacks.on_text if shown else None
         # What the previous round streamed came with tool calls, so it was not the answer.
-        if on_text and self._iterations > 1:
+        if on_text and self._iterations:
             await on_text("")
-        steps = compact_steps(self._steps)
-        prompt = await fit(steps)
+        more = [_NO_ANSWER, {"role": "user", "content": why}] if why else []
+        return await self._send(more, choice, on_text)
+
+    async def _send(
+        self, more: Sequence[Message], choice: ToolChoice, on_text: OnText | None
+    ) -> tuple[list[Message], ModelReply]:
+        """Send the steps so far and `more`; return the prompt and the reply. A prompt that is
+        refused as too long is sent again shorter."""
+        self._iterations += 1
+        steps = [*compact_steps(self._steps), *more]
+        prompt = await self._fit(steps)
+        for _ in range(_MAX_SHORTENED):
+            try:
+                return prompt, await self._chat(prompt, len(steps), choice, on_text)
+            except ContextTooLong:
+                if self._shrink is None:
+                    raise
+                self._shrink()
+                refused, prompt = prompt, await self._fit(steps)
+                if prompt == refused:
+                    raise
+        return prompt, await self._chat(prompt, len(steps), choice, on_text)
+
+    async def _chat(
+        self, prompt: Sequence[Message], steps: int, choice: ToolChoice, on_text: OnText | None
+    ) -> ModelReply:
         began = now()
         reply = await self._client.chat(
             prompt, self.options, tools=self.schemas, tool_choice=choice, on_text=on_text
         )
         self._usage += reply.usage
+        self._filters += reply.filters
         model = self._client.model_of(self.options)
-        parts = prompt_parts(prompt, len(steps), self.schemas)
+        parts = prompt_parts(prompt, steps, self.schemas)
         self._trace.record_model_call(model, reply, began, parts)
-        return prompt, reply
+        return reply
 
-    async def _accept(self, fit: Fit, reply: ModelReply) -> Outcome:
+    async def _accept(self, reply: ModelReply) -> Outcome:
         """Return the outcome of a reply without tool calls.
 
         An answer is forced instead of a reply that only called an unknown tool, and instead of an
         empty one if somebody waits.
         """
-        if reply.text or reply.silent or (self._unasked and not reply.is_call):
-            return self._outcome(reply, forced=False)
-        if reply.is_call:
-            return await self._force_answer(lambda steps: fit([*steps, _IN_WORDS]))
-        return await self._force_answer(fit)
+        if self._is_empty(reply) or reply.is_call:
+            return await self._force_answer(self._reason(reply))
+        return await self._conclude(reply, forced=False)
 
-    async def _force_answer(self, fit: Fit) -> Outcome:
-        """Ask a last time with tool calls disabled, so that there is an answer in any case.
+    def _is_empty(self, reply: ModelReply) -> bool:
+        return not (reply.text or reply.calls or reply.silent or reply.is_call or self._unasked)
+
+    def _reason(self, reply: ModelReply) -> str:
+        """Return what the model is told after a reply without an answer."""
+        if reply.is_call:
+            return _IN_WORDS
+        if not reply.is_cut:
+            return _SAY_SOMETHING
+        # A limit on the answer is not meant for thoughts, which the server counts in.
+        self.options = replace(self.options, max_tokens=0)
+        return _THINK_LESS
+
+    async def _force_answer(self, why: str = "") -> Outcome:
+        """Ask a last time with tool calls disabled, so that there is an answer in any case; once
+        more if that is empty, unless this time is because of an empty one (`why`).
 
         If the answer is doubtful and the run has changed nothing, the `smart` model is asked too.
         The first answer is then not streamed, as it may be replaced.
         """
         again = bool(self._smart) and not self._trace.changed and self._is_doubtful()
-        _, reply = await self._ask(fit, "none", shown=not again)
+        _, reply = await self._ask("none", shown=not again, why=why)
         if again and self._seconds_left() > 0:
-            reply = await self._escalate(fit, reply)
-        return self._outcome(reply, forced=True)
+            reply = await self._escalate(reply)
+        if not why and self._is_empty(reply) and self._seconds_left() > 0:
+            _, reply = await self._ask("none", why=self._reason(reply))
+        return await self._conclude(reply, forced=True)
+
+    async def _conclude(self, reply: ModelReply, *, forced: bool) -> Outcome:
+        """Return the outcome with this last reply. One that the model's limit has cut off is
+        continued once; what then still lacks its end is marked.
+
+        An answer that is cut after some sentences anyway is left as it is.
+        """
+        if not (reply.is_cut and reply.text) or self.options.limit:
+            return self._outcome(reply, forced=forced)
+        on_text, is_cut = self._callbacks.on_text, True
+        seam = Seam(reply.text, on_text)
+        if reply.finish_reason == "length" and self._seconds_left() > 0:
+            said: Message = {"role": "assistant", "content": reply.text}
+            more: list[Message] = [said, {"role": "user", "content": _GO_ON}]
+            try:
+                _, rest = await self._send(more, "none", seam.feed)
+            except ModelError as error:
+                _log.warning("turn.not_continued", error=str(error))
+            else:
+                is_cut = rest.is_cut or not rest.text
+        await seam.finish()
+        text = f"{reply.text}{seam.text}".rstrip()
+        if is_cut:
+            text += CUT_MARK
+            if on_text:
+                await on_text(CUT_MARK)
+        return self._outcome(replace(reply, text=text), forced=forced, is_cut=is_cut)
 
     def _is_doubtful(self) -> bool:
         """Return whether an answer forced now would take `_DOUBTFUL_FROM` model calls or more."""
         return self._iterations + 1 >= _DOUBTFUL_FROM
 
-    async def _escalate(self, fit: Fit, first: ModelReply) -> ModelReply:
+    async def _escalate(self, first: ModelReply) -> ModelReply:
         """Return the answer of the `smart` model, or `first` if it fails or has none."""
         self._switch_model()
         try:
-            _, reply = await self._ask(fit, "none")
+            _, reply = await self._ask("none")
         except ModelError as error:
             _log.warning("turn.no_second_answer", error=str(error))
             return first
@@ -240,15 +329,24 @@ class AgentLoop:
     def _switch_model(self) -> None:
         """Continue with the `smart` model and the results so far."""
         self._escalation.is_requested = False
-        # Whether that model accepts images is not known here, so it is sent none.
-        self.options = replace(self.options, model=self._smart, accepts_images=False)
+        # Whether that model accepts images is not known here, so it is sent none. What is done to
+        # the answers of a small model is not done to its own.
+        self.options = replace(
+            self.options,
+            model=self._smart,
+            accepts_images=False,
+            repairs=False,
+            decode_entities=False,
+            limit=None,
+            max_tokens=None if self.options.limit else self.options.max_tokens,
+        )
         self._smart, self._steps = "", _without_images(self._steps)
         # Without the escalation tool: there is no third model to hand over to.
         kept = [self._deferring] if self._unasked else []
         self._execution.toolbox = self._tools.extended_by(*kept)
         self._execution.restart()
 
-    def _outcome(self, reply: ModelReply, *, forced: bool) -> Outcome:
+    def _outcome(self, reply: ModelReply, *, forced: bool, is_cut: bool = False) -> Outcome:
         text = reply.text or ("" if reply.silent or self._unasked else SPEECHLESS)
         final = ModelReply(text, reply.thought).message() | {"content": text}
         return Outcome(
@@ -261,8 +359,45 @@ class AgentLoop:
             self._deferring.deferral,
             self.options.model,
             self._limits.calls - self._guard.calls_left,
+            is_cut,
+            tuple(self._filters),
             shown=tuple(self._execution.shown),
         )
+
+
+_MIN_OVERLAP, _MAX_OVERLAP = 4, 200  # characters
+
+
+class Seam:
+    """Joins the continuation of a text to its end, without what it repeats of it.
+
+    `on_text` receives each piece that is new; `text` is all of it.
+    """
+
+    def __init__(self, before: str, on_text: OnText | None) -> None:
+        self._end = before[-_MAX_OVERLAP:]
+        self._on_text = on_text
+        self._held = ""
+        self._joined = False
+        self.text = ""
+
+    async def feed(self, piece: str) -> None:
+        """Take in a piece of the continuation."""
+        self._held += piece
+        if self._joined or len(self._held) >= _MAX_OVERLAP:
+            await self.finish()
+
+    async def finish(self) -> None:
+        """Pass on what is held back."""
+        new, self._held = self._held, ""
+        if not self._joined:
+            self._joined = True
+            lengths = range(min(len(self._end), len(new)), _MIN_OVERLAP - 1, -1)
+            repeated = (length for length in lengths if self._end.endswith(new[:length]))
+            new = new[next(repeated, 0) :]
+        self.text += new
+        if new and self._on_text:
+            await self._on_text(new)
 
 
 def _without_images(steps: Sequence[Message]) -> list[Message]:
@@ -287,18 +422,22 @@ def compact_steps(steps: Sequence[Message]) -> list[Message]:
 
 
 def _counts(middle: Iterable[Message]) -> str:
-    """Render how often each tool has succeeded and failed."""
+    """Render how often each tool has succeeded and failed, and the length of the results that are
+    left out."""
     tools: dict[str, str] = {}
     worked: Counter[str] = Counter()
     failed: Counter[str] = Counter()
+    left_out: Counter[str] = Counter()
     for message in middle:
         for call in message.get("tool_calls", ()):
             tools[call["id"]] = call["function"]["name"]
         if message["role"] == "tool":
-            count = failed if message.get("failed") else worked
-            count[tools[message["tool_call_id"]]] += 1
+            name = tools[message["tool_call_id"]]
+            (failed if message.get("failed") else worked)[name] += 1
+            left_out[name] += len(message["content"])
     lines = [
         f"{name}: {worked[name]} worked, {failed[name]} failed"
+        f" [left out: {left_out[name]:,} characters]"
         for name in dict.fromkeys(tools.values())
     ]
     return "\n".join(["<steps>", "steps between, by tool:", *lines, "</steps>"])

@@ -22,7 +22,6 @@ from terrarium.usage import TokenUsage
 MIN_GOOD_SCORE = 8
 """The lowest score at which a draft is not rewritten."""
 
-_MAX_VERDICT_TOKENS = 200  # tokens
 _TEMPERATURE = 0.0
 _JUDGE = (
     "You review a text before it is published. Score it from 1 to 10: does it do what was asked,"
@@ -93,7 +92,7 @@ class Reviewer:
         return text if second.score > first.score else draft
 
     async def _judge(self, request: str, draft: str) -> Verdict:
-        options = replace(self._options, temperature=_TEMPERATURE, max_tokens=_MAX_VERDICT_TOKENS)
+        options = replace(self._options, temperature=_TEMPERATURE)
         messages = _messages(_JUDGE, request, draft)
         reply = await self._client.chat(messages, options, response_format=_FORMAT)
         self.usage += reply.usage
@@ -103,7 +102,7 @@ class Reviewer:
         messages = _messages(_WRITER, request, draft, faults)
         reply = await self._client.chat(messages, self._options)
         self.usage += reply.usage
-        return reply.text
+        return "" if reply.is_cut else reply.text
 
 
 def _messages(system: str, request: str, draft: str, faults: str = "") -> Sequence[Message]:

@@ -8,6 +8,7 @@ read.
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -237,6 +238,8 @@ class Guardrails:
 TOOL_TIMEOUT = 30.0
 """The timeout of a tool in seconds, unless its options set another."""
 
+_MAX_QUOTED_END = 500  # characters of broken arguments that are quoted of either end
+
 _ECHO = "these words stand in what you were given to read; a call must be your own"
 _TRUNCATED = "the call was cut off at its end; write it anew, and whole"
 _UNKNOWN = "it was begun before and broken off; nobody knows whether it is done, so it is not again"
@@ -372,6 +375,9 @@ class ToolExecutor:
         return result, "allow"
 
     async def _call(self, call: ToolCall, key: EffectKey = NO_KEY) -> ToolResult:
+        if call.name in self.toolbox.names() and (why := _fault(call.arguments)):
+            self._guard.record(call.name, ok=False)
+            return error_result(call.name, why)
         own = self.toolbox.options(call.name).timeout or TOOL_TIMEOUT
         seconds = max(0.0, min(own, self._seconds_left()))
         found = [(name, each.text) for (name, _), each in self._results.items() if each.ok]
@@ -381,6 +387,23 @@ class ToolExecutor:
             result = error_result(call.name, _BLIND)
         self._guard.record(call.name, ok=result.ok)
         return result
+
+
+def _fault(arguments: str) -> str:
+    """Return why arguments are no JSON object, with what the model wrote: its message holds only
+    `{}` for them. "" if nothing is wrong."""
+    try:
+        reason = "" if isinstance(json.loads(arguments or "{}"), dict) else "not an object"
+    except RecursionError:
+        reason = "nested too deeply"
+    except ValueError as error:
+        reason = str(error)
+    if not reason:
+        return ""
+    shown = arguments
+    if len(arguments) > 2 * _MAX_QUOTED_END:
+        shown = f"{arguments[:_MAX_QUOTED_END]} [...] {arguments[-_MAX_QUOTED_END:]}"
+    return f"arguments: Invalid JSON ({reason}); you wrote: {shown}"
 
 
 def _message(call: ToolCall, result: ToolResult) -> Message:

@@ -53,8 +53,9 @@ class Outcome:
 
     `iterations` and `calls` count the calls of the model and of tools. `forced`: the model had to
     answer without tools. `status` is the state of the conversation, `deferral` the request to look
-    at it later, `model` the model of the last request ("" for the configured one). `cut`: the text
-    ends before its end. `shown` are the log lines in the results of tools.
+    at it later, `model` the model of the last request ("" for the configured one). `cut`: the
+    answer lacks its end, and says so. `filters` are those that removed something of what the model
+    wrote. `shown` are the log lines in the results of tools.
     """
 
     text: str
@@ -67,6 +68,7 @@ class Outcome:
     model: str = ""
     calls: int = 0
     cut: bool = False
+    filters: tuple[str, ...] = ()
     shown: tuple[ShownText, ...] = ()
 
     @classmethod

@@ -1,14 +1,14 @@
-"""The HTTP client of the agent server, the token counter, and the catalogue of its models."""
+"""The HTTP client of the agent server, and the catalogue of its models."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import math
 import uuid
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeVar
 from urllib.parse import quote
 
@@ -52,27 +52,26 @@ M = TypeVar("M", bound=BaseModel)
 _CONNECT_TIMEOUT = 2.0  # seconds
 _RETRY_SECONDS = 5.0  # seconds for which a server that is away or full is retried
 _MIN_RETRY_WAIT = 0.1
-_UNKNOWN_WINDOW = 8_192  # tokens; assumed of a server that cannot count
-_CANNOT_COUNT = (404, 405, 501)  # HTTP statuses of a server without `/tokenize`
+_TOKENS_PER_CHARACTER = 1 / 3  # until a server reports usage; rather too high than too low
+_MIN_RATIO, _MAX_RATIO = 1 / 8, 2.0  # what a tokenizer may yield
+_ESTIMATE_MARGIN = 1.05
+_UNUSABLE_REQUEST = (400, 422)  # HTTP statuses
 _NOT_FOUND = 404
 _NO_CONTENT = 204
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
-
-@dataclass(frozen=True, slots=True)
-class TokenCountResult:
-    """The tokens of a prompt, and the size of the model's context window in tokens."""
-
-    tokens: int
-    window: int
+_log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
 class RequestOptions:
     """The options of all requests of one run.
 
-    None and "" mean "as configured". `max_tokens` and `limit` bound the answer, `decode_entities`
-    decodes the HTML entities in it. Tokens are accounted by `purpose` ("answer", or a kind of
+    None and "" mean "as configured". `max_tokens` bounds the answer; 0 sends no limit. `repairs`
+    takes what resembles calls, JSON objects and parts of the prompt in the answer's text for
+    mistakes (`llm.parsing.stream_parser`); only then `limit` shortens the answer and
+    `decode_entities` decodes its HTML entities. `wants_status`: the model was asked for the status
+    object. Tokens are accounted by `purpose` ("answer", or a kind of
     background work such as "summary", "facts" or "review") and `room`. `person` and `channel` are
     pseudonyms under which the server keeps separate budgets. `accepts_images` says whether the
     model does.
@@ -87,6 +86,8 @@ class RequestOptions:
     channel: str = ""
     temperature: float | None = None
     max_tokens: int | None = None
+    repairs: bool = False
+    wants_status: bool = False
     limit: AnswerLimit | None = None
     decode_entities: bool = False
     accepts_images: bool = False
@@ -118,6 +119,8 @@ class AgentClient:
         self._spend = spend
         self._trouble: SetupError | None = None
         self._report_refused: KeyRefused | None = None
+        # Tokens and characters of the latest prompts by model.
+        self._sizes: dict[str, tuple[float, float]] = {}
 
     @classmethod
     @asynccontextmanager
@@ -174,15 +177,17 @@ class AgentClient:
     ) -> ModelReply:
         """Ask the model and return its whole reply; `on_text` receives each piece for people.
 
-        Calls of the `tools` that the model writes as text count if the server reports none.
         `response_format` is OpenAI's field of that name, for answers in JSON.
 
         A server that is away or full is retried for a few seconds, unless `on_text` has already
-        received a piece. Raises ModelError.
+        received a piece. One that refuses the request is asked again without the tools, which may
+        be what it cannot do. Raises ModelError.
         """
         body = self._body(messages, options, tools, tool_choice)
         if response_format:
             body["response_format"] = dict(response_format)
+            # What a program reads is repaired by nobody.
+            options = replace(options, repairs=False, wants_status=False)
         tried: list[ResponseAccumulator] = []
 
         # Each attempt has its own parser and accumulator: nothing of a broken answer remains.
@@ -190,18 +195,28 @@ class AgentClient:
             utterance = StreamParser(
                 tools,
                 messages,
+                repairs=options.repairs,
+                wants_status=options.wants_status,
                 limit=options.limit,
                 decode_entities=options.decode_entities,
-                data=response_format is not None,
             )
             tried.append(ResponseAccumulator(on_text, utterance, messages))
             await self._stream(body, options, tried[-1])
 
         try:
             async with asyncio.timeout(seconds := _READ_TIMEOUT_SHARE * self._settings.timeout):
-                await _with_retry(attempt, tried)
+                try:
+                    await _with_retry(attempt, tried)
+                except RequestRejected as error:
+                    if not tools or error.status not in _UNUSABLE_REQUEST:
+                        raise
+                    _log.warning("models.tools_left_out", error=str(error))
+                    body = self._body(messages, options, (), tool_choice)
+                    await _with_retry(attempt, tried)
         except TimeoutError as error:
             raise TimedOut(f"no answer in {seconds:g} s") from error
+        if tokens := tried[-1].reported_prompt_tokens:
+            self._learn_size(messages, body, tokens)
         reply = tried[-1].reply()
         if self._spend:
             self._spend(options, reply.usage)
@@ -209,10 +224,10 @@ class AgentClient:
 
     async def count(
         self, messages: Sequence[Message], tools: Sequence[dict[str, Any]], model: str = ""
-    ) -> TokenCountResult:
-        """Return the tokens that the model would read; estimated if the server cannot count.
+    ) -> CountAnswer:
+        """Return the tokens that the model would read, as the server counts them.
 
-        Raises ModelError.
+        Raises ModelError: RequestRejected if the server cannot count.
         """
         body: dict[str, Any] = {
             "model": model or self._settings.model,
@@ -220,15 +235,28 @@ class AgentClient:
         }
         if tools:
             body["tools"] = list(tools)
-        try:
-            content = await _with_retry(lambda: self._ask("POST", "/tokenize", body))
-        except RequestRejected as error:
-            if error.status not in _CANNOT_COUNT:
-                raise
-            # Most texts have more than three characters a token: rather too high than too low.
-            return TokenCountResult(len(json.dumps(body, ensure_ascii=False)) // 3, _UNKNOWN_WINDOW)
-        answer = _validate(CountAnswer, content)
-        return TokenCountResult(answer.count, answer.max_model_len)
+        content = await _with_retry(lambda: self._ask("POST", "/tokenize", body))
+        return _validate(CountAnswer, content)
+
+    def estimate(
+        self, messages: Sequence[Message], tools: Sequence[dict[str, Any]], model: str = ""
+    ) -> int:
+        """Return about how many tokens the model would read, by the usage that its server has
+        reported so far."""
+        size = self._sizes.get(model or self._settings.model)
+        ratio = size[0] / size[1] if size else _TOKENS_PER_CHARACTER
+        return math.ceil(_characters(messages, tools) * ratio * _ESTIMATE_MARGIN)
+
+    def _learn_size(
+        self, messages: Sequence[Message], body: Mapping[str, Any], tokens: int
+    ) -> None:
+        """Take note of the `tokens` of a prompt; all earlier ones count half as much."""
+        characters = _characters(messages, body.get("tools", ()))
+        # A server may leave out the tokens from its cache, and images count by other rules.
+        plausible = _MIN_RATIO < tokens / characters < _MAX_RATIO
+        if plausible and not any("image" in message for message in messages):
+            before, length = self._sizes.get(body["model"], (0.0, 0.0))
+            self._sizes[body["model"]] = (before / 2 + tokens, length / 2 + characters)
 
     async def embed(
         self, texts: Sequence[str], options: RequestOptions, *, query: bool = False
@@ -315,10 +343,11 @@ class AgentClient:
             "model": self.model_of(options),
             "messages": [wire(message) for message in messages],
             "temperature": _coalesce(options.temperature, self._settings.temperature),
-            "max_tokens": _coalesce(options.max_tokens, self._settings.max_tokens),
             "stream": True,
             "stream_options": {"include_usage": True},
         }
+        if max_tokens := _coalesce(options.max_tokens, self._settings.max_tokens):
+            body["max_tokens"] = max_tokens
         return body | {"tools": list(tools), "tool_choice": choice} if tools else body
 
     async def _stream(
@@ -367,6 +396,11 @@ async def _with_retry(
     return await caller(wait, again)
 
 
+def _characters(messages: Sequence[Message], tools: Sequence[dict[str, Any]]) -> int:
+    """Return the size of a prompt in characters, as it is sent."""
+    return len(_ENCODER.encode([[wire(message) for message in messages], list(tools)]))
+
+
 def _coalesce(wanted: T | None, otherwise: T) -> T:
     return otherwise if wanted is None else wanted
 
@@ -378,85 +412,6 @@ def _validate(kind: type[M], content: bytes) -> M:
         raise RequestRejected("not an answer of the server's API", OK) from error
 
 
-_MAX_TEMPLATE_TOKENS = 32  # tokens, at most, that a chat template puts around a message
-_MAX_KNOWN_PROMPTS = 1_000  # conversations
-
-
-@dataclass(frozen=True, slots=True)
-class _Known:
-    """A prompt whose tokens the server has counted."""
-
-    messages: tuple[Message, ...]
-    tools: Sequence[dict[str, Any]]
-    count: TokenCountResult
-
-    def upper_bound(
-        self, messages: Sequence[Message], tools: Sequence[dict[str, Any]]
-    ) -> int | None:
-        """Return an upper bound of the tokens of a prompt that begins with this one, None if it
-        does not."""
-        length = len(self.messages)
-        if tools != self.tools or tuple(messages[:length]) != self.messages:
-            return None
-        return self.count.tokens + sum(map(_token_bound, messages[length:]))
-
-
-class TokenCounter:
-    """Counts the tokens of conversations, whose prompts grow at the end.
-
-    A token is at least one byte long, so the bytes added since the last count bound the new count
-    from above. While that bound leaves enough room, the server is not asked.
-    """
-
-    def __init__(self, client: AgentClient) -> None:
-        self._client = client
-        self._known: OrderedDict[tuple[str, str], _Known] = OrderedDict()
-
-    async def count(
-        self,
-        options: RequestOptions,
-        messages: Sequence[Message],
-        tools: Sequence[dict[str, Any]],
-        reserve: int,
-    ) -> TokenCountResult:
-        """Return the tokens of a prompt: exactly, or as an upper bound that leaves `reserve` free.
-
-        Images are estimated; they are not sent for counting and not kept. Raises ModelError.
-        """
-        shown = sum(each["image"].tokens for each in messages if "image" in each)
-        words = [{key: each[key] for key in each if key != "image"} for each in messages]
-        counted = await self._count_words(options, words, tools, reserve + shown)
-        return TokenCountResult(counted.tokens + shown, counted.window)
-
-    async def _count_words(
-        self,
-        options: RequestOptions,
-        messages: Sequence[Message],
-        tools: Sequence[dict[str, Any]],
-        reserve: int,
-    ) -> TokenCountResult:
-        key = (options.session, options.model)
-        known = self._known.get(key)
-        most = known.upper_bound(messages, tools) if known else None
-        if known and most is not None and most <= known.count.window - reserve:
-            return TokenCountResult(most, known.count.window)
-        count = await self._client.count(messages, tools, options.model)
-        self._known[key] = _Known(tuple(messages), tools, count)
-        self._known.move_to_end(key)
-        if len(self._known) > _MAX_KNOWN_PROMPTS:
-            self._known.popitem(last=False)
-        return count
-
-    def forget(self, options: RequestOptions) -> None:
-        """Discard the last count of a conversation, which the server disagreed with."""
-        self._known.pop((options.session, options.model), None)
-
-
-def _token_bound(message: Message) -> int:
-    """Return an upper bound of the tokens that a message adds to a prompt."""
-    return _MAX_TEMPLATE_TOKENS + len(str(wire(message)).encode("utf-8", "replace"))
-
-
 FAST, SMART = "fast", "smart"
 
 _CARD_SECONDS = 60.0  # seconds for which a card is cached
@@ -465,8 +420,6 @@ _UNTESTED_CARD_SECONDS = 3.0
 _MAX_CARDS = 100  # cached names; people choose them, so there is no end of them
 # The share of a turn's time for which the model may be silent in one call.
 _READ_TIMEOUT_SHARE = 0.4
-
-_log = structlog.get_logger()
 
 
 class ModelCatalog:

@@ -59,6 +59,9 @@ class Profile:
       mistakes and repaired; a model with native tool calls means what it writes.
     - `sentences`: most sentences of an answer; None: all of it.
     - `result_length`: most characters of a tool's result.
+    - `max_tokens`: most tokens of an answer unless `[agent] max_tokens` is set; None: no limit is
+      sent, and a model may think as long as it likes.
+    - `message_length`: most characters of a message that memory reads.
     """
 
     name: ProfileName = "capable"
@@ -70,6 +73,8 @@ class Profile:
     repairs_output: bool = False
     sentences: int | None = None
     result_length: int = _LONG_RESULT
+    max_tokens: int | None = None
+    message_length: int = 2_000
 
     @classmethod
     def from_card(cls, card: ModelCard | None) -> Profile:
@@ -105,6 +110,7 @@ class Profile:
             offers=self.offers,
             result_length=self.result_length,
             repairs_output=self.repairs_output,
+            max_tokens=self.max_tokens,
         )
 
     def answer_limit(self, question: str) -> AnswerLimit | None:
@@ -119,8 +125,8 @@ class Profile:
         return AnswerLimit(self.sentences, main_clause=self.name == "tiny")
 
 
-TINY = Profile("tiny", 600, True, "fitting", "all", False, True, 1, _SHORT_RESULT)
-SMALL = Profile("small", 900, True, "fitting", "about log", True, True, 2, _SHORT_RESULT)
+TINY = Profile("tiny", 600, True, "fitting", "all", False, True, 1, _SHORT_RESULT, 256, 300)
+SMALL = Profile("small", 900, True, "fitting", "about log", True, True, 2, _SHORT_RESULT, 256, 300)
 CAPABLE = Profile()
 _PROFILES: dict[str, Profile] = {"tiny": TINY, "small": SMALL, "capable": CAPABLE}
 

@@ -52,7 +52,9 @@ class Delta(BaseModel):
     """The part of the answer that one chunk adds."""
 
     content: str | None = None
-    reasoning_content: str | None = None
+    reasoning_content: str | None = Field(
+        None, validation_alias=AliasChoices("reasoning_content", "reasoning")
+    )
     tool_calls: list[CallPart] | None = None
 
 
@@ -73,7 +75,7 @@ class ErrorPart(BaseModel):
 class Chunk(BaseModel):
     """One server-sent event of a streamed chat, or a whole unstreamed answer."""
 
-    choices: list[Choice] = Field(default_factory=list)
+    choices: list[Choice] | None = None
     usage: dict[str, Any] | None = None
     error: ErrorPart | None = None
 
@@ -91,10 +93,10 @@ class Heartbeat(BaseModel):
 
 
 class CountAnswer(BaseModel):
-    """The response of `/tokenize`."""
+    """The response of `/tokenize`; `max_model_len` is the model's context window in tokens."""
 
     count: int
-    max_model_len: int
+    max_model_len: int | None = None
 
 
 class CapabilitiesPart(BaseModel):
@@ -298,7 +300,7 @@ DONE = b"[DONE]"
 """The data of the last event of a stream."""
 
 _CHARACTERS_PER_TOKEN = 4  # per token, roughly
-# Characters of an answer; nobody reads more, and its end may never come.
+# Characters of an answer, and of its thoughts; nobody reads more, and the end may never come.
 _MAX_ANSWER_LENGTH = 100_000
 
 
@@ -312,17 +314,27 @@ class ResponseAccumulator:
         self._prompt = prompt
         self._utterance = utterance
         self._thought = ""
-        self._left = _MAX_ANSWER_LENGTH
+        self._length = 0  # of the text, in characters
         self._calls: dict[int, ToolCall] = {}
         self._usage = TokenUsage()
         self._pieces = 0
-        self._finish_reason = ""
+        self._finish_reason: str | None = None
         self._done = False
 
     @property
     def is_full(self) -> bool:
         """True if enough of the answer has arrived; the rest is left unread."""
         return self._left <= 0 or self._utterance.has_ended
+
+    @property
+    def reported_prompt_tokens(self) -> int:
+        """The tokens of the prompt as the server reports them; 0 if it does not."""
+        return self._usage.prompt
+
+    @property
+    def _left(self) -> int:
+        """The characters that the text may still have; thoughts within it do not count."""
+        return _MAX_ANSWER_LENGTH + len(self._utterance.thought) - self._length
 
     @property
     def has_shown_text(self) -> bool:
@@ -339,7 +351,7 @@ class ResponseAccumulator:
             raise error_in_stream(chunk.error)
         if chunk.usage:
             self._usage = TokenUsage.from_wire(chunk.usage)
-        for choice in chunk.choices:
+        for choice in chunk.choices or ():
             await self._add_delta(choice.delta)
             # A finish reason ends the answer too, for servers that send no [DONE].
             if choice.finish_reason is not None:
@@ -354,21 +366,30 @@ class ResponseAccumulator:
     def reply(self) -> ModelReply:
         """Return the whole reply; calls written as text count only if there are no others."""
         utterance = self._utterance
+        finish_reason = "overlong" if self._left <= 0 else self._finish_reason or "stop"
+        text = utterance.shown.lstrip()
         return ModelReply(
-            utterance.shown.strip(),
-            (self._thought + utterance.thought).strip(),
+            # What follows a text that was cut off may continue its last line.
+            text if finish_reason == "length" else text.rstrip(),
+            (self._thought + utterance.thought)[:_MAX_ANSWER_LENGTH].strip(),
             tuple(call for _, call in sorted(self._calls.items())) or utterance.calls,
             self._usage if self._usage.prompt else self._estimate_usage(),
-            utterance.status,
-            utterance.silent,
-            utterance.is_call,
-            self._finish_reason,
+            utterance.output.status,
+            utterance.output.silent,
+            utterance.output.is_call,
+            finish_reason,
+            utterance.filters,
         )
 
     async def _add_delta(self, delta: Delta) -> None:
         self._pieces += 1
-        self._thought += self._within(delta.reasoning_content)
-        await self._show(self._utterance.feed(self._within(delta.content)))
+        self._thought = (self._thought + (delta.reasoning_content or ""))[:_MAX_ANSWER_LENGTH]
+        content = delta.content or ""
+        while content and (left := self._left) > 0:
+            piece, content = content[:left], content[left:]
+            self._length += len(piece)
+            separated = bool(self._thought)
+            await self._show(self._utterance.feed(piece, is_separated=separated))
         for position, part in enumerate(delta.tool_calls or ()):
             index = position if part.index is None else part.index
             self._calls[index] = _merge_call(self._calls.get(index), part)
@@ -379,12 +400,6 @@ class ResponseAccumulator:
             return self._usage
         characters = sum(len(message.get("content") or "") for message in self._prompt)
         return TokenUsage(characters // _CHARACTERS_PER_TOKEN, self._pieces)
-
-    def _within(self, text: str | None) -> str:
-        """Return the part of `text` within the length limit of the answer."""
-        text = (text or "")[: self._left]
-        self._left -= len(text)
-        return text
 
     async def _show(self, text: str) -> None:
         if text and self._on_text:

@@ -44,7 +44,12 @@ class AgentSettings(Settings):
         le=2,
         description="0 for the likeliest words; small models ramble when it is high",
     )
-    max_tokens: int = Field(256, ge=1, description="longest answer, in tokens")
+    max_tokens: int | None = Field(
+        None,
+        ge=1,
+        description="longest answer in tokens, with the model's thoughts; by default without limit,"
+        " but 256 for tiny and small models",
+    )
     max_context_messages: int = Field(
         300,
         ge=0,

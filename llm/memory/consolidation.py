@@ -14,6 +14,7 @@ from typing import Any
 import structlog
 
 from llm.client.client import RequestOptions
+from llm.client.profile import Profile
 from llm.memory import prompts
 from llm.memory.services import (
     EPISODE_TURNS,
@@ -35,7 +36,8 @@ _MAX_GAP_TURNS = 200  # turns, at most, from which a deleted episode is rebuilt
 # How long a learnt fact is kept unless it is learnt again.
 _UNCONFIRMED_LIFETIME = timedelta(days=90)
 _EMBEDDING_BATCH = 64  # texts embedded by one request
-_MAX_ANSWER_TOKENS = {"summary": 400, "episode": 120, "facts": 300}  # of an answer, by purpose
+# Of an answer by purpose, for models that ramble; what others think would count against it.
+_MAX_ANSWER_TOKENS = {"summary": 400, "episode": 120, "facts": 300}
 
 _log = structlog.get_logger()
 
@@ -138,9 +140,9 @@ class Consolidator:
         if not turns:
             return None
         old = await self._services.memories.latest(watermarks.room, MemoryKind.SUMMARY, 1)
-        text = await self._ask_model(
-            watermarks.room, "summary", prompts.summary_messages(old[0].text if old else "", turns)
-        )
+        longest = (await self._profile()).message_length
+        messages = prompts.summary_messages(old[0].text if old else "", turns, longest)
+        text = await self._ask_model(watermarks.room, "summary", messages)
         return self._memory(
             MemoryKind.SUMMARY,
             watermarks.room,
@@ -151,7 +153,8 @@ class Consolidator:
         )
 
     async def _episode(self, room: str, turns: Sequence[RoomTurn], through: int) -> Memory:
-        text = await self._ask_model(room, "episode", prompts.episode_messages(turns))
+        longest = (await self._profile()).message_length
+        text = await self._ask_model(room, "episode", prompts.episode_messages(turns, longest))
         return self._memory(
             MemoryKind.EPISODE,
             room,
@@ -169,7 +172,7 @@ class Consolidator:
         await self._rooms.fill(watermarks, gap, episode, turns)
 
     async def _facts(self, room: str, turns: Sequence[RoomTurn]) -> list[Memory]:
-        messages = prompts.facts_messages(turns)
+        messages = prompts.facts_messages(turns, (await self._profile()).message_length)
         answer = await self._ask_model(room, "facts", messages, prompts.FACTS_FORMAT)
         people = {turn.person for turn in turns}
         return [
@@ -207,6 +210,11 @@ class Consolidator:
             begun=min(note.begun or note.time for note in notes),
         )
 
+    async def _profile(self) -> Profile:
+        """Return the profile of the model that makes the memories."""
+        catalog = self._services.catalog
+        return Profile.from_card(await catalog.card(await catalog.fast()))
+
     async def _ask_model(
         self,
         room: str,
@@ -214,6 +222,7 @@ class Consolidator:
         messages: Sequence[Message],
         answer_format: Mapping[str, Any] | None = None,
     ) -> str:
+        profile = await self._profile()
         options = RequestOptions(
             self._services.session,
             "background",
@@ -221,7 +230,8 @@ class Consolidator:
             purpose=purpose,
             room=room,
             temperature=0.0,
-            max_tokens=_MAX_ANSWER_TOKENS[purpose],
+            max_tokens=_MAX_ANSWER_TOKENS[purpose] if profile.max_tokens else 0,
+            repairs=profile.repairs_output,
         )
         try:
             reply = await self._services.client.chat(
@@ -235,6 +245,8 @@ class Consolidator:
         if not reply.text:
             raise EmptyReply
         _log.info("memory.made", purpose=purpose, tokens=reply.usage.prompt)
+        if reply.is_cut and answer_format is None:
+            return _truncate(reply.text, len(reply.text) - 1)  # to its last whole sentence
         return reply.text
 
     async def _embed(self, room: str) -> None:

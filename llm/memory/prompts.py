@@ -5,14 +5,14 @@ The answers are untrusted data too: they are bounded here, and escaped where the
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 
 from llm.messages.message import Message, PromptSection
+from llm.parsing.lenient_json import IncompleteJson, ParseError, read_value
 from storage.chat_log.opt_outs import person_of
 from storage.memory.consolidation_state import RoomTurn
 
@@ -22,7 +22,6 @@ MAX_NOTE_LENGTH = 499
 MAX_FACT_LENGTH = 300
 MAX_KEY_LENGTH = 60
 
-_MAX_MESSAGE_LENGTH = 300  # characters of a message that are shown
 _MAX_MESSAGES = 10  # of a session
 _MAX_FACTS = 10  # of one answer
 _MAX_SHOWN_LENGTH = 60_000  # characters
@@ -84,15 +83,17 @@ class StatedFact:
     turn: RoomTurn
 
 
-def summary_messages(old: str, turns: Sequence[RoomTurn]) -> list[Message]:
-    """Return the prompt that merges an `old` summary and turns into a new summary."""
-    lines = "\n".join(line for turn in turns for line in _lines(turn))
+def summary_messages(old: str, turns: Sequence[RoomTurn], longest: int) -> list[Message]:
+    """Return the prompt that merges an `old` summary and turns, of whose messages at most `longest`
+    characters are shown, into a new summary."""
+    lines = "\n".join(line for turn in turns for line in _lines(turn, longest))
     return _messages(_SUMMARY, PromptSection("summary", old, MAX_SUMMARY_LENGTH), _block(lines))
 
 
-def episode_messages(turns: Sequence[RoomTurn]) -> list[Message]:
-    """Return the prompt for an episode made of the last messages of `turns`."""
-    lines = [line for turn in turns for line in _lines(turn)]
+def episode_messages(turns: Sequence[RoomTurn], longest: int) -> list[Message]:
+    """Return the prompt for an episode made of the last messages of `turns`, each of at most
+    `longest` characters."""
+    lines = [line for turn in turns for line in _lines(turn, longest)]
     return _messages(_EPISODE, _block("\n".join(lines[-_MAX_MESSAGES:])))
 
 
@@ -101,12 +102,13 @@ def notes_messages(notes: Sequence[str]) -> list[Message]:
     return _messages(_EPISODE, PromptSection("notes", "\n".join(notes), _MAX_SHOWN_LENGTH))
 
 
-def facts_messages(turns: Sequence[RoomTurn]) -> list[Message]:
-    """Return the prompt that extracts facts from what people said, in numbered lines."""
+def facts_messages(turns: Sequence[RoomTurn], longest: int) -> list[Message]:
+    """Return the prompt that extracts facts from what people said, in numbered lines of at most
+    `longest` characters."""
     lines = [
         f"{number} {turn.name}: {text}"
         for number, turn in enumerate(turns, 1)
-        for text in _texts_of(turn, "user")
+        for text in _texts_of(turn, "user", longest)
     ]
     return _messages(_FACTS, _block("\n".join(lines)))
 
@@ -147,29 +149,31 @@ def _block(lines: str) -> PromptSection:
     return PromptSection("memory", lines, _MAX_SHOWN_LENGTH)
 
 
-def _lines(turn: RoomTurn) -> list[str]:
+def _lines(turn: RoomTurn, longest: int) -> list[str]:
     """Return the lines of a turn, without its tool calls."""
     lines = []
     for message in turn.messages:
         if message["role"] in ("user", "assistant") and message.get("content"):
             name = message.get("name") or turn.name if message["role"] == "user" else "you"
-            lines.append(f"{name}: {one_line(str(message['content']), _MAX_MESSAGE_LENGTH)}")
+            lines.append(f"{name}: {one_line(str(message['content']), longest)}")
     return lines
 
 
-def _texts_of(turn: RoomTurn, role: str) -> list[str]:
+def _texts_of(turn: RoomTurn, role: str, longest: int) -> list[str]:
     texts = [str(m["content"]) for m in turn.messages if m["role"] == role and m.get("content")]
-    return [one_line(" ".join(texts), _MAX_MESSAGE_LENGTH)] if texts else []
+    return [one_line(" ".join(texts), longest)] if texts else []
 
 
 def _read(answer: str) -> list[ExtractedFact]:
     """Return the well-formed facts of an answer; none if it is not the expected JSON."""
-    # Models put text or fences around JSON, so take what is between the outermost braces.
+    # Models put text or fences around JSON, so take what begins with the first brace.
     try:
-        whole: Any = json.loads(answer[answer.find("{") : answer.rfind("}") + 1])
-    except (ValueError, RecursionError):
+        read = read_value(answer, max(0, answer.find("{")))
+    except (ParseError, IncompleteJson):
         return []
-    listed = whole.get("facts") if isinstance(whole, dict) else None
+    listed = read.value.get("facts") if isinstance(read.value, dict) else None
+    if read.truncated and isinstance(listed, list):
+        listed = listed[:-1]  # the last one may lack its end
     found = []
     for each in listed if isinstance(listed, list) else ():
         try:

@@ -83,6 +83,8 @@ class BadEngine(SetupError):
 class RequestRejected(ModelError):
     """The server answered with an error that a retry does not fix."""
 
+    sentence = "My model's server cannot deal with this question; please tell whoever runs me."
+
     def __init__(self, message: str, status: int) -> None:
         super().__init__(message)
         self.status = status

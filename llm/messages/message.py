@@ -35,13 +35,18 @@ _BRACKETED = (
     r"|BOS|EOS|EOT|[gs]?MASK|UNUSED_TOKEN_\d+|\|\w{1,40}\|"
 )
 _HALVED = "turn|channel|think|tool|tool_call|tool_response|image|audio|video"
-_RESERVED = re.compile(
-    rf"<(?=<?[\s/]{{0,9}}(?:{_TAGS})\b)"  # our own tags and those of tool templates, also doubled
-    r"|<(?=[｜|][^<>]{1,60}[｜|]>)"  # <|im_start|> and its like
+_TEMPLATE_TAGS = "tool_results?|tool_responses?|tool_calls?|think|thinking|thought|sys"
+_TOKENS = (
+    r"<(?=[｜|][^<>]{1,60}[｜|]>)"  # <|im_start|> and its like
     rf"|<(?=\|(?:{_HALVED})>|(?:{_HALVED})\|>)"  # <|turn> ... <turn|>; <|bob> may be a nick
     rf"|<(?=/?(?:{_CONTROL})>)"
-    rf"|\[(?=/?(?-i:{_BRACKETED})\])",
-    re.IGNORECASE,
+    rf"|\[(?=/?(?-i:{_BRACKETED})\])"
+)
+_RESERVED = re.compile(  # our own tags and those of tool templates, also doubled
+    rf"<(?=<?[\s/]{{0,9}}(?:{_TAGS})\b)|{_TOKENS}", re.IGNORECASE
+)
+_TEMPLATE = re.compile(
+    rf"<(?=<?[\s/]{{0,9}}(?:{_TEMPLATE_TAGS})\b)|<(?=<tool:)|{_TOKENS}", re.IGNORECASE
 )
 
 _INVISIBLE = re.compile(  # what nobody sees
@@ -60,6 +65,12 @@ def escape_tags(text: str) -> str:
     # Only the opening bracket is replaced: that breaks the tag, and a second pass finds nothing.
     text = _RESERVED.sub(_escape, text)
     return _ANGLE.sub(_escape_disguised, text) if _DISGUISE.search(text) else text
+
+
+def escape_template(text: str) -> str:
+    """`text` with every tag made harmless that chat templates, engines or our parsers of calls give
+    a meaning in what the model itself has said. Idempotent."""
+    return _TEMPLATE.sub(_escape, text)
 
 
 def _escape(match: re.Match[str]) -> str:
@@ -215,8 +226,8 @@ class ModelReply:
     state of the conversation.
 
     `silent`: it chose to say nothing. `is_call`: it only tried to call a tool that does not exist.
-    `finish_reason` is that of the server, "" if there was none. `filters` are the names of those
-    that have changed the text.
+    `finish_reason` is OpenAI's field; "length" if the model's limit ended the reply, and "overlong"
+    if ours did. `filters` are those that removed something of what the model wrote.
     """
 
     text: str = ""
@@ -226,8 +237,13 @@ class ModelReply:
     status: Status | None = None
     silent: bool = False
     is_call: bool = False
-    finish_reason: str = ""
+    finish_reason: str = "stop"
     filters: tuple[str, ...] = ()
+
+    @property
+    def is_cut(self) -> bool:
+        """True if the reply lacks its end."""
+        return self.finish_reason in ("length", "overlong")
 
     def message(self) -> Message:
         """Return the reply as a message to store."""
@@ -250,11 +266,12 @@ def wire(message: Message) -> Message:
     """Return the message as it is sent: only the fields of the chat format.
 
     What the model said is escaped too, including the arguments of its calls, as anybody can make it
-    repeat a tag.
+    repeat a tag; but only what could leave its message or become a call. The sections of a prompt
+    have no meaning there, and the model may have written a file with <notes> that it is to finish.
     """
     sent = {key: message[key] for key in _WIRE_FIELDS if key in message}
     if sent["role"] == "assistant" and sent["content"]:
-        sent["content"] = escape_tags(sent["content"])
+        sent["content"] = escape_template(sent["content"])
     if image := message.get("image"):
         text, shown = {"type": "text", "text": sent["content"]}, {"url": image.url}
         sent["content"] = [text, {"type": "image_url", "image_url": shown}]
@@ -278,11 +295,11 @@ def _escape_strings(value: Any) -> Any:
     """Escape all strings of a JSON value, including keys."""
     match value:
         case str():
-            return escape_tags(value)
+            return escape_template(value)
         case list():
             return [_escape_strings(item) for item in value]
         case dict():
-            return {escape_tags(key): _escape_strings(item) for key, item in value.items()}
+            return {escape_template(key): _escape_strings(item) for key, item in value.items()}
     return value
 
 

@@ -4,11 +4,11 @@
     <tool_call>{"name": ...}</tool_call>  or name(x=1) inside; <tool_result> with name(x=1) only
     {"name": "search", "arguments": {}}   alone on a line, of an existing tool
     search(query="frogs")                 alone on a line, of an existing tool
-    ```json ... ```                       a fence that holds only such objects and ends the answer
+    ```json ... ```                       a fence with only such objects that is the whole answer
 
 Quotations are not calls, as people can have the model repeat any text: code (inline, in any other
-fence, or in such a fence when more text follows), lines that begin with `>` or look like log lines,
-and tags directly after a quotation mark. Elsewhere a `<<TOOL:name:` or `<tool_call>` tag is never
+fence, or in such a fence beside other text), lines that begin with `>` or look like log lines, and
+tags directly after a quotation mark. Elsewhere a `<<TOOL:name:` or `<tool_call>` tag is never
 shown: a malformed or unclosed one becomes a call that fails with an error message for the model.
 Think blocks have been removed before.
 
@@ -47,7 +47,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """A reading: the first `length` characters are calls. Unless `is_final`, text that follows
+    """A reading: the first `length` characters are calls. Unless `is_final`, text before or after
     turns them into an example, which is shown."""
 
     calls: Sequence[ToolCall]
@@ -354,6 +354,7 @@ class ToolCallParser:
         self._held = ""
         self._out = ""
         self._last = ""  # the character before the held text
+        self._has_text = False  # whether any text has been shown
         self._line_begins = True
         self._quoted = False  # whether the current line is a quotation
         self._fence = ""  # what closes the current code block, "" outside one
@@ -397,6 +398,8 @@ class ToolCallParser:
         """Consume what was read; None, for a line without special beginning, consumes nothing."""
         # After any reading the rest is no longer at a line start, until `_take` sees a newline.
         self._line_begins = isinstance(reading, Code)
+        if isinstance(reading, Calls) and not reading.is_final and self._has_text:
+            reading = Text(reading.length)
         if isinstance(reading, Text):
             self._show(reading.length)
         elif isinstance(reading, Calls):
@@ -428,9 +431,10 @@ class ToolCallParser:
     def _show(self, length: int) -> None:
         """Move the first `length` held characters to the output."""
         text = self._take(length)
-        # A fence with calls counts only at the very end of an answer. Text after it makes it an
+        # A fence with calls counts only if it is the whole answer. Text after it makes it an
         # example, so its source is shown first. Whitespace is undecided, so it joins the source.
         if text.strip():
+            self._has_text = True
             self._out += "".join(found.source for found in self._found if not found.is_final)
             self._found = [found for found in self._found if found.is_final]
         elif self._found and not self._found[-1].is_final:

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TypeVar
 
-from llm.client.client import TokenCountResult
+from llm.client.token_counter import TokenCountResult
 from llm.messages.errors import ContextTooLong
 from llm.messages.message import (
     EARLIER,
@@ -281,5 +281,9 @@ def _leave_out_result(steps: list[Message], *, spared: int) -> bool:
     if len(whole) <= spared:
         return False
     step = steps[whole[0]]
-    steps[whole[0]] = step | {"content": f"{_DROPPED}: {len(step['content']):,} characters]"}
+    calls = (call for each in steps for call in each.get("tool_calls", ()))
+    names = {call["id"]: call["function"]["name"] for call in calls}
+    tool = escape_tags(names[step["tool_call_id"]])
+    note = f"{_DROPPED}: {len(step['content']):,} characters of {tool}]"
+    steps[whole[0]] = step | {"content": note}
     return True

@@ -17,7 +17,7 @@ from agent_server.tool_calling.detector import CallDetector, DetectedCall, Verdi
 from agent_server.tool_calling.schema import MAX_TEXT_LENGTH, any_of, many_calls, one_call
 from terrarium.config import Config, ConfigError
 from terrarium.http.client import MAX_LINE_BYTES, EventData, EventTooLong
-from terrarium.thinking import LeadingThoughts
+from terrarium.thinking import ThinkSplitter
 from terrarium.usage import TokenUsage
 
 
@@ -27,7 +27,7 @@ def pieces_of(text: str, cuts: list[int]) -> list[str]:
 
 
 def split(pieces: list[str]) -> tuple[str, str]:
-    splitter = LeadingThoughts()
+    splitter = ThinkSplitter()
     parts = [*map(splitter.feed, pieces), splitter.finish()]
     return "".join(part.shown for part in parts), "".join(part.thought for part in parts)
 
@@ -40,6 +40,7 @@ THOUGHTS = [
     ("<think>a</think>\n`<think>b</think>`", ("`<think>b</think>`", "a")),
     ("```xml\n<think>a</think>\n```", ("```xml\n<think>a</think>\n```", "")),
     ("<<think>>a<</think>>\nb", ("b", "a")),
+    ("<think>a</think>\nYes, <think>", ("Yes, <think>", "a")),
     ("<think>a</think><think>b</think>c", ("c", "ab")),
     ("<think>never closed", ("", "never closed")),
     ("the <think> tag is prose", ("the <think> tag is prose", "")),

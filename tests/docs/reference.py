@@ -42,6 +42,7 @@ _ORDER = (
 # Examples for keys that have no default, or a computed one.
 _SHOWN = {
     "agent.api_key": '"..."',
+    "agent.max_tokens": "4000",
     "agent.personas": '{ irc = "persona.md" }',
     "agent.timezone": '"Europe/Vienna"',
     "irc.nickserv_mask": '"NickServ!*@services.example.org"',

@@ -1,7 +1,7 @@
 """Simulation of a day on a channel: real lines at simulated times, with questions among them.
 
-The model is scripted. For memory it always writes as much as it is allowed to, so the measured cost
-of memory is an upper bound. Tokens are estimated as four characters of a request's messages and
+The model is scripted. For memory it always writes as much as a talkative one does that is asked to
+be brief, so the measured cost of memory is an upper bound. Tokens are estimated as four characters of a request's messages and
 tools.
 """
 
@@ -34,6 +34,7 @@ ROOM = "libera/#ubuntu"
 _WINDOW = 8_192  # tokens
 _LINES = 50  # of the log, in a prompt
 _ANSWER = 40  # words
+_ANSWER_TOKENS = {"summary": 400, "episode": 120, "facts": 300}  # for memory
 
 
 @dataclass(slots=True)
@@ -166,13 +167,14 @@ class SimulatedDay:
         return " ".join(next(self._words) for _ in range(count))
 
     def _summed(self, body: dict[str, Any]) -> str:
-        """Write as many words as the call allows; for facts, six about the first speaker."""
+        """Write as much as a model does that is asked to be brief; for facts, six about the first
+        speaker."""
         task = body["messages"][0]["content"]
         purpose = "facts" if "JSON" in task else "summary" if "old summary" in task else "episode"
-        spent = tokens(body) + body["max_tokens"]
+        spent = tokens(body) + _ANSWER_TOKENS[purpose]
         self.seen.beside.setdefault(purpose, []).append(spent)
         if purpose != "facts":
-            return self._said(body["max_tokens"] * 2 // 3)
+            return self._said(_ANSWER_TOKENS[purpose] * 2 // 3)
         line = body["messages"][1]["content"].split("\n")[1]
         about = line.split(":")[0].split(" ", 1)[1]
         facts = [

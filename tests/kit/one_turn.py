@@ -16,6 +16,7 @@ from llm.tools.toolbox import IndeterminateToolError, Toolbox, ToolError, tool
 from terrarium.config import Config
 from tests.kit.openai_script import ScriptedOpenAI
 
+REPAIRED = RequestOptions("test", repairs=True, wants_status=True)
 ASKED: list[Message] = [{"role": "user", "content": "ada asks: who is here?"}]
 
 
@@ -63,14 +64,16 @@ async def run(
     *owners: object,
     smart: str = "",
     profile: Profile = "standard",
+    options: RequestOptions = REPAIRED,
     shown: list[str] | None = None,
     asked: Sequence[Message] = ASKED,
     **values: Any,
 ) -> Outcome:
     """Run one turn whose prompt is `asked` and the steps so far.
 
-    `owners` have the tools, `values` are settings of `[agent]`, and `shown` collects the streamed
-    pieces; an empty piece clears it.
+    `options` are those of a small model by default. `owners` have the tools, `values` are settings
+    of `[agent]`, and `shown` collects the streamed pieces; an empty piece clears it. A prompt that
+    the server refuses as too long is sent again with half of `asked`.
     """
 
     async def show(piece: str) -> None:
@@ -79,8 +82,13 @@ async def run(
             shown.clear()
         shown.append(piece)
 
+    fitting = list(asked)
+
     async def fit(steps: Sequence[Message]) -> list[Message]:
-        return [*asked, *steps]
+        return [*fitting, *steps]
+
+    def shrink() -> None:
+        del fitting[: len(fitting) // 2]
 
     config = Config({"agent": {"api_url": script.url, **values}}, None, Path())
     agent = config.section(AgentSettings)
@@ -88,12 +96,12 @@ async def run(
         turn = AgentLoop(
             client,
             Toolbox.from_owners(*owners),
-            RequestOptions("test"),
+            options,
             RunLimits.from_settings(agent, profile),
             callbacks=LoopCallbacks(None if shown is None else show),
             smart=smart,
         )
-        return await turn.run(fit)
+        return await turn.run(fit, shrink)
 
 
 def results(messages: Sequence[Message]) -> list[str]:

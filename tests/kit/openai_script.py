@@ -47,6 +47,7 @@ class Answer:
     text: str = ""
     calls: tuple[tuple[str, str], ...] = ()
     status: int = 200
+    code: str | None = None
     headers: Mapping[str, str] | None = None
     hang: bool = False
     late: bool = False
@@ -56,7 +57,6 @@ class Answer:
     finish: str | None = None
     stop_reason: str | None = None
     param: str | None = None
-    code: str | None = None
 
 
 class ScriptedOpenAI:
@@ -84,6 +84,7 @@ class ScriptedOpenAI:
         self.summed: Callable[[dict[str, Any]], Answer | str] = lambda _: "nothing"
         self.headers: list[dict[str, str]] = []
         self.counted = 0
+        self.can_count = True
         self.asked_models: list[str] = []
         self.disconnected = asyncio.Event()
         self.url = ""
@@ -283,6 +284,8 @@ class ScriptedOpenAI:
     async def _tokenize(self, request: Request) -> Response:
         body = await request.json()
         self.counted += 1
+        if not self.can_count:
+            return JSONResponse(error_object("there is no /tokenize"), 501)
         count = words(body.get("messages", body.get("prompt", "")))
         tokens = list(range(count))
         limit = self.max_model_len

@@ -8,6 +8,7 @@ from hashlib import blake2b
 
 from harnesses.core.tendril.resources import TendrilResources
 from harnesses.core.tendril.turn import TurnRequest
+from llm.agent.tool_executor import UNASKED
 from llm.agent.trace import Spawn, Trace
 from llm.client.client import RequestOptions
 from llm.client.profile import Profile
@@ -57,13 +58,15 @@ async def choose_model(
         person=tendril.pseudonyms.of(request.budget_owner or request.person or request.who),
         channel=tendril.pseudonyms.of(memory.room),
         temperature=persona.temperature,
-        max_tokens=persona.max_tokens,
+        wants_status=request.wants_status or request.profile in UNASKED,
     )
     card = await tendril.catalog.card(options.model)
     profile = Profile.from_card(card)
     options = replace(
         options,
         accepts_images=card is not None and card.accepts_images,
+        max_tokens=persona.max_tokens or tendril.agent.max_tokens or profile.max_tokens,
+        repairs=profile.repairs_output,
         decode_entities=profile.is_compact,
     )
     if request.profile == "job":

@@ -9,8 +9,9 @@ from typing import ClassVar
 
 from harnesses.core.tendril.pseudonyms import Pseudonyms
 from harnesses.core.tendril.status import AccessMonitor, StatusFile
-from llm.client.client import AgentClient, ModelCatalog, TokenCounter
+from llm.client.client import AgentClient, ModelCatalog
 from llm.client.settings import AgentSettings
+from llm.client.token_counter import TokenCounter
 from llm.client.token_usage import TokenAccounting
 from llm.memory.room import TendrilMemory
 from llm.memory.services import MemoryServices
@@ -71,7 +72,7 @@ class TendrilResources:
             self.pseudonyms = Pseudonyms(self.config.data, self.name, self.clock.now)
             self.access = AccessMonitor(self.client, self.status)
             self.catalog = ModelCatalog(self.client)
-            self.token_counter = TokenCounter(self.client)
+            self.token_counter = TokenCounter(self.client, self.catalog)
             self.conversations = Conversations(self.database)
             self.skills = SkillTable(self.database)
             self.jobs = Jobs(self.database, self.clock.now)

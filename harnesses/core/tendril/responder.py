@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -22,10 +22,11 @@ from llm.agent.agent_loop import AgentLoop, LoopCallbacks
 from llm.agent.reviewer import Reviewer
 from llm.agent.tool_executor import UNASKED
 from llm.agent.trace import Outcome, Trace, now
-from llm.client.client import RequestOptions, TokenCountResult
+from llm.client.client import RequestOptions
+from llm.client.token_counter import TokenCountResult
 from llm.log_questions.answers import QuotedAnswer
 from llm.memory.room import RoomMemory
-from llm.messages.errors import Busy, ContextTooLong, TimedOut, Unreachable
+from llm.messages.errors import Busy, TimedOut, Unreachable
 from llm.messages.message import Message
 from llm.messages.quotes import quoted_lines
 from llm.prompt.builder import Prompt, direct_answer
@@ -179,26 +180,23 @@ class ModelRun:
         # `loop.options` is read anew in each round, because an escalation changes the model.
         counter = self._tendril.token_counter
         image = self._request.image
-        reserve = loop.options.max_tokens or self._tendril.agent.max_tokens
-        room = reserve + (image.tokens if image else 0)
+        reserve = image.tokens if image else 0
+
+        async def count(messages: Sequence[Message]) -> TokenCountResult:
+            options, limit = loop.options, loop.options.max_tokens
+            counted = await counter.count(options, messages, loop.schemas, reserve + (limit or 0))
+            return counted.within(limit)
 
         async def fit(steps: Sequence[Message]) -> list[Message]:
-            def count(messages: Sequence[Message]) -> Awaitable[TokenCountResult]:
-                return counter.count(loop.options, messages, loop.schemas, room)
-
-            prompt = await self._context.fit(steps, count, room)
-            # Attached after counting, because `room` already includes the image's tokens. The
-            # question is the last message before the steps.
+            prompt = await self._context.fit(steps, count, reserve)
+            # Attached after counting, because `reserve` is the image's tokens. The question is the
+            # last message before the steps.
             if image:
                 question = len(prompt) - len(steps) - 1
                 prompt[question] = prompt[question] | {"image": image}
             return prompt
 
-        try:
-            return await loop.run(fit)
-        except ContextTooLong:
-            counter.forget(loop.options)  # the incremental count may be wrong: start over next time
-            raise
+        return await loop.run(fit, lambda: counter.shrink(loop.options))
 
     async def _review(self, options: RequestOptions, outcome: Outcome) -> Outcome:
         if not self._request.review or not outcome.text:

@@ -9,6 +9,7 @@ from pathlib import Path
 from structlog.testing import capture_logs
 
 from harnesses.irc.tendril import IrcTendril
+from llm.agent.agent_loop import CUT_MARK
 from tests.kit.irc_client import IrcClient, irc_client
 from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril, kept_turns
 from tests.kit.ircd import inspircd
@@ -75,7 +76,8 @@ async def test_towers_of_marks_and_endless_answers_stay_small(tmp_path: Path) ->
         await alice.expect(r"\(\d+ more lines: \.more\)$")
         assert all(len(line) <= 510 for line in from_bot(alice))
         [_, turn] = await kept_turns(tendril, f"irc/{ROOM}/alice")
-        assert len(turn.messages[-1]["content"]) <= 100_000
+        assert turn.messages[-1]["content"].endswith(CUT_MARK)
+        assert len(turn.messages[-1]["content"]) <= 100_000 + len(CUT_MARK)
 
 
 async def test_names_and_topics_cannot_write_marks_into_the_prompt(tmp_path: Path) -> None:

@@ -318,7 +318,7 @@ async def test_a_turn_whose_time_is_up_still_answers() -> None:
 
 async def test_an_error_of_the_server_ends_the_turn() -> None:
     async with ScriptedOpenAI() as script:
-        script.call("who", {}).fail(400, "no such thing")
+        script.call("who", {}).fail(400, "no such thing").fail(400, "nor without tools")
         with pytest.raises(RequestRejected):
             await run(script, Channel())
 

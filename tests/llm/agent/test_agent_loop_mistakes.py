@@ -177,7 +177,7 @@ async def test_a_better_model_without_an_answer_leaves_the_first() -> None:
     async with ScriptedOpenAI() as script:
         for number in range(3):
             script.call("look", {"query": str(number)})
-        script.say("Perhaps.").fail(400, "no such model")
+        script.say("Perhaps.").fail(404, "no such model")
         outcome = await run(script, World(), smart="smart", max_iterations=4)
     assert outcome.text == "Perhaps."
 
@@ -272,7 +272,8 @@ async def test_a_long_run_is_shown_its_ends_and_the_counts_between() -> None:
     shown = [m["content"] for m in prompt if m["role"] == "tool"]
     assert [text.split("\n")[1] for text in shown] == [f"seen {n}" for n in (0, 1, 7, 8, 9, 10, 11)]
     [note] = [m["content"] for m in prompt[1:] if m["role"] == "user"]
-    assert note == "<steps>\nsteps between, by tool:\nlook: 5 worked, 0 failed\n</steps>"
+    look = "look: 5 worked, 0 failed [left out: 235 characters]"
+    assert note == f"<steps>\nsteps between, by tool:\n{look}\n</steps>"
     assert len(results(outcome.messages)) == 12
 
 

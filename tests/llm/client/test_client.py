@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from llm.client.client import AgentClient, RequestOptions, TokenCountResult
+from llm.client.client import AgentClient, RequestOptions
+from llm.client.response import CountAnswer
 from llm.client.settings import AgentSettings
 from llm.messages.errors import (
     Busy,
@@ -44,7 +46,9 @@ def settings(url: str, **values: Any) -> AgentSettings:
     return Config({"agent": {"api_url": url, **values}}, None, Path()).section(AgentSettings)
 
 
-async def chat(url: str, shown: list[str] | None = None, **values: Any) -> ModelReply:
+async def chat(
+    url: str, shown: list[str] | None = None, *, repairs: bool = False, **values: Any
+) -> ModelReply:
     """One question; the pieces for people go to `shown`."""
 
     async def show(piece: str) -> None:
@@ -52,7 +56,8 @@ async def chat(url: str, shown: list[str] | None = None, **values: Any) -> Model
         shown.append(piece)
 
     async with AgentClient.open(settings(url, **values)) as client:
-        return await client.chat(ASKED, CALL, on_text=None if shown is None else show)
+        options = replace(CALL, repairs=repairs)
+        return await client.chat(ASKED, options, on_text=None if shown is None else show)
 
 
 async def test_a_streamed_answer_is_gathered_with_its_usage() -> None:
@@ -84,6 +89,7 @@ async def test_an_answer_that_comes_whole_is_an_answer_too() -> None:
     async with plain_openai(message) as url:
         reply = await chat(url)
     assert (reply.text, reply.thought, reply.usage) == ("Well.", "hm", TokenUsage(5, 2))
+    assert reply.finish_reason == "tool_calls"
     assert [call.name for call in reply.calls] == ["a", "b"]
 
 
@@ -105,9 +111,13 @@ async def test_thoughts_are_kept_apart_and_never_shown() -> None:
     async with ScriptedOpenAI() as script:
         script.answer(Answer(pieces=pieces, reasoning="Let me see. "))
         shown: list[str] = []
-        reply = await chat(script.url, shown)
-    assert (reply.text, reply.thought) == ("Yes.  Really <", "Let me see. or no")
-    assert "".join(shown) == "Yes.  Really <"
+        reply = await chat(script.url, shown, repairs=True)
+        assert (reply.text, reply.thought) == ("Yes.  Really <", "Let me see. or no")
+        assert "".join(shown) == "Yes.  Really <"
+        script.answer(Answer(pieces=("<thi", "nk>or no</think>", "Yes, <think>.")))
+        reply = await chat(script.url, shown := [])
+    assert (reply.text, reply.thought) == ("Yes, <think>.", "or no")
+    assert "".join(shown) == "Yes, <think>."
 
 
 async def test_tool_calls_are_put_together_from_their_pieces() -> None:
@@ -321,16 +331,73 @@ async def test_tokens_are_counted_by_the_server() -> None:
         ScriptedOpenAI(max_model_len=99) as script,
         AgentClient.open(settings(script.url)) as client,
     ):
-        assert await client.count(ASKED, []) == TokenCountResult(2, 99)
+        assert await client.count(ASKED, []) == CountAnswer(count=2, max_model_len=99)
 
 
-async def test_tokens_are_estimated_for_a_server_that_cannot_count() -> None:
-    app, _ = canned(["no"], 405, "/tokenize")
-    async with serving(app) as url, AgentClient.open(settings(url)) as client:
-        short, long = await client.count(ASKED, []), await client.count(ASKED * 100, [])
-    assert short.window == long.window == 8_192
-    assert 10 < short.tokens < 100
-    assert long.tokens > 1_000
+async def test_an_estimate_of_tokens_follows_the_usage_that_the_server_reports() -> None:
+    asked: list[Message] = [{"role": "user", "content": "hello there " * 200}]
+    async with (
+        ScriptedOpenAI() as script,
+        AgentClient.open(settings(script.url)) as client,
+    ):
+        assert 800 < client.estimate(asked, []) < 1_000  # three characters a token
+        await client.chat(asked, CALL)
+        assert 400 <= client.estimate(asked, []) < 430
+        assert 200 <= client.estimate([{"role": "user", "content": "x" * 1_200}], []) < 250
+        assert client.estimate(asked, [], "another") > 800
+
+
+async def test_no_limit_is_sent_unless_there_is_one() -> None:
+    async with ScriptedOpenAI() as script, AgentClient.open(settings(script.url)) as client:
+        await client.chat(ASKED, CALL)
+        await client.chat(ASKED, replace(CALL, max_tokens=7))
+        client.configure(settings(script.url, max_tokens=9))
+        await client.chat(ASKED, CALL)
+        await client.chat(ASKED, replace(CALL, max_tokens=0))
+        limits = [request.get("max_tokens") for request in script.requests]
+    assert limits == [None, 7, 9, None]
+
+
+TOOL = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
+
+
+async def test_a_server_that_refuses_tools_answers_without_them_and_is_offered_them_again() -> None:
+    async with ScriptedOpenAI() as script, AgentClient.open(settings(script.url)) as client:
+        script.fail(400, "this model does not support tools").say("Without.").say("With.")
+        assert (await client.chat(ASKED, CALL, tools=[TOOL])).text == "Without."
+        assert (await client.chat(ASKED, CALL, tools=[TOOL])).text == "With."
+        assert ["tools" in request for request in script.requests] == [True, False, True]
+
+
+async def test_a_reply_says_how_it_ended_and_a_cut_one_keeps_its_last_blank() -> None:
+    async with ScriptedOpenAI() as script:
+        script.answer(Answer("It begins with ", finish="length"))
+        reply = await chat(script.url)
+        assert (reply.text, reply.finish_reason, reply.is_cut) == (
+            "It begins with ",
+            "length",
+            True,
+        )
+        script.answer(Answer(pieces=("so on " * 9_000,) * 2))
+        reply = await chat(script.url)
+    assert (reply.finish_reason, reply.is_cut, len(reply.text)) == ("overlong", True, 100_000)
+
+
+async def test_thoughts_do_not_count_against_the_length_of_an_answer() -> None:
+    thought = "so on " * 20_000
+    async with ScriptedOpenAI() as script:
+        script.answer(Answer("Well.", reasoning=thought))
+        assert (await chat(script.url)).text == "Well."
+        script.answer(Answer(pieces=(f"<think>{thought}</think>", "Well.")))
+        reply = await chat(script.url)
+    assert (reply.text, reply.finish_reason) == ("Well.", "stop")
+
+
+@pytest.mark.parametrize("choices", ["[]", "null"])
+async def test_an_answer_without_choices_is_empty(choices: str) -> None:
+    app, _ = canned([f'data: {{"choices": {choices}}}\n\n', DONE])
+    async with serving(app) as url:
+        assert (await chat(url)).text == ""
 
 
 async def test_a_server_too_busy_to_count_is_asked_again() -> None:
@@ -346,7 +413,7 @@ async def test_a_server_too_busy_to_count_is_asked_again() -> None:
 
     app = Starlette(routes=[Route("/tokenize", tokenize, methods=["POST"])])
     async with serving(app) as url, AgentClient.open(settings(url)) as client:
-        assert await client.count(ASKED, []) == TokenCountResult(7, 8)
+        assert await client.count(ASKED, []) == CountAnswer(count=7, max_model_len=8)
 
 
 async def test_a_count_that_makes_no_sense_is_refused() -> None:

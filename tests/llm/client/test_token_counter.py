@@ -1,15 +1,17 @@
-"""Counting growing prompts: exact when it matters, and no request when it cannot."""
+"""Counting growing prompts: exact when it matters, no request when it cannot; and the window."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from llm.client.client import AgentClient, RequestOptions, TokenCounter, TokenCountResult
+from llm.client.client import AgentClient, ModelCatalog, RequestOptions
 from llm.client.settings import AgentSettings
+from llm.client.token_counter import TokenCounter, TokenCountResult
 from llm.messages.message import Message
 from terrarium.config import Config
 from tests.kit.openai_script import ScriptedOpenAI
@@ -21,26 +23,40 @@ WINDOW = 600
 class Metered:
     """A meter, and how often the server was asked."""
 
+    client: AgentClient
     token_counter: TokenCounter
     script: ScriptedOpenAI
 
     async def count(
-        self, *texts: str, conversation: str = "a", reserve: int = 100
+        self, *texts: str, conversation: str = "a", reserve: int = 100, model: str = ""
     ) -> TokenCountResult:
-        messages: list[Message] = [{"role": "user", "content": text} for text in texts]
-        return await self.token_counter.count(RequestOptions(conversation), messages, (), reserve)
+        options = RequestOptions(conversation, model=model)
+        return await self.token_counter.count(options, messages(texts), (), reserve)
+
+    async def window(self, model: str = "") -> int:
+        """Return the window that a prompt of one word is counted with."""
+        return (await self.count("one", conversation="window", model=model)).window
 
     @property
     def asked(self) -> int:
         return self.script.counted
 
 
+def messages(texts: Sequence[str]) -> list[Message]:
+    return [{"role": "user", "content": text} for text in texts]
+
+
+@asynccontextmanager
+async def metering(script: ScriptedOpenAI) -> AsyncIterator[Metered]:
+    config = Config({"agent": {"api_url": script.url}}, None, Path())
+    async with AgentClient.open(config.section(AgentSettings)) as client:
+        yield Metered(client, TokenCounter(client, ModelCatalog(client)), script)
+
+
 @pytest.fixture
 async def metered() -> AsyncIterator[Metered]:
-    async with ScriptedOpenAI(max_model_len=WINDOW) as script:
-        config = Config({"agent": {"api_url": script.url}}, None, Path())
-        async with AgentClient.open(config.section(AgentSettings)) as client:
-            yield Metered(TokenCounter(client), script)
+    async with ScriptedOpenAI(max_model_len=WINDOW) as script, metering(script) as metered:
+        yield metered
 
 
 async def test_what_grows_a_little_is_bounded_without_asking(metered: Metered) -> None:
@@ -63,8 +79,55 @@ async def test_a_prompt_that_begins_otherwise_is_counted(metered: Metered) -> No
     assert metered.asked == 3
 
 
-async def test_what_is_forgotten_is_counted_anew(metered: Metered) -> None:
-    await metered.count("one")
-    metered.token_counter.forget(RequestOptions("a"))
-    await metered.count("one")
-    assert metered.asked == 2
+async def test_a_server_that_cannot_count_is_asked_once_and_its_card_has_the_window() -> None:
+    async with ScriptedOpenAI() as script:
+        script.can_count = False
+        script.card = {"max_model_len": 131_072}
+        async with metering(script) as metered:
+            for text in ("one", "two " * 3_000):
+                assert (await metered.count(text)).window == 131_072
+            assert (await metered.count("two " * 3_000)).tokens > 3_000
+            await metered.client.chat(messages(["two " * 3_000]), RequestOptions("b"))
+            assert 3_000 <= (await metered.count("two " * 3_000)).tokens < 3_200
+            assert metered.asked == 1
+
+
+async def test_a_server_that_says_nothing_is_taken_to_have_a_usual_window() -> None:
+    async with ScriptedOpenAI() as script:
+        script.can_count, script.models = False, set()
+        async with metering(script) as metered:
+            assert await metered.window() == 32_768
+
+
+async def test_a_window_that_turns_out_smaller_stays_so_until_another_is_stated() -> None:
+    async with ScriptedOpenAI() as script:
+        script.can_count = False
+        script.models.add("big")
+        script.card = {"max_model_len": 131_072}
+        async with metering(script) as metered:
+            await metered.count("word " * 60_000)
+            metered.token_counter.shrink(RequestOptions("a"))
+            assert await metered.window() == 65_536
+            tokens = (await metered.count("word " * 10_000)).tokens
+            metered.token_counter.shrink(RequestOptions("a"))
+            assert await metered.window() == tokens * 3 // 4
+            for _ in range(9):
+                metered.token_counter.shrink(RequestOptions("a"))
+            assert await metered.window() == 4_096, "a prompt must still fit"
+            assert await metered.window("big") == 131_072
+    async with ScriptedOpenAI(max_model_len=9_000) as script, metering(script) as metered:
+        await metered.count("word")
+        metered.token_counter.shrink(RequestOptions("b"))
+        assert (await metered.count("word", conversation="c")).window == 4_500
+        script.max_model_len = 8_000
+        assert (await metered.count("word", conversation="d")).window == 8_000
+
+
+@pytest.mark.parametrize(
+    ("window", "max_tokens", "left"),
+    [(8_192, 256, 7_936), (8_192, None, 6_144), (131_072, None, 115_072)],
+)
+def test_the_window_leaves_room_for_the_answer(
+    window: int, max_tokens: int | None, left: int
+) -> None:
+    assert TokenCountResult(7, window).within(max_tokens) == TokenCountResult(7, left)

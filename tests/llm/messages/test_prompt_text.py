@@ -157,18 +157,34 @@ def test_no_name_or_topic_forges_a_tag_in_the_persona(text: str) -> None:
     assert not forged(shown.replace("<topic>", "").replace("</topic>", ""))
 
 
+# Tags of our prompts, which mean nothing in what the model itself has said.
+SECTIONS = re.compile("irc_logs|<tools>|system>|memory|guidance|facts|draft", re.IGNORECASE)
+
+
+def escaping(text: str) -> list[str]:
+    """The tags in a text by which it could leave its message, or become a call."""
+    return [tag for tag in forged(text) if not SECTIONS.search(tag)]
+
+
 @given(TEXTS, TEXTS, st.booleans())
-def test_no_word_or_call_of_the_model_forges_a_tag(text: str, name: str, escaped: bool) -> None:
+def test_no_word_or_call_of_the_model_forges_a_message_or_a_call(
+    text: str, name: str, escaped: bool
+) -> None:
     arguments = json.dumps({text: [text, {"x": text}]}, ensure_ascii=escaped)
     if escaped:
         arguments = arguments.replace("<", "\\u003c")
     call = {"id": "1", "type": "function", "function": {"name": name, "arguments": arguments}}
     sent = wire({"role": "assistant", "content": text, "tool_calls": [call]})
-    assert not forged(sent["content"] or "")
+    assert not escaping(sent["content"] or "")
     function = sent["tool_calls"][0]["function"]
-    assert not forged(function["name"])
+    assert not escaping(function["name"])
     (key,) = given_back = json.loads(function["arguments"])
-    assert not forged(key + given_back[key][0] + given_back[key][1]["x"])
+    assert not escaping(key + given_back[key][0] + given_back[key][1]["x"])
+
+
+def test_the_model_sees_the_files_that_it_has_written_as_they_are() -> None:
+    file = "```xml\n<notes><user>ada</user><summary>fine</summary></notes>\n```"
+    assert wire({"role": "assistant", "content": file})["content"] == file
 
 
 def test_harmless_arguments_stay_as_the_model_wrote_them() -> None:

@@ -21,10 +21,6 @@ PROMPT: list[Message] = [
         ("3 &lt; 4&#x2C; &eacute;&nbsp;&hellip;", "3 < 4, é …"),
         ("R&D, AT&T; a & b; x &unknown; y &", "R&D, AT&T; a & b; x &unknown; y &"),
         ("&amp;lt; stays a step away", "&lt; stays a step away"),
-        ("Write `&amp;` for &amp;.", "Write `&amp;` for &."),
-        ("``a ` &amp;`` &amp;", "``a ` &amp;`` &"),
-        ("```html\n<b>&amp;</b>\n\n&amp;\n```\n&amp;", "```html\n<b>&amp;</b>\n\n&amp;\n```\n&"),
-        ("a ` alone\n&amp;", "a ` alone\n&"),
         ("&#7;&#10;&#8203;&#0;", "&#7;&#10;&#8203;\ufffd"),
         (LINE, LINE),
     ],
@@ -45,13 +41,28 @@ def test_text_goes_on_at_once() -> None:
 def test_an_answer_is_decoded_only_for_a_model_that_needs_it() -> None:
     shown = []
     for decode in (True, False):
-        parser = StreamParser((), PROMPT, decode_entities=decode)
+        parser = StreamParser((), PROMPT, repairs=True, decode_entities=decode)
         shown.append(parser.feed("It&#39;s.") + parser.finish())
     assert shown == ["It's.", "It&#39;s."]
 
 
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("Write `&amp;` for &amp;.", "Write `&amp;` for &."),
+        ("``a ` &amp;`` &amp;", "``a ` &amp;`` &"),
+        ("```html\n<b>&amp;</b>\n\n&amp;\n```\n&amp;", "```html\n<b>&amp;</b>\n\n&amp;\n```\n&"),
+        ("a ` alone\n&amp;", "a ` alone\n&"),
+    ],
+)
+def test_entities_in_code_stay(text: str, shown: str) -> None:
+    for pieces in ([text], list(text)):
+        parser = StreamParser((), PROMPT, repairs=True, decode_entities=True)
+        assert "".join([*map(parser.feed, pieces), parser.finish()]) == shown
+
+
 def test_an_encoded_log_line_is_a_forged_line_all_the_same() -> None:
-    parser = StreamParser((), PROMPT, decode_entities=True)
+    parser = StreamParser((), PROMPT, repairs=True, decode_entities=True)
     parser.feed("Yes.\n[14:56] &lt;Tom&gt; I&#39;m glad\nmore")
     parser.finish()
     assert parser.shown.strip() == "Yes."

@@ -137,7 +137,7 @@ async def test_pieces_are_given_as_they_come(tmp_path: Path) -> None:
         pieces.append(piece)
 
     async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
-        script.say("One <think>no</think>two.")
+        script.say("<think>no</think>One two.")
         result = await tendril.turn(
             TurnRequest(conversation="kitchen", who="ada", text="Count", on_text=show)
         )
@@ -148,7 +148,7 @@ async def test_pieces_are_given_as_they_come(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("scripted", "error"),
     [
-        (Scripted("no", status=400), RequestRejected),
+        (Scripted("no", status=404), RequestRejected),
         (Scripted("no", status=504), TimedOut),
         (Scripted("no", status=429, headers={"retry-after": "99"}), Busy),
     ],

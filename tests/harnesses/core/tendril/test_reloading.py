@@ -81,7 +81,7 @@ async def test_what_is_wrong_changes_nothing_and_the_log_says_why(tmp_path: Path
             await until(reasons)
             assert 'unknown key "api_keys" in [agent]' in reasons()[-1]
             assert "sesame" not in reasons()[-1]
-            assert tendril.agent.max_tokens == 256
+            assert tendril.agent.max_tokens is None
             write(tmp_path, "http://127.0.0.1:9", more)
             await until(lambda: [each for each in log if each["event"] == "config.changed"])
             own.write_text("---\nmodle: x\n---\nYou are somebody else.")

@@ -110,7 +110,7 @@ async def test_of_who_is_not_to_be_remembered_there_is_no_trace_and_unasked_only
 
 async def test_a_turn_that_fails_or_is_stopped_says_so_in_its_trace(tmp_path: Path) -> None:
     async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
-        script.answer(Scripted("no", status=400))
+        script.answer(Scripted("no", status=404))
         await tendril.turn(TurnRequest(conversation="kitchen", who="ada", text="Hi"))
         run = await last(tmp_path)
         assert (run.outcome, run.reason) == ("failed", "RequestRejected")
@@ -163,9 +163,8 @@ async def test_a_stopped_turn_leaves_memory_as_it_was(tmp_path: Path) -> None:
 async def test_a_model_may_stay_silent_and_that_is_remembered(tmp_path: Path) -> None:
     async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
         script.say('{"response": "", "status": "closed"}')
-        result = await tendril.turn(
-            TurnRequest(conversation="kitchen", who="ada", text="Thanks, bye")
-        )
+        bye = TurnRequest(conversation="kitchen", who="ada", text="Thanks, bye", wants_status=True)
+        result = await tendril.turn(bye)
         assert (result.text, result.ok, result.status) == ("", True, "closed")
         assert (await last(tmp_path)).outcome == "silent"
         assert (

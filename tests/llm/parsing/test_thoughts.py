@@ -8,13 +8,15 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from terrarium.thinking import Split, ThinkSplitter
+from llm.parsing.thoughts import ThoughtFilter
+from terrarium.thinking import Split
 
 PARTS = st.sampled_from(
     [
         *("<think>", "</think>", "<thinking>", "</thinking>", "<thought>", "</thought>"),
         *("<<THINK>>", "<</THINK>>", "<Think>", "<<think>", "<think>>", "</think", "<thin"),
         *("<", "<<", ">", ">>", "/", "a < b", "x", "\n", " ", "café", "<b>", "<<TOOL:X>>"),
+        *("`", "``", "```", "\n```\n", "~~~\n"),
     ]
 )
 TEXTS = st.lists(PARTS, max_size=12).map("".join)
@@ -22,7 +24,7 @@ TEXTS = st.lists(PARTS, max_size=12).map("".join)
 
 def streamed(pieces: list[str]) -> Split:
     """The pieces one after another, both sides joined."""
-    splitter = ThinkSplitter()
+    splitter = ThoughtFilter()
     parted = [*map(splitter.feed, pieces), splitter.finish()]
     return Split("".join(p.shown for p in parted), "".join(p.thought for p in parted))
 
@@ -67,6 +69,11 @@ def test_nothing_outside_the_tags_is_lost_and_nothing_inside_is_shown(
         ("<think>one <think> two</think> yes", " yes", "one <think> two"),
         ("a stray end</think> is dropped", "a stray end is dropped", ""),
         ("1 < 2 << 3 <thin ice> <t", "1 < 2 << 3 <thin ice> <t", ""),
+        ("the tag `<think>` opens a block", "the tag `<think>` opens a block", ""),
+        ("`<think>2+2 is 4</think>` <think>hm</think>so", "`<think>2+2 is 4</think>` so", "hm"),
+        ("``` xml\n<think>a</think>\n```\n</think>b", "``` xml\n<think>a</think>\n```\nb", ""),
+        ("<think>say `</think>no` or `x</think>yes", "no` or `xyes", "say `"),
+        ("a ` alone\n<think>hm</think>b", "a ` alone\nb", "hm"),
         ("", "", ""),
     ],
 )
@@ -75,7 +82,7 @@ def test_a_text_is_parted(text: str, shown: str, thought: str) -> None:
 
 
 def test_what_cannot_be_a_tag_is_shown_at_once() -> None:
-    splitter = ThinkSplitter()
+    splitter = ThoughtFilter()
     assert splitter.feed("a <").shown == "a "
     assert splitter.feed("b").shown == "<b"
     assert splitter.feed("<<think").shown == ""
