@@ -10,8 +10,8 @@ import sys
 from typing import ClassVar
 
 from harnesses.chat.line_input import LineInput
-from harnesses.core.permalinks import web_address
 from harnesses.core.services.question_tools import Door
+from harnesses.core.tendril.status import web_address
 from harnesses.core.text import strip_control_chars
 from llm.skills.registry import TEACH
 from llm.tools.toolbox import Toolbox

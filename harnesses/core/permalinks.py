@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from datetime import UTC
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, urlencode
 
-from harnesses.core.addresses import table_settings
-from harnesses.core.tendril.status import ProcessState, report
 from storage.chat_log.event import Event, Place
-from terrarium.config import Config
-from terrarium.loopback import is_loopback
 
 
 def channel_path(place: Place, page: str = "channel", /, **query: object) -> str:
@@ -44,19 +39,3 @@ def event_url(event: Event) -> str:
     """Return the permalink of an event relative to the page of its channel."""
     time = f"{event.time.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
     return f"?at={event.id}&time={time}#e{event.id}"
-
-
-def web_address(config: Config, servers: Iterable[str]) -> str | None:
-    """Return the base URL of the web pages for people on the IRC `servers`, None if there is none.
-
-    It is `[web] public_url` or, without that, the loopback address of the web tendril, if all
-    `servers` are on this machine: their users are then assumed to be on it too. None while the web
-    tendril is not running.
-    """
-    web = report(config.data, "web")
-    if web is None or not web.is_fresh or web.state is not ProcessState.READY:
-        return None
-    base: str = table_settings(config, "web").get("public_url") or ""
-    if not base and all(map(is_loopback, servers)):
-        base = web.detail if is_loopback(urlsplit(web.detail).hostname or "") else ""
-    return base.rstrip("/") or None

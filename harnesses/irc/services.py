@@ -9,8 +9,8 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
-from harnesses.core.permalinks import web_address
 from harnesses.core.tendril.base import Tendril
+from harnesses.core.tendril.status import web_address
 from harnesses.irc.channel_settings import (
     AdminOverrides,
     BehaviourResolver,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from harnesses.core.permalinks import web_address
 from harnesses.core.services.peers import Origin
 from harnesses.core.services.question_tools import Door
 from harnesses.core.tendril.base import Tendril
+from harnesses.core.tendril.status import web_address
 from harnesses.core.tendril.turn import TurnRequest, TurnResult
 from llm.client.client import OnText
 from llm.messages.image import Image

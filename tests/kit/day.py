@@ -1,8 +1,8 @@
 """Simulation of a day on a channel: real lines at simulated times, with questions among them.
 
 The model is scripted. For memory it always writes as much as a talkative one does that is asked to
-be brief, so the measured cost of memory is an upper bound. Tokens are estimated as four characters of a request's messages and
-tools.
+be brief, so the measured cost of memory is an upper bound. Tokens are estimated as four characters
+of a request's messages and tools.
 """
 
 from __future__ import annotations

@@ -7,20 +7,24 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import structlog
 from pydantic import BaseModel, ValidationError
 
+from harnesses.core.addresses import table_settings
 from llm.client.client import AgentClient
 from llm.messages.errors import ModelError
 from storage.db.private_files import make_folder
+from terrarium.config import Config
+from terrarium.loopback import is_loopback
 
 _RENEWAL_INTERVAL = 10.0  # seconds between renewals
 _ACCESS_CHECK_INTERVAL = 5.0  # seconds
@@ -257,3 +261,19 @@ def reports(data: Path) -> list[StatusReport]:
     name."""
     names = sorted(path.stem for path in (data / "run").glob("*.json"))
     return [found for name in names if (found := report(data, name))]
+
+
+def web_address(config: Config, servers: Iterable[str]) -> str | None:
+    """Return the base URL of the web pages for people on the IRC `servers`, None if there is none.
+
+    It is `[web] public_url` or, without that, the loopback address of the web tendril, if all
+    `servers` are on this machine: their users are then assumed to be on it too. None while the web
+    tendril is not running.
+    """
+    web = report(config.data, "web")
+    if web is None or not web.is_fresh or web.state is not ProcessState.READY:
+        return None
+    base: str = table_settings(config, "web").get("public_url") or ""
+    if not base and all(map(is_loopback, servers)):
+        base = web.detail if is_loopback(urlsplit(web.detail).hostname or "") else ""
+    return base.rstrip("/") or None
