@@ -20,7 +20,6 @@ from llm.web.fetcher import Fetcher
 from llm.web.titles import LIMITS
 from storage.chat_log.event import Place
 from storage.db.address import Address
-from storage.queues.outbox import OutgoingMessage
 from storage.queues.reminders import Reminder
 from storage.settings import StorageSettings, log_address
 from terrarium.clock import Clock
@@ -108,18 +107,16 @@ class IrcTendril(Tendril):
 
         A place without a network means the first one on which we are in that channel.
         """
-        return await self.say_message(OutgoingMessage(0, place, text))
+        return await self.say_quoting(place, text, frozenset())
 
-    async def say_message(self, message: OutgoingMessage) -> bool:
-        """Say a message of the outbox as `say` does, and log which lines it quotes."""
-        place = message.place
+    async def say_quoting(self, place: Place, text: str, quotes: frozenset[int]) -> bool:
+        """Say a text as `say` does, and log which lines it quotes."""
         for network in self.networks.values():
             if place.network not in ("", network.name) or not network.is_channel(place.channel):
                 continue
             if network.reaches(place.channel):
                 there, sender = Place(network.name, place.channel), self.services.sender
-                target = replace(sender.target(network, there), quotes=message.quotes)
-                return await sender.say(target, message.text)
+                return await sender.say(replace(sender.target(network, there), quotes=quotes), text)
         return False
 
     async def say_reminder(self, reminder: Reminder, text: str) -> timedelta | None:

@@ -19,7 +19,7 @@ import hashlib
 import json
 import re
 import time
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import accumulate, pairwise
@@ -29,7 +29,7 @@ from typing import Any, Protocol, Self
 import structlog
 
 from llm.messages.message import EARLIER, Message, ModelReply, Status, ToolCall, quotes_of
-from llm.messages.quotes import ShownText
+from llm.messages.quotes import ShownText, quoted_lines
 from storage.chat_log.event import PendingEvent
 from storage.db.errors import StorageError
 from storage.runs.runs import Effect, PartSize, Run, RunEnd, Runs, Step
@@ -84,14 +84,19 @@ class Outcome:
         last = self.messages[-1] | {"content": text}
         return replace(self, text=text, messages=(*self.messages[:-1], last))
 
-    def written_beside(self) -> str:
-        """Return what the model wrote besides the answer: thoughts, and arguments of calls."""
+    def find_quotes(
+        self, question: str, shown: Iterable[ShownText]
+    ) -> tuple[frozenset[int], frozenset[int]]:
+        """Return the ids of the log lines in `shown`, or in the results of tools, that the answer
+        quotes, and of those that the model quotes besides: in thoughts, and arguments of calls."""
         texts: list[str] = []
         for message in self.messages:
             if message["role"] == "assistant":
                 texts.append(message.get("reasoning_content") or "")
                 texts += [call["function"]["arguments"] for call in message.get("tool_calls", ())]
-        return "\n".join(texts)
+        shown = [*shown, *self.shown]
+        beside = quoted_lines("\n".join(texts), question, shown)
+        return quoted_lines(self.text, question, shown), beside
 
     def quoting(self, lines: Collection[int], beside: Collection[int]) -> Outcome:
         """Return the outcome with the ids of the log lines that the answer repeats, and of those

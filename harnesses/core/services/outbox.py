@@ -11,6 +11,7 @@ import structlog
 
 from harnesses.core.errors import UnknownTendril
 from storage.chat_log.channel_name import ChannelName
+from storage.chat_log.event import Place
 from storage.db.database import Address, Database
 from storage.db.errors import StorageError
 from storage.queues.change_watch import ChangeWatch
@@ -18,8 +19,9 @@ from storage.queues.outbox import Outbox, OutgoingMessage
 
 _POLL_INTERVAL = 1.0  # seconds
 
-SayMessage = Callable[[OutgoingMessage], Awaitable[bool]]
-"""Says a message; returns False while that is not possible."""
+SayText = Callable[[Place, str, frozenset[int]], Awaitable[bool]]
+"""Says a text, which quotes these lines of the log, at a place; returns False while that is not
+possible."""
 
 _log = structlog.get_logger()
 
@@ -62,7 +64,7 @@ class TendrilOutbox:
         """Return the unsent messages for a tendril, oldest first. Raises StorageError."""
         return await self._outbox.list_unsent(tendril)
 
-    async def deliver(self, say: SayMessage) -> None:
+    async def deliver(self, say: SayText) -> None:
         """Say the messages for this tendril, oldest first, until cancelled.
 
         One that cannot be said is tried again each second, without holding up later ones.
@@ -75,7 +77,7 @@ class TendrilOutbox:
                     is_left = False
                     for message in await self._outbox.list_unsent(self._owner):
                         # A crash between the two calls repeats a message rather than losing it.
-                        if await say(message):
+                        if await say(message.place, message.text, message.quotes):
                             await self._outbox.mark_sent(message)
                         else:
                             is_left = True

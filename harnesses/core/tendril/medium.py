@@ -39,7 +39,6 @@ from harnesses.core.tendril.turn import TurnRequest
 from llm.log_questions.answers import Quoting
 from storage.chat_log.event import Place, Scope
 from storage.db.database import Address, Database
-from storage.queues.outbox import OutgoingMessage
 from storage.queues.reminders import Owner, Reminder
 from storage.settings import StorageSettings, log_address, store_address
 
@@ -75,12 +74,12 @@ class TendrilMedium(TendrilResources, ABC):
         """
         return False
 
-    async def say_message(self, message: OutgoingMessage) -> bool:
-        """Say a message of the outbox; return False if that is not possible at the moment.
+    async def say_quoting(self, place: Place, text: str, quotes: frozenset[int]) -> bool:
+        """Say a text of the outbox, which quotes these lines of the log (by id), as `say` does.
 
-        Override it to log which lines the message quotes, so that it is erased with them.
+        Override it to log the text with its `quotes`, so that it is erased with those lines.
         """
-        return await self.say(message.place, message.text)
+        return await self.say(place, text)
 
     async def say_reminder(self, reminder: Reminder, text: str) -> timedelta | None:
         """Say a reminder at its place; return None, or how long to wait before the next attempt if
@@ -228,7 +227,7 @@ class TendrilMedium(TendrilResources, ABC):
             return
         await self.until_speaking()
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self.outbox.deliver(self.say_message))
+            tasks.create_task(self.outbox.deliver(self.say_quoting))
             tasks.create_task(self.remind.run())
 
     @abstractmethod

@@ -28,7 +28,6 @@ from llm.log_questions.answers import QuotedAnswer
 from llm.memory.room import RoomMemory
 from llm.messages.errors import Busy, TimedOut, Unreachable
 from llm.messages.message import Message
-from llm.messages.quotes import quoted_lines
 from llm.prompt.builder import Prompt, direct_answer
 from llm.prompt.log_window import quoted_answer
 
@@ -94,11 +93,9 @@ class Responder:
     ) -> Outcome:
         """Return the outcome with the ids of the log lines that the answer quotes, and of those
         that the thoughts and calls of the model quote."""
-        shown = [*context.shown(), *outcome.shown]
-        lines = quoted_lines(outcome.text, question, shown)
+        lines, beside = outcome.find_quotes(question, context.shown())
         if quoted:
             lines |= quoted.ids_in(outcome.text)
-        beside = quoted_lines(outcome.written_beside(), question, shown)
         if not lines | beside:
             return outcome
         resolve = self._tendril.log.chat_log.quoted_lines
