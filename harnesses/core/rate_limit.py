@@ -82,7 +82,6 @@ class ConcurrencyLimit:
 
     def __init__(self) -> None:
         self._waiting: Counter[Hashable] = Counter()
-        self._notified: set[tuple[Hashable, str]] = set()
 
     def is_full(self, person: Hashable) -> bool:
         """Return True if a person has the maximum number of open questions."""
@@ -98,10 +97,3 @@ class ConcurrencyLimit:
             self._waiting[person] -= 1
             if not self._waiting[person]:
                 del self._waiting[person]
-                self._notified = {entry for entry in self._notified if entry[0] != person}
-
-    def notify_once(self, person: Hashable, text: str) -> bool:
-        """Return True if a person should be told `text`: once, until they have no open question."""
-        first = (person, text) not in self._notified
-        self._notified.add((person, text))
-        return first

@@ -188,7 +188,10 @@ class IrcSettings(NetworkSettings):
     )
     line_budget: int = Field(4, ge=1, description="Lines of a reply that are sent to a channel")
     progress_after: float = Field(
-        10.0, gt=0, description="Seconds after which a slow answer is announced"
+        10.0,
+        gt=0,
+        description="Seconds after which a line says what a slow answer waits for, where the "
+        "network shows nobody that we are typing",
     )
     stream_after: float = Field(
         2.0,

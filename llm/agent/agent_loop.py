@@ -28,6 +28,9 @@ Shrink = Callable[[], None]
 TakeFollowups = Callable[[], Awaitable[Sequence[Message]]]
 """Returns the follow-up messages that people have sent since the previous call."""
 
+OnActivity = Callable[[str], None]
+"""Takes what a tool is about to do, in words for people such as "searching the log for pump"."""
+
 SPEECHLESS = "I have no good answer to that."
 
 CUT_MARK = " [cut off here: the model's answer was too long]"
@@ -97,10 +100,12 @@ class LoopCallbacks:
     """The callbacks of a run to the people who wait for its answer.
 
     `on_text` receives each piece of the answer as it streams, and "" when the answer starts over.
+    `on_activity` receives what the called tools are about to do.
     """
 
     on_text: OnText | None = None
     take_followups: TakeFollowups | None = None
+    on_activity: OnActivity | None = None
 
 
 NO_CALLBACKS = LoopCallbacks()
@@ -181,6 +186,8 @@ class AgentLoop:
             if not reply.calls:
                 return await self._accept(reply)
             self._steps.append(reply.message())
+            if self._callbacks.on_activity:
+                self._callbacks.on_activity(self._execution.toolbox.activity(reply.calls[-1]))
             joined = [step["content"] for step in self._steps if "name" in step]
             self._steps += await self._execution.results(reply.calls, prompt, joined)
             if self._deferring.deferral:

@@ -15,11 +15,12 @@ the choice. Nothing else in the tendrils asks for the size of a model.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from llm.client.response import ModelCard
-from llm.intents.question_text import asks_how, wants_long_answer
+from llm.intents.question_text import asks_how, is_one_piece, wants_long_answer
 from llm.parsing.stream_parser import AnswerLimit
 
 ProfileName = Literal["tiny", "small", "capable"]
@@ -54,7 +55,7 @@ class Profile:
       (`CompactPromptContext`), at temperature 0; the model is never asked to speak unasked.
     - `offers`: which tools; "fitting" are those that the question calls for.
     - `quotes`: which questions are answered with lines of the log in place of the model.
-    - `is_polite`: False if small talk, and questions in other languages, are answered without it.
+    - `makes_small_talk`: False if small talk, and questions in other languages, are answered without it.
     - `repairs_output`: calls, JSON objects and parts of the prompt in its text are taken for
       mistakes and repaired; a model with native tool calls means what it writes.
     - `sentences`: most sentences of an answer; None: all of it.
@@ -62,6 +63,8 @@ class Profile:
     - `max_tokens`: most tokens of an answer unless `[agent] max_tokens` is set; None: no limit is
       sent, and a model may think as long as it likes.
     - `message_length`: most characters of a message that memory reads.
+    - `shortcuts`: what a skill, or a command in plain words, may answer without the model: "all"
+      that they recognise, or "whole sentences", in which nothing else can be asked.
     """
 
     name: ProfileName = "capable"
@@ -69,12 +72,13 @@ class Profile:
     is_compact: bool = False
     offers: Literal["all", "fitting", "none"] = "all"
     quotes: Literal["none", "about log", "all"] = "none"
-    is_polite: bool = True
+    makes_small_talk: bool = True
     repairs_output: bool = False
     sentences: int | None = None
     result_length: int = _LONG_RESULT
     max_tokens: int | None = None
     message_length: int = 2_000
+    shortcuts: Literal["all", "whole sentences"] = "whole sentences"
 
     @classmethod
     def from_card(cls, card: ModelCard | None) -> Profile:
@@ -113,6 +117,11 @@ class Profile:
             max_tokens=self.max_tokens,
         )
 
+    def may_shortcut(self, free: Iterable[str]) -> bool:
+        """Return whether a form that has taken the pieces `free` over as they stand may answer in
+        place of the model."""
+        return self.shortcuts == "all" or all(map(is_one_piece, free))
+
     def answer_limit(self, question: str) -> AnswerLimit | None:
         """Return how much of the answer to a question is shown; None: all of it."""
         if self.sentences is None:
@@ -125,8 +134,22 @@ class Profile:
         return AnswerLimit(self.sentences, main_clause=self.name == "tiny")
 
 
-TINY = Profile("tiny", 600, True, "fitting", "all", False, True, 1, _SHORT_RESULT, 256, 300)
-SMALL = Profile("small", 900, True, "fitting", "about log", True, True, 2, _SHORT_RESULT, 256, 300)
+SMALL = Profile(
+    "small",
+    context_tokens=900,
+    is_compact=True,
+    offers="fitting",
+    quotes="about log",
+    repairs_output=True,
+    sentences=2,
+    result_length=_SHORT_RESULT,
+    max_tokens=256,
+    message_length=300,
+    shortcuts="all",
+)
+TINY = replace(
+    SMALL, name="tiny", context_tokens=600, quotes="all", makes_small_talk=False, sentences=1
+)
 CAPABLE = Profile()
 _PROFILES: dict[str, Profile] = {"tiny": TINY, "small": SMALL, "capable": CAPABLE}
 

@@ -19,10 +19,15 @@ from llm.scheduling.time_phrases import without_time
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """A command by the name under which tendrils know it, and its argument (`words`)."""
+    """A command by the name under which tendrils know it, and its argument (`words`).
+
+    `free` are the pieces of the text that were taken over as they stand, such as what a reminder is
+    about; the form accounts for every word outside them.
+    """
 
     command: str
     words: str = ""
+    free: tuple[str, ...] = ()
 
 
 _MY = r"(?:my|mein(?:e|en|er|em)?)"
@@ -69,7 +74,7 @@ _COLON = re.compile(r"(?<=\d):(?= )")  # "at 18:00: gym"
 _FOR = re.compile(r"(?:for|auf|für) ", re.IGNORECASE)
 
 _CANCEL = r"(?:cancel|delete|remove|drop|clear|get rid of|lösche|streiche)"
-_BECAUSE = r"(?:(?:,| because| since) .+)?"  # the reason why it is no longer needed
+_BECAUSE = r"(?:(?:,| because| since) (?P<why>.+))?"  # the reason why it is no longer needed
 _CANCELS = forms(
     rf"{_CANCEL} (?:my |the |meine |die )?(?:reminder|erinnerung)"
     r"(?: number| no\.?| nr\.?| nummer)? ?#?(?P<what>\d{1,12})",
@@ -114,7 +119,7 @@ _FACT_OF_SELF = (
 )
 _FORGET_FACT = forms(
     rf"(?:forget|delete|remove|vergiss)(?: about| that)? {_MY} (?P<key>.+?)"
-    r"(?: (?:is|are|ist) .+)?(?: again)?",
+    r"(?: (?:is|are|ist) (?P<value>.+))?(?: again)?",
 )
 
 _ORDER = re.compile(
@@ -223,15 +228,16 @@ def _reminder(wish: str) -> Intent | None:
             rest = _COLON.sub("", _FOR_CLOCK.sub("at ", match["rest"]))
             if _ASKING.match(rest):  # "remind me what ada said" wants an answer
                 return None
-            is_timed = without_time(_FOR.sub("", rest, count=1)) is not None
-            if is_timed:
-                return Intent("remind", _FOR.sub("", rest, count=1) if _FOR.match(rest) else rest)
+            text = without_time(_FOR.sub("", rest, count=1))
+            if text is not None:
+                words = _FOR.sub("", rest, count=1) if _FOR.match(rest) else rest
+                return Intent("remind", words, (text,))
             # Without a time only "remind me to DO something" is surely meant as a reminder.
             is_task = re.match(r"(?:to (?!the\b|a\b|my\b)\w|daran)", rest, re.IGNORECASE)
-            return Intent("remind", rest) if is_task else None
+            return Intent("remind", rest, (rest,)) if is_task else None
     if match := _REMIND_LAST.fullmatch(wish):
         if without_time(match["time"]) == "" and not _ASKING.match(match["rest"]):
-            return Intent("remind", f"{match['time']} {match['rest']}")
+            return Intent("remind", f"{match['time']} {match['rest']}", (match["rest"],))
         return None
     return _alarm(wish)
 
@@ -250,8 +256,9 @@ def _alarm(wish: str) -> Intent | None:
             if kind == "tell" and not text:
                 return None
             if text and kind in ("ping", "nudge", "shout", "notify", "alert", "tell"):
-                return Intent("remind", rest)
-            return Intent("remind", rest if text else f"{rest} {_ALARM_TEXTS.get(kind, kind)}")
+                return Intent("remind", rest, (text,))
+            words = rest if text else f"{rest} {_ALARM_TEXTS.get(kind, kind)}"
+            return Intent("remind", words, (text,))
     return None
 
 
@@ -261,14 +268,14 @@ def _schedule(wish: str) -> Intent | None:
     if not any(form.match(wish) for form in _AGAIN_PLACES):
         return None
     order = without_time(wish)
-    return Intent("schedule", wish) if order and _ORDER.match(order) else None
+    return Intent("schedule", wish, (order,)) if order and _ORDER.match(order) else None
 
 
 def _cancelling(asked: str) -> Intent | None:
     found = found_in(_CANCELS, asked)
     if found is None:
         return None
-    return Intent("reminders", f"cancel {found.get('what') or 'all'}")
+    return Intent("reminders", f"cancel {found.get('what') or 'all'}", tuple(found.values()))
 
 
 def _of_fact(asked: str, facts: Collection[str]) -> Intent | None:
@@ -281,7 +288,8 @@ def _of_fact(asked: str, facts: Collection[str]) -> Intent | None:
         found = found_in(questions, asked)
         key = known.get(_comparable(found["key"])) if found else None
         if key:
-            return Intent(command, f"my {key}" if command == "forget" else key)
+            words = f"my {key}" if command == "forget" else key
+            return Intent(command, words, (found.get("value", ""),) if found else ())
     return None
 
 
@@ -302,7 +310,7 @@ def _remembering(wish: str, *, is_question: bool) -> Intent | None:
     is_sure = that.endswith(":") or (that in ("that", "dass") and verb in ("remember", "memorize"))
     if not is_sure and not (_OF_MINE.match(rest) and (verb != "note" or that)):
         return None
-    return Intent("remember", f"that {rest}" if that in ("that", "dass") else rest)
+    return Intent("remember", f"that {rest}" if that in ("that", "dass") else rest, (rest,))
 
 
 def _searching(wish: str) -> Intent | None:
@@ -311,5 +319,6 @@ def _searching(wish: str) -> Intent | None:
     for form in _SEARCH:
         if match := form.fullmatch(wish):
             words = _ARTICLE.sub("", match["words"].strip())
-            return Intent("search", words) if len(words.split()) <= _MAX_SEARCH_WORDS else None
+            is_short = len(words.split()) <= _MAX_SEARCH_WORDS
+            return Intent("search", words, (words,)) if is_short else None
     return None

@@ -75,6 +75,23 @@ def found_in(questions: tuple[re.Pattern[str], ...], text: str) -> Mapping[str, 
     return None
 
 
+_MAX_PIECE = 6  # words; another request needs a verb and something to do it to
+_ANOTHER_CLAUSE = re.compile(
+    r"[,;:.?!](?:\s|$)|\b(?:and|or|but|then|because|if|whether|what|who|whose|where|why|how|which|when"
+    r"|und|oder|aber|dann|weil|ob|was|wer|wo|warum|wie|welche[rns]?|wann|wenn)\b",
+    re.IGNORECASE,
+)
+
+
+def is_one_piece(text: str) -> bool:
+    """Return whether a text that a form has taken over as it stands is short and simple: it has no
+    room for another request.
+
+    A form cannot tell "check the oven" from "check the oven and tell me what bob said".
+    """
+    return len(text.split()) <= _MAX_PIECE and _ANOTHER_CLAUSE.search(text) is None
+
+
 _GOING_ON = re.compile(
     r"(?:and|or|but|also|so|then|else|no|nope|not|yes|yeah|actually|sorry|wait|oh|ok|okay|again|more"
     r"|i meant?|what about|how about|what if|why|how so|how come|really|are you sure|go on|continue"

@@ -299,9 +299,9 @@ class PromptBuilder:
 
     async def build(self, table: SkillTable, request: PromptRequest, profile: Profile) -> Prompt:
         """Build the prompt for a question, for a model with this profile."""
-        matches = await self.registry.matching(
-            request.text, request.persona.skills, request.context
-        )
+        found = await self.registry.matching(request.text, request.persona.skills, request.context)
+        # A hint from a form that may have misread the question would mislead as well.
+        matches = [m if profile.may_shortcut(m.free) else replace(m, hint="") for m in found]
         brought = (describe(each).name for match in matches for each in match.skill.tools)
         called_for = tools_called_for(request.text) if profile.offers == "fitting" else ()
         toolbox = Toolbox.from_owners(
@@ -313,7 +313,7 @@ class PromptBuilder:
         if profile.offers != "all":
             toolbox = toolbox.restricted_to(called_for)
         hints = "\n".join(filter(None, (match.hint for match in matches)))
-        whole = next((match.hint for match in matches if match.is_whole), "")
+        whole = next((match.hint for match in matches if match.is_whole and match.hint), "")
         skills = tuple(match.skill.name for match in matches)
         if profile.is_compact:
             system = request.persona.render(request.values, short=True)
@@ -381,9 +381,9 @@ def direct_answer(
     """
     if worked_out:
         return worked_out
-    if not profile.is_polite and (answer := small_talk_answer(question)):
+    if not profile.makes_small_talk and (answer := small_talk_answer(question)):
         return answer
-    if not profile.is_polite and quoted is None and is_foreign(question):
+    if not profile.makes_small_talk and quoted is None and is_foreign(question):
         return ONLY_ENGLISH
     if quoted is None or profile.quotes == "none":
         return None

@@ -42,9 +42,6 @@ _MAX_NEAREST = 2  # lines near in meaning
 
 _log = structlog.get_logger()
 
-PROGRESS = "still at it, one moment."
-"""The bot's notice that an answer takes long; never shown in a prompt."""
-
 
 @dataclass(frozen=True, slots=True)
 class WindowLine:
@@ -142,7 +139,7 @@ class LogWindow:
         self, events: Sequence[Event], answers: Mapping[int, str], longest: int
     ) -> Iterator[WindowLine]:
         """Yield the events as lines. Our answers stand in full where their first line was said;
-        notices that an answer takes long, and further pages of one, are left out."""
+        further pages of one are left out."""
         by_id = {event.id: event for event in events}
         shown: set[int] = set()
         for merged, group in groupby(events, key=lambda event: event.type in MERGED_TYPES):
@@ -158,15 +155,13 @@ class LogWindow:
                     shown.add(question)
                     text = _whole(event, answers[question], longest)
                     yield WindowLine(event.id, text, answers[question], answers=question)
-                elif question not in answers and not self._is_notice(event, by_id.get(question)):
+                elif question not in answers and not self._asks_for_more(by_id.get(question)):
                     yield WindowLine(event.id, render_line(event), event.text)
 
-    def _is_notice(self, event: Event, asked: Event | None) -> bool:
-        """Return whether an event of ours says that an answer takes long, or is one more page of an
-        answer."""
-        if asked and asked.text.removeprefix(self.line_filter.prefix).strip().lower() == "more":
-            return True
-        return event.text.endswith(PROGRESS)
+    def _asks_for_more(self, asked: Event | None) -> bool:
+        """Return whether a line asked for one more page of an answer."""
+        command = asked.text.removeprefix(self.line_filter.prefix) if asked else ""
+        return command.strip().lower() == "more"
 
     async def answer(self, question: str) -> QuotedAnswer | None:
         """Return the lines that answer a question, however old; None if the log has no answer.

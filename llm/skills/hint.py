@@ -10,10 +10,15 @@ from datetime import UTC, datetime, tzinfo
 @dataclass(frozen=True, slots=True)
 class WorkedOut:
     """The result of a hint, a sentence for people. If it `is_whole`, it answers the whole question
-    and is sent as it is; otherwise it is given to the model."""
+    and is sent as it is; otherwise it is given to the model.
+
+    `free` are the pieces of the question that were taken over as they stand, such as the things to
+    choose from: where one of them may hold another request, a capable model is asked instead.
+    """
 
     text: str
     is_whole: bool = False
+    free: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,13 +96,14 @@ class Skill:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A skill that matches a question, its relevance score, and the text of its hint; `is_whole` if
-    the hint answers the whole question."""
+    """A skill that matches a question, its relevance score, and the text of its hint; `is_whole`
+    and `free` as in `WorkedOut`."""
 
     skill: Skill
     score: float
     hint: str = ""
     is_whole: bool = False
+    free: tuple[str, ...] = ()
 
 
 class SkillRegistry:
@@ -158,7 +159,7 @@ class SkillRegistry:
             hint = hints.get(skill.name, _NO_HINT)
             score = 2.0 * (skill.is_triggered(question) + hint.is_whole) + bool(hint.text)
             score += _description_overlap(skill, asked)
-            found.append(Match(skill, score, hint.text, hint.is_whole))
+            found.append(Match(skill, score, hint.text, hint.is_whole, hint.free))
         found.sort(key=lambda match: (-match.score, match.skill.name))
         return [match for match in found if match.score >= _MIN_SCORE][:MAX_MATCHES]
 

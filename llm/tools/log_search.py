@@ -128,7 +128,7 @@ class LogTools:
     present: Present | None = None
     semantic_index: SemanticIndex | None = None
 
-    @tool(reads=True, research=True, links="quoted")
+    @tool(reads=True, research=True, activity="searching the log for {query}", links="quoted")
     async def search_log(self, asked: LogSearch, most: ResultLength) -> QuotingText:
         """Search what was said on the channels that the person who asks may read. The best lines
         are shown in order of time, with the count of all; without a query the newest. Times are
@@ -150,7 +150,7 @@ class LogTools:
         older = f"(older ones: before={events[0].id})" if len(events) == asked.limit else ""
         return self._render([_Block("", events[::-1])], most, older)
 
-    @tool(reads=True, research=True, links="quoted")
+    @tool(reads=True, research=True, activity="reading the log", links="quoted")
     async def read_log(
         self,
         most: ResultLength,

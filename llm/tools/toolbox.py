@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 from pydantic_core import to_jsonable_python
 
 from llm.messages.image import Image
-from llm.messages.message import escape_tags
+from llm.messages.message import ToolCall, escape_tags
 from llm.messages.quotes import QuotingText, ShownText
 from llm.tools.consent import Asker, Rule, RunSoFar, Said
 from llm.web.links import has_address
@@ -84,8 +84,9 @@ class ToolOptions:
     addresses in its results may be opened, those in `quoted` lines of people only if the question
     calls for a page and names none. `speaks`: it sends a message to people. `quiet`: it only writes
     the model's own notes. `research`: it looks things up, and so may be used more often. `timeout`:
-    seconds that override the default. `mcp`: MCP clients of the web tendril may call it as well;
-    they have no rights, so it must not reveal anything that they may not read.
+    seconds that override the default. `activity` tells people what it is doing, with arguments in
+    braces: "searching the log for {query}". `mcp`: MCP clients of the web tendril may call it as
+    well; they have no rights, so it must not reveal anything that they may not read.
     """
 
     reads: bool = False
@@ -98,6 +99,7 @@ class ToolOptions:
     quiet: bool = False
     research: bool = False
     timeout: float | None = None
+    activity: str = ""
     mcp: bool = False
 
 
@@ -114,6 +116,7 @@ class ToolKeywords(TypedDict, total=False):
     quiet: bool
     research: bool
     timeout: float | None
+    activity: str
     mcp: bool
 
 
@@ -244,6 +247,15 @@ class Toolbox:
         """Return the options of a tool, the defaults if it does not exist."""
         item = self._tools.get(name)
         return item.options if item else ToolOptions()
+
+    def activity(self, call: ToolCall) -> str:
+        """Return in words what a call does, for people who wait; "" if its tool does not say."""
+        try:
+            arguments = json.loads(call.arguments or "{}").items()
+            given = {name: value for name, value in arguments if value}
+            return self.options(call.name).activity.format_map(given)
+        except (ValueError, KeyError, AttributeError, RecursionError):
+            return ""  # not JSON, or it does not say what it looks for
 
     async def call(
         self,

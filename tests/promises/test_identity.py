@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from re import escape, fullmatch
 
-from llm.prompt.log_window import PROGRESS
+from harnesses.irc.questions.handler import STILL_AT_IT
 from storage.chat_log.event import EVERYTHING
 from storage.log import Query
 from tests.kit.irc_client import IrcClient, irc_client
@@ -20,7 +20,7 @@ NOBODY = "http://127.0.0.1:9"
 async def told(client: IrcClient, words: str, target: str = "Terra") -> str:
     """Say `words` and return the text that the bot answers, said or as a notice."""
     await client.say(target, words)
-    said = rf":Terra!\S+ (?:PRIVMSG|NOTICE) \S+ :(?!.*{escape(PROGRESS)}$)(.*)$"
+    said = rf":Terra!\S+ (?:PRIVMSG|NOTICE) \S+ :(?!.*{escape(STILL_AT_IT)}$)(.*)$"
     return (await client.expect(said))[1]
 
 

@@ -263,7 +263,7 @@ class PeerTools(ToolSource):
         lines = [f"{name}: {escape_tags(about)}" for name, about in there.items()]
         return [describe(self.ask_tendril, "\n".join(lines))] if lines else []
 
-    @tool(timeout=_MAX_WAIT)
+    @tool(timeout=_MAX_WAIT, activity="asking {tendril}")
     async def ask_tendril(
         self,
         tendril: Annotated[str, Field(max_length=64, description="its name")],

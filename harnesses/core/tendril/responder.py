@@ -152,7 +152,9 @@ class ModelRun:
             request.limits(tendril.agent),
             # A text that the reviewer may rewrite is not streamed.
             callbacks=LoopCallbacks(
-                None if request.review else request.on_text, queue.take_followups
+                None if request.review else request.on_text,
+                queue.take_followups,
+                request.on_activity,
             ),
             # No escalation for an image: the other model may not accept images.
             smart="" if request.image else await tendril.catalog.smart(),

@@ -17,6 +17,7 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from harnesses.core.services.peers import Origin
+from llm.agent.agent_loop import OnActivity
 from llm.agent.tool_executor import UNASKED, Profile, RunLimits
 from llm.agent.trace import Deferral, Outcome
 from llm.client.client import OnText, Priority
@@ -100,8 +101,9 @@ class TurnRequest:
       the rights of the person for tools that need one.
     - `values` fill the `$names` of the persona; `persona` (a name or a text) and `model` replace
       those of the tendril.
-    - `on_text` receives each piece of the answer; `deliver` receives the whole answer before the
-      next question has its turn. A turn that was not delivered is not remembered.
+    - `on_text` receives each piece of the answer, `on_activity` what a tool is doing for it;
+      `deliver` receives the whole answer before the next question has its turn. A turn that was not
+      delivered is not remembered.
     - `joins`: the question may join the one being answered, if it is a follow-up.
     - `keeps`: memory keeps the turn. Otherwise nothing of it is stored and, for a person's
       question, no trace either.
@@ -126,6 +128,7 @@ class TurnRequest:
     values: Mapping[str, str] = field(default_factory=dict)
     priority: Priority = "interactive"
     on_text: OnText | None = None
+    on_activity: OnActivity | None = None
     persona: str | None = None
     model: str = ""
     joins: bool = False

@@ -24,6 +24,7 @@ from harnesses.irc.questions.handler import QuestionHandler
 from harnesses.irc.questions.proactive import ProactiveSpeech
 from harnesses.irc.replies.sender import sanitize, without_highlight
 from harnesses.irc.services import BotServices
+from llm.client.profile import Profile
 from llm.intents.forms import IDENTITY, THERE
 from llm.intents.introduction import TOPICS, Introduction
 from llm.intents.parser import may_ask_for_fact, read_intent
@@ -73,15 +74,25 @@ class Commands:
 
     async def match_intent(self, request: CommandRequest) -> tuple[str, CommandRequest] | None:
         """Return the name of the command that a question expresses in plain words, with the request
-        for it; None if it expresses none. Raises StorageError."""
+        for it; None if it expresses none, or may ask a capable model for more than that. Raises
+        StorageError."""
         facts: list[str] = []
         if may_ask_for_fact(request.words) and not request.who.bridged:
             mine = memory_of(self._services.tendril.memory, request)
             facts = [fact.key for fact in await mine.facts()]
         intent = read_intent(request.words, facts)
-        if intent is None:
+        if intent is None or not (await self._profile(request)).may_shortcut(intent.free):
             return None
         return intent.command, replace(request, words=intent.words)
+
+    async def _profile(self, request: CommandRequest) -> Profile:
+        """Return the profile of the model that a question would be answered by."""
+        tendril = self._services.tendril
+        behaviour = self._services.behaviours.resolve(request.place)
+        persona = tendril.prompts.personas.choose(behaviour.persona)
+        resolve = tendril.catalog.resolve
+        name = await resolve(behaviour.model) or await resolve(persona.model)
+        return Profile.from_card(await tendril.catalog.card(name))
 
     async def terrarium(self, request: CommandRequest) -> str:
         """terrarium QUESTION: ask me"""

@@ -22,7 +22,6 @@ from harnesses.irc.policy.log_records import to_log_event
 from harnesses.irc.policy.requests import ASK_COMMAND
 from harnesses.irc.protocol.events import IrcEvent
 from harnesses.irc.services import BotServices
-from llm.prompt.log_window import PROGRESS
 from storage.chat_log.event import Event, PendingEvent, Place, Scope
 from storage.log import ChatLog, Query
 
@@ -108,19 +107,15 @@ class Takeover:
 def find_unanswered(lines: Sequence[HeardLine]) -> Collection[int]:
     """Return the indexes of the lines that ask for something and got no reply.
 
-    A reply counts for the oldest open question of its addressee. Progress messages are no replies.
+    A reply counts for the oldest open question of its addressee.
     """
     waiting: dict[tuple[str, str, str], deque[int]] = {}
     for number, line in enumerate(lines):
         if line.command:
             waiting.setdefault(line.asker, deque()).append(number)
-        elif (questions := waiting.get(line.asker)) and _is_reply(line.record):
+        elif (questions := waiting.get(line.asker)) and line.record.own:
             questions.popleft()
     return {number for questions in waiting.values() for number in questions}
-
-
-def _is_reply(record: Event) -> bool:
-    return record.own and not record.text.endswith(PROGRESS)
 
 
 async def find_logged(log: ChatLog, records: Sequence[Event]) -> Mapping[int, Event]:

@@ -150,6 +150,11 @@ class ISupport:
         """BOT: the letter of the user mode that marks a bot, or "" if there is none."""
         return self.tokens.get("BOT", "")[:1]
 
+    def passes_tag(self, name: str) -> bool:
+        """Return whether the server passes the client-only tag `+name` on (CLIENTTAGDENY)."""
+        denied = self.tokens.get("CLIENTTAGDENY", "").split(",")
+        return f"-{name}" in denied if "*" in denied else name not in denied
+
     def targets(self, command: str) -> int:
         """Return how many targets one `command` accepts (TARGMAX, MAXTARGETS); 1 by default."""
         for item in self.tokens.get("TARGMAX", "").split(","):

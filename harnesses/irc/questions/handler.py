@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from harnesses.core.rate_limit import ConcurrencyLimit
@@ -25,14 +25,21 @@ from harnesses.irc.questions.admin_tools import OPERATE, AdminTools
 from harnesses.irc.questions.channel_view import LogViews, persona_values
 from harnesses.irc.questions.proactive import ProactiveSpeech
 from harnesses.irc.reminder_delivery import other_requester, requester_of
-from harnesses.irc.replies.sender import StreamingReply
+from harnesses.irc.replies.sender import StreamingReply, Target
 from harnesses.irc.services import BotServices
-from llm.prompt.log_window import PROGRESS
 from llm.skills.registry import TEACH
 from storage.chat_log.event import PendingEvent
 from storage.queues.pastes import Pastes
 
 RATE_LIMITED = "Slowly, please: I hear you again when you have been quiet for a moment."
+STILL_AT_IT = "still at it, one moment."
+"""The line that says so, while no tool says what is being done."""
+
+TYPING_AFTER, TYPING_INTERVAL = 1.0, 3.0
+"""Seconds until the first typing notification, and between two of them: clients show one for six
+seconds (https://ircv3.net/specs/client-tags/typing)."""
+
+_MAX_ACTIVITY = 120  # characters
 
 
 class QuestionHandler:
@@ -45,7 +52,7 @@ class QuestionHandler:
         proactive: ProactiveSpeech,
     ) -> None:
         self._services, self._log_views, self._proactive = services, log_views, proactive
-        self._concurrency = ConcurrencyLimit()
+        self._concurrency, self._progress = ConcurrencyLimit(), ProgressSigns(services)
 
     async def ask(self, request: CommandRequest) -> str:
         """Run the turn of a question, which delivers the answer itself; return a refusal or ""."""
@@ -57,8 +64,8 @@ class QuestionHandler:
             target = services.sender.target_of(request)
             clock = asyncio.get_running_loop().time
             reply = StreamingReply(services.sender, target, services.networks.settings, clock)
-            with self._progress_notice(request, reply, person):
-                await self._turn(request, reply)
+            with self._progress.shown(target, reply) as on_activity:
+                await self._turn(request, reply, on_activity)
         return ""
 
     async def run_in_order(self, request: CommandRequest, command: Command) -> str:
@@ -86,7 +93,9 @@ class QuestionHandler:
         """Return the refusal to a person with too many open questions, "" if told lately."""
         return PrivateReply(RATE_LIMITED) if self._services.policy.should_notify(request) else ""
 
-    async def _turn(self, request: CommandRequest, reply: StreamingReply) -> None:
+    async def _turn(
+        self, request: CommandRequest, reply: StreamingReply, on_activity: Callable[[str], None]
+    ) -> None:
         services, network = self._services, request.network
         behaviour = services.behaviours.resolve(request.place)
         # Only follow-ups need the status, and those are unasked speech.
@@ -127,6 +136,7 @@ class QuestionHandler:
                 keeps=request.pending_event.event is not None,  # not logged, so not remembered
                 origin=request.origin,
                 on_text=reply.on_text,
+                on_activity=on_activity,
                 deliver=deliver,
             )
         )
@@ -167,26 +177,76 @@ class QuestionHandler:
             return ()
         return {TEACH, OPERATE} if services.networks.settings.admin_tools else {TEACH}
 
-    @contextmanager
-    def _progress_notice(
-        self, request: CommandRequest, reply: StreamingReply, person: tuple[str, str]
-    ) -> Iterator[None]:
-        """Within the context, tell a person who waits long that the answer is on its way, once
-        while they have questions open."""
-        services = self._services
-
-        def notify() -> None:
-            if not reply.has_begun and self._concurrency.notify_once(person, PROGRESS):
-                services.spawn(services.sender.reply(request, PROGRESS))
-
-        loop = asyncio.get_running_loop()
-        telling = loop.call_later(services.networks.settings.progress_after, notify)
-        try:
-            yield
-        finally:
-            telling.cancel()
-
 
 def _person(request: CommandRequest) -> tuple[str, str]:
     """Return the network and the folded name of the person who asks."""
     return request.network.name, request.network.fold(request.who.name)
+
+
+@dataclass(slots=True)
+class _Episode:
+    """The time in which questions are open in one place: how many, what is being done for them, and
+    what has been shown of that."""
+
+    open: int = 0
+    activity: str = ""
+    is_told: bool = False
+    has_typed: bool = False
+    typing: asyncio.TimerHandle | None = None
+
+
+class ProgressSigns:
+    """The signs in all places, until the last question open there is answered.
+
+    They are typing notifications where the network passes those on. Elsewhere one line tells all
+    who wait, once the first of them has waited for `progress_after` seconds. It is not logged: it
+    says nothing that anybody may want to read later, and least of all a model.
+    """
+
+    def __init__(self, services: BotServices) -> None:
+        self._services = services
+        self._episodes: dict[tuple[str, str], _Episode] = {}
+
+    @contextmanager
+    def shown(self, target: Target, reply: StreamingReply) -> Iterator[Callable[[str], None]]:
+        """Within the context, show that `reply` is on its way to `target`; yield the function that
+        takes what is being done for it, in words."""
+        network, recipient = target.network, target.recipient
+        key = network.name, network.fold(recipient)
+        episode = self._episodes.setdefault(key, _Episode())
+        loop = asyncio.get_running_loop()
+
+        def note(activity: str) -> None:
+            episode.activity = activity
+
+        def type_on() -> None:
+            network.show_typing(recipient, "active")
+            episode.has_typed = True
+            episode.typing = loop.call_later(TYPING_INTERVAL, type_on)
+
+        def tell() -> None:
+            if not (episode.is_told or reply.has_begun or network.shows_typing):
+                episode.is_told = True
+                self._services.spawn(self._tell(target, episode.activity))
+
+        if not episode.open:
+            episode.typing = loop.call_later(TYPING_AFTER, type_on)
+        episode.open += 1
+        telling = loop.call_later(self._services.networks.settings.progress_after, tell)
+        try:
+            yield note
+        finally:
+            telling.cancel()
+            episode.open -= 1
+            if not episode.open:
+                del self._episodes[key]
+                if episode.typing:
+                    episode.typing.cancel()
+                if episode.has_typed:
+                    network.show_typing(recipient, "done")
+
+    async def _tell(self, target: Target, activity: str) -> None:
+        words = f"{activity[:_MAX_ACTIVITY]} ..." if activity else STILL_AT_IT
+        addressee = target.nick if target.is_direct else ""  # it is for all who wait
+        to_all = replace(target, nick=addressee, answers=None, logged=False)
+        await self._services.sender.say(to_all, words.replace("\n", " "))

@@ -16,7 +16,6 @@ from harnesses.irc.policy.requests import CommandRequest, Decision, conversation
 from harnesses.irc.questions.channel_view import persona_values
 from harnesses.irc.questions.handler import QuestionHandler
 from harnesses.irc.reminder_delivery import find_owner
-from harnesses.irc.replies.sender import with_mark
 from harnesses.irc.services import BotServices
 from llm.prompt.log_window import LogWindow
 from storage.chat_log.event import Event, Identity, PendingEvent, Scope
@@ -100,9 +99,11 @@ class ScheduledQuestions:
             if not (result.ok and result.text):
                 return True  # no apology is sent: the question is asked again later
             target = replace(services.sender.target_of(request), quotes=result.quotes)
-            text = with_mark(result.text, services.networks.settings.mark)
+            mark = services.networks.settings.mark
             services.policy.note_reply(request)
-            return await services.sender.deliver(target, text, services.sender.lines(target, text))
+            is_markdown = result.iterations > 0
+            answer = services.sender.compose(target, result.text, mark, is_markdown=is_markdown)
+            return await services.sender.deliver(target, answer)
 
         now = to_micros(services.tendril.clock.now()) // 1000  # ids of the log follow time
         return await services.tendril.turn(

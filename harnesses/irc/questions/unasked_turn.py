@@ -16,6 +16,7 @@ from harnesses.core.services.question_tools import Door
 from harnesses.core.tendril.turn import TurnRequest, TurnResult
 from harnesses.irc.policy.log_records import conversation_id, room_key, scope_of
 from harnesses.irc.questions.channel_view import LogViews, persona_values
+from harnesses.irc.replies.markdown import to_plain
 from harnesses.irc.replies.sender import Target, strip_address, with_mark
 from harnesses.irc.services import BotServices
 from harnesses.irc.transport.network import Network
@@ -130,7 +131,7 @@ class UnaskedTurns:
 
     async def _say(self, trigger: Trigger, target: Target, text: str, *, is_test: bool) -> bool:
         """Say the answer, or record it in test mode; return whether it was said or recorded."""
-        plain = strip_address(text.lstrip(), target.nick)
+        plain = strip_address(to_plain(text).strip(), target.nick)
         text = with_mark(plain, self._services.networks.settings.mark)
         log = _log.bind(kind=trigger.kind.value, channel=trigger.place.channel)
         if is_test:

@@ -21,6 +21,7 @@ from harnesses.irc.policy.log_records import bot_event
 from harnesses.irc.policy.requests import CommandRequest, PrivateReply, identity_of
 from harnesses.irc.protocol.errors import IrcError
 from harnesses.irc.protocol.sent_lines import LOST, Receipt, ReceiptStatus
+from harnesses.irc.replies.markdown import may_change, prose, to_plain
 from harnesses.irc.session.state import utc_now
 from harnesses.irc.settings import IrcSettings
 from harnesses.irc.transport.network import Network, SentLine, Talk
@@ -43,6 +44,8 @@ _STACKED = re.compile(f"([{_COMBINING_MARKS}]{{4}})[{_COMBINING_MARKS}]+")
 # of the person who talked the model into it.
 _COMMAND = re.compile(r"[!$%&+,.;?@\\^~-][a-zA-Z]")
 _ACTION = "/me "
+_SHORT_LINE = 60  # characters; "Yes." alone is no beginning of an answer
+_SENTENCES = re.compile(r".*[.!?:…。！？][\"')\]]*(?=\s|$)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +110,17 @@ class OutgoingLine:
     def command(self) -> Talk:
         """The kind of message that it is sent as."""
         return "ACTION" if self.action else "PRIVMSG"
+
+
+@dataclass(frozen=True, slots=True)
+class ComposedAnswer:
+    """An answer of the model to somebody: its `lines`, of which the first `opening` come before any
+    code, and the Markdown `text` for its page; `mark` is in both."""
+
+    text: str
+    lines: Sequence[OutgoingLine]
+    opening: int
+    mark: str
 
 
 class MessageSender:
@@ -190,28 +204,38 @@ class MessageSender:
             clean = target.address + clean
         return first + [OutgoingLine(line) for line in _split(target, clean)]
 
+    def compose(
+        self, target: Target, text: str, mark: str, *, is_markdown: bool = True
+    ) -> ComposedAnswer:
+        """Return an answer as lines for IRC, without the Markdown that a model writes, and with
+        the mark in front; the address that the model itself may have put there is removed."""
+
+        def lines(shown: str) -> Sequence[OutgoingLine]:
+            words = strip_address(shown.strip("\n"), target.nick)
+            return self.lines(target, with_mark(words, mark)) if words.strip() else ()
+
+        whole = with_mark(strip_address(text.lstrip(), target.nick), mark)
+        if not is_markdown:
+            said = lines(text)
+            return ComposedAnswer(whole, said, len(said), mark)
+        return ComposedAnswer(whole, lines(to_plain(text)), len(lines(prose(text))), mark)
+
     async def say(self, target: Target, text: str) -> bool:
         """Send `text` within the line budget; return True if the server accepted each line sent."""
-        return await self.send_remaining(target, text, self.lines(target, text))
-
-    async def send_remaining(
-        self, target: Target, text: str, lines: Sequence[OutgoingLine], already: int = 0
-    ) -> bool:
-        """Send `lines`, which are `text` without its first `already` lines, as `say` does."""
-        lines = await self._within_budget(target, text, lines, already)
+        lines = await self._within_budget(target, text, self.lines(target, text), 0)
         return not (await self._send(target, lines)).left
 
-    async def deliver(
-        self, target: Target, text: str, lines: Sequence[OutgoingLine], already: int = 0
-    ) -> bool:
-        """Send `lines` as `send_remaining` does; after a lost connection, go on once it is back.
+    async def deliver(self, target: Target, answer: ComposedAnswer, already: int = 0) -> bool:
+        """Send an answer without its first `already` lines; after a lost connection, go on once it
+        is back.
 
-        Return False when that takes too long, the server refuses a line, or the nick of a private
-        target has another owner by then. Delivery is at least once: a line whose receipt was lost
-        is sent again, unless the server plays it back.
+        Of one beyond the line budget, only the first sentences are sent if there is a link to all
+        of it. Return False when that takes too long, the server refuses a line, or the nick of a
+        private target has another owner by then. Delivery is at least once: a line whose receipt
+        was lost is sent again, unless the server plays it back.
         """
         # Once, before the loop: this may store a paste.
-        left = await self._within_budget(target, text, lines, already)
+        left = await self._beginning(target, answer, already)
         clock = asyncio.get_running_loop().time
         began, since = clock(), utc_now() - _CLOCK_SKEW
         while True:
@@ -271,6 +295,44 @@ class MessageSender:
         if target.nick and not target.is_direct:
             why = sanitize(reason).replace("\n", " ")[:200]
             await self.notice(target, f"I cannot answer there, as the server says: {why}")
+
+    async def _beginning(
+        self, target: Target, answer: ComposedAnswer, already: int
+    ) -> Sequence[OutgoingLine]:
+        """Return the lines of an answer to send, without the first `already`: all of them, or the
+        first sentences with a link, or where nobody could open that, those within the budget."""
+        lines = answer.lines
+        if len(lines) <= target.budget:
+            return lines[already:]
+        if not (target.logged and self._web_address()):
+            return await self._within_budget(target, answer.text, lines[already:], already)
+        is_short = len(lines[0].text) < _SHORT_LINE
+        count = max(already, min(answer.opening, 2 if is_short and target.budget > 2 else 1))
+        shown, rest = list(lines[:count]), [line.text for line in lines[count:]]
+        if count > already:
+            whole, left = self._whole_sentences(target, shown[-1], rest)
+            shown[-1], rest = whole, [*left, *rest]
+        hint = await self._keep_rest(target, sanitize(answer.text), tuple(rest))
+        if not shown:
+            return [OutgoingLine(f"{target.address}{answer.mark}{hint}")]
+        joined = f"{shown[-1].text} {hint}"
+        is_joined = count > already and not shown[-1].action
+        if is_joined and len(target.network.split(target.recipient, joined)) == 1:
+            return [*shown[already:-1], OutgoingLine(joined)]
+        return [*shown[already:], OutgoingLine(hint)]
+
+    def _whole_sentences(
+        self, target: Target, line: OutgoingLine, following: Sequence[str]
+    ) -> tuple[OutgoingLine, Sequence[str]]:
+        """Return a line without the sentence that goes on in the `following` line, if it has others
+        before that, and what was cut off."""
+        words = line.text.removeprefix(target.address)
+        more = f"{line.text} {following[0].split()[0]}" if following else line.text
+        is_full = len(target.network.split(target.recipient, more)) > 1
+        match = _SENTENCES.match(words) if is_full and not line.action else None
+        if match is None or match.end() == len(words):
+            return line, ()
+        return OutgoingLine(target.address + match[0]), (words[match.end() :].lstrip(),)
 
     async def _within_budget(
         self, target: Target, text: str, lines: Sequence[OutgoingLine], already: int
@@ -424,7 +486,7 @@ def without_highlight(nick: str) -> str:
 
 def strip_address(text: str, nick: str) -> str:
     """Remove the `nick:` with which a model may begin, as lines are addressed anyway."""
-    return re.sub(rf"\A(?:{re.escape(nick)}\s*[:,]\s*)+(?=\S)", "", text, flags=re.IGNORECASE)
+    return re.sub(rf"\A(?:@?{re.escape(nick)}\s*[:,]\s*)+(?=\S)", "", text, flags=re.IGNORECASE)
 
 
 def with_mark(text: str, mark: str) -> str:
@@ -432,8 +494,10 @@ def with_mark(text: str, mark: str) -> str:
     if not mark or not text:
         return text
     deed = text.startswith(_ACTION)
-    plain = text.removeprefix(_ACTION).removeprefix(mark).removeprefix(mark.rstrip())
-    return f"{_ACTION if deed else ''}{mark}{plain.lstrip()}"
+    plain = text.removeprefix(_ACTION).removeprefix(mark).removeprefix(mark.rstrip()).lstrip()
+    if plain.startswith("```"):  # a fence is one only at the beginning of a line
+        plain = f"\n{plain}"
+    return f"{_ACTION if deed else ''}{mark}{plain}"
 
 
 def sanitize(text: str) -> str:
@@ -500,25 +564,24 @@ class StreamingReply:
         self._text += text
         if self.has_begun or self._clock() - self._began < self._after:
             return
-        # The first line is complete once a second one has begun.
-        lines = self._sender.lines(self._target, self._clean(self._text))
-        if len(lines) > 1 and await self._sender.send_line(self._target, lines[0]):
-            self._first = lines[0]
+        # The first line is complete once a second one has begun. Code is for the link.
+        answer = self._sender.compose(self._target, self._text, self._mark)
+        if len(answer.lines) < 2 or not answer.opening or may_change(answer.lines[0].text):
+            return
+        if await self._sender.send_line(self._target, answer.lines[0]):
+            self._first = answer.lines[0]
 
     async def finish(self, result: TurnResult) -> bool:
         """Deliver the lines of the answer not sent yet; return whether the person has all of it.
 
         Waits for a lost connection, as `MessageSender.deliver` does.
         """
-        text = self._clean(result.text)
-        if not text:
-            return True
-        lines = self._sender.lines(self._target, text)
+        # What code has answered may quote people, and is no Markdown.
+        is_markdown = result.iterations > 0
+        answer = self._sender.compose(
+            self._target, result.text, self._mark, is_markdown=is_markdown
+        )
         # If the whole answer begins otherwise than what was streamed, all of it is sent.
-        already = int(lines[:1] == [self._first])
+        already = int(list(answer.lines[:1]) == [self._first])
         target = replace(self._target, quotes=result.quotes)
-        return await self._sender.deliver(target, text, lines[already:], already)
-
-    def _clean(self, text: str) -> str:
-        plain = strip_address(text.lstrip(), self._target.nick)
-        return with_mark(plain, self._mark)
+        return not answer.lines or await self._sender.deliver(target, answer, already)

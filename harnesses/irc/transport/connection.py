@@ -365,12 +365,13 @@ class IrcClient:
         await asyncio.wait([self._connection.lost], timeout=within)
         self._connection.abort()
 
-    def send_line(self, line: str, urgent: bool = False) -> Sent:
+    def send_line(self, line: str, urgent: bool = False, idle: bool = False) -> Sent:
         """Queue a line in the send queue."""
-        return self._send_queue.send(line, urgent)
+        return self._send_queue.send(line, urgent, idle)
 
     def restrict(self, may_speak: Callable[[], bool]) -> None:
-        """Discard all PRIVMSG and NOTICE, queued ones included, while `may_speak()` is false."""
+        """Discard all PRIVMSG, NOTICE and TAGMSG, queued ones included, while `may_speak()` is
+        false."""
         # The check is made when a line is written: a lease may run out while lines are queued.
         self._send_queue.may_write = lambda line: may_speak() or not _is_message(line)
 
@@ -466,7 +467,7 @@ class IrcClient:
 
 
 def _is_message(line: str) -> bool:
-    return strip_tags(line).startswith(("PRIVMSG ", "NOTICE "))
+    return strip_tags(line).startswith(("PRIVMSG ", "NOTICE ", "TAGMSG "))
 
 
 def _is_address(server: str) -> bool:

@@ -92,6 +92,7 @@ class Network:
         self._waiting: list[asyncio.Future[None]] = []
         self._failure = "it is connecting"
         self._may_speak: Callable[[], bool] = _always
+        self._typing: Sent | None = None
         self.left: datetime | None = None
 
     def __repr__(self) -> str:
@@ -342,6 +343,21 @@ class Network:
         """
         lines = self._say(command, target, text, tracked=False)
         return lines[-1].sent if lines else None
+
+    @property
+    def shows_typing(self) -> bool:
+        """True if the server passes typing notifications on."""
+        has_tags = "message-tags" in self._session.capabilities
+        return has_tags and self._session.isupport.passes_tag("typing")
+
+    def show_typing(self, target: str, state: Literal["active", "done"]) -> None:
+        """Tell those who read `target` that we are writing there, or no longer, if the server
+        passes that on. It goes out when nothing else waits to be sent."""
+        if self._client and self.shows_typing and self.reaches(target):
+            if self._typing:
+                self._typing.cancel()  # one that still waits is out of date
+            line = Message("TAGMSG", (target,), tags={"+typing": state}).render()
+            self._typing = self._client.send_line(line, idle=True)
 
     def join(self, channel: str, key: str = "") -> None:
         """Join `channel`, now and after each reconnect. Raises InvalidMessage for a bad name."""

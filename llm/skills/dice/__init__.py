@@ -55,8 +55,12 @@ HINT_CUE = re.compile(  # every question about chance contains one of these, suc
 async def hint(question: str, context: HintContext) -> WorkedOut | None:
     """Return the result of a roll, flip or pick if the question asks for nothing else."""
     asked = without_courtesies(question)
-    said = _coin(asked) or _dice(asked) or _number(asked) or _choice(asked, plain(question))
-    return WorkedOut(said, is_whole=True) if said else None
+    if said := _coin(asked) or _dice(asked) or _number(asked):
+        return WorkedOut(said, is_whole=True)
+    things = _choices(asked, plain(question))
+    if not things:
+        return None
+    return WorkedOut(f"Picked at random: {random.choice(things)}.", is_whole=True, free=things)
 
 
 @tool
@@ -105,17 +109,17 @@ def _number(asked: str) -> str | None:
     return None
 
 
-def _choice(asked: str, written: str) -> str | None:
-    """Return one of the listed things, spelled as in the question."""
+def _choices(asked: str, written: str) -> tuple[str, ...]:
+    """Return the things to choose from, spelled as in the question; none if it asks no choice."""
     match = _CHOICE.fullmatch(asked)
     if not match or not (match["marked"] or re.search(r"\b(?:or|oder)\b", match["things"])):
-        return None  # "pick a and b" may be anything
+        return ()  # "pick a and b" may be anything
     at = written.lower().find(match["things"])
     things = [each.strip(" '\"") for each in _SPLIT.split(written[at:][: len(match["things"])])]
-    listed = [each for each in things if each]
+    listed = tuple(each for each in things if each)
     if not 2 <= len(listed) <= _MAX_CHOICES or max(map(len, listed)) > _MAX_CHOICE_LENGTH:
-        return None
-    return f"Picked at random: {random.choice(listed)}."
+        return ()
+    return listed
 
 
 def _times(count: int) -> str:

@@ -101,9 +101,11 @@ async def hint(question: str, context: HintContext) -> WorkedOut | None:
     """Return a text's or number's other form or letter count if the question asks for nothing
     else."""
     asked, written = without_courtesies(question), plain(question)
-    for answer in (_number, _count_answer, _reverse_answer, _case_answer, _code_answer):
-        if said := answer(asked, written):
-            return WorkedOut(said, is_whole=True)
+    if said := _number(asked):
+        return WorkedOut(said, is_whole=True)
+    for answer in (_count_answer, _reverse_answer, _case_answer, _code_answer):
+        if worked_out := answer(asked, written):
+            return worked_out
     return None
 
 
@@ -156,11 +158,19 @@ def _first(match: re.Match[str], names: Sequence[str]) -> str:
     return next((groups[name] for name in names if groups.get(name)), "")
 
 
-def _count_answer(asked: str, written: str) -> str | None:
+def _whole(said: str, match: re.Match[str]) -> WorkedOut:
+    """Return the answer to a question that a pattern has matched, with the texts in it that have no
+    quotes around them."""
+    groups = match.groupdict()
+    unquoted = (groups.get(name) for name in ("named", "after", "back", "cased", "text"))
+    return WorkedOut(said, is_whole=True, free=tuple(filter(None, unquoted)))
+
+
+def _count_answer(asked: str, written: str) -> WorkedOut | None:
     if match := _LETTER.fullmatch(asked):
         text = _original_spelling(_first(match, ("quoted", "named", "word")), written)
         count = text.lower().count(match["letter"])
-        return f'The letter "{match["letter"]}" is {_times(count)} in "{text}".'
+        return _whole(f'The letter "{match["letter"]}" is {_times(count)} in "{text}".', match)
     match = _LETTERS.fullmatch(asked)
     if not match:
         return None
@@ -175,21 +185,21 @@ def _count_answer(asked: str, written: str) -> str | None:
         "vowels": lambda each: sum(letter in "aeiou" for letter in each.lower()),
     }
     count = counts[what](text)
-    return f'"{text}" has {count} {what if count != 1 else what.removesuffix("s")}.'
+    return _whole(f'"{text}" has {count} {what if count != 1 else what.removesuffix("s")}.', match)
 
 
 def _times(count: int) -> str:
     return {0: "not", 1: "once", 2: "twice"}.get(count, f"{count} times")
 
 
-def _reverse_answer(asked: str, written: str) -> str | None:
+def _reverse_answer(asked: str, written: str) -> WorkedOut | None:
     match = _BACKWARDS.fullmatch(asked)
     text = _original_spelling(_first(match, ("quoted", "named", "back")), written) if match else ""
     if match and match["back"] and (" " in text or not _says(asked)):
         text = re.sub(r"^(?:the )?(?:word |name )", "", text, flags=re.IGNORECASE)
         if " " in text or not _says(asked):
             return None
-    return f'"{text}" backwards is "{text[::-1]}".' if text else None
+    return _whole(f'"{text}" backwards is "{text[::-1]}".', match) if match and text else None
 
 
 def _says(asked: str) -> bool:
@@ -200,7 +210,7 @@ def _says(asked: str) -> bool:
     )
 
 
-def _case_answer(asked: str, written: str) -> str | None:
+def _case_answer(asked: str, written: str) -> WorkedOut | None:
     match = _CASE.fullmatch(asked)
     if not match:
         return None
@@ -208,12 +218,11 @@ def _case_answer(asked: str, written: str) -> str | None:
     if match["cased"] and " " in text and not _ORDERED.match(asked):
         return None  # "is there a way to have my console in caps"
     way = (match["first"] or match["last"]).replace(" ", "")
-    if way == "lowercase":
-        return text.lower()
-    return text.title() if way == "capitalize" else text.upper()
+    cased = {"lowercase": text.lower(), "capitalize": text.title()}.get(way, text.upper())
+    return _whole(cased, match)
 
 
-def _code_answer(asked: str, written: str) -> str | None:
+def _code_answer(asked: str, written: str) -> WorkedOut | None:
     """Return a text encoded as rot13, base64 or hex, or decoded from rot13 or base64."""
     match = _CODE.fullmatch(asked)
     text = match and (match["after"] or match["text"])
@@ -225,15 +234,17 @@ def _code_answer(asked: str, written: str) -> str | None:
     )
     text = _original_spelling(text, written).strip("\"'")
     if code == "rot13":
-        return f"rot13: {codecs.encode(text, 'rot13')}"
+        return _whole(f"rot13: {codecs.encode(text, 'rot13')}", match)
     if not verb or verb not in ("encode", "decode", "encoded", "decoded", "of"):
         return None
     if code == "base64" and verb.startswith("decode"):
-        return _decode(text)
+        decoded = _decode(text)
+        return _whole(decoded, match) if decoded else None
     if verb.startswith("decode"):
         return None
     raw = text.encode()
-    return f"{code}: {base64.b64encode(raw).decode() if code == 'base64' else raw.hex(' ')}"
+    encoded = base64.b64encode(raw).decode() if code == "base64" else raw.hex(" ")
+    return _whole(f"{code}: {encoded}", match)
 
 
 def _decode(text: str) -> str | None:
@@ -244,7 +255,7 @@ def _decode(text: str) -> str | None:
     return f"decoded: {plain_text}" if plain_text.isprintable() else None
 
 
-def _number(asked: str, written: str) -> str | None:
+def _number(asked: str) -> str | None:
     if match := _ROMAN_OF.fullmatch(asked):
         return _in_roman(int(match["digits"]))
     match = _NUMBER.fullmatch(asked)

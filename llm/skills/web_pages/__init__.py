@@ -27,7 +27,14 @@ class PageTools:
     def __init__(self, reader: PageReader) -> None:
         self._reader = reader
 
-    @tool(reads=True, research=True, timeout=_TOOL_TIMEOUT, links="found", asked=to_open)
+    @tool(
+        reads=True,
+        research=True,
+        timeout=_TOOL_TIMEOUT,
+        activity="reading {url}",
+        links="found",
+        asked=to_open,
+    )
     async def read_page(
         self,
         most: ResultLength,
@@ -57,7 +64,13 @@ class SearchTools:
     def __init__(self, engine: WebSearch) -> None:
         self._engine = engine
 
-    @tool(reads=True, research=True, timeout=_TOOL_TIMEOUT, links="found")
+    @tool(
+        reads=True,
+        research=True,
+        timeout=_TOOL_TIMEOUT,
+        activity="searching the web for {query}",
+        links="found",
+    )
     async def search_web(
         self,
         query: Annotated[str, Field(min_length=2, max_length=200, description="a few words")],

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
-from llm.prompt.log_window import PROGRESS
 from storage.chat_log.event import PUBLIC, SPOKEN
 from storage.db.database import Database
 from storage.log import ChatLog, Query
@@ -45,19 +43,3 @@ async def test_two_networks_are_answered_each_on_its_own_and_one_that_dies_stops
         events = await ChatLog(database).find(Query(scope=PUBLIC, types=SPOKEN))
     said = {(event.network, event.nick) for event in events}
     assert said == {("one", "alice"), ("one", "Terra"), ("two", "bob"), ("two", "Terra")}
-
-
-async def test_who_waits_long_is_told_so_once_and_nobody_else_is(tmp_path: Path) -> None:
-    async with inspircd() as ircd, ScriptedOpenAI() as script:
-        config = irc_config(tmp_path, ircd.port, script.url, irc={"progress_after": 0.2})
-        async with irc_tendril(config), irc_client(ircd.port, "alice") as alice:
-            await alice.join(ROOM)
-            script.hang("At last.").say("Too.")
-            await alice.say(ROOM, ".terrarium what takes so long?")
-            await script.arrived(1)
-            await alice.say(ROOM, ".terrarium and this?")
-            await alice.expect(rf"PRIVMSG {ROOM} :alice: {re.escape(PROGRESS)}$")
-            script.release()
-            await alice.expect(r":alice: At last\.$")
-            await alice.expect(r":alice: Too\.$")
-            assert sum(PROGRESS in line for line in alice.lines) == 1

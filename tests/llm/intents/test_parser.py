@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llm.intents.parser import Intent, may_ask_for_fact, read_intent
+from llm.client.profile import CAPABLE, TINY
+from llm.intents.parser import may_ask_for_fact, read_intent
 
 FACTS = ("favourite tea", "timezone")
 COMMANDS = {
@@ -146,7 +147,9 @@ COMMANDS = {
 
 @pytest.mark.parametrize("text", COMMANDS)
 def test_a_command_in_plain_words_is_recognised(text: str) -> None:
-    assert read_intent(text, FACTS) == Intent(*COMMANDS[text])
+    intent = read_intent(text, FACTS)
+    assert intent
+    assert (intent.command, intent.words) == COMMANDS[text]
 
 
 QUESTIONS = """
@@ -256,6 +259,50 @@ when did bob last speak
 @pytest.mark.parametrize("text", QUESTIONS)
 def test_a_question_is_no_command(text: str) -> None:
     assert read_intent(text, FACTS) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "remind me in 20 minutes to check the oven",
+        "erinner mich morgen um 9 daran, Mama anzurufen",
+        "cancel the reminder for the oven, it is done",
+        "remember that I am allergic to nuts",
+        "can you search the log for the pump?",
+        "forget my favourite tea",
+        "let's start over",
+        "forget me",
+    ],
+)
+def test_a_command_consumed_to_its_last_word_needs_no_model(text: str) -> None:
+    intent = read_intent(text, FACTS)
+    assert intent
+    assert CAPABLE.may_shortcut(intent.free)
+
+
+COMPOUND = """
+remind me in 2 hours to check the oven and also tell me what bob said about the transcoder
+remind me in 2 hours to check the oven, and what did bob say?
+remind me at 5pm to tell ada why it broke
+erinnere mich morgen um 9 an die Feuchtigkeitssensoren und sag mir, was dieter dazu gesagt hat
+in 10 minutes remind me that the pasta is done and who wanted some
+tell me in 10 minutes to lock the door, and who has the key
+search for the pump thing and summarise it in one line
+search the log for who broke staging and tell me
+cancel the reminder for the oven, and tell me what the others are having for dinner tonight
+forget my favourite tea is oolong and tell me another one
+remember that my sister is here on friday at ten and needs a lift from the station
+can you every morning at 8 tell us what happened here?
+every monday at 9 sum up the week and ask who is on duty
+""".strip().split("\n")
+
+
+@pytest.mark.parametrize("text", COMPOUND)
+def test_a_command_that_may_hold_another_request_is_left_to_a_capable_model(text: str) -> None:
+    intent = read_intent(text, FACTS)
+    assert intent
+    assert TINY.may_shortcut(intent.free)
+    assert not CAPABLE.may_shortcut(intent.free)
 
 
 def test_a_fact_is_only_looked_up_when_it_is_known() -> None:

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from llm.client.profile import CAPABLE, TINY
 from llm.intents.question_text import without_courtesies
 from llm.scheduling.days import easter
 from llm.skills.calculator.sums import ExpressionError, evaluate
@@ -289,6 +290,25 @@ async def test_ordinary_talk_is_left_alone(question: str) -> None:
 async def test_a_sum_in_a_longer_question_helps_and_does_not_settle_it() -> None:
     [match] = await shelf().matching("what is 12 * 4 and who was Einstein?", None)
     assert (match.hint, match.is_whole) == ("12 × 4 = 48", False)
+
+
+@pytest.mark.parametrize(
+    ("question", "is_asked"),
+    [
+        ("choose between tea and coffee", False),
+        ("choose between tea and coffee, given what ada said", True),
+        ("reverse the word frog", False),
+        ("reverse the phrase frog and tell me who said it", True),
+        ('how many words are in "the frog, and the toad, and what else"?', False),
+        ("encode base64: frog and then say why anybody would do that", True),
+    ],
+)
+async def test_a_capable_model_is_asked_what_an_unquoted_text_may_hold(
+    question: str, is_asked: bool
+) -> None:
+    (match,) = [match for match in await shelf().matching(question, None) if match.is_whole]
+    assert TINY.may_shortcut(match.free)
+    assert CAPABLE.may_shortcut(match.free) is not is_asked
 
 
 @pytest.mark.parametrize(

@@ -131,6 +131,35 @@ async def test_a_question_that_looks_like_a_command_goes_to_the_model(tmp_path: 
         assert len(script.requests) == 2
 
 
+async def test_a_capable_model_is_asked_what_a_command_in_plain_words_leaves_over(
+    tmp_path: Path,
+) -> None:
+    questions = (
+        "remind me in 2 hours to check the oven and also tell me what bob said about the pump",
+        "erinnere mich morgen um 9 an den Sensor und sag mir, was dieter dazu gesagt hat",
+        "choose between hagen and staging for the transcoder, given what ada said",
+        "search for the pump thing and summarise it in one line",
+        "search the log for who broke staging and tell me",
+    )
+    async with ScriptedOpenAI() as script, alice_in(tmp_path, script.url) as (alice, _):
+        for question in questions:
+            script.say("Gladly.")
+            assert await ask(alice, f".terrarium {question}") == "Gladly."
+        assert "Picked at random" not in str(script.requests)
+        assert "on " in await ask(alice, ".terrarium remind me in 2 hours to check the oven")
+        assert "Picked" in await ask(alice, ".terrarium choose between hagen and staging")
+        assert len(script.requests) == len(questions)
+
+
+async def test_a_tiny_model_is_spared_all_that_a_form_recognises(tmp_path: Path) -> None:
+    async with ScriptedOpenAI() as script:
+        script.card = {"parameters": 135_000_000}
+        async with alice_in(tmp_path, script.url) as (alice, _):
+            await ask(alice, ".terrarium remind me in 2 hours to call bob, and who has the key?")
+            await ask(alice, ".terrarium choose between hagen and staging, whichever is better")
+            assert script.requests == []
+
+
 async def test_a_confirmation_works_as_it_is_printed(tmp_path: Path) -> None:
     irc = {"command_prefix": "!"}
     async with alice_in(tmp_path, NOBODY, irc=irc) as (alice, _):

@@ -22,7 +22,7 @@ from tests.kit.openai_script import Answer, ScriptedOpenAI
 from tests.kit.patience import PATIENCE
 from tests.kit.web_site import web_site
 
-LINK = r"PRIVMSG \S+ :\(\d+ more lines: \.more\) (http://127\.0\.0\.1:\d+/paste/(\S+))$"
+LINK = r"PRIVMSG \S+ :(?:.* )?\(\d+ more lines: \.more\) (http://127\.0\.0\.1:\d+/paste/(\S+))$"
 CODE = "```\nif x:\n    three()\n```"
 LONG = f"one\n\ntwo\n{CODE}\n<script>alert(1)</script>\n[a](javascript:alert(1))"
 
@@ -54,7 +54,7 @@ async def test_a_long_answer_ends_with_a_link_to_all_of_it(tmp_path: Path) -> No
         script.say(LONG)
         await alice.say(ROOM, ".terrarium explain")
         link = await alice.expect(LINK)
-        assert said(alice)[:3] == ["alice: one", "two", "```"]
+        assert said(alice) == ["alice: one", f"two (4 more lines: .more) {link[1]}"]
         assert len(link[2]) == 24
         async with httpx2.AsyncClient(timeout=PATIENCE) as anybody:
             page = await anybody.get(link[1])
@@ -79,7 +79,7 @@ async def test_a_link_needs_no_token_and_opens_nothing_else(tmp_path: Path) -> N
         script.say(LONG)
         await alice.say("Terra", "explain in private")
         link = await alice.expect(LINK)
-        assert said(alice, "alice")[0] == "one"
+        assert said(alice, "alice") == ["one", f"two (4 more lines: .more) {link[1]}"]
         async with httpx2.AsyncClient(timeout=PATIENCE) as anybody:
             assert (await anybody.get(link[1])).status_code == 200
             channels = link[1].partition("/paste/")[0] + "/api/channels"
@@ -94,11 +94,11 @@ async def test_no_link_is_claimed_while_nobody_could_open_it(tmp_path: Path) -> 
     ):
         script.say(LONG)
         await alice.say(ROOM, ".terrarium explain")
-        await alice.expect(rf"PRIVMSG {ROOM} :\(5 more lines: \.more\)$")
+        await alice.expect(rf"PRIVMSG {ROOM} :\(3 more lines: \.more\)$")
         StatusFile(tmp_path, "web").ready("http://192.0.2.1:8081")
         script.say(LONG)
         await alice.say(ROOM, ".terrarium explain")
-        await alice.expect(rf"PRIVMSG {ROOM} :\(5 more lines: \.more\)$")
+        await alice.expect(rf"PRIVMSG {ROOM} :\(3 more lines: \.more\)$")
 
 
 async def test_the_public_address_is_where_links_lead(tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ async def test_the_public_address_is_where_links_lead(tmp_path: Path) -> None:
         status.mark_stopped()
         script.say(LONG)
         await alice.say(ROOM, ".terrarium explain")
-        await alice.expect(r"\(5 more lines: \.more\)$")
+        await alice.expect(r"\(3 more lines: \.more\)$")
 
 
 async def test_more_goes_on_after_a_restart(tmp_path: Path) -> None:
@@ -212,7 +212,7 @@ async def test_an_answer_that_has_expired_is_gone(tmp_path: Path) -> None:
         script.say(LONG).say(LONG)
         for _ in range(2):
             await alice.say(ROOM, ".terrarium explain")
-            await alice.expect(r"\(5 more lines: \.more\)$")
+            await alice.expect(r"\(3 more lines: \.more\)$")
         await alice.say(ROOM, ".more")
         await alice.expect(r"alice: There is no more\.$")
         config = irc_config(tmp_path, ircd.port, script.url)
@@ -295,3 +295,74 @@ async def test_an_answer_may_be_an_action(tmp_path: Path) -> None:
         await alice.say(ROOM, ".terrarium greet us")
         await alice.expect(rf"PRIVMSG {ROOM} :\x01ACTION waves\x01$")
         await alice.expect(rf"PRIVMSG {ROOM} :Hello\.$")
+
+
+UNIT = "\n".join(["```ini", "[Unit]", *(f"# {number}" for number in range(9)), "```"])
+
+
+async def test_code_is_behind_a_link_and_its_first_sentences_come_at_once(tmp_path: Path) -> None:
+    sentences = " ".join(f"Sentence number {number} of the explanation." for number in range(20))
+    async with (
+        inspircd() as ircd,
+        ScriptedOpenAI() as script,
+        web_site(tmp_path),
+        asking(tmp_path, script.url, ircd, stream_after=600, mark="🤖 ") as alice,
+    ):
+        script.say(f"**This** is the unit file:\n\n{UNIT}\n\nGood luck.")
+        await alice.say(ROOM, ".terrarium a unit file")
+        link = await alice.expect(LINK)
+        (line,) = said(alice)
+        assert line == f"alice: 🤖 This is the unit file: (11 more lines: .more) {link[1]}"
+        script.say(UNIT)
+        await alice.say(ROOM, ".terrarium only the file")
+        link = await alice.expect(LINK)
+        assert said(alice)[1] == f"alice: 🤖 (10 more lines: .more) {link[1]}"
+        async with httpx2.AsyncClient(timeout=PATIENCE) as anybody:
+            page = await anybody.get(link[1])
+        assert "<pre><code>[Unit]\n# 0\n" in page.text
+        script.say("\n".join([sentences] * 3))
+        await alice.say(ROOM, ".terrarium explain")
+        await alice.expect(LINK)
+        first, hint = said(alice)[2:]
+        assert first.startswith("alice: 🤖 Sentence number 0 ")
+        assert first.endswith("of the explanation.")
+        assert hint.startswith("(")
+        number = int(first.split()[-4]) + 1
+        await alice.say(ROOM, ".more")
+        await alice.expect(rf"PRIVMSG {ROOM} :alice: Sentence number {number} of ")
+
+
+async def test_markdown_is_shown_as_text_and_few_lines_of_code_as_they_are(tmp_path: Path) -> None:
+    async with (
+        inspircd() as ircd,
+        ScriptedOpenAI() as script,
+        web_site(tmp_path),
+        asking(tmp_path, script.url, ircd, line_budget=6) as alice,
+    ):
+        script.say(
+            "@alice: alice: In short\n## More\n**memory.high** is `4G`: [it](https://a.example)."
+            "\n---\n```sh\nexport A=**B**  # [x](https://y.example)\n```\n*Good* luck, 2 ** 3 **"
+        )
+        await alice.say(ROOM, ".terrarium explain")
+        await alice.expect("Good")
+    assert said(alice) == [
+        "alice: In short",
+        "More",
+        "memory.high is `4G`: it (https://a.example).",
+        "export A=**B**  # [x](https://y.example)",
+        "*Good* luck, 2 ** 3 **",
+    ]
+
+
+async def test_a_line_whose_markdown_is_not_complete_waits_for_the_rest(tmp_path: Path) -> None:
+    async with (
+        inspircd() as ircd,
+        ScriptedOpenAI() as script,
+        asking(tmp_path, script.url, ircd, stream_after=0) as alice,
+    ):
+        words = "word " * 100
+        script.say(f"This is **very {words}long** indeed.")
+        await alice.say(ROOM, ".terrarium explain")
+        await alice.expect(r"long indeed\.$")
+        assert sum(line.startswith("alice: This is very word") for line in said(alice)) == 1
+        assert not any("**" in line for line in said(alice))

@@ -1,0 +1,85 @@
+"""What people see while they wait for an answer: typing notifications, or one line."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from harnesses.irc.protocol.isupport import ISupport
+from harnesses.irc.questions.handler import STILL_AT_IT
+from tests.harnesses.irc.questions.test_handler import until
+from tests.kit.irc_client import irc_client
+from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril, logged
+from tests.kit.ircd import embedded_ircd, inspircd
+from tests.kit.openai_script import Answer, ScriptedOpenAI
+
+TAGS = "message-tags"
+SOON = {"progress_after": 3.0}
+
+
+async def test_a_channel_is_told_once_what_is_being_done_and_no_log_keeps_that(
+    tmp_path: Path,
+) -> None:
+    async with embedded_ircd() as ircd, ScriptedOpenAI() as script:
+        config = irc_config(tmp_path, ircd.port, script.url, irc=SOON)
+        async with (
+            irc_tendril(config) as tendril,
+            irc_client(ircd.port, "alice") as alice,
+            irc_client(ircd.port, "bob") as bob,
+        ):
+            await alice.join(ROOM)
+            await bob.join(ROOM)
+            script.call("search_log", {"query": "pump"}).think("At last.").think("Too.")
+            await alice.say(ROOM, ".terrarium who fixed the pump?")
+            await script.arrived(2)
+            await bob.say(ROOM, ".terrarium and what is a pump?")
+            await script.arrived(3)
+            await bob.expect(rf":Terra!\S+ PRIVMSG {ROOM} :searching the log for pump \.\.\.$")
+            await asyncio.sleep(SOON["progress_after"])  # bob is not told again
+            script.release()
+            await alice.expect(r":alice: At last\.$")
+            await alice.expect(r":bob: Too\.$")
+            assert sum("searching" in line for line in alice.lines) == 1
+            await until(alice, tendril, 0)
+            script.hold().think("Again.")
+            await alice.say(ROOM, ".terrarium once more?")
+            await alice.expect(rf"PRIVMSG {ROOM} :{STILL_AT_IT}$")  # another wait, another line
+            script.release()
+            await alice.expect(r":alice: Again\.$")
+    said = [text for _, _, text in await logged(config)]
+    assert "alice: At last." in said
+    assert not any("searching" in text or STILL_AT_IT in text for text in said)
+    assert not any(STILL_AT_IT in str(request) for request in script.requests)
+
+
+async def test_a_client_sees_us_type_until_the_answer_is_there(tmp_path: Path) -> None:
+    async with inspircd() as ircd, ScriptedOpenAI() as script:
+        config = irc_config(tmp_path, ircd.port, script.url, irc=SOON)
+        async with irc_tendril(config), irc_client(ircd.port, "alice", TAGS) as alice:
+            await alice.join(ROOM)
+            script.answer(Answer("At last.", late=True))
+            await alice.say(ROOM, ".terrarium what takes so long?")
+            await alice.expect(rf"@\S*\+typing=active\S* :Terra!\S+ TAGMSG :{ROOM}$")
+            await alice.expect(rf"@\S*\+typing=active\S* :Terra!\S+ TAGMSG :{ROOM}$")
+            script.release()
+            await alice.expect(r":alice: At last\.$")
+            await alice.expect(rf"@\S*\+typing=done\S* :Terra!\S+ TAGMSG :{ROOM}$")
+            assert not any(STILL_AT_IT in line for line in alice.lines)
+
+
+async def test_an_answer_that_comes_at_once_shows_no_typing(tmp_path: Path) -> None:
+    async with inspircd() as ircd, ScriptedOpenAI() as script:
+        config = irc_config(tmp_path, ircd.port, script.url, irc=SOON)
+        async with irc_tendril(config), irc_client(ircd.port, "alice", TAGS) as alice:
+            await alice.join(ROOM)
+            await alice.say(ROOM, ".terrarium what is 2 * 3?")
+            await alice.expect("2 × 3 = 6")
+            await alice.settle()
+            assert not any("TAGMSG" in line for line in alice.lines)
+
+
+def test_a_server_that_passes_no_typing_on_says_so() -> None:
+    server = ISupport()
+    assert server.passes_tag("typing")
+    for denied, passes in {"*": False, "typing": False, "*,-typing": True, "react": True}.items():
+        assert server.with_tokens([f"CLIENTTAGDENY={denied}"]).passes_tag("typing") is passes
