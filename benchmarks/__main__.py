@@ -42,10 +42,12 @@ from benchmarks import (
 )
 from benchmarks.answers import run as answers
 from benchmarks.figure import Figure
+from benchmarks.strong import run as strong
 
 RESULTS = Path(__file__).parent / "results"
 BENCHMARKS: dict[str, Callable[[], AsyncIterator[Figure]]] = {
     "answers": answers.figures,
+    "strong": strong.figures,
     "startup": startup.figures,
     "attention": attention.figures,
     "reply": reply.figures,

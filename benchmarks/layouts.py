@@ -77,14 +77,14 @@ class Ours(Tendril):
         self.open.set()
         await asyncio.Event().wait()
 
-    async def ask(self, channel: Channel, asked: Asked) -> Timed:
-        """Answer a question that was asked on a channel."""
+    async def ask(self, channel: Channel, asked: Asked, last: int = LINES) -> Timed:
+        """Answer a question that was asked on a channel, of which the `last` lines are shown."""
         place, room = channel.place, str(channel)
         log_window = LogWindow(
             log=channel.log,
             place=place,
             anchor=asked.anchor,
-            last=LINES,
+            last=last,
             speaker=asked.who,
             starts=self._starts,
         )
