@@ -70,6 +70,12 @@ DONE = b"[DONE]"
 FIXED_PARAMETERS = ("temperature", "top_p", "presence_penalty", "frequency_penalty")
 """Parameters that are left out for a model that refuses them, as it has values of its own."""
 
+TEXTS = ("content", "reasoning_content", "reasoning", "refusal")
+"""The keys of texts in a delta or message."""
+
+MAX_CALLS = 128
+"""Most tool calls of one answer."""
+
 UNSUPPORTED_CODES = ("unsupported_parameter", "unsupported_value")
 """Codes of OpenAI's errors for a parameter, or a value of it, that a model does not take."""
 
@@ -308,9 +314,7 @@ def _parse(data: bytes) -> Chunk:
         # An `error:` event of llama.cpp, whose data is the bare error object.
         raise event_to_api_error(chunk)
     for choice in _choices(chunk):
-        for key in ("delta", "message"):
-            if choice.get(key):
-                _require_delta(choice[key])
+        _require_choice(choice)
     return chunk
 
 
@@ -326,22 +330,32 @@ def _choices(chunk: Chunk) -> list[Chunk]:
     return choices
 
 
-def _require_delta(delta: Any) -> None:
-    """Require the types of the API in a delta or message; raises EngineUnavailable."""
-    if not isinstance(delta, dict):
-        raise _malformed()
-    if isinstance(content := delta.get("content"), list):
+def _require_choice(choice: Chunk) -> None:
+    """Require the types of the API in a choice; raises EngineUnavailable."""
+    delta = choice.get("delta") or choice.get("message") or {}
+    if isinstance(delta, dict) and isinstance(content := delta.get("content"), list):
         delta.update(_parts(content))
-    for key in ("content", "reasoning_content", "reasoning"):
-        if not isinstance(delta.get(key), str | None):
-            raise _malformed()
-    calls = delta.get("tool_calls") or []
-    for call in calls if isinstance(calls, list) else [calls]:
-        function = call.get("function") if isinstance(call, dict) else ""
-        if not isinstance(function, dict | None) or not all(
-            isinstance((function or {}).get(key), str | None) for key in ("name", "arguments")
-        ):
-            raise _malformed()
+    if not (
+        isinstance(delta, dict)
+        and isinstance(choice.get("index"), int | None)
+        and isinstance(choice.get("text"), str | None)
+        and isinstance(choice.get("logprobs"), dict | None)
+        and all(isinstance(delta.get(key), str | None) for key in TEXTS)
+        and isinstance(calls := delta.get("tool_calls") or [], list)
+        and all(map(_is_call, calls))
+    ):
+        raise _malformed()
+
+
+def _is_call(call: Any) -> bool:
+    """Return whether a piece of a tool call has the types of the API, and a sane index."""
+    if not isinstance(call, dict) or not isinstance(function := call.get("function") or {}, dict):
+        return False
+    texts = (call.get("id"), function.get("name"), function.get("arguments"))
+    index = call.get("index") or 0
+    return all(isinstance(each, str | None) for each in texts) and (
+        isinstance(index, int) and 0 <= index < MAX_CALLS
+    )
 
 
 def _parts(parts: list[Any]) -> dict[str, Any]:

@@ -187,7 +187,9 @@ def _add(whole: dict[str, Any], choice: Chunk) -> None:
 
 
 def _add_call(calls: list[dict[str, Any]], part: Mapping[str, Any]) -> None:
-    index = part.get("index", len(calls))
+    index = part.get("index")
+    if index is None:  # some engines send each call whole, and without a number
+        index = len(calls)
     while len(calls) <= index:
         calls.append({"id": "", "type": "function", "function": {"name": "", "arguments": ""}})
     call, function = calls[index], part.get("function") or {}
