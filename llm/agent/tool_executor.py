@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -380,13 +380,21 @@ class ToolExecutor:
             return error_result(call.name, why)
         own = self.toolbox.options(call.name).timeout or TOOL_TIMEOUT
         seconds = max(0.0, min(own, self._seconds_left()))
-        found = [(name, each.text) for (name, _), each in self._results.items() if each.ok]
-        run = RunSoFar(self._joined, found)
+        run = RunSoFar(self._joined, tuple(self._texts()))
         result = await self.toolbox.call(call.name, call.arguments, seconds, key, run)
         if result.image and not self._accepts_images:
             result = error_result(call.name, _BLIND)
         self._guard.record(call.name, ok=result.ok)
         return result
+
+    def _texts(self) -> Iterator[tuple[str, str]]:
+        """Yield the texts that tools have found, each with the name of the tool. Of one that quotes
+        people these are their lines: the rest of its result may repeat the model's own words."""
+        for (name, _), result in self._results.items():
+            if self.toolbox.options(name).links == "quoted":
+                yield from ((name, shown.text) for shown in result.shown)
+            elif result.ok:
+                yield name, result.text
 
 
 def _fault(arguments: str) -> str:

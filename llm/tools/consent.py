@@ -56,7 +56,7 @@ class Asker:
 @dataclass(frozen=True, slots=True)
 class RunSoFar:
     """The follow-ups by which the asker `joined` the run, and the `results` of its successful tool
-    calls, each with the name of the tool."""
+    calls, each with the name of the tool; of tools that quote people, the lines that they quote."""
 
     joined: Sequence[str] = ()
     results: Sequence[tuple[str, str]] = ()

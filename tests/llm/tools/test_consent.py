@@ -177,8 +177,11 @@ def test_what_is_taught_the_teacher_has_said() -> None:
 
 
 def test_what_one_is_reminded_of_one_has_said() -> None:
-    assert not to_remind(said("remind me at 9 to call my mom"), {"text": "Call your mom"})
-    assert to_remind(said("remind me at 9 to call my mom"), {"text": "send bob the money"})
+    mom = {"text": "Call your mom", "who": ["me"]}
+    assert not to_remind(said("remind me at 9 to call my mom"), mom)
+    assert to_remind(said("remind me at 9 to call my mom"), {"text": "pay bob", "who": []})
+    assert "ada has not named bob" in to_remind(said("call my mom"), mom | {"who": ["bob"]})
+    assert not to_remind(said("remind bob to call your mom"), mom | {"who": ["bob"]})
 
 
 @pytest.mark.parametrize(
