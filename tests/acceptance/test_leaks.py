@@ -63,10 +63,19 @@ def all_tools(body: dict[str, Any]) -> Answer:
     """A model that calls every tool it is offered, with all that might find something."""
     calls = []
     for tool in body.get("tools", []):
-        properties = tool["function"]["parameters"].get("properties", {})
-        for words, user in (("password", ""), ("", "bob"), ("is", "carol"), ("in:#green is", "")):
-            given = {"query": words, "user": user, "hours": 0, "channel": GREEN, "nick": user}
-            arguments = {key: given.get(key, words) for key in properties}
+        schema = tool["function"]["parameters"]
+        for words, nick, channel in (
+            ("password", "", ""),
+            ("password", "", GREEN),
+            ("", "bob", ""),
+            ('"is" from:carol', "carol", ""),
+            ("in:#green password", "", ""),
+        ):
+            given = {"query": words, "nick": nick, "channel": channel, "own": True}
+            wanted = given.keys() | set(schema.get("required", ()))
+            arguments = {
+                key: given.get(key, words) for key in schema.get("properties", ()) if key in wanted
+            }
             calls.append((tool["function"]["name"], json.dumps(arguments)))
     return Answer(calls=tuple(dict.fromkeys(calls)))
 
@@ -76,7 +85,8 @@ async def told_secrets(data: Path) -> AsyncIterator[tuple[IrcTendril, ScriptedOp
     """A bot that has heard each secret in its place, and somebody who has heard none."""
     async with ScriptedOpenAI() as script, embedded_ircd() as ircd:
         irc = {"channels": (RED, GREEN), **FREE}
-        config = irc_config(data, ircd.port, script.url, irc=irc, storage={"semantic": True})
+        agent, storage = {"max_tool_calls": 1_000}, {"semantic": True}
+        config = irc_config(data, ircd.port, script.url, irc=irc, agent=agent, storage=storage)
         async with irc_tendril(config) as tendril:
             for place, nick in PEOPLE.items():
                 async with irc_client(ircd.port, nick) as person:
@@ -100,6 +110,9 @@ async def test_no_command_and_no_tool_tells_what_was_said_elsewhere(tmp_path: Pa
     found: set[str] = set()
     async with told_secrets(tmp_path) as (_, script, dave):
         for place, target in ((RED, RED), (GREEN, GREEN), (None, "Terra")):
+            if place is None:
+                await dave.send(f"PART {GREEN}")
+                await dave.settle()
             for name, words in itertools.product(names, WORDS):
                 asks = name in ("terrarium", "ask") and bool(words)
                 before, begun = len(script.requests), len(dave.lines)
@@ -108,10 +121,21 @@ async def test_no_command_and_no_tool_tells_what_was_said_elsewhere(tmp_path: Pa
                 await dave.say(target, f".{name} {words}".strip())
                 ends = "That is all" if asks else r"(PRIVMSG|NOTICE)"
                 await dave.expect(rf":Terra!\S+ .*{ends}")
-                told = "\n".join(dave.lines[begun:]) + json.dumps(script.requests[before:])
-                assert not [secret for secret in foreign(place) if secret in told], (place, name)
+                chats = [each for each in script.requests[before:] if "messages" in each]
+                told = "\n".join(dave.lines[begun:]) + json.dumps(chats)
+                # In private the tools read what is said on the channels that one is on.
+                hidden = foreign(RED if place is None and asks else place)
+                assert not [secret for secret in hidden if secret in told], (place, name)
                 found.update(secret for secret in SECRETS.values() if secret in told)
-    assert found == {SECRETS[RED], SECRETS[GREEN]}  # each place knows its own: it was asked well
+        for tool in ("search_log", "read_log"):  # they were asked well
+            results = [
+                message["content"]
+                for request in script.requests
+                for message in request.get("messages", ())
+                if str(message.get("content")).startswith(f'<tool_result tool="{tool}">')
+            ]
+            assert [SECRETS[RED] in text for text in results].count(True), tool
+    assert found == {SECRETS[RED], SECRETS[GREEN]}  # each place knows its own
 
 
 def addresses(ids: list[int]) -> Iterator[str]:

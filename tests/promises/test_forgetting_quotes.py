@@ -109,7 +109,7 @@ async def test_a_turn_whose_tool_has_found_a_line_goes_and_its_answer_without_th
         tendril,
         script,
     ):
-        script.call("search_chat_logs", {"query": "key shed"}).say("Ask zoe for the key.")
+        script.call("search_log", {"query": "key shed"}).say("Ask zoe for the key.")
         script.say(PLAIN)
         assert await ask(bob, ".terrarium who knows about it?") == "Ask zoe for the key."
         assert await ask(bob, ".terrarium where do frogs sleep?") == PLAIN

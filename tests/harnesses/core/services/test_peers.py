@@ -199,7 +199,7 @@ async def test_an_answer_made_of_another_tendrils_goes_with_whom_that_one_quotes
         here, _ = rooms
         await here.hear(TEA, ADA, treasure)
         script.call(*asking("kettle", "Where is the treasure?"))
-        script.call("search_chat_logs", {"query": "treasure"})
+        script.call("search_log", {"query": "treasure"})
         script.say(f"ada says: {treasure}").say("Ask ada.")
         line = await here.hear(TEA, BOB, "where is it?")
         request = replace(here.request(line), log_window=None)

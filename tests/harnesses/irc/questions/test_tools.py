@@ -183,7 +183,9 @@ async def test_a_reminder_from_somebody_else_can_be_cancelled_and_goes_with_thei
         for text in ("plums", "pears", "figs"):
             call = ("remind", {"when": "in 1 hour", "text": text, "who": ["bob"]})
             await it.ask(it.alice, f"remind bob of {text} in an hour, will you, and tell me", call)
-        [enough] = await it.ask(it.alice, "and of nuts, please, in an hour, dear", call)
+        [enough] = await it.ask(
+            it.alice, "remind bob of figs, please, in an hour, dear, and of nuts", call
+        )
         assert enough == "bob: not done, you have set enough reminders for them."
         hidden = ("remind", {"when": "in 1 hour", "text": "a secret", "who": ["bob"]})
         [unlogged] = await it.ask(it.alice, "[nolog] remind bob of a secret, my dear bot", hidden)
