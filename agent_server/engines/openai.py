@@ -307,7 +307,7 @@ def _as_chunk(whole: Chunk) -> Chunk:
 def _parse(data: bytes) -> Chunk:
     chunk = parse_json(data)
     if not isinstance(chunk, dict):
-        raise _malformed()
+        raise _malformed_error()
     if chunk.get("error"):
         raise event_to_api_error(chunk["error"])
     if "choices" not in chunk and "message" in chunk:
@@ -326,7 +326,7 @@ def _choices(chunk: Chunk) -> list[Chunk]:
     """Return the choices of a chunk. Raises EngineUnavailable if they are malformed."""
     choices = chunk.get("choices") or []
     if not isinstance(choices, list) or not all(isinstance(each, dict) for each in choices):
-        raise _malformed()
+        raise _malformed_error()
     return choices
 
 
@@ -344,7 +344,7 @@ def _require_choice(choice: Chunk) -> None:
         and isinstance(calls := delta.get("tool_calls") or [], list)
         and all(map(_is_call, calls))
     ):
-        raise _malformed()
+        raise _malformed_error()
 
 
 def _is_call(call: Any) -> bool:
@@ -370,5 +370,5 @@ def _text(parts: list[Any]) -> str:
     return "".join(text for text in texts if isinstance(text, str))
 
 
-def _malformed() -> EngineUnavailable:
+def _malformed_error() -> EngineUnavailable:
     return EngineUnavailable("the engine sent something that is not a chunk")

@@ -261,7 +261,7 @@ class Trace:
             usage.completion,
             finish_reason=reply.finish_reason,
             filters=reply.filters,
-            parts=_scaled(parts, usage.prompt),
+            parts=_scale(parts, usage.prompt),
         )
         self._add(step, began)
 
@@ -399,7 +399,7 @@ def _part(name: str, text: str) -> Iterator[PartSize]:
         yield PartSize(name, tokens, text.count("\n") + 1)
 
 
-def _scaled(parts: Sequence[PartSize], total: int) -> tuple[PartSize, ...]:
+def _scale(parts: Sequence[PartSize], total: int) -> tuple[PartSize, ...]:
     """Return the parts with tokens that sum up to `total`, if that is known (above 0)."""
     estimated = sum(part.tokens for part in parts)
     if not total or not estimated:

@@ -55,7 +55,8 @@ class Profile:
       (`CompactPromptContext`), at temperature 0; the model is never asked to speak unasked.
     - `offers`: which tools; "fitting" are those that the question calls for.
     - `quotes`: which questions are answered with lines of the log in place of the model.
-    - `makes_small_talk`: False if small talk, and questions in other languages, are answered without it.
+    - `makes_small_talk`: False if small talk, and questions in other languages than English, are
+      answered without it.
     - `repairs_output`: calls, JSON objects and parts of the prompt in its text are taken for
       mistakes and repaired; a model with native tool calls means what it writes.
     - `sentences`: most sentences of an answer; None: all of it.

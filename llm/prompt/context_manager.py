@@ -221,15 +221,22 @@ class PromptContext:
         for turn in self._turns:
             # The window of a channel comes first, a view by time belongs to its question.
             before, lines = (lines, "") if self._live_window() else ("", lines)
-            messages += [_asked(turn.messages[0], before), *map(_render_step, turn.messages[1:])]
+            messages += [
+                _render_question(turn.messages[0], before),
+                *map(_render_step, turn.messages[1:]),
+            ]
         shown = {line.id for line in self._lines}
         found = [render_line(event) for event in self._found if event.id not in shown]
         sections = render_sections(self._sections)
         before = lines + render_block(found, EARLIER) + (f"{sections}\n\n" if sections else "")
-        return [*messages, _asked(self._question.message(), before), *map(_render_step, steps)]
+        return [
+            *messages,
+            _render_question(self._question.message(), before),
+            *map(_render_step, steps),
+        ]
 
 
-def _asked(question: Message, before: str = "") -> Message:
+def _render_question(question: Message, before: str = "") -> Message:
     """Return a question as it is sent: what goes before it, then the asker and the text."""
     text = escape_tags(f"{question['name']} asks: {question['content']}")
     return {"role": "user", "content": before + text}
@@ -244,7 +251,7 @@ def texts_shown(turn: Turn) -> Iterator[ShownText]:
 
 def _render_step(step: Message) -> Message:
     """Return a step as it is sent; one by a person is a question that joined the turn."""
-    return _asked(step) if "name" in step else step
+    return _render_question(step) if "name" in step else step
 
 
 def _newest(turns: Sequence[Turn], characters: int) -> list[Turn]:

@@ -435,13 +435,13 @@ async def _turns_of(database: Database, ids: frozenset[int]) -> list[DeletedTurn
         return [
             DeletedTurn(row["id"], row["room"], row["name"])
             for row in rows
-            if not ids.isdisjoint([row["anchor"], *_linked(json.loads(row["messages"]))])
+            if not ids.isdisjoint([row["anchor"], *_find_linked(json.loads(row["messages"]))])
         ]
 
     return await database.read(select)
 
 
-def _linked(messages: Iterable[Mapping[str, Any]]) -> Iterator[int]:
+def _find_linked(messages: Iterable[Mapping[str, Any]]) -> Iterator[int]:
     """Yield the ids of the events that the messages of a turn are, or quote."""
     for message in messages:
         yield message.get("anchor", 0)

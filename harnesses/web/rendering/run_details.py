@@ -125,13 +125,13 @@ def _steps(steps: Sequence[Step], turn: Sequence[Message]) -> Iterator[RunStep]:
             place = next(replies, None)
             reply = _NO_WORDS if place is None else turn[place]
             calls = {
-                call["id"]: _bounded(call["function"]["arguments"])
+                call["id"]: _shorten(call["function"]["arguments"])
                 for call in reply.get("tool_calls", ())
             }
             results = {} if place is None else dict(_results(turn[place + 1 :]))
-            words = _said(reply)
+            words = _text_of(reply)
         else:
-            words = {} if following else _said(answer)
+            words = {} if following else _text_of(answer)
         yield _step(step, words)
 
 
@@ -144,8 +144,8 @@ def _results(messages: Sequence[Message]) -> Iterator[tuple[str, str]]:
             yield message["tool_call_id"], _text(message)
 
 
-def _said(reply: Message) -> dict[str, str]:
-    return {"thought": _bounded(reply.get("reasoning_content", "")), "text": _text(reply)}
+def _text_of(reply: Message) -> dict[str, str]:
+    return {"thought": _shorten(reply.get("reasoning_content", "")), "text": _text(reply)}
 
 
 def _step(step: Step, words: dict[str, str]) -> RunStep:
@@ -176,9 +176,9 @@ def _with_cached(parts: Sequence[PartSize], cached: int) -> Iterator[PromptPart]
 
 def _text(message: Message) -> str:
     content: Any = message.get("content") or ""
-    return _bounded(content if isinstance(content, str) else json.dumps(content))
+    return _shorten(content if isinstance(content, str) else json.dumps(content))
 
 
-def _bounded(text: str) -> str:
+def _shorten(text: str) -> str:
     more = len(text) - _MAX_WORDS
     return text if more <= 0 else f"{text[:_MAX_WORDS]}\n({more:,} more characters)"
