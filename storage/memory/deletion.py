@@ -25,11 +25,12 @@ _MADE = (MemoryKind.EPISODE, MemoryKind.SUMMARY)
 
 @dataclass(frozen=True, slots=True)
 class DeletedTurn:
-    """A turn that is being deleted."""
+    """A turn that is being deleted; `anchor` is the id of the question's event, 0 for none."""
 
     id: int
     room: str
     conversation: str
+    anchor: int
 
 
 async def forget_conversation(db: AsyncConnection, name: str) -> None:

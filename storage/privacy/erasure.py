@@ -315,13 +315,14 @@ async def _forget_records(database: Database, erasure: PendingErasure) -> None:
         return network is None or room.startswith(f"{network}/")
 
     turns = await _turns_of(database, ids)
-    # Memories first: those made of the turns can be found only while the turns exist.
+    # The turns go last: what was made in them can be found only while they exist.
+    asked = {turn.anchor for turn in turns if turn.anchor}
+    await _forget_texts(database, network, names, ids | asked)
     await forget_people(database, names, theirs, turns)
     async with database.transaction() as db:
         await db.executemany("DELETE FROM turns WHERE id = ?", [[turn.id] for turn in turns])
     await scrub(database)
     await Runs(database).forget(ids, network, names)
-    await _forget_texts(database, network, names, ids)
     await _forget_reminders(database, person)
     await Reminders(database).forget_asked(ids)
     await AttentionStore(database).forget(network, names, ids)
@@ -433,7 +434,7 @@ async def _turns_of(database: Database, ids: frozenset[int]) -> list[DeletedTurn
             " JOIN conversations c ON c.id = conversation_id"
         )
         return [
-            DeletedTurn(row["id"], row["room"], row["name"])
+            DeletedTurn(row["id"], row["room"], row["name"], row["anchor"])
             for row in rows
             if not ids.isdisjoint([row["anchor"], *_find_linked(json.loads(row["messages"]))])
         ]
@@ -452,9 +453,9 @@ def _find_linked(messages: Iterable[Mapping[str, Any]]) -> Iterator[int]:
 async def _forget_texts(
     database: Database, network: str | None, names: Collection[str], ids: frozenset[int]
 ) -> None:
-    """Remove long answers (pastes) to the person or in their private rooms, and those, with
-    messages of the outbox, that quote an event; also questions between tendrils that were left
-    behind by a crash."""
+    """Remove long answers (pastes) in the person's private rooms, and those, with messages of the
+    outbox, that answer or quote one of the events `ids`; also questions between tendrils that were
+    left behind by a crash."""
     people = {name.lower() for name in names}
     pastes = await database.fetch_all("SELECT id, network, channel, quotes FROM pastes")
     gone = [

@@ -18,6 +18,7 @@ from tests.kit.irc_client import IrcClient, irc_client
 from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril, kept_turns
 from tests.kit.ircd import embedded_ircd
 from tests.kit.openai_script import Answer, ScriptedOpenAI
+from tests.kit.web_site import web_site
 from tests.promises.test_forgetting import forget_me
 
 SECRET = "under the seventh stone"
@@ -133,6 +134,22 @@ async def test_a_long_answer_and_a_line_that_was_said_before_its_end_go_too(
         assert await tendril.database.fetch_all("SELECT 1 FROM pastes")
         await forget_me(zoe)
         assert not [line for line in (await left(tendril))[0] if SECRET in line]
+        assert files_with(tmp_path, SECRET) == []
+
+
+async def test_a_text_that_the_model_has_put_behind_a_link_goes_with_whom_it_quotes(
+    tmp_path: Path,
+) -> None:
+    async with a_channel(tmp_path) as (zoe, bob, tendril, script), web_site(tmp_path):
+        script.call("paste", {"text": RETOLD}).say("It is behind the link.")
+        script.call("paste", {"text": PLAIN}).say("That too.")
+        await ask(bob, ".terrarium where is the key?")
+        await ask(bob, ".terrarium where do frogs sleep?")
+        pastes = "SELECT text FROM pastes ORDER BY time"
+        kept = await tendril.database.fetch_all(pastes)
+        assert [row["text"] for row in kept] == [RETOLD, PLAIN]
+        await forget_me(zoe)
+        assert [row["text"] for row in await tendril.database.fetch_all(pastes)] == [PLAIN]
         assert files_with(tmp_path, SECRET) == []
 
 

@@ -26,7 +26,7 @@ from harnesses.core.services.reminders import (
 from llm.skills.registry import TeachingTools
 from llm.tools.log_search import LogTools
 from llm.tools.toolbox import ToolError, tool
-from storage.chat_log.event import Event, Place
+from storage.chat_log.event import Event, PendingEvent, Place
 from storage.memory.taught_skills import SkillTable
 from storage.queues.pastes import Pastes
 
@@ -34,7 +34,8 @@ _MAX_PASTE_LENGTH = 50_000  # characters
 
 
 class PasteTools:
-    """The tool that stores texts for `who` in a place; nothing is stored unless it `keeps`.
+    """The tool that stores texts for `who` in a place, as answers to `question`; nothing is stored
+    if that is not logged.
 
     `address` is the base URL of the web pages, None where nobody could open one.
     """
@@ -46,11 +47,10 @@ class PasteTools:
         who: str,
         lifetime: timedelta,
         address: str | None,
-        *,
-        keeps: bool,
+        question: PendingEvent,
     ) -> None:
         self._pastes, self._place, self._who, self._lifetime = pastes, place, who, lifetime
-        self._address, self._keeps = address, keeps
+        self._address, self._question = address, question
 
     @tool(effect=True)
     async def paste(
@@ -59,9 +59,10 @@ class PasteTools:
         """Put a long text, such as a file or a table in Markdown, behind a link for your answer."""
         if not self._address:
             raise ToolError("the web pages do not run, so nobody could open it; answer instead")
-        if not self._keeps:
+        if self._question.event is None:
             raise ToolError("nothing of this question may be kept; answer instead")
-        key = await self._pastes.add(self._place, self._who, text, (), self._lifetime)
+        asked = await self._question.wait_visible()
+        key = await self._pastes.add(self._place, self._who, text, (), self._lifetime, [asked])
         return f"{self._address}/paste/{key}"
 
 

@@ -151,7 +151,7 @@ class QuestionHandler:
         """
         services, place = self._services, request.place
         settings, tendril = services.networks.settings, services.tendril
-        address, keeps = services.web_address, request.pending_event.event is not None
+        address, question = services.web_address, request.pending_event
         lifetime = timedelta(hours=settings.paste_hours)
         pastes = Pastes(tendril.database)
         scope = self._log_views.readable_scope(request) if logs else EMPTY_SCOPE
@@ -163,7 +163,7 @@ class QuestionHandler:
             may_schedule=not request.who.bridged,
             room=room_key(place, request.network.fold),
             who=request.nick,
-            pastes=PasteTools(pastes, place, request.nick, lifetime, address, keeps=keeps),
+            pastes=PasteTools(pastes, place, request.nick, lifetime, address, question),
         )
         tools = tendril.tools_for(door)
         if settings.admin_tools and request.network.is_operator(place.channel):
