@@ -404,12 +404,13 @@ class StreamParser:
         decode_entities: bool = False,
     ) -> None:
         self._thinking = ThoughtFilter() if repairs else ThinkSplitter()
-        self._calling = ToolCallParser(ToolCallFormats.from_schemas(schemas))
+        self._calling: ToolCallParser | None = None
         self._answering = OutputSplitter(repairs=repairs)
         self._echo = PromptEchoFilter(prompt)
         self._limit = SentenceLimit(limit)
         self._stages: dict[str, _Stage] = {}
         if repairs:
+            self._calling = ToolCallParser(ToolCallFormats.from_schemas(schemas))
             self._stages["calls"] = self._calling
         if repairs or wants_status:
             self._stages["status object"] = self._answering
@@ -426,7 +427,7 @@ class StreamParser:
     @property
     def calls(self) -> tuple[ToolCall, ...]:
         """The tool calls that were written as text."""
-        return self._calling.calls
+        return self._calling.calls if self._calling else ()
 
     @property
     def output(self) -> StructuredOutput:

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TypeVar
 
-from llm.client.token_counter import TokenCountResult
+from llm.client.token_usage import TokenCountResult
 from llm.messages.errors import ContextTooLong
 from llm.messages.message import (
     EARLIER,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from llm.client.token_counter import TokenCountResult
+from llm.client.token_usage import TokenCountResult
 from llm.messages.message import Message, PromptSection, Question, wire
 from llm.prompt.context_manager import ContextLimits, Conversation, PromptContext, PromptInput
 from llm.prompt.log_window import LogWindow, WindowStarts

@@ -11,8 +11,7 @@ from harnesses.core.tendril.pseudonyms import Pseudonyms
 from harnesses.core.tendril.status import AccessMonitor, StatusFile
 from llm.client.client import AgentClient, ModelCatalog
 from llm.client.settings import AgentSettings
-from llm.client.token_counter import TokenCounter
-from llm.client.token_usage import TokenAccounting
+from llm.client.token_usage import TokenAccounting, TokenCounter
 from llm.memory.room import TendrilMemory
 from llm.memory.services import MemoryServices
 from llm.prompt.builder import PromptBuilder

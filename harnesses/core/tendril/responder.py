@@ -23,7 +23,6 @@ from llm.agent.reviewer import Reviewer
 from llm.agent.tool_executor import UNASKED
 from llm.agent.trace import Outcome, Trace, now
 from llm.client.client import RequestOptions
-from llm.client.token_counter import TokenCountResult
 from llm.log_questions.answers import QuotedAnswer
 from llm.memory.room import RoomMemory
 from llm.messages.errors import Busy, TimedOut, Unreachable
@@ -181,13 +180,12 @@ class ModelRun:
         image = self._request.image
         reserve = image.tokens if image else 0
 
-        async def count(messages: Sequence[Message]) -> TokenCountResult:
-            options, limit = loop.options, loop.options.max_tokens
-            counted = await counter.count(options, messages, loop.schemas, reserve + (limit or 0))
-            return counted.within(limit)
-
         async def fit(steps: Sequence[Message]) -> list[Message]:
-            prompt = await self._context.fit(steps, count, reserve)
+            prompt = await self._context.fit(
+                steps,
+                lambda messages: counter.count(loop.options, messages, loop.schemas, reserve),
+                reserve,
+            )
             # Attached after counting, because `reserve` is the image's tokens. The question is the
             # last message before the steps.
             if image:

@@ -66,7 +66,9 @@ async def test_a_streamed_answer_is_gathered_with_its_usage() -> None:
         script.say("Hello to you.")
         shown: list[str] = []
         reply = await chat(script.url, shown, model="big", temperature=0.5, max_tokens=9)
-        assert reply == ModelReply("Hello to you.", usage=TokenUsage(2, 3, 1))
+        assert reply == ModelReply(
+            "Hello to you.", usage=TokenUsage(2, 3, 1), finish_reason="stop"
+        )
         assert "".join(shown) == "Hello to you."
         assert len(shown) == 3
         [request] = script.requests
@@ -216,7 +218,9 @@ async def test_a_broken_answer_is_asked_for_again_while_nobody_has_read_of_it() 
         assert (await chat(script.url)).text == "A whole answer."
         shown: list[str] = []
         script.cut("<think>well <").say("Whole.")
-        assert (await chat(script.url, shown)) == ModelReply("Whole.", usage=TokenUsage(2, 1))
+        assert (await chat(script.url, shown)) == ModelReply(
+            "Whole.", usage=TokenUsage(2, 1), finish_reason="stop"
+        )
         assert "".join(shown) == "Whole."
 
 

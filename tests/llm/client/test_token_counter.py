@@ -11,7 +11,7 @@ import pytest
 
 from llm.client.client import AgentClient, ModelCatalog, RequestOptions
 from llm.client.settings import AgentSettings
-from llm.client.token_counter import TokenCounter, TokenCountResult
+from llm.client.token_usage import TokenCounter, TokenCountResult
 from llm.messages.message import Message
 from terrarium.config import Config
 from tests.kit.openai_script import ScriptedOpenAI
@@ -30,12 +30,12 @@ class Metered:
     async def count(
         self, *texts: str, conversation: str = "a", reserve: int = 100, model: str = ""
     ) -> TokenCountResult:
-        options = RequestOptions(conversation, model=model)
+        options = RequestOptions(conversation, model=model, max_tokens=1)
         return await self.token_counter.count(options, messages(texts), (), reserve)
 
     async def window(self, model: str = "") -> int:
-        """Return the window that a prompt of one word is counted with."""
-        return (await self.count("one", conversation="window", model=model)).window
+        """Return the window, of which one token is kept for the answer."""
+        return (await self.count("one", conversation="window", model=model)).window + 1
 
     @property
     def asked(self) -> int:
@@ -60,7 +60,7 @@ async def metered() -> AsyncIterator[Metered]:
 
 
 async def test_what_grows_a_little_is_bounded_without_asking(metered: Metered) -> None:
-    assert await metered.count("one two three") == TokenCountResult(3, WINDOW)
+    assert await metered.count("one two three") == TokenCountResult(3, WINDOW - 1)
     grown = await metered.count("one two three", "four")
     assert 4 <= grown.tokens <= WINDOW - 100
     assert metered.asked == 1
@@ -68,14 +68,14 @@ async def test_what_grows_a_little_is_bounded_without_asking(metered: Metered) -
 
 async def test_what_might_not_fit_is_counted(metered: Metered) -> None:
     await metered.count("one")
-    assert await metered.count("one", "word " * 120) == TokenCountResult(121, WINDOW)
+    assert await metered.count("one", "word " * 120) == TokenCountResult(121, WINDOW - 1)
     assert metered.asked == 2
 
 
 async def test_a_prompt_that_begins_otherwise_is_counted(metered: Metered) -> None:
     await metered.count("one", "two")
-    assert await metered.count("two") == TokenCountResult(1, WINDOW)
-    assert await metered.count("one", "two", conversation="b") == TokenCountResult(2, WINDOW)
+    assert await metered.count("two") == TokenCountResult(1, WINDOW - 1)
+    assert await metered.count("one", "two", conversation="b") == TokenCountResult(2, WINDOW - 1)
     assert metered.asked == 3
 
 
@@ -85,7 +85,7 @@ async def test_a_server_that_cannot_count_is_asked_once_and_its_card_has_the_win
         script.card = {"max_model_len": 131_072}
         async with metering(script) as metered:
             for text in ("one", "two " * 3_000):
-                assert (await metered.count(text)).window == 131_072
+                assert (await metered.count(text)).window == 131_071
             assert (await metered.count("two " * 3_000)).tokens > 3_000
             await metered.client.chat(messages(["two " * 3_000]), RequestOptions("b"))
             assert 3_000 <= (await metered.count("two " * 3_000)).tokens < 3_200
@@ -118,16 +118,19 @@ async def test_a_window_that_turns_out_smaller_stays_so_until_another_is_stated(
     async with ScriptedOpenAI(max_model_len=9_000) as script, metering(script) as metered:
         await metered.count("word")
         metered.token_counter.shrink(RequestOptions("b"))
-        assert (await metered.count("word", conversation="c")).window == 4_500
+        assert (await metered.count("word", conversation="c")).window == 4_499
         script.max_model_len = 8_000
-        assert (await metered.count("word", conversation="d")).window == 8_000
+        assert (await metered.count("word", conversation="d")).window == 7_999
 
 
 @pytest.mark.parametrize(
     ("window", "max_tokens", "left"),
-    [(8_192, 256, 7_936), (8_192, None, 6_144), (131_072, None, 115_072)],
+    [(8_192, 256, 7_936), (8_192, None, 6_144), (8_192, 0, 6_144), (131_072, None, 115_072)],
 )
-def test_the_window_leaves_room_for_the_answer(
+async def test_the_window_leaves_room_for_the_answer(
     window: int, max_tokens: int | None, left: int
 ) -> None:
-    assert TokenCountResult(7, window).within(max_tokens) == TokenCountResult(7, left)
+    async with ScriptedOpenAI(max_model_len=window) as script, metering(script) as metered:
+        options = RequestOptions("a", max_tokens=max_tokens)
+        counted = await metered.token_counter.count(options, messages(["one"]), (), 0)
+    assert counted == TokenCountResult(1, left)
