@@ -172,10 +172,10 @@ class HttpEngine(UpstreamEngine):
     async def count(self, body: Mapping[str, Any]) -> TokenCount:
         """Count tokens with vLLM's `/tokenize`, or with llama.cpp's template and tokenizer."""
 
-        async def counted(upstream: Upstream) -> TokenCount:
+        async def count_at(upstream: Upstream) -> TokenCount:
             return await self._count(upstream, body)
 
-        return await self._upstream_pool.try_each(counted, skipped=(*FAILOVER_ERRORS, Unsupported))
+        return await self._upstream_pool.try_each(count_at, skipped=(*FAILOVER_ERRORS, Unsupported))
 
     async def _count(self, upstream: Upstream, body: Mapping[str, Any]) -> TokenCount:
         unsalted = {key: value for key, value in body.items() if key != CACHE_SALT}
@@ -223,10 +223,10 @@ class HttpEngine(UpstreamEngine):
     async def model_info(self, model: str | None = None) -> ModelInfo:
         """Read the list of models, then the details that other kinds of servers have."""
 
-        async def told(upstream: Upstream) -> ModelInfo:
+        async def describe_model(upstream: Upstream) -> ModelInfo:
             return await self._info(upstream, model or self._model)
 
-        return await self._upstream_pool.try_each(told)
+        return await self._upstream_pool.try_each(describe_model)
 
     async def _info(self, upstream: Upstream, model: str | None) -> ModelInfo:
         cards = await self._upstream_pool.cards(upstream)

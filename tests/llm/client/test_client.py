@@ -66,9 +66,7 @@ async def test_a_streamed_answer_is_gathered_with_its_usage() -> None:
         script.say("Hello to you.")
         shown: list[str] = []
         reply = await chat(script.url, shown, model="big", temperature=0.5, max_tokens=9)
-        assert reply == ModelReply(
-            "Hello to you.", usage=TokenUsage(2, 3, 1), finish_reason="stop"
-        )
+        assert reply == ModelReply("Hello to you.", usage=TokenUsage(2, 3, 1), finish_reason="stop")
         assert "".join(shown) == "Hello to you."
         assert len(shown) == 3
         [request] = script.requests
