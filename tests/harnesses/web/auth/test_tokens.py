@@ -103,7 +103,7 @@ async def test_the_chat_looks_up_only_what_the_visitor_may_read(tmp_path: Path) 
             script.call("search_log", {"query": "newts"}).say("That is all.")
             await site.http.post("/chat", json={"text": "where are they?"}, headers=headers)
         guest, owner = (script.requests[number]["messages"][-1]["content"] for number in (1, 3))
-        assert "nothing found" in guest
+        assert "no line has newts" in guest
         assert SECRET in owner
 
 
