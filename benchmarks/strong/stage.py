@@ -40,6 +40,7 @@ _REACTION = 1.1  # seconds that a person needs to react to an answer
 _QUIET = 0.8  # seconds of silence after which an answer is whole
 _QUIET_UNASKED = 3.0  # the same while the model has not been asked
 _LONGEST = 90.0  # seconds for a turn; a digest is due once a minute
+_END = 20  # characters at the end of an answer that show that it is whole
 _LOOK = 0.05
 _LINE = re.compile(r"^(?:@\S+ )?:(?P<nick>[^!\s]+)\S* (?:PRIVMSG|NOTICE) (?P<to>\S+) :(?P<text>.*)")
 _LINK = re.compile(r"https?://\S+/paste/\S+")
@@ -178,6 +179,8 @@ class Stage:
             is_due = played.requests or played.turn.door not in ("cron", "unasked")
             if not self.model.busy and is_due and now - last > quiet:
                 break
+            if played.is_answered and any(line.text.endswith(_end(played)) for line in lines):
+                break
             await asyncio.sleep(_LOOK)
         texts = [line.text.removeprefix(f"{nick}: ") for line in self.heard[number:]]
         links = list(dict.fromkeys(_LINK.findall("\n".join(texts))))
@@ -233,6 +236,11 @@ async def _write_past(folder: Path) -> None:
                 text=line,
             )
             await log.add([event])
+
+
+def _end(played: Played) -> str:
+    """Return the last words of an answer."""
+    return played.turn.expected[-_END:]
 
 
 class _Text(HTMLParser):

@@ -28,6 +28,13 @@ from tests.kit.serving import serving
 NAME = "strong"
 WINDOW = 131_072  # tokens
 CHARACTERS_PER_TOKEN = 4
+_CARD = {
+    "id": NAME,
+    "object": "model",
+    "created": 1,
+    "owned_by": "script",
+    "max_model_len": WINDOW,
+}
 _LATENCY = 0.05  # seconds to the first token, unless a turn is slow
 SLOW = 3.0
 """Seconds to the first token of a slow turn."""
@@ -116,6 +123,7 @@ class StrongModel:
         """Serve it on a free loopback port."""
         routes = [
             Route("/v1/models", self._models),
+            Route("/v1/models/{name:path}", self._model),
             Route("/v1/chat/completions", self._chat, methods=["POST"]),
         ]
         async with serving(Starlette(routes=routes)) as self.url:
@@ -127,8 +135,10 @@ class StrongModel:
         return self.playing
 
     async def _models(self, _request: Request) -> Response:
-        card = {"id": NAME, "object": "model", "created": 1, "owned_by": "script"}
-        return JSONResponse({"object": "list", "data": [card | {"max_model_len": WINDOW}]})
+        return JSONResponse({"object": "list", "data": [_CARD]})
+
+    async def _model(self, _request: Request) -> Response:
+        return JSONResponse(_CARD)
 
     async def _chat(self, request: Request) -> Response:
         body, played = await request.json(), self.playing
