@@ -208,7 +208,9 @@ class AgentClient:
                 try:
                     await _with_retry(attempt, tried)
                 except RequestRejected as error:
-                    if not tools or error.status not in _UNUSABLE_REQUEST:
+                    # Our server copes with an upstream that refuses tools; others say so in words.
+                    is_about_tools = "tool" in str(error).lower()
+                    if not tools or not is_about_tools or error.status not in _UNUSABLE_REQUEST:
                         raise
                     _log.warning("models.tools_left_out", error=str(error))
                     body = self._body(messages, options, (), tool_choice)

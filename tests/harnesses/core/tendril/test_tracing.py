@@ -56,7 +56,7 @@ async def test_a_trace_has_the_sizes_of_a_prompt_by_parts_and_the_times_of_its_s
 ) -> None:
     async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
         await tendril.turn(TurnRequest(conversation="kitchen", who="ada", text="Hi"))
-        script.call("cups", {}).answer(Scripted("Seven, and", finish="length"))
+        script.call("cups", {}).answer(Scripted("Seven", finish="stop"))
         await tendril.turn(TurnRequest(conversation="kitchen", who="ada", text="How many?"))
         run = await last(tmp_path)
     asked, called, answered = run.steps
@@ -65,7 +65,7 @@ async def test_a_trace_has_the_sizes_of_a_prompt_by_parts_and_the_times_of_its_s
     assert [part.name for part in answered.parts] == [*names, "tool calls and results"]
     for step in (asked, answered):
         assert sum(part.tokens for part in step.parts) == step.prompt
-    assert (asked.finish_reason, answered.finish_reason) == ("tool_calls", "length")
+    assert (asked.finish_reason, answered.finish_reason) == ("tool_calls", "stop")
     assert asked.began <= called.began <= answered.began
     assert (asked.call_id, called.call_id) == ("", "call_0")
 

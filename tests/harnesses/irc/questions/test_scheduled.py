@@ -101,7 +101,7 @@ async def test_a_scheduled_question_is_asked_each_time_in_the_name_of_who_schedu
         assert await it.notice(it.bob, ".reminders cancel 1") == "You have no reminder 1."
         assert await it.notice(it.alice, ".reminders cancel 1") == "Cancelled."
     said = await logged(irc_config(tmp_path, it.port, it.script.url))
-    assert ("PRIVMSG", "Terra", "alice: The pump was mended.") in said
+    assert ("PRIVMSG", "Terra", "alice: The pump was mended.") in said, said
 
 
 async def test_while_its_owner_is_away_the_time_is_left_out(tmp_path: Path) -> None:
