@@ -201,7 +201,7 @@ def test_what_people_said_and_plain_words_are_no_leak(answer: str) -> None:
 
 
 def test_only_an_answer_about_the_bot_may_describe_it_as_the_persona_does() -> None:
-    answer = "I am Terra, a friendly bot on the IRC channel #terrarium."
+    answer = "People see your words as plain text after the name of whoever asked."
     assert leaks(answer, []) == ["persona"]
     assert leaks(answer, [], about_bot=True) == []
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from storage.chat_log.event import Event, EventType
+from storage.chat_log.event import EVERYTHING, Event, EventType
 from storage.db.address import Address
 from storage.db.database import Database
-from storage.log import ChatLog
+from storage.log import ChatLog, Query
 from storage.memory.conversations import Conversations
 from storage.privacy.erasure import NamedPerson, forget, resume_erasures
 from storage.transfer.transfer import Transfer
@@ -74,7 +74,8 @@ async def test_a_forgetting_that_is_moved_before_it_is_finished_is_finished_in_t
     async with Database.open(source("irc")) as here, Database.open(source("web")) as web:
         log = ChatLog(here)
         await log.add([said(f"{SECRET} frobnicate number {number}", "ada") for number in range(9)])
-        await Conversations(web).add("browser/1", turn(0, "who was it?", quoted, "Ada."))
+        line = (await log.find(Query(scope=EVERYTHING, limit=1)))[0].id
+        await Conversations(web).add("browser/1", turn(line, "who was it?", quoted, "Ada."))
         async with web.transaction():  # so that nobody else can write there
             gone = await forget(here, log, NamedPerson("irc", "ada"), tmp_path, "test")
             assert not gone.is_finished
