@@ -83,7 +83,7 @@ async def answered(data: Path, script: ScriptedOpenAI) -> None:
     search = ("search_log", '{"query": "newts"}')
     script.cached_tokens = 40
     script.answer(Answer(calls=(search,), reasoning="Where are <b>newts</b>?"))
-    script.answer(Answer("In the\npond.", finish="length"))
+    script.say("In the\npond.")
     async with alice_in(data, script.url) as (alice, tendril):
         await alice.say(ROOM, "the newts are in the pond")
         await alice.say(ROOM, ".terrarium where are they?")
@@ -112,7 +112,7 @@ async def test_from_a_line_of_the_bot_one_gets_to_why_it_was_said(tmp_path: Path
             await expect(steps.nth(0).locator("pre")).to_have_text("Where are <b>newts</b>?")
             await expect(steps.nth(1).locator("pre").nth(0)).to_have_text('{"query": "newts"}')
             await expect(steps.nth(1).locator("pre").nth(1)).to_contain_text("the newts are in")
-            await expect(steps.nth(2)).to_contain_text("ended by length")
+            await expect(steps.nth(2)).to_contain_text("ended by stop")
             await expect(page.locator(".waterfall")).to_have_count(3)
             assert await page.evaluate("document.documentElement.scrollWidth") <= PHONE[0]
             await page.get_by_role("link", name="the question in the log").click()
@@ -149,7 +149,7 @@ async def test_a_run_is_read_as_json_by_whoever_may_read_its_question(tmp_path: 
                 assert first["prompt"][0]["cached"]
                 assert json.loads(called["arguments"]) == {"query": "newts"}
                 assert "the newts are in the pond" in called["result"]
-                assert (last["text"], last["finish_reason"]) == ("In the\npond.", "length")
+                assert (last["text"], last["finish_reason"]) == ("In the\npond.", "stop")
         line = f"/line/{run['line']}"
         page = await site.http.get(line, headers=PAGE, follow_redirects=True)
         assert "where are they?" in page.text
