@@ -1,5 +1,5 @@
-"""The processor time that a tendril takes to build the prompt of a thousand lines, by the length of
-the log."""
+"""The time that a tendril takes to build the prompt of a thousand lines, by the length of the
+log."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ async def _built(folder: Path, length: int) -> float:
                 await channel.goes_on(3)
                 asked = await channel.question()
                 played = model.play(Turn(number, "", asked.who, asked.text, "So it is."))
-                begin = time.process_time()
+                begin = time.perf_counter()
                 answer = await bot.ask(channel, asked, last)
                 seconds.append(played.requests[0].at - begin)
                 assert played.requests[0].lines >= last, "the window of the model is too small"

@@ -47,8 +47,7 @@ _FAILED = re.compile(r"error\b|not run\b", re.IGNORECASE)
 
 @dataclass(slots=True)
 class Asked:
-    """A request of a turn; `at` is the processor time of this process when it arrived, in
-    seconds."""
+    """A request of a turn; `at` is its arrival in `time.perf_counter` seconds."""
 
     body: dict[str, Any]
     at: float
@@ -146,7 +145,7 @@ class StrongModel:
         if played is None or not _is_of(played.turn, body):
             # Memory, a test of tools, or a job that is due: nothing that people see.
             return await self._sent(body, Reply("{}" if "response_format" in body else "Nothing."))
-        asked = Asked(body, time.process_time())
+        asked = Asked(body, time.perf_counter())
         played.requests.append(asked)
         self.busy += 1
         try:
