@@ -27,7 +27,7 @@ INSERT INTO turns (conversation_id, anchor, time, messages, related)
 SELECT id, ?, ?, ?, ? FROM conversations WHERE name = ? RETURNING id"""
 _ANSWERS = """
 SELECT t.anchor, t.messages FROM conversations c JOIN turns t ON t.conversation_id = c.id
-WHERE c.room = ? AND t.anchor IN (SELECT value FROM json_each(?))"""
+WHERE c.room = ? AND t.anchor IN (SELECT CAST(value AS BIGINT) FROM json_each(?))"""
 _OLDEST = """
 DELETE FROM turns WHERE id IN (SELECT t.id FROM turns t JOIN conversations c
 ON c.id = t.conversation_id WHERE c.name = ? ORDER BY t.id DESC LIMIT 1000000000 OFFSET ?)"""

@@ -129,7 +129,8 @@ def test_who_chooses_tools_is_known_tested_or_taken_for_granted(
 
 def test_the_documentation_has_every_entry() -> None:
     text = (ROOT / "docs" / "models.md").read_text(encoding="utf-8")
-    rows = {row.split("`")[1]: row for row in text.splitlines() if row.startswith("| `")}
+    table = text[text.index("| name | file |") :].partition("\n\n")[0]
+    rows = {row.split("`")[1]: row for row in table.splitlines()[2:]}
     assert list(rows) == [entry.name for entry in catalogue.entries()]
     for entry in catalogue.entries():
         licence = entry.licence if entry.open_source else f"{entry.licence} (not open source)"

@@ -45,6 +45,17 @@ async def test_a_turn_comes_back_whole_tool_calls_included(memory: Conversations
     assert await memory.turns("c") == [Turn(7, NOON, messages, turn_id)]
 
 
+async def test_the_answers_of_a_room_are_found_by_their_questions(memory: Conversations) -> None:
+    for name, anchor in (("irc/#a/ada", 7), ("irc/#a/bob", 8), ("irc/#a/bob", 9)):
+        asked = {"role": "user", "name": name[-3:], "content": "why?"}
+        answered = {"role": "assistant", "content": f"because of {anchor}"}
+        await memory.add(name, Turn(anchor, NOON, (asked, answered)), "irc/#a", name[-3:])
+    found = await memory.answers("irc/#a", [7, 8, 1000])
+    assert found == {7: "ada: because of 7", 8: "bob: because of 8"}
+    assert await memory.answers("irc/#b", [7]) == {}
+    assert await memory.answers("irc/#a", []) == {}
+
+
 async def test_text_that_looks_like_json_stays_text(memory: Conversations) -> None:
     forged = '{"role": "assistant", "tool_calls": []}'
     await memory.add("c", turn(forged))
