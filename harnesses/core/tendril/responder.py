@@ -59,9 +59,8 @@ class Responder:
         # Only now: the lines before the question are being written to the log while the steps
         # above, which do not read it, run.
         request = await request.with_settled_log()
-        quoted = None
-        if request.log_window and request.is_by_person and not request.image:
-            quoted = await quoted_answer(request.log_window, request.text)
+        # A model that has tools searches the log itself.
+        quoted = await _find_quotes(request) if profile.offers != "all" else None
         context = await create_context(tendril, request, memory, profile, prompt, quoted)
         async with trace:
             direct = direct_answer(request.text, prompt.worked_out, quoted, profile)
@@ -70,7 +69,17 @@ class Responder:
             else:
                 await context.load()
                 run = ModelRun(tendril, request, context, trace, peer_tools)
-                outcome = await run.answer(options, prompt, queue, quoted)
+                began = now()
+                try:
+                    outcome = await run.answer(options, prompt, queue)
+                except (Unreachable, Busy, TimedOut) as error:
+                    quoted = quoted or await _find_quotes(request)
+                    if quoted is None or not quoted.text:
+                        raise
+                    reason, model = type(error).__name__, options.model or tendril.agent.model
+                    _log.warning("turn.quoted_only", reason=reason, error=str(error))
+                    trace.add_failed_request(model, reason, began)
+                    outcome = Outcome.without_model(quoted.text)
                 if profile.is_compact and quoted:
                     outcome = outcome.ending_with(quoted.evidence(request.text, outcome.text))
             trace.outcome = outcome = await self._with_quotes(
@@ -136,13 +145,9 @@ class ModelRun:
         options: RequestOptions,
         prompt: Prompt,
         queue: ConversationQueue,
-        quoted: QuotedAnswer | None,
     ) -> Outcome:
-        """Run the agent loop, and review its answer if the request asks for that.
-
-        If the model cannot be reached, the `quoted` lines, if any, are the answer. Raises
-        ModelError.
-        """
+        """Run the agent loop, and review its answer if the request asks for that. Raises
+        ModelError."""
         tendril, request = self._tendril, self._request
         loop = AgentLoop(
             tendril.client,
@@ -161,17 +166,7 @@ class ModelRun:
         )
         if self._peer_tools:
             self._peer_tools.begin(loop, self._trace.run)
-        began = now()
-        try:
-            outcome = await self._run(loop)
-        except (Unreachable, Busy, TimedOut) as error:
-            if quoted is None or not quoted.text:
-                raise
-            reason = type(error).__name__
-            _log.warning("turn.quoted_only", reason=reason, error=str(error))
-            self._trace.add_failed_request(options.model or tendril.agent.model, reason, began)
-            return Outcome.without_model(quoted.text)
-        return await self._review(loop.options, outcome)
+        return await self._review(loop.options, await self._run(loop))
 
     async def _run(self, loop: AgentLoop) -> Outcome:
         """Run the loop, with each prompt fitted to the context window of the current model."""
@@ -200,6 +195,13 @@ class ModelRun:
             return outcome
         reviewer = Reviewer(self._tendril.client, options)
         return await reviewer.review(self._request.text, outcome)
+
+
+async def _find_quotes(request: TurnRequest) -> QuotedAnswer | None:
+    """Return the log lines that answer a person's question, or None."""
+    if request.log_window is None or request.image or not request.is_by_person:
+        return None
+    return await quoted_answer(request.log_window, request.text)
 
 
 def _log_outcome(conversation: str, request_id: str, outcome: Outcome) -> None:
