@@ -330,7 +330,10 @@ class MemoryTools:
         """Look up what is remembered about the person who asks."""
         if key_of(key) in ("", "all"):
             facts = await self._personal.facts()
-            return "\n".join(f"{fact.key} = {fact.text}" for fact in facts) or "nothing yet"
+            return (
+                "\n".join(f"{fact.key} = {fact.text}" for fact in facts)
+                or "nothing yet, in this place"
+            )
         found = await self._personal.fact(key)
         return found.text if found else f"nothing under {one_line(key, MAX_KEY_LENGTH)}"
 

@@ -222,7 +222,6 @@ def tools_called_for(question: str) -> frozenset[str]:
 
 _SKILL_BUDGET = 6_000  # characters of what the matching skills say
 _TOPIC = 500  # characters
-_WORKED_OUT = 500  # characters
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,8 +299,15 @@ class PromptBuilder:
     async def build(self, table: SkillTable, request: PromptRequest, profile: Profile) -> Prompt:
         """Build the prompt for a question, for a model with this profile."""
         found = await self.registry.matching(request.text, request.persona.skills, request.context)
-        # A hint from a form that may have misread the question would mislead as well.
-        matches = [m if profile.may_shortcut(m.free) else replace(m, hint="") for m in found]
+        # Who has all tools works things out with them; a form may have misread the question, and
+        # its hint would mislead.
+        matches = [
+            match
+            for match in found
+            if match.skill.hint is None
+            or profile.shortcuts == "all"
+            or (match.is_whole and profile.may_shortcut(match.free))
+        ]
         brought = (describe(each).name for match in matches for each in match.skill.tools)
         called_for = tools_called_for(request.text) if profile.offers == "fitting" else ()
         toolbox = Toolbox.from_owners(
@@ -326,7 +332,6 @@ class PromptBuilder:
         sections = [
             PromptSection("topic", request.values.get("topic", ""), _TOPIC),
             PromptSection("skills", bodies, _SKILL_BUDGET),
-            PromptSection("worked_out", hints, _WORKED_OUT),
             *learned,
         ]
         question_sections = tuple(section for section in sections if str(section))

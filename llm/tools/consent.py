@@ -8,8 +8,9 @@ person has said. A tool names its rule here by its option `asked`:
 - `to_set_topic`: the words of the topic, in this turn.
 - `to_forget`, `to_unlearn`, `to_cancel`: an order in this turn that names what is to go; for
   everything exactly "forget all".
-- `to_remember`, `to_learn`, `to_remind`: what is kept is in the asker's own words; whoever else is
-  to be reminded is named.
+- `to_remember`, `to_learn`: what is kept is in the asker's own words.
+- `to_remind`: the asker orders a reminder, or its text is in their own words; whoever else is to be
+  reminded is named.
 - `to_schedule`: the question is a part of this message, word for word, and orders nothing that
   needs a right: cut out of its sentence it may mean something else.
 - `to_open`: the address, as the asker or a result of this turn has it.
@@ -79,6 +80,7 @@ Rule = Callable[[Said, Mapping[str, Any]], str]
 _KICK = "kick|kickban|remove|throw|eject|boot"
 _BAN = "ban|kickban|akick|block"
 _DELETE = "forget|unlearn|cancel|delete|remove|drop"
+_REMIND = "remind|nudge|ping|poke|notify|alert|wake"
 
 _SENTENCE = re.compile(r"[^.!?\n]+[.!?]*")
 # A talk about kicks is no order to kick: "why was bob kicked?", "never ban bob".
@@ -153,11 +155,12 @@ def to_remember(said: Said, given: Mapping[str, Any]) -> str:
 
 
 def to_remind(said: Said, given: Mapping[str, Any]) -> str:
-    """The asker has said what they are reminded of, and named the others."""
+    """The asker orders it or has said what they are reminded of, and has named the others."""
     others = (nick for nick in given["who"] if nick.casefold() not in ("me", said.who.casefold()))
-    return next(filter(None, (_not_named(said, nick) for nick in others)), "") or _in_own_words(
-        said, given["text"]
-    )
+    if why := next(filter(None, (_not_named(said, nick) for nick in others)), ""):
+        return why
+    # Whoever orders "remind me of what we decided" leaves the words to the model.
+    return "" if any(_orders(said, _REMIND)) else _in_own_words(said, given["text"])
 
 
 def to_schedule(said: Said, given: Mapping[str, Any]) -> str:

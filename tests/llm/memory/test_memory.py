@@ -98,7 +98,7 @@ async def test_a_fact_is_remembered_and_shown_to_all_in_the_room_and_nowhere_els
         assert "Kermit" not in json.dumps(world.script.requests[-1])
         world.script.call("recall", {}).say("Nothing.")
         await world.ask(tendril, "bob", "what do you know of me?")
-        assert "nothing yet" in world.script.requests[-1]["messages"][-1]["content"]
+        assert "nothing yet, in this place" in world.script.requests[-1]["messages"][-1]["content"]
 
 
 async def test_only_the_person_can_change_what_they_have_said_of_themselves(world: World) -> None:

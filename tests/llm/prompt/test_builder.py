@@ -74,6 +74,15 @@ async def test_the_system_text_is_the_same_for_all_questions_of_a_room(
     assert {prompt.system for prompt in found} == {f"You are Terra.\n\n{CORE} {TOOLS}"}
 
 
+async def test_a_capable_model_is_not_told_how_to_use_a_result_that_it_works_out_itself(
+    prompts: PromptBuilder, table: SkillTable
+) -> None:
+    for text in ("choose between hagen and staging, given what ada said", "why is 17*23 391?"):
+        prompt = await prompts.build(table, asking(text), CAPABLE)
+        assert not prompt.question_sections, text
+        assert not prompt.hints
+
+
 async def test_a_model_that_cannot_choose_tools_is_told_of_none(
     prompts: PromptBuilder, table: SkillTable
 ) -> None:
@@ -126,9 +135,9 @@ async def test_what_was_taught_is_shown_and_every_use_is_counted(
 ) -> None:
     lesson = TaughtSkill("pump", "the pump squeaks", "Oil it.", "ada")
     await table.teach("irc/#pond", lesson, NOON)
-    question = asking("roll a die: why does the pump squeaks?")
+    question = asking("why does the pump squeaks? read https://example.org/pump")
     prompt = await prompts.build(table, question, CAPABLE)
     assert "the pump squeaks: Oil it." in beside(prompt)["lessons"]
     await prompts.count_skills(table, "irc/#pond", prompt, well=True)
-    assert list(await table.scores(FILES)) == ["dice"]
+    assert list(await table.scores(FILES)) == ["web_pages"]
     assert (await table.list_taught("irc/#pond"))[0].uses == 1

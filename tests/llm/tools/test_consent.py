@@ -176,10 +176,14 @@ def test_what_is_taught_the_teacher_has_said() -> None:
     assert to_learn(said("learn how to make tea"), pay)
 
 
-def test_what_one_is_reminded_of_one_has_said() -> None:
+def test_who_orders_a_reminder_or_says_its_text_gets_it() -> None:
     mom = {"text": "Call your mom", "who": ["me"]}
-    assert not to_remind(said("remind me at 9 to call my mom"), mom)
-    assert to_remind(said("remind me at 9 to call my mom"), {"text": "pay bob", "who": []})
+    assert not to_remind(said("erinnere mich um 9: call my mom"), mom)
+    decided = {"text": "retries 1 by thursday", "who": ["dieter"]}
+    order = said("could you nudge dieter and me on wednesday about what we decided?")
+    assert not to_remind(order, decided)
+    for text in ("what did we decide?", "what does bob remind you of?", "do not remind me of it"):
+        assert to_remind(said(text), {"text": "pay bob", "who": []}), text
     assert "ada has not named bob" in to_remind(said("call my mom"), mom | {"who": ["bob"]})
     assert not to_remind(said("remind bob to call your mom"), mom | {"who": ["bob"]})
 
