@@ -118,6 +118,8 @@ class BadDay:
         await self.net.link()
         # Ours is the younger one.
         await self.asker.expect(r":Terra!\S+ NICK :?\d\S+")
+        # The asker may hear of it before the bot does.
+        await until(lambda: self.network.nick != "Terra")
 
 
 @pytest.mark.slow
