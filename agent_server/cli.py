@@ -15,6 +15,7 @@ from agent_server.database import held_address
 from agent_server.errors import PullError
 from agent_server.model_catalogue import catalogue
 from agent_server.model_catalogue.machine import Machine, engine_gpus
+from agent_server.model_files import embedder
 from agent_server.model_files import store as model_store
 from agent_server.model_files.listing import listing
 from agent_server.settings.models import ModelSettings
@@ -50,14 +51,16 @@ def server(
     from agent_server.app import create_app
 
     settings = load(config, data)
-    address = settings.section(ServerSettings)
+    address, models = settings.section(ServerSettings), settings.section(ModelSettings)
     address.require_key()
     uvloop.run(_require_file(settings))
     # Bind first: a port in use is reported before a model is downloaded.
     with uvicorn_server.listening(address) as listener:
         with _report_errors():
-            model_store.ensure(settings.section(ModelSettings))
-        uvloop.run(uvicorn_server.serve(create_app(settings), listener))
+            model_store.ensure(models)
+        app = create_app(settings)
+        embedder.ensure(models.folder)
+        uvloop.run(uvicorn_server.serve(app, listener))
 
 
 def _serve_on_ray(settings: Config) -> None:
@@ -69,6 +72,7 @@ def _serve_on_ray(settings: Config) -> None:
     asyncio.run(_require_file(settings))
     with _report_errors():
         model_store.ensure(settings.section(ModelSettings))
+    embedder.ensure(settings.section(ModelSettings).folder)
     command.run(settings)
 
 
@@ -104,6 +108,7 @@ def pull(
         folder = load(config, data).section(ModelSettings).folder
         if source is None:
             typer.echo(model_store.pull_default(folder, force=force))
+            embedder.pull(folder)
             return
         path = model_store.pull(source, folder, sha256, force=force)
         typer.echo(path)

@@ -15,7 +15,7 @@ from agent_server.engines.factory import create_engine
 from agent_server.metering.accounts import Accounts, Metering
 from agent_server.response_store import ResponseStore
 from agent_server.settings.admission import AdmissionSettings
-from agent_server.settings.models import ModelConfig
+from agent_server.settings.models import ModelConfig, ModelSettings
 from agent_server.tendril_registry import TendrilRegistry
 from terrarium.config import Config
 
@@ -86,6 +86,7 @@ class Admission:
         shared: SharedResources | None = None,
     ) -> None:
         self._settings = config.section(AdmissionSettings)
+        self._models = config.section(ModelSettings).folder
         self._metering = metering
         self._policy = policy or AdmissionPolicy()
         self._shared = shared
@@ -102,7 +103,7 @@ class Admission:
     def embedding_engine(self) -> AdmittedEngine:
         """Create the engine of this server's own embedding model."""
         queue = self._queue(EMBEDDING_SLOTS, preemptive=bool(self._policy.preemptive))
-        return self._wrap(EmbeddingEngine(), EMBEDDER, queue)
+        return self._wrap(EmbeddingEngine(self._models), EMBEDDER, queue)
 
     def _wrap(self, engine: Engine, name: str, queue: RequestQueue) -> AdmittedEngine:
         # Counting tokens has its own queue, so that it does not wait for answers.

