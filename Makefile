@@ -13,7 +13,7 @@ LOCKED := pyproject.toml deploy/install deploy/requirements-build.txt
 FIT := import sys, venv; sys.exit(sys.version_info < (3, 11))
 
 .DEFAULT_GOAL := help
-.PHONY: help up test test-fast ray check format bench docs lock clean
+.PHONY: help up test test-fast ray check format bench train docs lock clean
 
 help: ## what can be done here
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -47,6 +47,9 @@ bench: $(VENV)/.dev ## measure, print and save under benchmarks/results; bench-N
 
 bench-%: $(VENV)/.dev
 	@$(BIN)/python -m benchmarks $* $(ARGS)
+
+train: $(VENV)/.dev ## fit how questions are read to the labelled sentences
+	@$(BIN)/python -m benchmarks.reading_fit
 
 docs: $(VENV)/.dev ## check that the documentation is true and complete
 	@$(BIN)/python -m pytest tests/docs $(ARGS)

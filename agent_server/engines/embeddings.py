@@ -124,7 +124,7 @@ class EmbeddingEngine:
             await process.stdin.drain()
             made: dict[str, Any] = await answer
         except OSError as error:
-            raise _gone() from error
+            raise _unavailable() from error
         finally:
             # An answer that comes after its client has left is for nobody.
             del self._waiting[number]
@@ -159,7 +159,7 @@ class EmbeddingEngine:
             self._process = None
         for answer in self._waiting.values():
             if not answer.done():
-                answer.set_exception(_gone())
+                answer.set_exception(_unavailable())
         await process.wait()
 
     async def _end(self) -> None:
@@ -170,7 +170,7 @@ class EmbeddingEngine:
             await self._answers
 
 
-def _gone() -> EngineUnavailable:
+def _unavailable() -> EngineUnavailable:
     return EngineUnavailable("the embedding model went away; try again in a moment")
 
 

@@ -261,14 +261,21 @@ class AgentClient:
             self._sizes[body["model"]] = (before / 2 + tokens, length / 2 + characters)
 
     async def embed(
-        self, texts: Sequence[str], options: RequestOptions, *, query: bool = False
+        self,
+        texts: Sequence[str],
+        options: RequestOptions,
+        *,
+        query: bool = False,
+        model: str | None = None,
     ) -> tuple[str, list[list[float]]]:
         """Return the name of the embedding model, and one vector per text in the order of `texts`.
 
-        With `query` the texts are search queries rather than the passages to be found. Raises
-        ModelError.
+        With `query` the texts are search queries rather than the passages to be found. `model`
+        names the embedding model; None: the server's choice. Raises ModelError.
         """
         body = {"input": list(texts), "input_type": "query" if query else "passage"}
+        if model is not None:
+            body["model"] = model
         content = await _with_retry(lambda: self._ask("POST", "/v1/embeddings", body, options))
         answer = _validate(EmbeddingsAnswer, content)
         if len(answer.data) != len(texts):

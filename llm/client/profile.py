@@ -20,8 +20,9 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from llm.client.response import ModelCard
-from llm.intents.question_text import asks_how, is_one_piece, wants_long_answer
+from llm.intents.question_text import is_one_piece
 from llm.parsing.stream_parser import AnswerLimit
+from llm.reading.reading import Reading
 
 ProfileName = Literal["tiny", "small", "capable"]
 
@@ -123,13 +124,13 @@ class Profile:
         place of the model."""
         return self.shortcuts == "all" or all(map(is_one_piece, free))
 
-    def answer_limit(self, question: str) -> AnswerLimit | None:
+    def answer_limit(self, reading: Reading) -> AnswerLimit | None:
         """Return how much of the answer to a question is shown; None: all of it."""
         if self.sentences is None:
             return None
-        if asks_how(question):
+        if reading.kind == "howto":
             return AnswerLimit(_STEP_SENTENCES)
-        if wants_long_answer(question):
+        if reading.kind == "creative":
             return AnswerLimit(_LONG_ANSWER_SENTENCES)
         # What a tiny model adds to a correct clause ("Paris, which ...") is mostly wrong.
         return AnswerLimit(self.sentences, main_clause=self.name == "tiny")

@@ -17,11 +17,11 @@ import structlog
 from pydantic import BaseModel, Field
 
 from llm.client.profile import Profile
-from llm.intents.question_text import is_foreign
 from llm.intents.small_talk import ONLY_ENGLISH, small_talk_answer
 from llm.log_questions.answers import QuotedAnswer
 from llm.mcp.servers import McpServers
 from llm.messages.message import PromptSection, escape_tags
+from llm.reading.reading import Reading
 from llm.skills.hint import HintContext
 from llm.skills.registry import SkillRegistry, lessons
 from llm.tools.consent import Asker
@@ -371,25 +371,36 @@ async def _lessons(
         return [], ()
 
 
+TOO_SMALL = "My model is too small for that; ask people here, or search the log."
+TAKEN_NOTE = "I see."
+TOO_HARD = frozenset({"creative", "live", "order", "text"})
+"""Kinds of requests that a tiny model only pretends to fulfil."""
+STATEMENTS = frozenset({"statement"})
+_CERTAIN = 0.7  # from which a reading decides that the model is not asked at all
 NOT_SAID = "I find nothing about that in what was said here."
 
 
 def direct_answer(
-    question: str, worked_out: str, quoted: QuotedAnswer | None, profile: Profile
+    reading: Reading, worked_out: str, quoted: QuotedAnswer | None, profile: Profile
 ) -> str | None:
     """Return the answer to a question for which this model need not be asked, or None.
 
     What a skill has worked out is the answer, whatever the model. A question about who said what is
     answered with the lines themselves if the model is small. A tiny model is asked neither to
     retell lines, nor to guess what only people here know, nor to be polite, nor to speak another
-    language than English.
+    language than English, nor for what it makes a fool of itself with.
     """
     if worked_out:
         return worked_out
-    if not profile.makes_small_talk and (answer := small_talk_answer(question)):
-        return answer
-    if not profile.makes_small_talk and quoted is None and is_foreign(question):
-        return ONLY_ENGLISH
+    if not profile.makes_small_talk:
+        if answer := small_talk_answer(reading.text):
+            return answer
+        if quoted is None and reading.is_foreign:
+            return ONLY_ENGLISH
+        if quoted is None and reading.is_one_of(TOO_HARD, _CERTAIN):
+            return TOO_SMALL
+        if reading.is_one_of(STATEMENTS, _CERTAIN):
+            return TAKEN_NOTE
     if quoted is None or profile.quotes == "none":
         return None
     return (quoted.text or NOT_SAID) if quoted.is_about_log or profile.quotes == "all" else None

@@ -14,11 +14,12 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 
 from llm.client.profile import Profile
-from llm.intents.question_text import goes_on, is_about_talk, is_about_time
+from llm.intents.question_text import goes_on, is_about_time
 from llm.messages.errors import ContextTooLong
 from llm.messages.message import Message, escape_tags
 from llm.messages.quotes import ShownText
 from llm.prompt.context_manager import Counter, PromptInput, texts_shown
+from llm.reading.reading import ABOUT_TALK, Reading
 from storage.chat_log.event import Event, EventType
 
 _CHARACTERS_PER_TOKEN = 3  # per token, at least, in most texts
@@ -43,6 +44,7 @@ class CompactPromptContext:
         self,
         given: PromptInput,
         *,
+        reading: Reading,
         notes: str = "",
         is_unsure: bool = False,
         profile: Profile,
@@ -57,7 +59,7 @@ class CompactPromptContext:
         self._is_unsure = is_unsure
         self._budget = math.inf if profile.context_tokens is None else profile.context_tokens
         # Lines of the current talk are in order of time, others the best first.
-        self._are_recent = is_about_talk(given.question.text)
+        self._is_about_talk = self._are_recent = reading.is_one_of(ABOUT_TALK)
         self._now = now
         self._past: list[Message] = []
         self._quoted: list[ShownText] = []
@@ -71,9 +73,9 @@ class CompactPromptContext:
             if turns and self._now() - turns[-1].time < _FOLLOW_UP_WITHIN:
                 self._past = _retold(turns[-1].messages)
                 self._quoted = list(texts_shown(turns[-1]))
-        if self._log_window and not self._lines and (self._is_unsure or is_about_talk(text)):
+        if self._log_window and not self._lines and (self._is_unsure or self._is_about_talk):
             self._lines, self._are_recent = await self._log_window.recent(_RECENT_LINES), True
-        if self._is_unsure and not is_about_talk(text):
+        if self._is_unsure and not self._is_about_talk:
             self._notes = "\n".join(filter(None, [self._notes, _NOTHING_FOUND_HINT]))
 
     async def fit(self, steps: Sequence[Message], count: Counter, reserve: int) -> list[Message]:

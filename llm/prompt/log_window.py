@@ -9,7 +9,6 @@ from itertools import groupby
 
 import structlog
 
-from llm.intents.question_text import is_about_talk, is_local
 from llm.log_questions.answers import (
     MAX_QUOTED_LINES,
     PLAIN,
@@ -27,6 +26,7 @@ from llm.messages.message import (
     render_membership,
     stamp,
 )
+from llm.reading.reading import ABOUT_TALK, NOT_ASKED, OF_PLACE, Reading
 from llm.tools.semantic_search import SemanticIndex, nearest_events
 from storage.chat_log.event import SPOKEN, Event, PendingEvent, Place, Scope
 from storage.db.errors import StorageError
@@ -235,15 +235,17 @@ def _whole(event: Event, answer: str, longest: int) -> str:
     return f"{stamp(event.time)} <{event.nick}> {text}"
 
 
-async def quoted_answer(log_window: LogWindow, question: str) -> QuotedAnswer | None:
+async def quoted_answer(log_window: LogWindow, reading: Reading) -> QuotedAnswer | None:
     """Return the log lines that answer a question, or the nearest ones if only people here can know
     the answer. None if the log has nothing to do with it, or cannot be read."""
+    if reading.is_one_of(NOT_ASKED):
+        return None
     try:
-        if is_about_talk(question):
+        found = await log_window.answer(reading.text)
+        if reading.is_one_of(ABOUT_TALK) and not (found and found.is_about_log):
             return await log_window.lately()
-        found = await log_window.answer(question)
-        if found is None and is_local(question, log_window.people):
-            return await log_window.nearest(question)
+        if found is None and reading.is_one_of(OF_PLACE):
+            return await log_window.nearest(reading.text)
     except StorageError as error:  # the model is then asked without these lines
         _log.warning("turn.not_searched", error=str(error))
         return None

@@ -70,7 +70,8 @@ async def unready_server(
 ) -> AsyncIterator[str]:
     """Like `agent_server`, without waiting for the engine."""
     with TemporaryDirectory() as folder:
-        tables = {"model": model, "server": server or {}, **others}
+        # By default without the embedding model, which is a process: see `tests.kit.embedder`.
+        tables = {"model": {"cache_dir": folder, **model}, "server": server or {}, **others}
         config = Config(tables, None, data or Path(folder))
         async with serving(create_app(config, policy)) as url:
             yield url

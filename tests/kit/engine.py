@@ -16,7 +16,6 @@ from pathlib import Path
 import pytest
 
 from agent_server.engines.llama_child import EngineSpec
-from agent_server.model_files import embedder as embedding_files
 from agent_server.model_files import store as model_store
 from agent_server.settings.models import ModelSettings
 from terrarium.config import Config
@@ -29,14 +28,6 @@ def model_file() -> Path:
     settings = Config({}, None, Path("data")).section(ModelSettings)
     model_store.ensure(settings)
     return model_store.model_file(settings)
-
-
-@pytest.fixture(scope="session")
-def embedder() -> Path:
-    """Return the folder of model files, with the embedding model; download it if necessary."""
-    models = Config({}, None, Path("data")).section(ModelSettings).folder
-    embedding_files.pull(models)
-    return models
 
 
 @pytest.fixture(scope="session")

@@ -20,6 +20,7 @@ KIT = {
     "tests.kit.ircd": {"ircd", "process", "server"},
     "tests.kit.znc": {"ircd", "process", "server"},
     "tests.kit.bip": {"ircd", "process", "server"},
+    "tests.kit.embedder": {"process"},
     "tests.kit.engine": {"engine", "process", "server"},
     "tests.kit.browser": {"browser", "process"},
     "tests.kit.agent_server": {"server"},

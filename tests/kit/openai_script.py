@@ -8,7 +8,8 @@
 
 Each request to /v1/chat/completions, or to /v1/completions with a stream, takes the next answer of
 the queue, or `default` if the queue is empty. Requests of memory (session NAME/memory) are kept in
-`beside` and answered by `summed` instead. The server asserts nothing itself. A token is a word.
+`beside` and answered by `summed` instead. A question is read as the kind that `reads` names, by
+default not at all. The server asserts nothing itself. A token is a word.
 """
 
 from __future__ import annotations
@@ -28,8 +29,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from llm.client.reader import EMBEDDER
 from tests.kit.openai_wire import call_delta, chat_choice, error_object, event, text_choice, words
 from tests.kit.patience import PATIENCE
+from tests.kit.readings import embedding_of
 from tests.kit.serving import serving
 
 
@@ -80,6 +83,7 @@ class ScriptedOpenAI:
         self.default: Answer | Callable[[dict[str, Any]], Answer | str] = Answer("ok")
         self.requests: list[dict[str, Any]] = []
         self.beside: list[dict[str, Any]] = []
+        self.reads: Callable[[str], str] = lambda _: ""
         self.vector: Callable[[Any], Sequence[float]] = lambda _: (0.5, -0.5)
         self.summed: Callable[[dict[str, Any]], Answer | str] = lambda _: "nothing"
         self.headers: list[dict[str, str]] = []
@@ -253,6 +257,15 @@ class ScriptedOpenAI:
 
     async def _embeddings(self, request: Request) -> Response:
         body = await request.json()
+        if body.get("model") == EMBEDDER:
+            kind = self.reads(body["input"][0])
+            if not kind:
+                return JSONResponse(error_object(f"no model is called {EMBEDDER}"), 404)
+            read = {"object": "embedding", "index": 0, "embedding": embedding_of(kind)}
+            usage = {"prompt_tokens": 1, "total_tokens": 1}
+            return JSONResponse(
+                {"object": "list", "data": [read], "model": EMBEDDER, "usage": usage}
+            )
         if request.headers.get("x-session-id", "").endswith("/memory"):
             self.beside.append(body)
         else:

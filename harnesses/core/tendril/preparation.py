@@ -19,6 +19,7 @@ from llm.messages.message import PromptSection
 from llm.prompt.builder import Persona, Prompt, PromptRequest
 from llm.prompt.compact_context import CompactPromptContext
 from llm.prompt.context_manager import ContextLimits, Conversation, PromptContext, PromptInput
+from llm.reading.reading import Reading
 from llm.skills.hint import HintContext
 from storage.runs.runs import Run
 
@@ -31,11 +32,13 @@ Context = PromptContext | CompactPromptContext
 
 @dataclass(frozen=True, slots=True)
 class ModelChoice:
-    """The persona, the options of each model request, and the profile of the model."""
+    """The persona, the options of each model request, the profile of the model, and what was read
+    from the question."""
 
     persona: Persona
     options: RequestOptions
     profile: Profile
+    reading: Reading
 
 
 async def choose_model(
@@ -71,11 +74,14 @@ async def choose_model(
     )
     if request.profile == "job":
         profile = profile.for_job()
+    reading = Reading(request.text)
     if profile.is_compact:
+        if request.is_by_person:
+            reading = await tendril.reader.read(request.text, options)
         if options.temperature is None and "temperature" not in tendril.agent.model_fields_set:
             options = replace(options, temperature=0.0)
-        options = replace(options, limit=profile.answer_limit(request.text))
-    return ModelChoice(persona, options, profile)
+        options = replace(options, limit=profile.answer_limit(reading))
+    return ModelChoice(persona, options, profile, reading)
 
 
 def _session(tendril: TendrilResources, request: TurnRequest) -> str:
@@ -108,7 +114,7 @@ async def create_context(
     tendril: TendrilResources,
     request: TurnRequest,
     memory: RoomMemory,
-    profile: Profile,
+    choice: ModelChoice,
     prompt: Prompt,
     quoted: QuotedAnswer | None,
 ) -> Context:
@@ -116,6 +122,7 @@ async def create_context(
 
     The log lines in `quoted` are included. Raises StorageError.
     """
+    profile = choice.profile
     conversation = Conversation(
         tendril.conversations, request.conversation, memory.room, memory.person
     )
@@ -129,6 +136,7 @@ async def create_context(
     if profile.is_compact:
         return CompactPromptContext(
             given,
+            reading=choice.reading,
             notes=prompt.hints,
             is_unsure=quoted is not None and not quoted.is_sure,
             profile=profile,

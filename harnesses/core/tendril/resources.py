@@ -10,6 +10,7 @@ from typing import ClassVar
 from harnesses.core.tendril.pseudonyms import Pseudonyms
 from harnesses.core.tendril.status import AccessMonitor, StatusFile
 from llm.client.client import AgentClient, ModelCatalog
+from llm.client.reader import Reader
 from llm.client.settings import AgentSettings
 from llm.client.token_usage import TokenAccounting, TokenCounter
 from llm.memory.room import TendrilMemory
@@ -31,8 +32,8 @@ class TendrilResources:
     start; the others while `open_resources` is entered. `database` holds the tendril's own tables:
     `conversations`, `memory`, `jobs`, `runs` and `skills`. `client` is the connection to the agent
     server, and `access` reports it if the server refuses us. `catalog` lists the server's models,
-    `token_counter` measures prompts, `accounting` records the tokens spent, and `pseudonyms` are
-    the names under which the server knows people and channels.
+    `token_counter` measures prompts, `reader` reads questions, `accounting` records the tokens
+    spent, and `pseudonyms` are the names under which the server knows people and channels.
     """
 
     name: ClassVar[str]
@@ -49,6 +50,7 @@ class TendrilResources:
     access: AccessMonitor
     catalog: ModelCatalog
     token_counter: TokenCounter
+    reader: Reader
     pseudonyms: Pseudonyms
     conversations: Conversations
     skills: SkillTable
@@ -72,6 +74,7 @@ class TendrilResources:
             self.access = AccessMonitor(self.client, self.status)
             self.catalog = ModelCatalog(self.client)
             self.token_counter = TokenCounter(self.client, self.catalog)
+            self.reader = Reader(self.client)
             self.conversations = Conversations(self.database)
             self.skills = SkillTable(self.database)
             self.jobs = Jobs(self.database, self.clock.now)

@@ -29,6 +29,7 @@ from llm.messages.errors import Busy, TimedOut, Unreachable
 from llm.messages.message import Message
 from llm.prompt.builder import Prompt, direct_answer
 from llm.prompt.log_window import quoted_answer
+from llm.reading.reading import Reading
 
 BLIND = "My model cannot look at images; please tell me in words what is in it."
 
@@ -48,7 +49,7 @@ class Responder:
         Raises ModelError and StorageError."""
         tendril = self._tendril
         choice = await choose_model(tendril, request, memory)
-        options, profile = choice.options, choice.profile
+        options, profile, reading = choice.options, choice.profile, choice.reading
         if profile.is_compact and request.profile in UNASKED:
             return TurnResult("")  # a small model cannot judge whether to speak unasked
         if request.image and not options.accepts_images:
@@ -60,10 +61,10 @@ class Responder:
         # above, which do not read it, run.
         request = await request.with_settled_log()
         # A model that has tools searches the log itself.
-        quoted = await _find_quotes(request) if profile.offers != "all" else None
-        context = await create_context(tendril, request, memory, profile, prompt, quoted)
+        quoted = await _find_quotes(request, reading) if profile.offers != "all" else None
+        context = await create_context(tendril, request, memory, choice, prompt, quoted)
         async with trace:
-            direct = direct_answer(request.text, prompt.worked_out, quoted, profile)
+            direct = direct_answer(reading, prompt.worked_out, quoted, profile)
             if direct is not None and not request.image:
                 outcome = Outcome.without_model(direct)
             else:
@@ -73,7 +74,7 @@ class Responder:
                 try:
                     outcome = await run.answer(options, prompt, queue)
                 except (Unreachable, Busy, TimedOut) as error:
-                    quoted = quoted or await _find_quotes(request)
+                    quoted = quoted or await _find_quotes(request, reading)
                     if quoted is None or not quoted.text:
                         raise
                     reason, model = type(error).__name__, options.model or tendril.agent.model
@@ -197,11 +198,11 @@ class ModelRun:
         return await reviewer.review(self._request.text, outcome)
 
 
-async def _find_quotes(request: TurnRequest) -> QuotedAnswer | None:
+async def _find_quotes(request: TurnRequest, reading: Reading) -> QuotedAnswer | None:
     """Return the log lines that answer a person's question, or None."""
     if request.log_window is None or request.image or not request.is_by_person:
         return None
-    return await quoted_answer(request.log_window, request.text)
+    return await quoted_answer(request.log_window, reading)
 
 
 def _log_outcome(conversation: str, request_id: str, outcome: Outcome) -> None:

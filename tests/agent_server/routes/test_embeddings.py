@@ -8,6 +8,7 @@ import fcntl
 import os
 import select
 import struct
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -20,17 +21,24 @@ from openai import AsyncOpenAI, BadRequestError, NotFoundError
 from agent_server.engine_protocol import Engine
 from agent_server.engines.embeddings import BATCH_TEXTS, EmbeddingEngine
 from agent_server.errors import EngineUnavailable, Unsupported
+from tests.kit.agent_server import agent_server
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.patience import PATIENCE
 
-pytest_plugins = ("tests.kit.engine", "tests.kit.scripted_server")
-pytestmark = [pytest.mark.process, pytest.mark.usefixtures("embedder")]  # a child of the server
+pytest_plugins = ("tests.kit.embedder", "tests.kit.scripted_server")
 
 E5 = "multilingual-e5-small"
 
 
 def likeness(one: list[float], other: list[float]) -> float:
     return sum(a * b for a, b in zip(one, other, strict=True))
+
+
+@pytest.fixture
+async def url(script: ScriptedOpenAI, embedder: Path) -> AsyncIterator[str]:
+    """The base URL of an agent server with the embedding model and a scripted upstream."""
+    async with agent_server({"upstream": script.url, "cache_dir": str(embedder)}) as address:
+        yield address
 
 
 async def test_a_text_is_a_vector_of_length_one_and_its_tokens_are_counted(

@@ -9,6 +9,7 @@ import pytest
 from llm.client.profile import CAPABLE, SMALL, TINY, Profile
 from llm.client.response import CapabilitiesPart, ModelCard
 from llm.parsing.stream_parser import AnswerLimit
+from llm.reading.reading import Reading
 
 MILLION = 1_000_000
 NATIVE = CapabilitiesPart(tools="native", chooses_tools=True)
@@ -73,7 +74,7 @@ def test_a_job_gets_all_of_its_material_whatever_the_model() -> None:
 
 
 def test_only_small_models_are_cut_short() -> None:
-    question = "what is a lighthouse?"
+    question = Reading("what is a lighthouse?")
     assert CAPABLE.answer_limit(question) is None
     assert SMALL.answer_limit(question) == AnswerLimit(2)
     assert TINY.answer_limit(question) == AnswerLimit(1, main_clause=True)

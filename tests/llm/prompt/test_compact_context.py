@@ -15,6 +15,7 @@ from llm.messages.errors import ContextTooLong
 from llm.messages.message import Message, Question
 from llm.prompt.compact_context import CompactPromptContext
 from llm.prompt.context_manager import Conversation, PromptInput
+from llm.reading.reading import Reading
 from storage.chat_log.event import Event
 from storage.db.database import Database
 from storage.log import ChatLog
@@ -32,7 +33,7 @@ async def room(tmp_path: Path) -> AsyncIterator[Room]:
 
 async def ask(
     room: Room,
-    text: str,
+    asked: str | Reading,
     found: Sequence[Event] = (),
     *steps: Message,
     answer: str = "So.",
@@ -41,6 +42,8 @@ async def ask(
     profile: Profile = SMALL,
 ) -> list[Message]:
     """What a small model is sent when bob asks `minutes` after noon; he gets the answer."""
+    reading = asked if isinstance(asked, Reading) else Reading(asked)
+    text = reading.text
     anchor = await room.says(f".terrarium {text}", "bob")
     context = CompactPromptContext(
         PromptInput(
@@ -50,6 +53,7 @@ async def ask(
             room.view(anchor),
             found,
         ),
+        reading=reading,
         notes=notes,
         profile=profile,
         now=lambda: NOON + timedelta(minutes=minutes),
@@ -95,7 +99,7 @@ async def test_a_question_about_the_talk_is_shown_the_last_lines_of_people(room:
     for number in range(30):
         await room.says(f"line {number}")
     await room.says("pong", "Terra", own=True)
-    [_, asked] = await ask(room, "what are they talking about?")
+    [_, asked] = await ask(room, Reading("what are they talking about?", {"missed": 0.9}))
     lines = asked["content"].split("\n\n")[0].split("\n")
     assert lines == [f"<ada> line {number}" for number in range(18, 30)]
 
@@ -103,7 +107,7 @@ async def test_a_question_about_the_talk_is_shown_the_last_lines_of_people(room:
 async def test_lines_keep_to_the_budget_the_oldest_leave_first(room: Room) -> None:
     for number in range(6):
         await room.says(f"line {number} " + "x" * 250)
-    [_, asked] = await ask(room, "tl;dr")
+    [_, asked] = await ask(room, Reading("tl;dr", {"missed": 0.9}))
     assert [line[6:12] for line in asked["content"].split("\n\n")[0].split("\n")] == [
         *("line 3", "line 4", "line 5")
     ]

@@ -35,8 +35,7 @@ TALK = [
     "try pressing both mouse buttons at the same time",
     "the meeting is on Thursday at four o'clock",
 ]
-needs_model = pytest.mark.usefixtures("embedder")
-pytest_plugins = ("tests.kit.engine",)
+pytest_plugins = ("tests.kit.embedder",)
 
 
 def said(text: str, minute: int = 0, channel: str = "#frogs") -> Event:
@@ -65,11 +64,10 @@ def query(scope: Scope = PUBLIC, limit: int = 1) -> Query:
 
 @pytest.mark.slow
 @pytest.mark.process
-@needs_model
-async def test_a_question_in_other_words_finds_its_line(tmp_path: Path) -> None:
+async def test_a_question_in_other_words_finds_its_line(tmp_path: Path, embedder: Path) -> None:
     async with (
         ScriptedOpenAI() as script,
-        agent_server({"upstream": script.url}) as url,
+        agent_server({"upstream": script.url, "cache_dir": str(embedder)}) as url,
         AgentClient.open(AgentSettings(api_url=url)) as client,
         filled(tmp_path, [said(text, number) for number, text in enumerate(TALK)]) as (db, _, _),
     ):
@@ -138,11 +136,15 @@ async def test_without_any_vector_the_search_says_how_to_get_them(tmp_path: Path
             await SemanticIndex(client, database).search("anything", query())
 
 
-@needs_model
-async def test_the_site_and_the_bot_offer_what_is_near_in_meaning(tmp_path: Path) -> None:
+async def test_the_site_and_the_bot_offer_what_is_near_in_meaning(
+    tmp_path: Path, embedder: Path
+) -> None:
     events = [said(text, number) for number, text in enumerate(TALK)]
     semantic = {"storage": {"semantic": True}}
-    async with ScriptedOpenAI() as script, agent_server({"upstream": script.url}) as url:
+    async with (
+        ScriptedOpenAI() as script,
+        agent_server({"upstream": script.url, "cache_dir": str(embedder)}) as url,
+    ):
         async with alice_in(tmp_path, url, **semantic) as (alice, tendril):
             await asyncio.gather(*(tendril.services.log.append(event) for event in events))
             await alice.say(ROOM, "we cook dinner in the big kitchen tonight")

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from llm.intents.small_talk import CANNOT_TRANSLATE
+from llm.prompt.builder import NOT_SAID, TAKEN_NOTE, TOO_SMALL
 from tests.harnesses.irc.commands.test_registry import NOBODY, alice_in, ask
 from tests.kit.irc_client import IrcClient
 from tests.kit.irc_tendril import ROOM
@@ -39,6 +40,7 @@ async def test_a_tiny_model_is_not_asked_what_the_log_answers(tmp_path: Path) ->
         assert answer.endswith(f"<a\u200blice> {FACT}")
         said = await ask(alice, ".terrarium who said something about toads?")
         assert "I like frogs better than toads" in said
+        script.reads = lambda _: "local"
         nothing = await ask(alice, ".terrarium where is the key to our boat house?")
         assert nothing == "I find nothing about that in what was said here."
         assert await ask(alice, ".terrarium what is 12 * 34?") == "12 × 34 = 408"
@@ -72,11 +74,32 @@ async def test_a_tiny_model_is_not_asked_to_be_polite_or_to_translate(tmp_path: 
         assert await ask(alice, ".terrarium thanks a lot!") == "Any time."
 
 
+async def test_a_tiny_model_is_asked_only_what_it_can_answer(tmp_path: Path) -> None:
+    async with scripted(tmp_path, TINY) as (alice, script):
+        await alice.say(ROOM, "the pump was repaired on monday")
+        kinds = {
+            "I think the pump is broken again": "statement",
+            "write a poem about the pump": "creative",
+            "kick bob": "order",
+            "who has the ladder?": "local",
+            "what did I miss?": "missed",
+            "what is a monad?": "general",
+        }
+        script.reads = kinds.__getitem__
+        for text, answer in zip(kinds, (TAKEN_NOTE, TOO_SMALL, TOO_SMALL, NOT_SAID), strict=False):
+            assert await ask(alice, f".terrarium {text}") == answer
+        assert script.requests == []
+        await alice.say(ROOM, ".terrarium what did I miss?")
+        await alice.expect(r"<a\u200blice> the pump was repaired on monday")
+        assert await ask(alice, ".terrarium what is a monad?") == "ok"
+
+
 @pytest.mark.parametrize("card", [TINY, SMALL])
 async def test_instructions_end_after_two_whole_sentences(
     card: dict[str, int], tmp_path: Path
 ) -> None:
     async with scripted(tmp_path, card) as (alice, script):
+        script.reads = lambda _: "howto"
         script.say("Boil water, which is wet. Pour it on the leaves.\n\nThen bake it. Eat it.")
         answer = await ask(alice, ".terrarium how do I make tea?")
         assert answer == "Boil water, which is wet. Pour it on the leaves."

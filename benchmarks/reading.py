@@ -1,0 +1,102 @@
+"""How well questions are understood: the kind of the unseen sentences, false commands, languages,
+and the time that it takes.
+
+The unseen half of `questions/reading` is only counted, never looked at to improve anything. A false
+command is a sentence of another kind that is read as a command with a certainty of 0.9.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import numpy as np
+
+from agent_server.engines.embeddings import EmbeddingEngine
+from agent_server.settings.models import ModelSettings
+from benchmarks.figure import Figure, percentile
+from benchmarks.reading_fit import LANGUAGES, embed, sentences
+from llm.reading.classifier import classifier
+from llm.reading.reading import OF_PLACE, Reading, shorten
+from terrarium.config import Config
+
+KNOWLEDGE = Path(__file__).parent / "questions" / "knowledge.json"
+COMMANDS = frozenset((
+    "help", "remind", "reminders", "cancel_reminder", "schedule", "remember", "recall",
+    "forget_fact", "forget_me", "nolog", "clear", "search", "who_said", "said_by", "when_said",
+    "counts", "missed", "links", "present", "operators", "topic", "seen", "stop", "more", "tell",
+    "dice", "calculation", "time", "page",
+))  # fmt: skip
+_CERTAIN = 0.9
+_RIGHT_ENGLISH, _RIGHT_OTHERS, _MOST_WRONG = 95.0, 88.0, 3.0  # percent
+_MOST_MILLISECONDS, _MOST_ALWAYS = 25.0, 50.0
+_STRANGE = (
+    "x", "?" * 400, "\u202e" * 300, "漢字" * 200, "a" * 4_000, "🙂" * 500, "1+" * 1_000, "ё" * 600,
+)  # fmt: skip
+
+
+async def figures() -> AsyncIterator[Figure]:
+    """Yield the shares by language, and the times."""
+    false = asked = 0
+    for language in LANGUAGES:
+        labelled = sentences("unseen", language)
+        read = await _readings([text for _, text in labelled])
+        right = sum(each.kind == kind for each, (kind, _) in zip(read, labelled, strict=True))
+        goal = _RIGHT_ENGLISH if language == "en" else _RIGHT_OTHERS
+        share = 100 * right / len(labelled)
+        yield Figure(f"{language}: kind right", share, "%", least=goal)
+        for each, (kind, _) in zip(read, labelled, strict=True):
+            asked += kind not in COMMANDS
+            false += kind not in COMMANDS and _is_command(each)
+        foreign = sum(each.is_foreign is (language != "en") for each in read)
+        yield Figure(f"{language}: foreign or not, right", 100 * foreign / len(read), "%")
+    items = json.loads(KNOWLEDGE.read_text(encoding="utf-8"))
+    for is_local, name in ((False, "general knowledge"), (True, "people here")):
+        texts = [
+            each["question"]
+            for each in items
+            if each["half"] == "unseen" and each["is_local"] is is_local
+        ]
+        read = await _readings(texts)
+        wrong = sum(each.is_one_of(OF_PLACE) is not is_local for each in read)
+        share = 100 * wrong / len(texts)
+        yield Figure(f"{name}: judged wrongly", share, "%", goal=_MOST_WRONG)
+        asked += len(texts)
+        false += sum(map(_is_command, read))
+    yield Figure(f"false commands in {asked} sentences", false, "", goal=0)
+    usual, strange = await _milliseconds()
+    yield Figure("a question, median", percentile(usual, 0.5), "ms", goal=_MOST_MILLISECONDS)
+    yield Figure("a question, p95", percentile(usual, 0.95), "ms")
+    yield Figure("any text, longest", max(strange), "ms", goal=_MOST_ALWAYS)
+
+
+def _is_command(reading: Reading) -> bool:
+    return reading.kind in COMMANDS and reading.certainty >= _CERTAIN
+
+
+async def _readings(texts: list[str]) -> list[Reading]:
+    vectors: np.ndarray = await embed(texts)
+    return [
+        Reading(text, *classifier().read(list(vector)))
+        for text, vector in zip(texts, vectors, strict=True)
+    ]
+
+
+async def _milliseconds() -> tuple[list[float], list[float]]:
+    """Return the times to embed and to judge usual questions, and strange texts."""
+    engine = EmbeddingEngine(Config({}, None, Path("data")).section(ModelSettings).folder)
+
+    async def timed(text: str) -> float:
+        began = time.perf_counter()
+        made = await engine.embeddings(
+            {"input": shorten(text), "input_type": "query", "encoding_format": "float"}
+        )
+        classifier().read(made["data"][0]["embedding"])
+        return 1_000 * (time.perf_counter() - began)
+
+    async with engine.lifespan():
+        await timed("the child process is started by the first text")
+        texts = [text for _, text in sentences("unseen", "en")]
+        return [await timed(text) for text in texts], [await timed(text) for text in _STRANGE]

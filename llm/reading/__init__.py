@@ -1,0 +1,1 @@
+"""Reading of questions: kind and language, once, from the embedding."""
