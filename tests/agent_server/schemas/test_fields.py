@@ -8,6 +8,7 @@ the fields that the SDKs' own types have: a new SDK with a new field fails until
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any, get_type_hints
 
 import httpx2
@@ -26,6 +27,8 @@ from openai.types.responses import response_create_params as response
 from tests.kit.agent_server import agent_server
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.patience import PATIENCE
+
+pytest_plugins = ("tests.kit.embedder",)
 
 pytestmark = pytest.mark.process  # the embedding model is a child of the server
 
@@ -186,10 +189,10 @@ def rows(table: dict[str, dict[str, Any]]) -> list[Any]:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def http() -> AsyncIterator[httpx2.AsyncClient]:
+async def http(embedder: Path) -> AsyncIterator[httpx2.AsyncClient]:
     async with (
         ScriptedOpenAI() as script,
-        agent_server({"upstream": script.url}) as url,
+        agent_server({"upstream": script.url, "cache_dir": str(embedder)}) as url,
         httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as client,
     ):
         yield client
