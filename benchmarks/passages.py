@@ -24,7 +24,6 @@ from pathlib import Path
 
 from benchmarks import ubuntu
 from benchmarks.figure import Figure, percentile
-from llm.log_questions.parser import read_log_question
 from storage.chat_log.event import PUBLIC, SPOKEN, Event, EventType, Place, Scope
 from storage.chat_log.query import Query
 from storage.db.database import Database
@@ -225,12 +224,8 @@ def _known_to_all() -> Sequence[str]:
 async def _knows_who(log: ChatLog, fact: Fact, scope: Scope) -> bool:
     """Return True if the fact is found both by its topic and by its topic and speaker."""
     topic = " ".join(fact.text.split()[-4:])
-    for text in (f"who said something about {topic}?", f"what did {fact.nick} say about {topic}?"):
-        question = read_log_question(text, [fact.nick])
-        if question is None:
-            return False
-        query = Query(scope=scope, nick=question.nick, limit=3)
-        answer = await log.passages(question.topic, query)
+    for nick in (None, fact.nick):
+        answer = await log.passages(topic, Query(scope=scope, nick=nick, limit=3))
         if fact.text not in [each.event.text for each in answer.items]:
             return False
     return True

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -78,10 +78,14 @@ def _is_command(reading: Reading) -> bool:
 
 async def _readings(texts: list[str]) -> list[Reading]:
     vectors: np.ndarray = await embed(texts)
-    return [
-        Reading(text, *classifier().read(list(vector)))
-        for text, vector in zip(texts, vectors, strict=True)
-    ]
+    return [_read(text, vector.tolist()) for text, vector in zip(texts, vectors, strict=True)]
+
+
+def _read(text: str, vector: Sequence[float]) -> Reading:
+    head, said = classifier(), shorten(text)
+    features = head.features(said, vector)
+    kinds, languages = (features.probabilities(rows) for rows in (head.kinds, head.languages))
+    return Reading(text, kinds, languages)
 
 
 async def _milliseconds() -> tuple[list[float], list[float]]:
@@ -93,7 +97,7 @@ async def _milliseconds() -> tuple[list[float], list[float]]:
         made = await engine.embeddings(
             {"input": shorten(text), "input_type": "query", "encoding_format": "float"}
         )
-        classifier().read(made["data"][0]["embedding"])
+        _read(text, made["data"][0]["embedding"])
         return 1_000 * (time.perf_counter() - began)
 
     async with engine.lifespan():

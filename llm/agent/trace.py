@@ -173,6 +173,14 @@ class Trace:
         """True if the run, or an earlier attempt at it, has had an effect."""
         return bool(self._effects)
 
+    def add_answer(self, by: str, certainty: float) -> None:
+        """Add a step for an answerer that answered without the model, `certainty` from 0 to 1."""
+        self._add(Step("answerer", by, ok=True, ms=0, verdict=f"{certainty:.2f}"), now())
+
+    def add_reading(self, kind: str, certainty: float) -> None:
+        """Add a step for the kind that the question was read as."""
+        self._add(Step("reading", kind, ok=True, ms=0, verdict=f"{certainty:.2f}"), now())
+
     def add_failed_request(self, model: str, reason: str, began: float) -> None:
         """Add a step for a model that could not be asked; `began` is a time from `now()`."""
         self._add(Step("model", model, ok=False, ms=_since(began), verdict=reason), began)

@@ -10,6 +10,7 @@ from llm.client.client import AgentClient, RequestOptions
 from llm.messages.errors import ModelError
 from llm.reading.classifier import DIMENSIONS, classifier
 from llm.reading.reading import Reading, shorten
+from llm.reading.slots import Surroundings, read_slots
 
 EMBEDDER = "multilingual-e5-small"
 """The agent server's own embedding model, on whose vectors the classifier was trained."""
@@ -25,18 +26,27 @@ class Reader:
     def __init__(self, client: AgentClient) -> None:
         self._client = client
 
-    async def read(self, text: str, options: RequestOptions) -> Reading:
+    async def read(self, text: str, options: RequestOptions, around: Surroundings) -> Reading:
         """Return the reading of a question, without a kind if the embedding model is away."""
         if not text.strip():
             return Reading(text)
+        said = shorten(text)
         try:
             async with asyncio.timeout(_PATIENCE):
-                _, (vector,) = await self._client.embed(
-                    [shorten(text)], options, query=True, model=EMBEDDER
-                )
+                _, (vector,) = await self._client.embed([said], options, query=True, model=EMBEDDER)
         except (ModelError, TimeoutError) as error:
             _log.info("question.not_read", reason=type(error).__name__)
             return Reading(text)
         if len(vector) != DIMENSIONS:  # another model's, of a server that is not ours
             return Reading(text)
-        return Reading(text, *classifier().read(vector))
+        head = classifier()
+        features = head.features(said, vector)
+        kinds = features.probabilities(head.kinds)
+        kind = max(kinds, key=kinds.__getitem__)
+        return Reading(
+            text,
+            kinds,
+            features.probabilities(head.languages),
+            features.probabilities(head.courtesies) if kind == "small_talk" else {},
+            read_slots(kind, text, around),
+        )

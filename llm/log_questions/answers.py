@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, tzinfo
 from itertools import islice, zip_longest
 
-from llm.log_questions.parser import ALL_TIME, LogQuestion, Wish, read_log_question
+from llm.log_questions.parser import LogQuestion, Wish
+from llm.reading.spans import ALL_TIME
 from storage.chat_log.event import SPOKEN, Event, EventType
 from storage.chat_log.query import Query
 from storage.passages.passages import (
@@ -131,40 +132,28 @@ class QuotedAnswer:
         return "\n".join([first, *lines[1:]])
 
 
-@dataclass(frozen=True, slots=True)
-class Questioner:
-    """The asker: their `nick`, the `nicks` known in that place, and the time (None: now)."""
-
-    nick: str = ""
-    nicks: Collection[str] = ()
-    now: datetime | None = None
-
-
 async def answer_about_log(
     log: LogReader,
     text: str,
     within: Query,
-    asking: Questioner,
+    question: LogQuestion | None,
     quoting: Quoting = PLAIN,
     line_filter: LineFilter = PEOPLE,
 ) -> QuotedAnswer | None:
     """Return the answer of the log to any question, None if it has none.
 
-    A question about what was said always has one, even if only that nothing was found; any other
-    question has one if somebody said it. Raises Unavailable.
+    A `question` about what was said always has one, even if only that nothing was found; any other
+    has one if somebody said it. Raises Unavailable.
     """
-    question = read_log_question(
-        text, asking.nicks, who=asking.nick, now=asking.now, zone=quoting.zone
-    )
-    if question is not None and await _is_known(log, question, within, asking):
-        found = await answer_from_log(log, question, within, quoting, line_filter)
-        if not found.shown and question.nick:
-            # "what is ingrid's talk about?" may be a question about what she told of it
-            own = replace(within, nick=question.nick)
-            if told := await answer_plainly(log, text, own, quoting, line_filter):
-                return told
-        return replace(found, is_about_log=True)
-    return await answer_plainly(log, text, within, quoting, line_filter)
+    if question is None:
+        return await answer_plainly(log, text, within, quoting, line_filter)
+    found = await answer_from_log(log, question, within, quoting, line_filter)
+    if not found.shown and question.nick:
+        # "what is ingrid's talk about?" may be a question about what she told of it
+        own = replace(within, nick=question.nick)
+        if told := await answer_plainly(log, text, own, quoting, line_filter):
+            return told
+    return replace(found, is_about_log=True)
 
 
 async def nearest_lines(
@@ -246,17 +235,6 @@ async def answer_plainly(
         return None
     events = tuple(_select(said))
     return QuotedAnswer("", events, events, quoting, score=said[0].score)
-
-
-async def _is_known(
-    log: LogReader, question: LogQuestion, within: Query, asking: Questioner
-) -> bool:
-    """Return whether a question names nobody, or somebody who has spoken here: "what did Einstein
-    say?" is no question to the log."""
-    nick = question.nick
-    if nick is None or nick.lower() in {each.lower() for each in asking.nicks}:
-        return True
-    return bool(await log.find(replace(within, nick=nick, types=SPOKEN, own=False, limit=1)))
 
 
 async def _of_person(

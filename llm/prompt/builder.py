@@ -6,7 +6,6 @@ Personas describe the bot; they are Markdown files with front matter (docs/perso
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,8 +16,6 @@ import structlog
 from pydantic import BaseModel, Field
 
 from llm.client.profile import Profile
-from llm.intents.small_talk import ONLY_ENGLISH, small_talk_answer
-from llm.log_questions.answers import QuotedAnswer
 from llm.mcp.servers import McpServers
 from llm.messages.message import PromptSection, escape_tags
 from llm.reading.reading import Reading
@@ -168,57 +165,24 @@ TOOLS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Helper:
-    """The tools that a small model is offered for questions that match `asked`."""
-
-    asked: re.Pattern[str]
-    tools: frozenset[str]
-
-
-def _rule(words: str) -> re.Pattern[str]:
-    return re.compile(rf"\b(?:{words})\b", re.IGNORECASE)
-
-
-HELPERS = (
-    Helper(
-        _rule(r"(?:tell|message|notify|ping|pm|dm|inform|warn) (?!me\b|us\b|you\b|that\b)\S+"),
-        frozenset({"send_message"}),
+_TOOLS_BY_KIND: Mapping[str, frozenset[str]] = {
+    "tell": frozenset({"send_message"}),
+    **dict.fromkeys(
+        ("who_said", "said_by", "when_said", "search", "local", "person", "seen", "links"),
+        frozenset({"search_log", "search_memory"}),
     ),
-    Helper(
-        _rule(
-            r"who (?:said|asked|told|was|mentioned)|what (?:did|was|were|has|have) \S+"
-            r"|when (?:did|was)|did (?:any|some)(?:one|body)|search|look (?:up|for)|find"
-            r"|yesterday|last (?:night|week|month|year)|earlier|ago|latest|news"
-        ),
-        frozenset({"search_log", "search_web", "web_search"}),
+    **dict.fromkeys(("general", "live"), frozenset({"search_web", "web_search"})),
+    **dict.fromkeys(
+        ("remind", "reminders", "cancel_reminder", "schedule"),
+        frozenset({"remind", "reminders", "cancel_reminder", "schedule"}),
     ),
-    Helper(
-        _rule(
-            r"remind|reminders?|schedule|tomorrow|every (?:day|week|morning|evening|\w+day)"
-            r"|(?:at|by) \d{1,2}(?::\d\d)?|in \d+ (?:s|m|h|sec|min|minute|hour|day|week)\w*"
-        ),
-        frozenset({"remind", "reminders", "cancel_reminder"}),
+    "page": frozenset({"fetch_page", "read_page"}),
+    **dict.fromkeys(
+        ("remember", "recall", "forget_fact"),
+        frozenset({"remember", "recall", "forget", "search_memory"}),
     ),
-    Helper(
-        _rule(r"https?://\S+|images?|pictures?|photos?|screenshots?|videos?|pastebin"),
-        frozenset({"fetch_page", "read_page"}),
-    ),
-    Helper(
-        _rule(
-            r"remember|my (?:name|birthday|job|favou?rite)|call me|about me|about \w+\?"
-            r"|do you know|who am i|who is"
-        ),
-        frozenset({"remember", "recall", "search_memory"}),
-    ),
-)
-
-
-def tools_called_for(question: str) -> frozenset[str]:
-    """Return the names of the tools that a question calls for by its words."""
-    fitting = (helper.tools for helper in HELPERS if helper.asked.search(question))
-    return frozenset().union(*fitting)
-
+}
+"""The tools that a small model is offered for a question of a kind."""
 
 _SKILL_BUDGET = 6_000  # characters of what the matching skills say
 _TOPIC = 500  # characters
@@ -229,14 +193,15 @@ class PromptRequest:
     """The request for a prompt: a question in a room, the persona that answers, the `values` of its
     `$names`, the available tools, and the person whom they serve.
 
-    With `wants_status` the model is asked for the state of the conversation. `context` is the time
-    and time zone of the question; None: now, in UTC.
+    With `wants_status` the model is asked for the state of the conversation. `reading` is what was
+    read from the question, `context` its time and time zone; None: now, in UTC.
     """
 
     text: str
     room: str
     persona: Persona
     values: Mapping[str, str]
+    reading: Reading
     tools: Sequence[object] = ()
     asker: Asker = NOBODY
     wants_status: bool = False
@@ -309,7 +274,7 @@ class PromptBuilder:
             or (match.is_whole and profile.may_shortcut(match.free))
         ]
         brought = (describe(each).name for match in matches for each in match.skill.tools)
-        called_for = tools_called_for(request.text) if profile.offers == "fitting" else ()
+        kind = request.reading.kind if profile.offers == "fitting" else ""
         toolbox = Toolbox.from_owners(
             *request.tools,
             *self.tools(request.persona.skills),
@@ -317,7 +282,7 @@ class PromptBuilder:
             length=profile.result_length,
         ).restricted_to(request.persona.tools)
         if profile.offers != "all":
-            toolbox = toolbox.restricted_to(called_for)
+            toolbox = toolbox.restricted_to(_TOOLS_BY_KIND.get(kind, ()))
         hints = "\n".join(filter(None, (match.hint for match in matches)))
         whole = next((match.hint for match in matches if match.is_whole and match.hint), "")
         skills = tuple(match.skill.name for match in matches)
@@ -369,38 +334,3 @@ async def _lessons(
     except StorageError as error:  # the question is answered without
         _log.warning("skills.not_read", error=str(error))
         return [], ()
-
-
-TOO_SMALL = "My model is too small for that; ask people here, or search the log."
-TAKEN_NOTE = "I see."
-TOO_HARD = frozenset({"creative", "live", "order", "text"})
-"""Kinds of requests that a tiny model only pretends to fulfil."""
-STATEMENTS = frozenset({"statement"})
-_CERTAIN = 0.7  # from which a reading decides that the model is not asked at all
-NOT_SAID = "I find nothing about that in what was said here."
-
-
-def direct_answer(
-    reading: Reading, worked_out: str, quoted: QuotedAnswer | None, profile: Profile
-) -> str | None:
-    """Return the answer to a question for which this model need not be asked, or None.
-
-    What a skill has worked out is the answer, whatever the model. A question about who said what is
-    answered with the lines themselves if the model is small. A tiny model is asked neither to
-    retell lines, nor to guess what only people here know, nor to be polite, nor to speak another
-    language than English, nor for what it makes a fool of itself with.
-    """
-    if worked_out:
-        return worked_out
-    if not profile.makes_small_talk:
-        if answer := small_talk_answer(reading.text):
-            return answer
-        if quoted is None and reading.is_foreign:
-            return ONLY_ENGLISH
-        if quoted is None and reading.is_one_of(TOO_HARD, _CERTAIN):
-            return TOO_SMALL
-        if reading.is_one_of(STATEMENTS, _CERTAIN):
-            return TAKEN_NOTE
-    if quoted is None or profile.quotes == "none":
-        return None
-    return (quoted.text or NOT_SAID) if quoted.is_about_log or profile.quotes == "all" else None

@@ -14,7 +14,6 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 
 from llm.client.profile import Profile
-from llm.intents.question_text import goes_on, is_about_time
 from llm.messages.errors import ContextTooLong
 from llm.messages.message import Message, escape_tags
 from llm.messages.quotes import ShownText
@@ -26,6 +25,7 @@ _CHARACTERS_PER_TOKEN = 3  # per token, at least, in most texts
 _FOLLOW_UP_WITHIN = timedelta(hours=1)  # for which a question may follow up on the last turn
 _MAX_ANSWER_LENGTH = 400  # characters of the last turn's answer that are shown
 _LINK = re.compile(r"\s*https?://\S+")  # a small model would only copy it, and wrongly
+_ABOUT_TIME = frozenset({"live", "local", "time"})  # whose answer may depend on the date
 _RECENT_LINES = 12  # lines, for a question about the current conversation
 _NOTHING_FOUND_HINT = (
     "If these lines do not answer the question, say that you find nothing about it here."
@@ -55,6 +55,7 @@ class CompactPromptContext:
         self._question = given.question
         self._log_window = given.log_window
         self._lines = list(given.found)
+        self._reading = reading
         self._notes = notes
         self._is_unsure = is_unsure
         self._budget = math.inf if profile.context_tokens is None else profile.context_tokens
@@ -67,8 +68,8 @@ class CompactPromptContext:
     async def load(self) -> None:
         """Read the last turn if the question follows up on it, and the last lines if it is about
         them or unsure."""
-        conversation, text = self._conversation, self._question.text
-        if goes_on(text) and not self._lines:
+        conversation = self._conversation
+        if self._reading.follows_up and not self._lines:
             turns = await conversation.store.turns(conversation.name, limit=1)
             if turns and self._now() - turns[-1].time < _FOLLOW_UP_WITHIN:
                 self._past = _retold(turns[-1].messages)
@@ -124,7 +125,7 @@ class CompactPromptContext:
     def _messages(self) -> list[Message]:
         question = escape_tags(self._question.text)
         notes = [self._notes] if self._notes else []
-        if is_about_time(self._question.text):
+        if self._reading.is_one_of(_ABOUT_TIME):
             notes.append(f"It is {self._now():%A %d %B %Y, %H:%M %Z}.")
         # No tags around the lines: a small model recites them.
         lines = [_line(event) for event in self._lines]

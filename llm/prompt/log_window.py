@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import groupby
@@ -13,12 +13,12 @@ from llm.log_questions.answers import (
     MAX_QUOTED_LINES,
     PLAIN,
     RECENT_LEAD,
-    Questioner,
     QuotedAnswer,
     Quoting,
     answer_about_log,
     nearest_lines,
 )
+from llm.log_questions.parser import log_question
 from llm.messages.message import (
     MERGED_TYPES,
     escape_tags,
@@ -26,9 +26,10 @@ from llm.messages.message import (
     render_membership,
     stamp,
 )
-from llm.reading.reading import ABOUT_TALK, NOT_ASKED, OF_PLACE, Reading
+from llm.reading.reading import ABOUT_LOG, ABOUT_TALK, NOT_ASKED, OF_PLACE, Reading
 from llm.tools.semantic_search import SemanticIndex, nearest_events
 from storage.chat_log.event import SPOKEN, Event, PendingEvent, Place, Scope
+from storage.db.database import from_micros
 from storage.db.errors import StorageError
 from storage.log import Query
 from storage.passages.passages import PEOPLE, LineFilter
@@ -163,18 +164,34 @@ class LogWindow:
         command = asked.text.removeprefix(self.line_filter.prefix) if asked else ""
         return command.strip().lower() == "more"
 
-    async def answer(self, question: str) -> QuotedAnswer | None:
+    async def answer(self, reading: Reading) -> QuotedAnswer | None:
         """Return the lines that answer a question, however old; None if the log has no answer.
         Raises Unavailable."""
-        asking = Questioner(self.speaker, self.people)
+        slots, question = reading.slots, None
+        if reading.is_one_of(ABOUT_LOG):
+            person = slots.person or await self.nick_in(slots.names)
+            question = log_question(reading, person)
         return await answer_about_log(
-            self.log, question, self._before(), asking, self.quoting, self.line_filter
+            self.log, reading.text, self.before(), question, self.quoting, self.line_filter
         )
+
+    async def nick_in(self, names: Iterable[str]) -> str:
+        """Return the first of these names under which somebody has spoken here, "" if there is
+        none. Raises Unavailable."""
+        for name in names:
+            query = replace(self.before(), nick=name, types=SPOKEN, own=False, limit=1)
+            if (await self.log.for_model(query))[0]:
+                return name
+        return ""
+
+    def asked_at(self) -> datetime:
+        """Return the time of the question."""
+        return from_micros(self.anchor * 1_000)  # ids of the log follow time
 
     async def nearest(self, question: str) -> QuotedAnswer:
         """Return the lines nearest to a question that no line surely answers. Raises
         Unavailable."""
-        within = self._before()
+        within = self.before()
         near = await nearest_events(
             self.semantic_index, question, replace(within, limit=_MAX_NEAREST)
         )
@@ -195,7 +212,8 @@ class LogWindow:
             return None
         return QuotedAnswer(RECENT_LEAD, tuple(said[-MAX_QUOTED_LINES:]), tuple(said), self.quoting)
 
-    def _before(self) -> Query:
+    def before(self) -> Query:
+        """Return the query for all that was said in the place before the question."""
         return Query(scope=Scope.from_places(self.place), before_id=self.anchor)
 
     async def recent(self, limit: int) -> list[Event]:
@@ -241,7 +259,7 @@ async def quoted_answer(log_window: LogWindow, reading: Reading) -> QuotedAnswer
     if reading.is_one_of(NOT_ASKED):
         return None
     try:
-        found = await log_window.answer(reading.text)
+        found = await log_window.answer(reading)
         if reading.is_one_of(ABOUT_TALK) and not (found and found.is_about_log):
             return await log_window.lately()
         if found is None and reading.is_one_of(OF_PLACE):

@@ -20,8 +20,7 @@ RUN = """
 import resource, sys
 from datetime import UTC, datetime
 resource.setrlimit(resource.RLIMIT_CPU, (60, 60))
-from llm.intents.parser import may_ask_for_fact, read_intent
-from llm.log_questions.parser import read_log_question
+from llm.reading.slots import Surroundings, read_slots, strip_frame
 from llm.scheduling.time_phrases import MAX_TEXT_LENGTH, NotUnderstood, parse_time, without_time
 from storage.passages.words import Expected, asks, question_words, shows
 
@@ -31,9 +30,8 @@ for piece in sys.argv[2:]:
         for tail in ("", "x\\0", "?"):
             for length in (MAX_TEXT_LENGTH, int(sys.argv[1])):
                 text = (head + piece * length)[: length - len(tail)] + tail
-                read_intent(text)
-                may_ask_for_fact(text)
-                read_log_question(text, ("bob", "ada"), now=now)
+                read_slots("remind", text, Surroundings(now, UTC, "eve", ("bob", "ada")))
+                strip_frame(text, "remind")
                 without_time(text)
                 try:
                     parse_time(text, now, UTC)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Collection, Coroutine
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -19,9 +19,12 @@ from harnesses.core.tendril.turn import (
     TurnRequest,
     TurnResult,
 )
+from llm.client.client import RequestOptions
 from llm.memory.room import RoomMemory
 from llm.messages.errors import ModelError
 from llm.messages.message import Question
+from llm.reading.reading import Reading
+from llm.reading.slots import Surroundings
 from storage.db.errors import StorageError
 from storage.memory.conversations import PromptWindow
 from terrarium.cancellation import await_shielded
@@ -60,14 +63,42 @@ class Tendril(TendrilProcess):
     async def turn(self, request: TurnRequest) -> TurnResult:
         """Answer a question, one at a time per conversation; return `NO_REPLY` if it was stopped or
         joined another. Never raises, except when cancelled."""
-        # Only a question that memory keeps may join: the turn that takes it in is remembered.
         queue = self._queues.for_conversation(request.conversation)
-        if not await queue.enter(request.question(), joins=request.joins and request.keeps):
+        reading = request.reading
+        if reading is None and request.is_by_person:
+            people = request.log_window.people if request.log_window else ()
+            reading = await self.read(request.text, request.who, people)
+            request = replace(request, reading=reading)
+        follows_up = reading is not None and reading.follows_up
+        # What needs no model overtakes the questions that wait for it.
+        if len(queue) and not follows_up and (done := await self._answer_directly(request, queue)):
+            return done
+        # Only a question that memory keeps may join: the turn that takes it in is remembered.
+        joins = request.joins and request.keeps and follows_up
+        if not await queue.enter(request.question(), joins=joins):
             return NO_REPLY
         try:
             return await queue.run(self._take_turn(request, queue), request.keeps) or NO_REPLY
         finally:
             queue.leave()  # also after an error or a cancellation, or the queue would stay blocked
+
+    async def read(self, text: str, speaker: str = "", people: Collection[str] = ()) -> Reading:
+        """Return what is read from a sentence to us: its kind, and what that asks for. `people` are
+        the nicks of those present. Never raises, except when cancelled."""
+        around = Surroundings(self.clock.now(), self.agent.zone, speaker, people)
+        return await self.reader.read(text, RequestOptions(f"{self.name}/reading"), around)
+
+    async def _answer_directly(
+        self, request: TurnRequest, queue: ConversationQueue
+    ) -> TurnResult | None:
+        """Answer a request without the model and without waiting; None if it needs the model."""
+        memory = self._memory_of(request)
+
+        async def answer() -> TurnResult:
+            return await self._responder.answer(request, None, memory) or NO_REPLY
+
+        result = await self.catch_errors(answer)
+        return await self._finish(request, result, queue, memory) if result.ok else None
 
     async def answer_peer(self, question: PeerQuestion) -> PeerAnswer:
         """Answer a question from another tendril, on behalf of the person who asked it. Never
@@ -95,12 +126,28 @@ class Tendril(TendrilProcess):
 
     async def _take_turn(self, request: TurnRequest, queue: ConversationQueue) -> TurnResult:
         """Answer a request, deliver the answer, and remember the turn if it was delivered."""
-        memory = self.memory.for_room(
+        memory = self._memory_of(request)
+
+        async def answer() -> TurnResult:
+            return await self._responder.answer(request, queue, memory) or NO_REPLY
+
+        return await self._finish(request, await self.catch_errors(answer), queue, memory)
+
+    def _memory_of(self, request: TurnRequest) -> RoomMemory:
+        return self.memory.for_room(
             request.room or request.conversation,
             request.conversation,
             request.person or request.who,
         )
-        result = await self.catch_errors(lambda: self._responder.answer(request, queue, memory))
+
+    async def _finish(
+        self,
+        request: TurnRequest,
+        result: TurnResult,
+        queue: ConversationQueue,
+        memory: RoomMemory,
+    ) -> TurnResult:
+        """Deliver an answer, and remember the turn if it was delivered."""
         await self._log_errors(self._link(request, result))
         if request.deliver:
             is_delivered = await self._log_errors(request.deliver(result))

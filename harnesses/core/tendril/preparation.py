@@ -32,13 +32,11 @@ Context = PromptContext | CompactPromptContext
 
 @dataclass(frozen=True, slots=True)
 class ModelChoice:
-    """The persona, the options of each model request, the profile of the model, and what was read
-    from the question."""
+    """The persona, the options of each model request, and the profile of the model."""
 
     persona: Persona
     options: RequestOptions
     profile: Profile
-    reading: Reading
 
 
 async def choose_model(
@@ -74,14 +72,16 @@ async def choose_model(
     )
     if request.profile == "job":
         profile = profile.for_job()
-    reading = Reading(request.text)
     if profile.is_compact:
-        if request.is_by_person:
-            reading = await tendril.reader.read(request.text, options)
         if options.temperature is None and "temperature" not in tendril.agent.model_fields_set:
             options = replace(options, temperature=0.0)
-        options = replace(options, limit=profile.answer_limit(reading))
-    return ModelChoice(persona, options, profile, reading)
+        options = replace(options, limit=profile.answer_limit(reading_of(request)))
+    return ModelChoice(persona, options, profile)
+
+
+def reading_of(request: TurnRequest) -> Reading:
+    """Return what was read from a question; of one that nobody asked, nothing."""
+    return request.reading or Reading(request.text)
 
 
 def _session(tendril: TendrilResources, request: TurnRequest) -> str:
@@ -102,6 +102,7 @@ async def build_prompt(
         memory.room,
         choice.persona,
         request.values,
+        reading_of(request),
         (tendril, *request.tools, *memory.tools(request.keeps)),
         request.asker(tendril.conversations),
         request.wants_status,
@@ -136,7 +137,7 @@ async def create_context(
     if profile.is_compact:
         return CompactPromptContext(
             given,
-            reading=choice.reading,
+            reading=reading_of(request),
             notes=prompt.hints,
             is_unsure=quoted is not None and not quoted.is_sure,
             profile=profile,
@@ -154,7 +155,7 @@ async def create_context(
 
 
 def create_trace(
-    tendril: TendrilResources, request: TurnRequest, choice: ModelChoice, background: Spawn
+    tendril: TendrilResources, request: TurnRequest, choice: ModelChoice, background: Spawn | None
 ) -> Trace:
     """Create the trace of a turn, which is stored in the tendril's runs; `background` starts the
     task that closes it.

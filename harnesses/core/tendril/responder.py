@@ -16,20 +16,23 @@ from harnesses.core.tendril.preparation import (
     choose_model,
     create_context,
     create_trace,
+    reading_of,
 )
 from harnesses.core.tendril.turn import ConversationQueue, TurnRequest, TurnResult
 from llm.agent.agent_loop import AgentLoop, LoopCallbacks
 from llm.agent.reviewer import Reviewer
 from llm.agent.tool_executor import UNASKED
 from llm.agent.trace import Outcome, Trace, now
+from llm.answerers.answer import Answer, Turn
+from llm.answerers.answerers import first_answer
 from llm.client.client import RequestOptions
+from llm.client.profile import Profile
 from llm.log_questions.answers import QuotedAnswer
 from llm.memory.room import RoomMemory
 from llm.messages.errors import Busy, TimedOut, Unreachable
 from llm.messages.message import Message
-from llm.prompt.builder import Prompt, direct_answer
+from llm.prompt.builder import Prompt
 from llm.prompt.log_window import quoted_answer
-from llm.reading.reading import Reading
 
 BLIND = "My model cannot look at images; please tell me in words what is in it."
 
@@ -43,38 +46,44 @@ class Responder:
         self._tendril = tendril
 
     async def answer(
-        self, request: TurnRequest, queue: ConversationQueue, memory: RoomMemory
-    ) -> TurnResult:
-        """Answer a request whose turn has come, without the model if a skill or the log suffices.
-        Raises ModelError and StorageError."""
+        self, request: TurnRequest, queue: ConversationQueue | None, memory: RoomMemory
+    ) -> TurnResult | None:
+        """Answer a request whose turn has come in its `queue`; without a queue only if no model is
+        needed for it, else return None. Raises ModelError and StorageError."""
         tendril = self._tendril
         choice = await choose_model(tendril, request, memory)
-        options, profile, reading = choice.options, choice.profile, choice.reading
+        options, profile, reading = choice.options, choice.profile, reading_of(request)
         if profile.is_compact and request.profile in UNASKED:
             return TurnResult("")  # a small model cannot judge whether to speak unasked
         if request.image and not options.accepts_images:
             return TurnResult(BLIND, ok=False)
         peer_tools = self._peer_tools(request)
         prompt = await build_prompt(tendril, request.with_tools(peer_tools), memory, choice)
-        trace = create_trace(tendril, request, choice, queue.spawn)
+        trace = create_trace(tendril, request, choice, queue.spawn if queue else None)
         # Only now: the lines before the question are being written to the log while the steps
         # above, which do not read it, run.
         request = await request.with_settled_log()
         # A model that has tools searches the log itself.
-        quoted = await _find_quotes(request, reading) if profile.offers != "all" else None
+        quoted = await _find_quotes(request) if profile.offers != "all" else None
+        direct = None if request.image else await _first_answer(request, profile, prompt, quoted)
+        if direct is None and queue is None:
+            return None
         context = await create_context(tendril, request, memory, choice, prompt, quoted)
         async with trace:
-            direct = direct_answer(reading, prompt.worked_out, quoted, profile)
-            if direct is not None and not request.image:
-                outcome = Outcome.without_model(direct)
+            if reading.kind:
+                trace.add_reading(reading.kind, reading.certainty)
+            if direct is not None:
+                trace.add_answer(direct.by, direct.certainty)
+                outcome = Outcome.without_model(direct.text)
             else:
+                assert queue  # or it had returned
                 await context.load()
                 run = ModelRun(tendril, request, context, trace, peer_tools)
                 began = now()
                 try:
                     outcome = await run.answer(options, prompt, queue)
                 except (Unreachable, Busy, TimedOut) as error:
-                    quoted = quoted or await _find_quotes(request, reading)
+                    quoted = quoted or await _find_quotes(request)
                     if quoted is None or not quoted.text:
                         raise
                     reason, model = type(error).__name__, options.model or tendril.agent.model
@@ -198,11 +207,25 @@ class ModelRun:
         return await reviewer.review(self._request.text, outcome)
 
 
-async def _find_quotes(request: TurnRequest, reading: Reading) -> QuotedAnswer | None:
+async def _first_answer(
+    request: TurnRequest, profile: Profile, prompt: Prompt, quoted: QuotedAnswer | None
+) -> Answer | None:
+    """Return the first answer to a person's question that needs no model."""
+    turn = Turn(
+        profile=profile,
+        worked_out=prompt.worked_out,
+        quoted=quoted,
+        log_window=request.log_window if request.is_by_person else None,
+        room=request.room_view,
+    )
+    return await first_answer(reading_of(request), turn)
+
+
+async def _find_quotes(request: TurnRequest) -> QuotedAnswer | None:
     """Return the log lines that answer a person's question, or None."""
     if request.log_window is None or request.image or not request.is_by_person:
         return None
-    return await quoted_answer(request.log_window, reading)
+    return await quoted_answer(request.log_window, reading_of(request))
 
 
 def _log_outcome(conversation: str, request_id: str, outcome: Outcome) -> None:

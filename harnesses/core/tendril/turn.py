@@ -20,12 +20,13 @@ from harnesses.core.services.peers import Origin
 from llm.agent.agent_loop import OnActivity
 from llm.agent.tool_executor import UNASKED, Profile, RunLimits
 from llm.agent.trace import Deferral, Outcome
+from llm.answerers.room import RoomView
 from llm.client.client import OnText, Priority
 from llm.client.settings import AgentSettings
-from llm.intents.question_text import goes_on
 from llm.messages.image import Image
 from llm.messages.message import Message, Question, Status, quotes_of
 from llm.prompt.log_window import LogWindow
+from llm.reading.reading import Reading
 from llm.tools.consent import Asker, Rights
 from storage.db.errors import StorageError
 from storage.memory.conversations import Conversations
@@ -104,6 +105,8 @@ class TurnRequest:
     - `on_text` receives each piece of the answer, `on_activity` what a tool is doing for it;
       `deliver` receives the whole answer before the next question has its turn. A turn that was not
       delivered is not remembered.
+    - `reading`: what was read from the question; None: the turn reads it. `room_view`: who and what
+      is in the room now, if the medium knows.
     - `joins`: the question may join the one being answered, if it is a follow-up.
     - `keeps`: memory keeps the turn. Otherwise nothing of it is stored and, for a person's
       question, no trace either.
@@ -141,6 +144,8 @@ class TurnRequest:
     wants_status: bool = False
     origin: Origin | None = None
     image: Image | None = None
+    reading: Reading | None = None
+    room_view: RoomView | None = None
 
     def __repr__(self) -> str:
         """Show the label of the conversation, but never the text, as it may appear in logs."""
@@ -336,7 +341,7 @@ class ConversationQueue:
 
 
 def _is_follow_up(waiting: _Waiting) -> bool:
-    return waiting.joins and goes_on(waiting.question.text)
+    return waiting.joins
 
 
 class ConversationQueues:

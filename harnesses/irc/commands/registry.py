@@ -24,10 +24,10 @@ from harnesses.irc.questions.handler import QuestionHandler
 from harnesses.irc.questions.proactive import ProactiveSpeech
 from harnesses.irc.replies.sender import sanitize, without_highlight
 from harnesses.irc.services import BotServices
+from llm.answerers.plain_commands import asks_for_fact, plain_command
 from llm.client.profile import Profile
-from llm.intents.forms import IDENTITY, THERE
-from llm.intents.introduction import TOPICS, Introduction
-from llm.intents.parser import may_ask_for_fact, read_intent
+from llm.reading.introduction import IDENTITY, TOPICS, Introduction
+from llm.reading.reading import Reading
 
 _URGENT = frozenset({"clear", "more", "nolog", "ping", "stop"})
 """Commands that never wait for the answer in progress, even when given in plain words."""
@@ -72,18 +72,21 @@ class Commands:
             **{name: _for_admins(command) for name, command in self._admin.items()},
         }
 
-    async def match_intent(self, request: CommandRequest) -> tuple[str, CommandRequest] | None:
-        """Return the name of the command that a question expresses in plain words, with the request
-        for it; None if it expresses none, or may ask a capable model for more than that. Raises
+    async def match_plain_command(
+        self, request: CommandRequest, reading: Reading
+    ) -> tuple[str, CommandRequest] | None:
+        """Return the name of the command that a question asks for in plain words, with the request
+        for it; None if it asks for none, or may ask a capable model for more than that. Raises
         StorageError."""
+        profile = await self._profile(request)
+        if reading.kind == "about_bot" and profile.is_compact:
+            return "about", replace(request, words=IDENTITY)
         facts: list[str] = []
-        if may_ask_for_fact(request.words) and not request.who.bridged:
+        if asks_for_fact(reading) and not request.who.bridged:
             mine = memory_of(self._services.tendril.memory, request)
             facts = [fact.key for fact in await mine.facts()]
-        intent = read_intent(request.words, facts)
-        if intent is None or not (await self._profile(request)).may_shortcut(intent.free):
-            return None
-        return intent.command, replace(request, words=intent.words)
+        found = plain_command(reading, profile, facts)
+        return (found.name, replace(request, words=found.words)) if found else None
 
     async def _profile(self, request: CommandRequest) -> Profile:
         """Return the profile of the model that a question would be answered by."""
@@ -99,9 +102,11 @@ class Commands:
         request = replace(request, words=sanitize(request.words).strip())  # no colour codes
         if not request.words:
             return f"Ask me something: {self._services.prefix(request.place)}{ASK_COMMAND} QUESTION"
-        meant = await self.match_intent(request)
+        people = request.network.members(request.place.channel)
+        reading = await self._services.tendril.read(request.words, request.nick, people)
+        meant = await self.match_plain_command(request, reading)
         if meant is None:
-            return await self._questions.ask(request)
+            return await self._questions.ask(request, reading)
         name, given = meant
         if name in _URGENT or (name, given.words) == ("forget", "me"):
             return await self.known[name](given)
@@ -145,7 +150,7 @@ class Commands:
 
     async def ping(self, request: CommandRequest) -> str:
         """ping: am I there?"""
-        return "Yes, I am here." if request.words == THERE else "pong"
+        return "pong"
 
     async def version(self, request: CommandRequest) -> str:
         """version: what I run"""

@@ -12,6 +12,7 @@ from harnesses.irc.policy.requests import CommandRequest
 from harnesses.irc.replies.sender import without_highlight
 from harnesses.irc.services import BotServices
 from harnesses.irc.transport.network import Network
+from llm.answerers.room import RoomView
 from llm.log_questions.answers import Quoting
 from llm.prompt.log_window import LogWindow, WindowStarts
 from llm.tools.log_search import LogTools
@@ -19,6 +20,7 @@ from storage.chat_log.event import Event, PendingEvent, Place, Scope
 from storage.db.database import to_micros
 from storage.passages.passages import LineFilter
 
+_OPERATOR = frozenset("oaq")  # modes of operators, admins and founders
 _FOLLOW_INTERVAL = 0.5  # seconds
 
 _log = structlog.get_logger()
@@ -114,6 +116,16 @@ class LogViews:
             return f"{address}{short_link(event)}" if address else None
 
         return Quoting(self._services.tendril.agent.zone, link, without_highlight)
+
+
+def room_view(network: Network, channel: str) -> RoomView | None:
+    """Return who is on a channel now, and its topic; None in private."""
+    members = network.members(channel)
+    if not members:
+        return None
+    found = {nick: network.member(channel, nick) for nick in members}
+    operators = [nick for nick, member in found.items() if member and _OPERATOR & member.modes]
+    return RoomView(members, operators, network.topic(channel) or "", without_highlight)
 
 
 def persona_values(

@@ -22,11 +22,12 @@ from harnesses.irc.policy.requests import (
     payer_of,
 )
 from harnesses.irc.questions.admin_tools import OPERATE, AdminTools
-from harnesses.irc.questions.channel_view import LogViews, persona_values
+from harnesses.irc.questions.channel_view import LogViews, persona_values, room_view
 from harnesses.irc.questions.proactive import ProactiveSpeech
 from harnesses.irc.reminder_delivery import other_requester, requester_of
 from harnesses.irc.replies.sender import StreamingReply, Target
 from harnesses.irc.services import BotServices
+from llm.reading.reading import Reading
 from llm.skills.registry import TEACH
 from storage.chat_log.event import PendingEvent
 from storage.queues.pastes import Pastes
@@ -54,7 +55,7 @@ class QuestionHandler:
         self._services, self._log_views, self._proactive = services, log_views, proactive
         self._concurrency, self._progress = ConcurrencyLimit(), ProgressSigns(services)
 
-    async def ask(self, request: CommandRequest) -> str:
+    async def ask(self, request: CommandRequest, reading: Reading) -> str:
         """Run the turn of a question, which delivers the answer itself; return a refusal or ""."""
         services = self._services
         person = _person(request)
@@ -65,7 +66,7 @@ class QuestionHandler:
             clock = asyncio.get_running_loop().time
             reply = StreamingReply(services.sender, target, services.networks.settings, clock)
             with self._progress.shown(target, reply) as on_activity:
-                await self._turn(request, reply, on_activity)
+                await self._turn(request, reading, reply, on_activity)
         return ""
 
     async def run_in_order(self, request: CommandRequest, command: Command) -> str:
@@ -94,7 +95,11 @@ class QuestionHandler:
         return PrivateReply(RATE_LIMITED) if self._services.policy.should_notify(request) else ""
 
     async def _turn(
-        self, request: CommandRequest, reply: StreamingReply, on_activity: Callable[[str], None]
+        self,
+        request: CommandRequest,
+        reading: Reading,
+        reply: StreamingReply,
+        on_activity: Callable[[str], None],
     ) -> None:
         services, network = self._services, request.network
         behaviour = services.behaviours.resolve(request.place)
@@ -118,6 +123,8 @@ class QuestionHandler:
                 person=network.fold(request.who.name),
                 budget_owner=payer_of(network, request.who),
                 text=request.words,
+                reading=reading,
+                room_view=room_view(network, request.place.channel),
                 room=room_key(request.place, network.fold),
                 log_window=self._log_views.for_question(request) if behaviour.logging else None,
                 tools=self.tools(request, request.pending_event, logs=behaviour.logging),

@@ -10,7 +10,6 @@ import pytest
 
 from llm.log_questions.answers import (
     NEAREST_LEAD,
-    Questioner,
     QuotedAnswer,
     Quoting,
     answer_about_log,
@@ -18,7 +17,9 @@ from llm.log_questions.answers import (
     answer_plainly,
     nearest_lines,
 )
-from llm.log_questions.parser import read_log_question
+from llm.log_questions.parser import LogQuestion, log_question
+from llm.reading.reading import Reading
+from llm.reading.slots import Surroundings, read_slots
 from storage.chat_log.event import Event, EventType, Identity, Place, Scope
 from storage.chat_log.opt_outs import OptOuts
 from storage.db.database import Database
@@ -26,6 +27,7 @@ from storage.log import ChatLog, Query
 from storage.passages.passages import LineFilter
 
 NOW = datetime(2026, 11, 22, 8, tzinfo=UTC)
+PEOPLE = ("bob", "carol", "lena", "zoe")
 POND = Scope.from_places(Place("irc", "#pond"))
 PUMP = "the greenhouse pump starts at six"
 QUOTING = Quoting(link=lambda event: f"http://logs/{event.nick}")
@@ -66,8 +68,13 @@ def log(database: Database) -> ChatLog:
     return ChatLog(database)
 
 
-async def answer(log: ChatLog, text: str) -> QuotedAnswer:
-    question = read_log_question(text, ["bob"], now=NOW)
+def asked(kind: str, text: str) -> LogQuestion | None:
+    slots = read_slots(kind, text, Surroundings(NOW, UTC, "eve", PEOPLE))
+    return log_question(Reading(text, {kind: 1.0}, slots=slots), slots.person)
+
+
+async def answer(log: ChatLog, kind: str, text: str) -> QuotedAnswer:
+    question = asked(kind, text)
     assert question is not None
     return await answer_from_log(log, question, Query(scope=POND), QUOTING, SPOKEN_HERE)
 
@@ -76,35 +83,46 @@ QUOTED = f"[2026-11-20 06:00] <bob> {PUMP}  http://logs/bob"
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"),
+    ("kind", "text", "expected"),
     [
-        ("who said something about the pump?", QUOTED),
-        ("what did bob say about the greenhouse?", QUOTED),
-        ("did anyone talk about the pump two days ago?", QUOTED),
-        ("did anyone talk about the pump yesterday?", f"Not in that time, but: {QUOTED}"),
-        ("what did lena say about the pump?", "lena has not said that here."),
-        ("who mentioned the giraffe last week?", "Nobody said that here last week."),
-        ("what did zoe say?", "zoe said nothing here."),
-        ("what did bob last say?", "[2026-11-21 02:00] <bob> hello all  http://logs/bob"),
+        ("who_said", "who said something about the pump?", QUOTED),
+        ("said_by", "what did bob say about the greenhouse?", QUOTED),
+        ("search", "did anyone talk about the pump two days ago?", QUOTED),
         (
+            "search",
+            "did anyone talk about the pump yesterday?",
+            f"Not in that time, but: {QUOTED}",
+        ),
+        ("said_by", "what did lena say about the pump?", "lena has not said that here."),
+        ("who_said", "who mentioned the giraffe last week?", "Nobody said that here last week."),
+        ("said_by", "what did zoe say?", "zoe said nothing here."),
+        (
+            "said_by",
+            "what did bob last say?",
+            "[2026-11-21 02:00] <bob> hello all  http://logs/bob",
+        ),
+        (
+            "when_said",
             "when did carol last speak?",
             "carol last spoke here on 2026-11-21 at 06:00: "
             "[2026-11-21 06:00] <carol> good night  http://logs/carol",
         ),
         (
+            "when_said",
             "when was the kayak first mentioned?",
             "That was on 2026-10-15 at 20:00: "
             "[2026-10-15 20:00] <lena> the kayak has a leak  http://logs/lena",
         ),
         (
+            "when_said",
             "when did we last talk about the kayak?",
             "That was on 2026-11-20 at 16:00: "
             "[2026-11-20 16:00] <lena> I sold the kayak  http://logs/lena",
         ),
     ],
 )
-async def test_the_lines_are_the_answer(log: ChatLog, text: str, expected: str) -> None:
-    assert (await answer(log, text)).text == expected
+async def test_the_lines_are_the_answer(log: ChatLog, kind: str, text: str, expected: str) -> None:
+    assert (await answer(log, kind, text)).text == expected
 
 
 async def test_a_plain_question_has_an_answer_only_where_it_was_said(log: ChatLog) -> None:
@@ -116,34 +134,38 @@ async def test_a_plain_question_has_an_answer_only_where_it_was_said(log: ChatLo
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"),
+    ("kind", "text", "expected"),
     [
-        ("who mentioned the greenhouse?", QUOTED),
-        ("when does the greenhouse pump start?", QUOTED),
-        ("what did zoe say about the greenhouse?", "zoe has not said that here."),
-        ("what did Einstein say about time?", None),
-        ("what is the capital of France?", None),
+        ("who_said", "who mentioned the greenhouse?", QUOTED),
+        ("local", "when does the greenhouse pump start?", QUOTED),
+        ("said_by", "what did zoe say about the greenhouse?", "zoe has not said that here."),
+        ("general", "what did Einstein say about time?", None),
+        ("general", "what is the capital of France?", None),
     ],
 )
 async def test_any_question_has_an_answer_if_it_is_about_the_log(
-    log: ChatLog, text: str, expected: str | None
+    log: ChatLog, kind: str, text: str, expected: str | None
 ) -> None:
-    questioner = Questioner("eve", ["zoe"], NOW)
-    found = await answer_about_log(log, text, Query(scope=POND), questioner, QUOTING, SPOKEN_HERE)
+    question = asked(kind, text)
+    found = await answer_about_log(log, text, Query(scope=POND), question, QUOTING, SPOKEN_HERE)
     assert (found and found.text) == expected
 
 
 async def test_a_question_about_a_time_alone_has_its_last_lines(log: ChatLog) -> None:
-    found = await answer(log, "what was said last week?")
+    found = await answer(log, "search", "what was said last week?")
     assert found.text == "Nobody said anything here last week."
-    found = await answer(log, "what was said two days ago?")
+    found = await answer(log, "search", "what was said two days ago?")
     assert [event.text for event in found.shown] == ["I sold the kayak", PUMP]
 
 
 async def test_nobody_is_quoted_who_has_opted_out(database: Database, log: ChatLog) -> None:
     await OptOuts(database).add("irc", Identity("bob"))
-    assert (await answer(log, "who mentioned the pump?")).text == "Nobody said that here."
-    assert (await answer(log, "when did bob last speak?")).text == "bob said nothing here."
+    assert (
+        await answer(log, "who_said", "who mentioned the pump?")
+    ).text == "Nobody said that here."
+    assert (
+        await answer(log, "when_said", "when did bob last speak?")
+    ).text == "bob said nothing here."
     assert await answer_plainly(log, "when does the pump start?", Query(scope=POND)) is None
 
 

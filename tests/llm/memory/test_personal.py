@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from harnesses.irc.policy.requests import ParsedCommand, parse_command
-from llm.intents.introduction import TOPICS, Introduction
 from llm.memory.room import Statement, statement_in
+from llm.reading.introduction import TOPICS, Introduction
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from llm.prompt.builder import (
     PromptBuilder,
     PromptRequest,
 )
+from llm.reading.reading import Reading
 from llm.tools.toolbox import tool
 from storage.db.database import Database
 from storage.memory.taught_skills import FILES, SkillTable, TaughtSkill
@@ -50,7 +51,7 @@ def prompts(tmp_path: Path) -> PromptBuilder:
 
 
 def asking(text: str, room: str = "irc/#pond", persona: Persona = PERSONA) -> PromptRequest:
-    return PromptRequest(text, room, persona, {"nick": "Terra"}, (search_log,))
+    return PromptRequest(text, room, persona, {"nick": "Terra"}, Reading(text), (search_log,))
 
 
 def beside(prompt: Prompt) -> dict[str, str]:

@@ -86,7 +86,7 @@ async def test_lines_that_answer_it_stand_above_the_question(room: Room) -> None
 
 async def test_the_last_turn_is_shown_to_a_question_that_goes_on_from_it(room: Room) -> None:
     await ask(room, "what is the capital of Norway?", (), *calls("search"), answer="Oslo.")
-    [_, *past, asked] = await ask(room, "and of Sweden?")
+    [_, *past, asked] = await ask(room, Reading("and of Sweden?", {"follow_up": 0.9}))
     assert past == [
         {"role": "user", "content": "Question: what is the capital of Norway?\nAnswer:"},
         {"role": "assistant", "content": "Oslo."},
@@ -140,7 +140,7 @@ async def test_without_a_budget_lines_fill_the_window(room: Room) -> None:
 async def test_what_a_skill_says_and_the_time_stand_above_a_question_that_needs_them(
     room: Room,
 ) -> None:
-    [_, asked] = await ask(room, "how old is it today?", notes="It is 3.")
+    [_, asked] = await ask(room, Reading("how old is it today?", {"time": 0.9}), notes="It is 3.")
     assert asked["content"] == (
         "It is 3.\nIt is Sunday 01 March 2026, 12:00 UTC.\n\n"
         "Question: how old is it today?\nAnswer:"

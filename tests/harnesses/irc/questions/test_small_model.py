@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from llm.intents.small_talk import CANNOT_TRANSLATE
-from llm.prompt.builder import NOT_SAID, TAKEN_NOTE, TOO_SMALL
+from llm.answerers.answerers import CANNOT, NOT_SAID, TAKEN_NOTE, TOO_SMALL
 from tests.harnesses.irc.commands.test_registry import NOBODY, alice_in, ask
 from tests.kit.irc_client import IrcClient
 from tests.kit.irc_tendril import ROOM
@@ -38,6 +37,7 @@ async def test_a_tiny_model_is_not_asked_what_the_log_answers(tmp_path: Path) ->
         await alice.say(ROOM, "I like frogs better than toads")
         answer = await ask(alice, ".terrarium when does the greenhouse pump start?")
         assert answer.endswith(f"<a\u200blice> {FACT}")
+        script.reads = lambda _: "who_said"
         said = await ask(alice, ".terrarium who said something about toads?")
         assert "I like frogs better than toads" in said
         script.reads = lambda _: "local"
@@ -66,8 +66,10 @@ async def test_a_tiny_model_gets_the_question_alone_and_answers_in_one_sentence(
 
 async def test_a_tiny_model_is_not_asked_to_be_polite_or_to_translate(tmp_path: Path) -> None:
     async with scripted(tmp_path, TINY) as (alice, script):
+        script.reads = lambda _: "small_talk"
         assert await ask(alice, ".terrarium thanks a lot!") == "You are welcome."
-        assert await ask(alice, ".terrarium translate good morning to French") == CANNOT_TRANSLATE
+        script.reads = lambda _: "text"
+        assert await ask(alice, ".terrarium translate good morning to French") == TOO_SMALL
         assert script.requests == []
     async with scripted(tmp_path / "small", SMALL) as (alice, script):
         script.say("Any time.")
@@ -86,11 +88,12 @@ async def test_a_tiny_model_is_asked_only_what_it_can_answer(tmp_path: Path) -> 
             "what is a monad?": "general",
         }
         script.reads = kinds.__getitem__
-        for text, answer in zip(kinds, (TAKEN_NOTE, TOO_SMALL, TOO_SMALL, NOT_SAID), strict=False):
+        told = (TAKEN_NOTE, TOO_SMALL, CANNOT, NOT_SAID)
+        for text, answer in zip(kinds, told, strict=False):
             assert await ask(alice, f".terrarium {text}") == answer
         assert script.requests == []
         await alice.say(ROOM, ".terrarium what did I miss?")
-        await alice.expect(r"<a\u200blice> the pump was repaired on monday")
+        await alice.expect(r"Nothing was said here since|1 line by 1 person")
         assert await ask(alice, ".terrarium what is a monad?") == "ok"
 
 
@@ -100,6 +103,9 @@ async def test_instructions_end_after_two_whole_sentences(
 ) -> None:
     async with scripted(tmp_path, card) as (alice, script):
         script.reads = lambda _: "howto"
+        if card is TINY:
+            assert await ask(alice, ".terrarium how do I make tea?") == TOO_SMALL
+            return
         script.say("Boil water, which is wet. Pour it on the leaves.\n\nThen bake it. Eat it.")
         answer = await ask(alice, ".terrarium how do I make tea?")
         assert answer == "Boil water, which is wet. Pour it on the leaves."

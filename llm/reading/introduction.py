@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from llm.intents.forms import ABILITIES, BOT, IDENTITY, MODEL
-
-TOPICS = (ABILITIES, IDENTITY, MODEL, BOT)
+ABILITIES, IDENTITY, MODEL = "abilities", "identity", "model"
+TOPICS = (ABILITIES, IDENTITY, MODEL)
 """The topics that can be asked about."""
 
 
@@ -32,8 +31,6 @@ class Introduction:
                 return self._abilities()
             case "model":
                 return self._model()
-            case "bot":
-                return f"Yes, I am a bot: {self._purpose()}."
             case _:
                 return self._identity()
 

@@ -1,0 +1,1 @@
+"""Answerers: who answers a question, in order, before the model is asked."""

@@ -1,0 +1,45 @@
+"""Answers without the model, and the question as those who give them see it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from llm.answerers.room import RoomView
+from llm.client.profile import Profile
+from llm.log_questions.answers import QuotedAnswer
+from llm.prompt.log_window import LogWindow
+from llm.reading.reading import Reading
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """A question as answerers see it, beside its reading.
+
+    `worked_out` is the answer of a skill, "" for none; `quoted` are the lines of the log that
+    answer the question, and `log_window` that log; `room` is who and what is there now. Each is
+    None where there is none.
+    """
+
+    profile: Profile
+    worked_out: str = ""
+    quoted: QuotedAnswer | None = None
+    log_window: LogWindow | None = None
+    room: RoomView | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer without the model: its text, the name of the answerer, and how certain that is,
+    from 0 to 1."""
+
+    text: str
+    by: str
+    certainty: float = 1.0
+
+
+class Answerer(Protocol):
+    """Answers some questions without the model."""
+
+    async def answer(self, reading: Reading, turn: Turn) -> Answer | None:
+        """Return the answer, or None to leave the question to the next. Raises StorageError."""

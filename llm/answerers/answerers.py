@@ -1,0 +1,96 @@
+"""The ordered list of those who answer a question in place of the model; the order is the policy.
+
+A package adds one by an entry point of the group `terrarium.answerers`, whose object is created
+without arguments; it comes after the skills.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from importlib.metadata import entry_points
+
+from llm.answerers.answer import Answer, Answerer, Turn
+from llm.answerers.facts import FactAnswerer
+from llm.reading.reading import Reading
+
+ENTRY_POINT_GROUP = "terrarium.answerers"
+
+TOO_SMALL = "My model is too small for that; ask people here, or search the log."
+CANNOT = "I cannot do that; I can only answer, search the log and remind you."
+ONLY_ENGLISH = "My model is too small for other languages than English; please ask in English."
+TAKEN_NOTE = "I see."
+NOT_SAID = "I find nothing about that in what was said here."
+
+_TOO_HARD = frozenset({"creative", "howto", "live", "page", "text"})
+"""Kinds of requests that a tiny model only pretends to fulfil."""
+_ACTS = frozenset({"order", "tell", "remind", "schedule"})
+_STATEMENTS = frozenset({"statement"})
+_CERTAIN = 0.6  # from which a reading decides that a tiny model is not asked at all
+_SMALL_TALK = frozenset({"small_talk"})
+
+_COURTESIES = {
+    "hello": "Hello! Ask me something.",
+    "thanks": "You are welcome.",
+    "bye": "Bye.",
+    "how_are_you": "I am fine, thank you.",
+    "praise": "Thank you.",
+    "sorry": "No problem.",
+    "insult": "Sorry; my model is small. I am better at finding what was said here.",
+    "laugh": ":)",
+    "test": "Yes, I am here.",
+    "other": "I see.",
+}
+
+
+class SkillAnswerer:
+    """Gives what a skill has worked out, whatever the model."""
+
+    async def answer(self, reading: Reading, turn: Turn) -> Answer | None:
+        """Return the result of the skill."""
+        return Answer(turn.worked_out, "skill") if turn.worked_out else None
+
+
+class LogAnswerer:
+    """Quotes the lines of the log that answer the question, for models that retell them wrongly."""
+
+    async def answer(self, reading: Reading, turn: Turn) -> Answer | None:
+        """Return the lines, or that nothing was found where only people here can know."""
+        quoted, quotes = turn.quoted, turn.profile.quotes
+        if quoted is None or quotes == "none" or not (quoted.is_about_log or quotes == "all"):
+            return None
+        return Answer(quoted.text or NOT_SAID, "log", quoted.score if quoted.shown else 1.0)
+
+
+class HonestAnswerer:
+    """Says for a tiny model what it cannot do, and is polite in its place."""
+
+    async def answer(self, reading: Reading, turn: Turn) -> Answer | None:
+        """Return the sentence for a kind that the model only pretends to fulfil."""
+        if turn.profile.makes_small_talk:
+            return None
+        if reading.is_one_of(_SMALL_TALK):
+            return Answer(_COURTESIES.get(reading.courtesy, TAKEN_NOTE), "honest")
+        for kinds, text in (
+            (_ACTS, CANNOT),
+            (_TOO_HARD, TOO_SMALL),
+            (_STATEMENTS, TAKEN_NOTE),
+        ):
+            if reading.is_one_of(kinds, _CERTAIN):
+                return Answer(text, "honest", sum(reading.kinds.get(kind, 0) for kind in kinds))
+        return Answer(ONLY_ENGLISH, "honest") if reading.is_foreign else None
+
+
+@cache
+def answerers() -> Sequence[Answerer]:
+    """Return the answerers in order: facts, skills, those of packages, the log, honest refusals."""
+    added = [entry.load()() for entry in entry_points(group=ENTRY_POINT_GROUP)]
+    return [FactAnswerer(), SkillAnswerer(), *added, LogAnswerer(), HonestAnswerer()]
+
+
+async def first_answer(reading: Reading, turn: Turn) -> Answer | None:
+    """Return the first answer without the model; None if the model is to be asked."""
+    for answerer in answerers():
+        if answer := await answerer.answer(reading, turn):
+            return answer
+    return None

@@ -1,0 +1,166 @@
+"""Facts that code knows better than any model: who is here, who was, what was said how often."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
+
+from llm.answerers.answer import Answer, Turn
+from llm.log_questions.answers import QuotedAnswer
+from llm.prompt.log_window import LogWindow
+from llm.reading.reading import Reading
+from storage.chat_log.event import SPOKEN, Event, EventType
+from storage.chat_log.query import Query
+from storage.passages.replies import FOLLOWING_LINES, replies
+
+_CERTAIN = 0.6  # from which a fact is given
+_MAX_EVENTS = 2_000  # lines that are looked through for what was missed, and for links
+_MAX_LINES = 2  # lines quoted of what was missed
+_MAX_LINKS = 3
+_MOST_NAMED = 3  # people
+_WITHOUT_ABSENCE = timedelta(hours=24)  # looked back at if the asker has said nothing before
+_MAX_NAMES = 5  # words of a question that are tried as the nick of somebody who has left
+_ACTS = {
+    EventType.JOIN: "joined",
+    EventType.PART: "left",
+    EventType.QUIT: "quit",
+    EventType.NICK: "changed nick",
+    EventType.KICK: "kicked somebody",
+    EventType.TOPIC: "set the topic",
+}
+
+
+class FactAnswerer:
+    """Answers questions about the people in a room and about the log as a whole, for models that
+    have no tools to look it up."""
+
+    async def answer(self, reading: Reading, turn: Turn) -> Answer | None:
+        """Return the fact, None if the question asks for none that is known."""
+        if turn.profile.shortcuts != "all" or reading.certainty < _CERTAIN:
+            return None
+        text = self._of_room(reading, turn)
+        if text is None and turn.log_window:
+            text = await self._of_log(reading, turn.log_window, turn)
+        return None if text is None else Answer(text, "facts", reading.certainty)
+
+    def _of_room(self, reading: Reading, turn: Turn) -> str | None:
+        room, slots = turn.room, reading.slots
+        if room is None or not room.members:
+            return None
+        shown = room.shown
+        match reading.kind:
+            case "present" if slots.person:
+                return f"Yes, {shown(slots.person)} is here."
+            case "present" if not slots.topic:
+                return f"{len(room.members)} here: {', '.join(map(shown, room.members))}"
+            case "operators":
+                names = ", ".join(map(shown, room.operators))
+                return f"Operators here: {names}." if names else "Nobody here is an operator."
+            case "topic":
+                return f"The topic is: {room.topic}" if room.topic else "No topic is set here."
+        return None
+
+    async def _of_log(self, reading: Reading, window: LogWindow, turn: Turn) -> str | None:
+        slots, within = reading.slots, window.before()
+        match reading.kind:
+            case "seen" | "present":
+                nick = slots.person or await window.nick_in(slots.names[:_MAX_NAMES])
+                if nick:
+                    return await _last_seen(window, nick, turn)
+                if reading.kind == "present" and turn.room and slots.topic:
+                    return f"Nobody called {slots.topic.split()[0]} is here."
+                return None
+            case "counts" if slots.topic and not slots.person:
+                found = await window.log.mentions_for_model(
+                    slots.topic, slots.span.within(within), window.line_filter
+                )
+                number = f"{found.count:,} line{'' if found.count == 1 else 's'}"
+                return f"{number} here with: {', '.join(found.words)}." if found.words else None
+            case "counts" if slots.person:
+                stats = await window.log.stats(
+                    replace(slots.span.within(within), nick=slots.person, own=False)
+                )
+                lines = f"{stats.lines:,} line{'' if stats.lines == 1 else 's'}"
+                since = f", the first on {stats.first:%Y-%m-%d}" if stats.first else ""
+                who = window.quoting.nick(slots.person)
+                return f"{who} has said {lines} here{slots.span.phrase}{since}."
+            case "missed":
+                return await _missed(window, slots.span.within(within), slots.span.phrase)
+            case "links":
+                return await _links(window, slots.span.within(within), slots.person)
+        return None
+
+
+async def _last_seen(window: LogWindow, nick: str, turn: Turn) -> str:
+    """Return when somebody was last here, by anything that they did, and what they last said."""
+    shown = window.quoting.nick(nick)
+    query = replace(window.before(), nick=nick, limit=1)
+    done, said = await window.log.for_model(query, replace(query, types=SPOKEN))
+    here = turn.room is not None and nick in turn.room.members
+    lead = f"{shown} is here now" if here else ""
+    if not done:
+        return f"{lead}, and has said nothing yet." if here else f"I have not seen {shown} here."
+    if not here:
+        time = done[-1].time.astimezone(window.quoting.zone)
+        act = _ACTS.get(done[-1].type, "")
+        lead = f"{shown} was last here on {time:%Y-%m-%d at %H:%M}{f' ({act})' if act else ''}"
+    if not said:
+        return f"{lead}."
+    return QuotedAnswer(f"{lead}; last said:", tuple(said), tuple(said), window.quoting).text
+
+
+async def _missed(window: LogWindow, query: Query, phrase: str) -> str | None:
+    """Return what was said since the asker last spoke, or in the time they named: how much, by
+    whom, the questions most replied to, and links."""
+    query = replace(query, types=SPOKEN, own=False, limit=_MAX_EVENTS)
+    if not phrase:
+        own = replace(query, nick=window.speaker, limit=1)
+        [last] = await window.log.for_model(own)
+        if last:
+            query = replace(query, after_id=last[0].id)
+            phrase = f" since {last[0].time.astimezone(window.quoting.zone):%Y-%m-%d %H:%M}"
+        else:
+            query, phrase = replace(query, since=window.asked_at() - _WITHOUT_ABSENCE), " in a day"
+    [found] = await window.log.for_model(query)
+    said = [event for event in found if not window.line_filter.leaves_out(event)]
+    if not said:
+        return f"Nothing was said here{phrase}."
+    speakers = Counter(event.nick for event in said)
+    most = ", ".join(
+        f"{window.quoting.nick(nick)} {count}" for nick, count in speakers.most_common(_MOST_NAMED)
+    )
+    people = "1 person" if len(speakers) == 1 else f"{len(speakers)} people"
+    lines = "1 line" if len(said) == 1 else f"{len(said):,} lines"
+    links = sum("://" in event.text for event in said)
+    linked = f", {links} with links" if links else ""
+    head = f"{lines} by {people}{phrase}{linked}; most by {most}. Most answered:"
+    quoted = _most_answered(said)
+    if not quoted:
+        return head.removesuffix(" Most answered:")
+    return QuotedAnswer(head, quoted, quoted, window.quoting).text
+
+
+def _most_answered(said: Sequence[Event]) -> tuple[Event, ...]:
+    """Return the lines that most of the lines after them seem to reply to, in order of time."""
+    scores = {
+        event.id: sum(each.chance for each in replies(event, said[place + 1 :][:FOLLOWING_LINES]))
+        for place, event in enumerate(said)
+        if "?" in event.text
+    }
+    best = sorted(scores, key=scores.__getitem__, reverse=True)[:_MAX_LINES]
+    return tuple(event for event in said if event.id in best)
+
+
+async def _links(window: LogWindow, query: Query, person: str) -> str | None:
+    """Return the newest lines with links, of a person if one is named."""
+    query = replace(query, types=SPOKEN, own=False, nick=person or None, limit=_MAX_EVENTS)
+    [found] = await window.log.for_model(query)
+    linked = [event for event in found if "://" in event.text or "www." in event.text]
+    linked = [event for event in linked if not window.line_filter.leaves_out(event)]
+    if not linked:
+        who = f" by {window.quoting.nick(person)}" if person else ""
+        return f"I find no link{who} here."
+    shown = tuple(linked[-_MAX_LINKS:][::-1])
+    return QuotedAnswer("", shown, shown, window.quoting).text

@@ -1,0 +1,137 @@
+"""Slots of a sentence whose kind is known: the person, the topic, the time, and the words without
+the frame around them ("remind me to" in "remind me to check the oven")."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime, tzinfo
+from functools import cache
+from pathlib import Path
+
+from llm.reading.spans import ALL_TIME, TimeSpan, time_span
+
+_TOKEN = re.compile(r"[^\s,;!?.\"“”„()]+(?:\.[^\s,;!?.\"]+)*")
+_MAX_LENGTH = 1_000  # characters that are looked through: the patterns of times block
+_ENDS = " \t,.;:!?-–\"'"
+
+
+@dataclass(frozen=True, slots=True)
+class Slots:
+    """The parts of a sentence that its kind asks for; "" and None for what is not there.
+
+    `words` is the sentence without its frame, `topic` its content words without person, time and
+    the words of talking. `names` are the words that may be the nick of somebody, known ones first;
+    `person` is the nick of somebody present, or of the asker if they speak of themselves.
+    `wants` is "last" or "first" if one of the lines is asked for by time.
+    """
+
+    words: str = ""
+    topic: str = ""
+    person: str = ""
+    names: tuple[str, ...] = ()
+    span: TimeSpan = ALL_TIME
+    number: int | None = None
+    wants: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What the words of a sentence are read by: the time and zone of the asker, their nick, and the
+    nicks of those present."""
+
+    now: datetime
+    zone: tzinfo
+    speaker: str = ""
+    people: Collection[str] = ()
+
+
+def read_slots(kind: str, text: str, around: Surroundings) -> Slots:
+    """Return the slots of a sentence of this kind."""
+    frames, text = _frames(), text[:_MAX_LENGTH]
+    span, rest = time_span(text, around.now, around.zone)
+    words = [word.strip(_ENDS) for word in _TOKEN.findall(rest)]
+    nicks = {nick.casefold(): nick for nick in around.people}
+    known = [nicks[bare] for word in words if (bare := _bare(word)) in nicks]
+    content = [word for word in words if word and _bare(word) not in frames.talk]
+    own = around.speaker if any(word.casefold() in frames.me for word in words) else ""
+    person = known[0] if known else own
+    numbers = [int(word.lstrip("#")) for word in words if word.lstrip("#").isdecimal()]
+    asked = {word.casefold() for word in words}
+    wants = "last" if asked & frames.last else "first" if asked & frames.first else ""
+    return Slots(
+        words=strip_frame(text, kind),
+        topic=" ".join(word for word in content if _bare(word) != person.casefold()),
+        person=person,
+        names=tuple(dict.fromkeys([*known, *(_named(word) for word in content)])),
+        span=span,
+        number=numbers[0] if numbers and numbers[0] < 10**15 else None,
+        wants=wants,
+    )
+
+
+def strip_frame(text: str, kind: str) -> str:
+    """Return a sentence without courtesies, the words by which a sentence of this kind begins, and
+    the word that joins them to the rest."""
+    frames = _frames()
+    beginning = frames.courtesies | frames.beginnings.get(kind, frozenset())
+    rest = " ".join(text.split())
+    while rest:
+        word, _, after = rest.partition(" ")
+        bare = word.strip(_ENDS).casefold()
+        if bare in frames.joins or (word.endswith(":") and bare in beginning):
+            rest = after
+            break
+        if bare not in beginning:
+            break
+        rest = after
+    first, _, after = rest.partition(" ")  # "about it: the rest"
+    rest = after if first == ":" else rest
+    rest = rest.strip(" ,:;").rstrip(" .!?")
+    while rest.rpartition(" ")[2].strip(_ENDS).casefold() in frames.closings:
+        rest = rest.rpartition(" ")[0].rstrip(_ENDS)
+    return rest
+
+
+def words_beside_frame(text: str, kind: str) -> str:
+    """Return the words of a sentence that belong to no frame of this kind, wherever they stand."""
+    frames = _frames()
+    frame = frames.courtesies | frames.joins | frames.beginnings.get(kind, frozenset())
+    words = (word.strip(_ENDS) for word in text.split())
+    return " ".join(word for word in words if word and word.casefold() not in frame)
+
+
+def _bare(word: str) -> str:
+    """Return a word for comparison, without a possessive ending."""
+    return re.sub(r"['’]s?$", "", word.casefold())
+
+
+def _named(word: str) -> str:
+    return re.sub(r"['’]s?$", "", word)
+
+
+@dataclass(frozen=True, slots=True)
+class _Frames:
+    courtesies: frozenset[str]
+    closings: frozenset[str]
+    joins: frozenset[str]
+    beginnings: dict[str, frozenset[str]]
+    talk: frozenset[str]
+    me: frozenset[str]
+    last: frozenset[str]
+    first: frozenset[str]
+
+
+@cache
+def _frames() -> _Frames:
+    """Return the tables of `frames.toml`."""
+    read = tomllib.loads(Path(__file__).with_name("frames.toml").read_text(encoding="utf-8"))
+    words = {
+        name: frozenset(read[name].split()) for name in ("courtesies", "closings", "joins", "me")
+    }
+    beginnings = {kind: frozenset(each.split()) for kind, each in read["frames"].items()}
+    talk = frozenset(read["talk"]["words"].split())
+    last, first = frozenset(read["last"].split()), frozenset(read["first"].split())
+    return _Frames(**words, beginnings=beginnings, talk=talk, last=last, first=first)

@@ -1,0 +1,120 @@
+"""Facts that code gives in place of a model, on a real log."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from llm.answerers.answer import Turn
+from llm.answerers.facts import FactAnswerer
+from llm.answerers.room import RoomView
+from llm.client.profile import CAPABLE, TINY
+from llm.prompt.log_window import LogWindow
+from llm.reading.reading import Reading
+from llm.reading.slots import Surroundings, read_slots
+from storage.chat_log.event import Event, EventType, Place
+from storage.db.database import Database, to_micros
+from storage.log import ChatLog
+from storage.passages.passages import LineFilter
+
+NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
+PEOPLE = ("ada", "bob", "eve")
+ROOM = RoomView(PEOPLE, ("bob",), "frogs and ponds")
+
+
+def event(
+    minutes_ago: float,
+    nick: str,
+    text: str,
+    kind: EventType = EventType.PRIVMSG,
+    *,
+    own: bool = False,
+) -> Event:
+    return Event(
+        network="irc",
+        channel="#pond",
+        type=kind,
+        time=NOW - timedelta(minutes=minutes_ago),
+        nick=nick,
+        text=text,
+        own=own,
+    )
+
+
+EVENTS = (
+    event(3_000, "carol", "I bought a kayak"),
+    event(2_990, "carol", "", EventType.QUIT),
+    event(90, "eve", "back in an hour"),
+    event(80, "bob", "who feeds the frogs on friday?"),
+    event(79, "ada", "bob: I do"),
+    event(78, "ada", "the list is at https://frogs.example/list"),
+    event(60, "bob", "the pump is loud"),
+    event(2, "ada", "Terra: what can you do?"),
+    event(1, "Terra", "I answer questions", own=True),
+)
+
+
+@pytest.fixture
+async def window(tmp_path: Path) -> AsyncIterator[LogWindow]:
+    async with Database.open(tmp_path / "irc.db") as database:
+        log = ChatLog(database)
+        await log.add(EVENTS)
+        yield LogWindow(
+            log=log,
+            place=Place("irc", "#pond"),
+            anchor=to_micros(NOW) // 1000,
+            last=50,
+            speaker="eve",
+            line_filter=LineFilter(prefix=".", nicks=("Terra",)),
+            people=PEOPLE,
+        )
+
+
+async def fact(window: LogWindow | None, kind: str, text: str, certainty: float = 0.9) -> str:
+    slots = read_slots(kind, text, Surroundings(NOW, UTC, "eve", PEOPLE))
+    turn = Turn(profile=TINY, log_window=window, room=ROOM)
+    found = await FactAnswerer().answer(Reading(text, {kind: certainty}, slots=slots), turn)
+    return found.text if found else ""
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "answer"),
+    [
+        ("present", "who is here?", "3 here: ada, bob, eve"),
+        ("present", "is bob here?", "Yes, bob is here."),
+        ("present", "is zoe online?", "Nobody called zoe is here."),
+        ("operators", "who is op here?", "Operators here: bob."),
+        ("topic", "what's the topic?", "The topic is: frogs and ponds"),
+        ("counts", "how many lines did bob write?", "bob has said 2 lines here, the first on"),
+        ("counts", "how often was the pump mentioned?", "1 line here with: pump."),
+        ("seen", "when did you last see carol?", "carol was last here on 2026-11-20 at 10:10"),
+        ("seen", "have you seen ada today?", "ada is here now; last said:"),
+        ("links", "what link did ada post?", "https://frogs.example/list"),
+        ("links", "any links by bob?", "I find no link by bob here."),
+        ("missed", "what did i miss?", "4 lines by 2 people since 2026-11-22 10:30, 1 with links"),
+    ],
+)
+async def test_a_fact_is_given(window: LogWindow, kind: str, text: str, answer: str) -> None:
+    assert answer in await fact(window, kind, text)
+
+
+async def test_what_was_missed_shows_the_question_that_was_answered(window: LogWindow) -> None:
+    assert "<bob> who feeds the frogs on friday?" in await fact(window, "missed", "tl;dr")
+
+
+async def test_the_last_line_of_somebody_may_have_been_said_to_the_bot(window: LogWindow) -> None:
+    assert "<ada> Terra: what can you do?" in await fact(window, "seen", "when was ada last seen?")
+
+
+async def test_an_uncertain_reading_and_a_capable_model_get_no_fact(window: LogWindow) -> None:
+    assert await fact(window, "present", "who is here?", certainty=0.4) == ""
+    turn = Turn(profile=CAPABLE, log_window=window, room=ROOM)
+    assert await FactAnswerer().answer(Reading("who?", {"present": 0.99}), turn) is None
+
+
+async def test_without_a_log_only_the_room_is_known() -> None:
+    assert await fact(None, "topic", "topic?") == "The topic is: frogs and ponds"
+    assert await fact(None, "missed", "what did i miss?") == ""

@@ -1,0 +1,87 @@
+"""Commands in plain words, read by the real embedding model and the shipped weights."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from agent_server.engines.embeddings import EmbeddingEngine
+from llm.answerers.plain_commands import PlainCommand, plain_command
+from llm.client.profile import CAPABLE, TINY
+from llm.reading.classifier import classifier
+from llm.reading.reading import Reading, shorten
+from llm.reading.slots import Surroundings, read_slots
+
+pytest_plugins = ("tests.kit.embedder",)
+
+FACTS = ("favourite tea", "timezone")
+HERE = Surroundings(datetime(2026, 11, 23, 12, tzinfo=UTC), UTC, "ada", ("ada", "bob", "dave"))
+PHRASES = Path(__file__).with_name("plain_commands.tsv")
+LEAST_RIGHT = 0.9  # of the phrases; the accuracy on unseen ones is counted by a benchmark
+
+
+async def read(folder: Path, texts: list[str]) -> list[Reading]:
+    """Read texts as the agent server and the tendrils do together."""
+    engine, head = EmbeddingEngine(folder), classifier()
+    async with engine.lifespan():
+        asked = {"input": [shorten(text) for text in texts], "input_type": "query"}
+        made = await engine.embeddings({**asked, "encoding_format": "float"})
+    found = []
+    for text, each in zip(texts, made["data"], strict=True):
+        kinds = head.features(shorten(text), each["embedding"]).probabilities(head.kinds)
+        kind = max(kinds, key=kinds.__getitem__)
+        found.append(Reading(text, kinds, slots=read_slots(kind, text, HERE)))
+    return found
+
+
+async def test_commands_in_plain_words_are_found_with_their_arguments(embedder: Path) -> None:
+    rows = [line.split("\t") for line in PHRASES.read_text(encoding="utf-8").splitlines()]
+    readings = await read(embedder, [text for _, _, text in rows])
+    wrong = []
+    for (name, words, text), reading in zip(rows, readings, strict=True):
+        found = plain_command(reading, TINY, FACTS) or PlainCommand("")
+        if (found.name, found.words) != (name, words):
+            wrong.append(f"{text!r} ({reading.kind}): {found.name} {found.words!r}")
+    assert len(wrong) <= (1 - LEAST_RIGHT) * len(rows), wrong
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("remind", "remind me in 2 hours to check the oven and also tell me what bob said"),
+        ("remind", "erinnere mich morgen um 9 an die Sensoren und sag mir, was dieter meinte"),
+        ("cancel_reminder", "cancel the reminder for the oven, and tell me what is for dinner"),
+        ("remember", "remember that my sister is here on friday at ten and needs a lift"),
+        ("schedule", "every monday at 9 sum up the week and ask who is on duty"),
+    ],
+)
+def test_what_may_hold_another_request_is_left_to_a_capable_model(kind: str, text: str) -> None:
+    reading = Reading(text, {kind: 0.99}, slots=read_slots(kind, text, HERE))
+    assert plain_command(reading, TINY) is not None
+    assert plain_command(reading, CAPABLE) is None
+
+
+def test_a_kind_whose_slot_is_missing_is_no_command() -> None:
+    for kind, text in (
+        ("remind", "set a timer"),
+        ("remind", "nudge dave tomorrow at 9 about the review"),  # it reminds the asker alone
+        ("schedule", "sum it up again and again"),
+        ("remember", "remember"),
+    ):
+        reading = Reading(text, {kind: 0.99}, slots=read_slots(kind, text, HERE))
+        assert plain_command(reading, TINY) is None, text
+
+
+def test_what_destroys_needs_its_exact_words() -> None:
+    for kind in ("forget_me", "nolog", "clear"):
+        found = plain_command(Reading("get rid of everything about me", {kind: 0.99}), TINY)
+        assert found in (PlainCommand("forget"), PlainCommand("help", kind))
+    assert plain_command(Reading("Clear!"), TINY) == PlainCommand("clear")
+
+
+def test_only_known_facts_are_recalled_by_name() -> None:
+    reading = Reading("what's my favorite tea again?", {"recall": 0.9})
+    assert plain_command(reading, TINY, FACTS) == PlainCommand("recall", "favourite tea")
+    assert plain_command(reading, TINY, ()) == PlainCommand("memory")

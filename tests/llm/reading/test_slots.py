@@ -1,0 +1,81 @@
+"""The slots of sentences whose kind is known."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from llm.log_questions.parser import LogQuestion, Wish, log_question
+from llm.reading.reading import Reading
+from llm.reading.slots import Surroundings, read_slots, strip_frame
+
+NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
+HERE = Surroundings(NOW, UTC, "eve", ("bob", "Lena"))
+
+
+def asked(kind: str, text: str, person: str = "") -> LogQuestion | None:
+    slots = read_slots(kind, text, HERE)
+    return log_question(Reading(text, {kind: 1.0}, slots=slots), person or slots.person)
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "topic", "nick", "wish"),
+    [
+        ("who_said", "who said something about the pump?", "pump", None, Wish.BEST),
+        ("who_said", "who was the first to mention the kayak?", "kayak", None, Wish.OLDEST),
+        ("said_by", "what did bob say about the pump?", "pump", "bob", Wish.BEST),
+        ("said_by", "what did lena last say?", "", "Lena", Wish.NEWEST),
+        ("said_by", "what was the last thing I said here?", "thing", "eve", Wish.NEWEST),
+        ("said_by", "was hat Lena über den Kajak gesagt?", "Kajak", "Lena", Wish.BEST),
+        ("search", "has anyone mentioned sauerkraut?", "sauerkraut", None, Wish.BEST),
+    ],
+)
+def test_a_question_to_the_log_has_a_topic_and_a_person(
+    kind: str, text: str, topic: str, nick: str | None, wish: Wish
+) -> None:
+    found = asked(kind, text)
+    assert found
+    assert (found.topic, found.nick, found.wish) == (topic, nick, wish)
+
+
+def test_a_question_for_a_time_asks_when_it_was_said() -> None:
+    found = asked("when_said", "when did bob mention the pump?")
+    assert found
+    assert (found.about_time, found.topic, found.nick) == (True, "pump", "bob")
+    timed = asked("who_said", "who talked about the kayak yesterday?")
+    assert timed
+    assert timed.topic == "kayak"
+    assert timed.span.since == datetime(2026, 11, 21, tzinfo=UTC)
+
+
+def test_without_a_topic_or_a_person_nothing_is_asked_of_the_log() -> None:
+    assert asked("said_by", "what did they say about it?") is None
+    assert asked("who_said", "who said that?") is None
+
+
+def test_somebody_who_has_left_is_among_the_names() -> None:
+    slots = read_slots("seen", "when did you last see carol?", HERE)
+    assert slots.names == ("carol",)
+    assert read_slots("seen", "is bob's cat here?", HERE).person == "bob"
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "rest"),
+    [
+        ("remind", "can you please remind me to set the table", "set the table"),
+        ("remind", "remind me: gym", "gym"),
+        ("remind", "erinnere mich bitte daran, Mama anzurufen", "Mama anzurufen"),
+        ("remind", "rappelle-moi de sortir le chien", "sortir le chien"),
+        ("remember", "keep in mind that my tea is oolong.", "my tea is oolong"),
+        ("remind", "", ""),
+        ("remind", "remind me", ""),
+    ],
+)
+def test_the_frame_of_a_sentence_is_taken_off(kind: str, text: str, rest: str) -> None:
+    assert strip_frame(text, kind) == rest
+
+
+def test_strange_texts_have_slots() -> None:
+    for text in ("", "\0", "🙂" * 500, "a" * 10_000, "remind " * 500, ": : :"):
+        read_slots("remind", text, HERE)
