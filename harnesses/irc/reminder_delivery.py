@@ -60,7 +60,6 @@ def requester_of(request: CommandRequest) -> Requester:
         room=room_key(request.place, fold),
         person=fold(who.name),
         question=request.pending_event,
-        queued=request.queued,
         is_admin=request.admin,
     )
 

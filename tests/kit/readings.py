@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from llm.reading.classifier import DIMENSIONS, classifier
 
@@ -15,3 +15,12 @@ def embedding_of(kind: str) -> Sequence[float]:
     weights = [a + b for a, b in both][:DIMENSIONS]
     length = math.hypot(*weights)
     return [mean + weight / length for mean, weight in zip(read.mean, weights, strict=True)]
+
+
+def by_cues(**cues: str) -> Callable[[str], str]:
+    """Return a function that reads a text as the first kind whose cue is in it, else not at all."""
+
+    def kind_of(text: str) -> str:
+        return next((kind for kind, cue in cues.items() if cue in text), "")
+
+    return kind_of

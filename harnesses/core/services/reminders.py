@@ -55,8 +55,8 @@ class Requester:
     """A person who sets, lists or cancels reminders, and where they do so.
 
     `room` and `person` are the keys of the place and the person in memory. `question` is the line
-    of the request, on its way into the log; `queued` is when a request that had to wait for its
-    turn was made. With `is_admin` they may cancel the reminders of others.
+    of the request, on its way into the log. With `is_admin` they may cancel the reminders of
+    others.
     """
 
     owner: Owner
@@ -65,7 +65,6 @@ class Requester:
     room: str
     person: str
     question: PendingEvent | None = None
-    queued: datetime | None = None
     is_admin: bool = False
 
     async def question_event_id(self) -> int:
@@ -131,10 +130,9 @@ class ReminderService:
     async def parse_time(self, requester: Requester, text: str) -> tuple[ResolvedTime, str]:
         """Parse the time in a text, in the requester's time zone; return it and the remaining text.
 
-        Relative times count from when the request was made. Raises NotUnderstood.
+        Raises NotUnderstood.
         """
-        asked = requester.queued or self._clock.now()
-        return parse_time(text, asked, await self.zone_of(requester))
+        return parse_time(text, self._clock.now(), await self.zone_of(requester))
 
     async def zone_of(self, requester: Requester) -> tzinfo:
         """Return the time zone of the requester, else the default one. Raises StorageError."""

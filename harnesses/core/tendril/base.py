@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Coroutine
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import structlog
 
@@ -107,22 +107,6 @@ class Tendril(TendrilProcess):
         return PeerAnswer(
             result.text, result.ok, result.iterations, result.calls, sorted(result.quotes)
         )
-
-    async def run_in_order(
-        self, conversation: str, work: Callable[[], Coroutine[Any, Any, TurnResult]]
-    ) -> TurnResult:
-        """Run `work` in a conversation, after the questions that are already queued there.
-
-        `work` needs no model. It must not raise, and must not wait for a turn in the same
-        conversation, which would deadlock. `stop` cancels it.
-        """
-        queue = self._queues.for_conversation(conversation)
-        if not await queue.enter(Question("", ""), joins=False):
-            return NO_REPLY
-        try:
-            return await queue.run(work()) or NO_REPLY
-        finally:
-            queue.leave()
 
     async def _take_turn(self, request: TurnRequest, queue: ConversationQueue) -> TurnResult:
         """Answer a request, deliver the answer, and remember the turn if it was delivered."""

@@ -29,10 +29,6 @@ from llm.client.profile import Profile
 from llm.reading.introduction import IDENTITY, TOPICS, Introduction
 from llm.reading.reading import Reading
 
-_URGENT = frozenset({"clear", "more", "nolog", "ping", "stop"})
-"""Commands that never wait for the answer in progress, even when given in plain words."""
-
-
 OPERATOR_COMMANDS = frozenset(
     {"kick", "ban", "kickban", "unban", "mute", "unmute", "quiet", "unquiet"}
     | {"op", "deop", "halfop", "dehalfop", "voice", "devoice", "mode", "topic"}
@@ -108,9 +104,7 @@ class Commands:
         if meant is None:
             return await self._questions.ask(request, reading)
         name, given = meant
-        if name in _URGENT or (name, given.words) == ("forget", "me"):
-            return await self.known[name](given)
-        return await self._questions.run_in_order(given, self.known[name])
+        return await self.known[name](given)  # it overtakes what waits for the model
 
     async def who(self, request: CommandRequest) -> str:
         """who: who is here"""

@@ -11,7 +11,6 @@ import re
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from enum import Enum
 from functools import lru_cache
 
@@ -147,7 +146,6 @@ class CommandRequest:
       (`@#c`), or the person. It is `private` unless the whole channel has seen it.
     - `who` gave it; `admin` tells whether they are one, `scope` what of the log they may read.
     - `pending_event` is its line on the way into the log, without an event if it is not logged.
-    - `queued` is the time at which a command that waits for its turn was given.
     """
 
     network: Network
@@ -159,7 +157,6 @@ class CommandRequest:
     scope: Scope
     pending_event: PendingEvent
     admin: bool
-    queued: datetime | None = None
 
     @property
     def nick(self) -> str:

@@ -15,7 +15,6 @@ from harnesses.core.services.question_tools import Door, PasteTools
 from harnesses.core.tendril.turn import TurnRequest, TurnResult
 from harnesses.irc.policy.log_records import room_key
 from harnesses.irc.policy.requests import (
-    Command,
     CommandRequest,
     PrivateReply,
     conversation_of,
@@ -67,27 +66,6 @@ class QuestionHandler:
             reply = StreamingReply(services.sender, target, services.networks.settings, clock)
             with self._progress.shown(target, reply) as on_activity:
                 await self._turn(request, reading, reply, on_activity)
-        return ""
-
-    async def run_in_order(self, request: CommandRequest, command: Command) -> str:
-        """Run a command given in plain words, and reply, after the earlier questions of the
-        conversation; return a refusal or ""."""
-        services, person = self._services, _person(request)
-        if self._concurrency.is_full(person):
-            return self._refusal(request)
-        # "In ten minutes" counts from now, not from when the command has its turn.
-        queued = replace(request, queued=services.tendril.clock.now())
-
-        async def execute() -> TurnResult:
-            return TurnResult(await command(queued))
-
-        async def reply() -> TurnResult:
-            result = await services.tendril.catch_errors(execute)
-            await services.sender.reply(request, result.text)
-            return result
-
-        with self._concurrency.hold(person):
-            await services.tendril.run_in_order(conversation_of(request), reply)
         return ""
 
     def _refusal(self, request: CommandRequest) -> str:

@@ -101,7 +101,8 @@ async def test_a_small_model_gets_one_sentence_and_the_tools_that_the_question_c
     assert (sums.system, sums.worked_out) == ("You are Terra.", "2 × 3 = 6")
     assert sums.question_sections == ()
     assert not sums.toolbox
-    question = asking("who said something about frogs yesterday?", persona=persona)
+    text = "who said something about frogs yesterday?"
+    question = replace(asking(text, persona=persona), reading=Reading(text, {"who_said": 0.9}))
     prompt = await prompts.build(table, question, SMALL)
     assert list(prompt.toolbox.names()) == [SEARCH]
     other = await prompts.build(table, asking("hello"), SMALL)

@@ -1,6 +1,6 @@
 """What needs no model: commands in plain words, what is remembered, what the bot says of itself.
 
-Nobody answers where the agent server should be, so whatever is answered here is no model's.
+The agent server only embeds questions here, or is away: what is answered is no model's.
 """
 
 from __future__ import annotations
@@ -15,16 +15,33 @@ from tests.kit.clock import ManualClock
 from tests.kit.irc_client import irc_client
 from tests.kit.irc_tendril import ROOM
 from tests.kit.openai_script import ScriptedOpenAI
+from tests.kit.readings import by_cues
+
+READS = by_cues(
+    cancel_reminder="cancel",
+    reminders="my reminders",
+    recall="what",
+    forget_fact="forget my",
+    remind="remind me",
+)
+REMINDS = by_cues(remind="remind me", dice="choose between", search="search")
 
 
 async def test_reminders_in_plain_words_need_no_model(tmp_path: Path) -> None:
-    async with world(tmp_path) as it, it.life(NOON) as clock:
+    async with (
+        ScriptedOpenAI() as script,
+        world(tmp_path) as it,
+        it.life(NOON, script.url) as clock,
+    ):
+        script.reads = READS
         await it.alice.say(ROOM, "Terra: remind me in 20 minutes to check the oven")
         await it.alice.expect("on Fri 2026-05-01 at 12:20 UTC. Its number is 1")
         await it.alice.say(ROOM, ".terrarium can you remind me tomorrow at 9 to call Mum please?")
         await it.alice.expect("on Sat 2026-05-02 at 09:00 UTC. Its number is 2")
+        script.reads = lambda _: "remind"
         await it.alice.say(ROOM, ".terrarium erinnere mich in einer Stunde an den Tee")
         await it.alice.expect("on Fri 2026-05-01 at 13:00 UTC. Its number is 3")
+        script.reads = READS
         await it.alice.say(ROOM, ".remind 10m stretch")
         await it.alice.expect("on Fri 2026-05-01 at 12:10 UTC. Its number is 4")
         await it.alice.say(ROOM, ".remind tomorrow water the plants")
@@ -44,7 +61,8 @@ async def test_reminders_in_plain_words_need_no_model(tmp_path: Path) -> None:
 
 
 async def test_a_person_has_facts_remembered_looked_up_and_removed(tmp_path: Path) -> None:
-    async with alice_in(tmp_path, NOBODY) as (alice, tendril):
+    async with ScriptedOpenAI() as script, alice_in(tmp_path, script.url) as (alice, tendril):
+        script.reads = READS
         first = "I will remember: your favourite tea is oolong."
         assert await ask(alice, ".remember that my favourite tea is oolong") == first
         assert (
@@ -68,7 +86,12 @@ async def test_a_person_has_facts_remembered_looked_up_and_removed(tmp_path: Pat
 
 
 async def test_what_is_kept_of_a_person_is_told_to_them_alone(tmp_path: Path) -> None:
-    async with world(tmp_path) as it, it.tendril(ManualClock(NOON)) as tendril:
+    async with (
+        ScriptedOpenAI() as script,
+        world(tmp_path) as it,
+        it.tendril(ManualClock(NOON), script.url) as tendril,
+    ):
+        script.reads = READS
         await it.alice.say(ROOM, ".remember that I like frogs")
         await it.alice.expect("I will remember: I like frogs")
         await it.alice.say(ROOM, ".remember my name is Ada")
@@ -114,11 +137,11 @@ async def test_a_time_zone_that_is_remembered_counts_at_once(tmp_path: Path) -> 
 
 async def test_the_bot_says_what_it_is_in_written_words(tmp_path: Path) -> None:
     async with ScriptedOpenAI() as script, alice_in(tmp_path, script.url) as (alice, _):
+        script.card = {"parameters": 135_000_000}
+        script.reads = by_cues(help="can you do", about_bot="you")
         assert (await ask(alice, ".terrarium who are you?")).startswith("I am Terra, a bot: ")
         assert "find what was said here: .search" in await ask(alice, ".terrarium what can you do?")
-        assert (await ask(alice, ".terrarium are you a bot?")).startswith("Yes, I am a bot")
-        assert (await ask(alice, ".terrarium what model are you?")).startswith("My model is ")
-        assert await ask(alice, ".terrarium are you there?") == "Yes, I am here."
+        assert (await ask(alice, ".about model")).startswith("My model is ")
         assert (await ask(alice, ".terrarium help")).startswith(".terrarium .ask ")
         assert script.requests == []
 
@@ -145,6 +168,7 @@ async def test_a_capable_model_is_asked_what_a_command_in_plain_words_leaves_ove
         for question in questions:
             script.say("Gladly.")
             assert await ask(alice, f".terrarium {question}") == "Gladly."
+        script.reads = REMINDS
         assert "Picked at random" not in str(script.requests)
         assert "on " in await ask(alice, ".terrarium remind me in 2 hours to check the oven")
         assert "Picked" in await ask(alice, ".terrarium choose between hagen and staging")
@@ -154,6 +178,7 @@ async def test_a_capable_model_is_asked_what_a_command_in_plain_words_leaves_ove
 async def test_a_tiny_model_is_spared_all_that_a_form_recognises(tmp_path: Path) -> None:
     async with ScriptedOpenAI() as script:
         script.card = {"parameters": 135_000_000}
+        script.reads = REMINDS
         async with alice_in(tmp_path, script.url) as (alice, _):
             await ask(alice, ".terrarium remind me in 2 hours to call bob, and who has the key?")
             await ask(alice, ".terrarium choose between hagen and staging, whichever is better")

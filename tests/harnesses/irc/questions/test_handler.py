@@ -6,7 +6,6 @@ import asyncio
 import sqlite3
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, closing
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -14,12 +13,12 @@ from typing import Any
 from harnesses.irc.tendril import IrcTendril
 from storage.settings import log_path
 from terrarium.clock import Clock
-from tests.kit.clock import ManualClock
 from tests.kit.irc_client import IrcClient, irc_client
 from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril
 from tests.kit.ircd import inspircd
 from tests.kit.openai_script import Answer, ScriptedOpenAI
 from tests.kit.patience import PATIENCE
+from tests.kit.readings import by_cues
 
 
 @asynccontextmanager
@@ -223,54 +222,17 @@ async def test_compact_shows_the_model_the_newest_turns_only(tmp_path: Path) -> 
         assert words(script.requests[-1]) == asked
 
 
-async def test_a_reminder_in_plain_words_is_confirmed_in_the_order_of_the_questions(
-    tmp_path: Path,
-) -> None:
-    async with ScriptedOpenAI() as script, a_room(tmp_path, script.url) as (alice, bob, tendril):
+async def test_a_command_in_plain_words_overtakes_what_waits_for_the_model(tmp_path: Path) -> None:
+    async with ScriptedOpenAI() as script, a_room(tmp_path, script.url) as (alice, _, _tendril):
+        script.reads = by_cues(remind="remind me")
         script.hang("Nine").say("Ten.")
         await alice.say(ROOM, ".terrarium how many newts are there?")
         await script.arrived(1)
-        await alice.say(ROOM, ".terrarium remind me in 20 minutes to feed them")
         await alice.say(ROOM, ".terrarium how many frogs are there?")
-        await until(alice, tendril, 3)
-        await bob.say(ROOM, ".terrarium remind me in 5 minutes to leave")
-        await bob.expect(rf"PRIVMSG {ROOM} :bob: I will remind you")  # another conversation
-        await alice.say(ROOM, ".terrarium are you there?")
-        await alice.expect(rf"PRIVMSG {ROOM} :alice: Yes, I am here\.$")
+        await alice.say(ROOM, ".terrarium remind me in 20 minutes to feed them")
+        await alice.expect(rf"PRIVMSG {ROOM} :alice: I will remind you on .* Its number is 1\.$")
+        await alice.say(ROOM, ".terrarium what is 12 * 34?")
+        await alice.expect(rf"PRIVMSG {ROOM} :alice: 12 × 34 = 408$")
         script.release()
-        for answer in ("Nine", r"I will remind you on .* Its number is 2\.", r"Ten\."):
+        for answer in ("Nine", r"Ten\."):
             await alice.expect(rf"PRIVMSG {ROOM} :alice: {answer}$")
-        replies = [line for line in alice.lines if f"PRIVMSG {ROOM} :alice: " in line]
-        assert [line.rpartition("alice: ")[2].split()[0] for line in replies] == [
-            *("Yes,", "Nine", "I", "Ten.")
-        ]
-
-
-async def test_stop_also_ends_a_command_in_plain_words_that_waits(tmp_path: Path) -> None:
-    async with ScriptedOpenAI() as script, a_room(tmp_path, script.url) as (alice, _, tendril):
-        script.hang("Nine")
-        await alice.say(ROOM, ".terrarium how many newts are there?")
-        await script.arrived(1)
-        await alice.say(ROOM, ".terrarium remind me in 20 minutes to feed them")
-        await until(alice, tendril, 2)
-        await alice.say(ROOM, ".terrarium stop")
-        await alice.expect("Stopped")
-        await until(alice, tendril, 0)
-        await alice.say(ROOM, ".reminders")
-        await alice.expect("I am to remind you of nothing")
-
-
-async def test_a_reminder_that_waits_counts_from_when_it_was_asked_for(tmp_path: Path) -> None:
-    clock = ManualClock(datetime(2026, 5, 1, 12, tzinfo=UTC))
-    async with (
-        ScriptedOpenAI() as script,
-        a_room(tmp_path, script.url, clock) as (alice, _, tendril),
-    ):
-        script.hang("Nine")
-        await alice.say(ROOM, ".terrarium how many newts are there?")
-        await script.arrived(1)
-        await alice.say(ROOM, ".terrarium remind me in 20 minutes to feed them")
-        await until(alice, tendril, 2)
-        await clock.advance(timedelta(minutes=5))
-        script.release()
-        await alice.expect("I will remind you on Fri 2026-05-01 at 12:20 UTC")
