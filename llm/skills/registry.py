@@ -26,6 +26,8 @@ import structlog
 from pydantic import BaseModel, Field
 
 from llm.messages.message import PromptSection
+from llm.reading.classifier import classifier
+from llm.reading.reading import Reading
 from llm.skills.hint import Hint, HintContext, WorkedOut
 from llm.tools.consent import to_learn, to_unlearn
 from llm.tools.toolbox import ToolError, tool, tools_in, tools_of
@@ -44,6 +46,7 @@ MAX_MATCHES = 3
 _MIN_SCORE = 1.0  # minimum score: a trigger, a hint, one very rare word or a few less rare ones
 _HINT_TIME = 1.0  # seconds, for all hints of a question together
 _NO_HINT = WorkedOut("")
+_WORD = re.compile(r"[^\W\d_]{2}")
 
 _log = structlog.get_logger()
 
@@ -56,12 +59,13 @@ class _SkillFrontMatter(BaseModel):
     name: str = Field(pattern=f"^{NAME.pattern}$")
     description: str = Field(min_length=1, max_length=500)
     triggers: tuple[Annotated[str, Field(pattern=r"\w", max_length=100)], ...] = ()
+    kinds: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class Skill:
     """A skill. `body` is given to the model when a question matches, `tools` are `@tool` functions,
-    and `hint` is called for every question."""
+    and `hint` is called for questions read as one of `kinds`; for all if there are none."""
 
     name: str
     description: str
@@ -69,6 +73,7 @@ class Skill:
     body: str = ""
     tools: tuple[Callable[..., Awaitable[object]], ...] = ()
     hint: Hint | None = None
+    kinds: frozenset[str] = frozenset()
 
     @classmethod
     def read(cls, folder: Path, modules: tuple[ModuleType, ...], config: Config) -> Skill:
@@ -76,22 +81,27 @@ class Skill:
         front, body = parse(_SkillFrontMatter, folder / FILE)
         if front.name != folder.name:
             raise ConfigError(f'{folder / FILE}: name: must be the folder\'s, "{folder.name}"')
+        if unknown := front.kinds.difference(classifier().kinds):
+            raise ConfigError(f'{folder / FILE}: kinds: there is no kind "{min(unknown)}"')
         tools = tuple(function for module in modules for function in _tools(module, config))
-        hints = [hint for module in modules if (hint := hint_in(module))]
-        if not (body or tools or hints or any(map(_creator, modules))):
+        hint = next(filter(None, map(hint_in, modules)), None)
+        makes_tools = any(hasattr(module, "create_tools") for module in modules)
+        if not (body or tools or hint or makes_tools):
             raise ConfigError(f"{folder / FILE} says nothing below its front matter")
-        return cls(
-            front.name,
-            front.description,
-            front.triggers,
-            body,
-            tools,
-            hints[0] if hints else None,
-        )
+        return cls(front.name, front.description, front.triggers, body, tools, hint, front.kinds)
 
     def is_triggered(self, question: str) -> bool:
         """Return whether a question contains one of the triggers."""
         return bool(self.triggers) and _pattern(self.triggers).search(question) is not None
+
+    def may_answer(self, question: str, reading: Reading | None) -> bool:
+        """Return whether the hint may have an answer to a question that was read so.
+
+        A question without a word, such as "17*3?", cannot be read by its meaning.
+        """
+        if not self.kinds or reading is None or not reading.kind or not _WORD.search(question):
+            return True
+        return reading.is_one_of(self.kinds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,19 +195,11 @@ def _load_package(entry: EntryPoint, config: Config) -> Skill:
     return Skill.read(Path(module.__file__).parent, (module,), config)
 
 
-def _creator(module: ModuleType) -> Callable[[Config], Iterable[object]] | None:
-    """Return the function `create_tools` of a module, which creates tool owners from the
-    configuration; None if it has none."""
-    return getattr(module, "create_tools", None)
-
-
 def _tools(module: ModuleType, config: Config) -> list[Callable[..., Awaitable[object]]]:
-    """Return the tools of a module: its marked functions and those of `create_tools`. Raises
-    ConfigError."""
-    create = _creator(module)
-    if create is None:
-        return tools_in(module)
-    owners = _guard(f"{module.__file__}: create_tools", create, config)
+    """Return the tools of a module: its marked functions, and those of the owners that its
+    `create_tools` makes from the configuration. Raises ConfigError."""
+    create = getattr(module, "create_tools", None)
+    owners = _guard(f"{module.__file__}: create_tools", create, config) if create else ()
     return [*tools_in(module), *(each for owner in owners for each in tools_of(owner))]
 
 
@@ -210,8 +212,7 @@ def hint_in(module: ModuleType) -> Hint | None:
     """Return the function `hint` of a skill's module, adapted to `Hint`; None if it has none.
 
     The function takes the question, or the question and a `HintContext`, and returns a `WorkedOut`
-    or a string, which never counts as a whole answer. If the module has a pattern `HINT_CUE`, only
-    questions in which that is found are passed on. Raises ConfigError.
+    or a string, which never counts as a whole answer. Raises ConfigError.
     """
     written = getattr(module, "hint", None)
     if written is None:
@@ -222,13 +223,7 @@ def hint_in(module: ModuleType) -> Hint | None:
     if takes not in (1, 2):
         raise ConfigError(f"{module.__file__}: hint: it takes a question, and a HintContext or not")
 
-    cue = getattr(module, "HINT_CUE", None)
-    if cue is not None and not isinstance(cue, re.Pattern):
-        raise ConfigError(f"{module.__file__}: HINT_CUE: write it as `re.compile(...)`")
-
     async def hint(question: str, context: HintContext) -> WorkedOut | None:
-        if cue is not None and not cue.search(question):
-            return None
         said = await (written(question) if takes == 1 else written(question, context))
         if isinstance(said, WorkedOut):
             return said if said.text else None
@@ -248,13 +243,15 @@ async def _hints(
     if len(question) > MAX_QUESTION_LENGTH:
         return hints
     until = asyncio.get_running_loop().time() + _HINT_TIME
-    for name, hint in [(skill.name, skill.hint) for skill in skills if skill.hint]:
+    for skill in skills:
+        if skill.hint is None or not skill.may_answer(question, context.reading):
+            continue
         try:
             async with asyncio.timeout_at(until):
-                if said := await hint(question, context):
-                    hints[name] = said
+                if said := await skill.hint(question, context):
+                    hints[skill.name] = said
         except Exception as error:  # noqa: BLE001 -- anybody's code
-            _log.warning("skills.no_hint", skill=name, reason=type(error).__name__)
+            _log.warning("skills.no_hint", skill=skill.name, reason=type(error).__name__)
     return hints
 
 

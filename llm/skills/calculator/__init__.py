@@ -3,27 +3,39 @@
 from __future__ import annotations
 
 import re
+from itertools import product, takewhile
 from typing import Annotated
 
 from pydantic import Field
 
-from llm.intents.question_text import plain, without_courtesies
+from llm.intents.question_text import strip_courtesies, without_courtesies
 from llm.skills.calculator.sums import DivisionByZero, ExpressionError, evaluate, format_number
-from llm.skills.calculator.units import UnitError, convert_named, measure_in, measures_within
-from llm.skills.calculator.words import sentence_in, sum_in
+from llm.skills.calculator.units import (
+    UnitError,
+    conversion_in,
+    conversions_within,
+    convert_named,
+)
+from llm.skills.calculator.words import answer_in, symbols_of
 from llm.skills.hint import HintContext, WorkedOut
 from llm.tools.toolbox import ToolError, tool
 
-_LOOSE = re.compile(
-    r"(?:what(?:'s| is| are| does| do)?|whats|how much (?:is|are|does|do)"
-    r"|was (?:ist|sind|macht|gibt)|wie ?viel (?:ist|sind|macht|gibt|ergibt)"
-    r"|the (?:answer|result) (?:to|of)) (?:the result of )?"
+_KINDS = frozenset({"calculation"})
+# Words before and after a sum which say that its result is wanted; the first ones leave no doubt.
+_EXPLICIT = frozenset(
+    (
+        *("calculate", "calc", "compute", "evaluate", "solve", "much", "sum:", "result", "value"),
+        *("berechne", "rechne", "viel", "wieviel", "work"),
+    )
 )
-_EXPLICIT = re.compile(
-    r"(?:calculate|calc|compute|work out|evaluate|solve|berechne|rechne|how much (?:is|are)"
-    r"|wie ?viel (?:ist|sind|macht|ergibt)|sum:|what(?:'s| is) the (?:result|value) of)\s*"
+_ASKING = _EXPLICIT | frozenset(
+    (
+        *("what", "what's", "whats", "is", "are", "does", "do", "how", "was", "ist", "sind"),
+        *("macht", "gibt", "ergibt", "wie", "answer", "of", "out"),
+    )
 )
-_EQUALS = re.compile(r"\s*(?:=|equals?|equal to|ergibt|make|makes)\s*(?:\?|what|was)?\s*$")
+_EQUALS = frozenset(("=", "equal", "equals", "to", "ergibt", "make", "makes", "is", "what", "?"))
+_MOST_BEFORE, _MOST_AFTER = 6, 4  # words around a sum in a question that surely asks for one
 # Expressions that are hardly ever a sum: "24/7" (always), dates, scores, ranges, radio codes.
 _TIGHT = re.compile(r"(\d+(?:\.\d+)?)([-/x])(\d+(?:\.\d+)?)")
 _NAMES = frozenset(
@@ -39,23 +51,19 @@ _WITHIN = re.compile(
     r"(?=$|[?!,;]|\.$|\.\s| ?(?:and|a lot|or|then|the|right|correct|true|enough|much)\b)"
 )
 
-HINT_CUE = re.compile(  # every sum or conversion contains a number, a sign or one of these words
-    r"[\d½⅓⅔¼¾²³√∛×÷·π+*/^%=!(]|\b(?:zero|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve"
-    r"|\w+teen|twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety|hundred|thousand|million|billion"
-    r"|half|e|pi|tau|many|much|far|wie|viele?|wieviele?)\b"
-    r"|\ban?\s.{1,60}\s(?:in|to|into|as|equals|expressed)\s",
-    re.IGNORECASE,
-)
-
 
 async def hint(question: str, context: HintContext) -> WorkedOut | None:
     """Return the result of a sum or conversion that the question consists of, as a whole answer, or
     else of those that it contains."""
     asked = without_courtesies(question)
+    is_sure = context.reading is not None and context.reading.is_one_of(_KINDS)
     try:
-        if whole := _whole_sum(asked) or measure_in(asked, plain(question)):
+        whole = _whole_sum(symbols_of(asked).split(), is_sure) or conversion_in(
+            strip_courtesies(question), is_sure=is_sure
+        )
+        if whole:
             return WorkedOut(whole, is_whole=True)
-        within = [*measures_within(asked), *_sums_within(asked)]
+        within = [*conversions_within(asked), *_sums_within(asked)]
     except DivisionByZero as error:
         return WorkedOut(f"{str(error).capitalize()}.", is_whole=True)
     return WorkedOut("\n".join(within[:5])) if within else None
@@ -87,23 +95,34 @@ async def convert_unit(
         raise ToolError(str(error)) from error
 
 
-def _whole_sum(asked: str) -> str | None:
-    """Return the answer to a question that consists of a sum, None for any other one."""
-    if said := sentence_in(asked):
-        return said
-    if match := _EXPLICIT.match(asked):
-        text, is_sure = asked[match.end() :], True
-    elif match := _LOOSE.match(asked):
-        text, is_sure = asked[match.end() :], False
-    else:
-        text, is_sure = asked, _EQUALS.search(asked) is not None
-    text = _EQUALS.sub("", text)
-    if _NO_SUM.fullmatch(text) or (not is_sure and _is_name(text, asked_for=match is not None)):
+def _whole_sum(words: list[str], is_sure: bool) -> str | None:
+    """Return the answer to a question that consists of a sum, None for any other one. If it surely
+    asks for one, it may have a few words more."""
+    first, last = 0, len(words)
+    while first < last and words[first] in _ASKING:
+        first += 1
+    while first < last and words[last - 1] in _EQUALS:
+        last -= 1
+    if first == last:
         return None
-    if said := sentence_in(text):
-        return said
-    found = sum_in(text)
-    return str(found) if found else None
+    is_explicit = is_sure or last < len(words) or words[-1][-1] == "="
+    is_explicit = is_explicit or not _EXPLICIT.isdisjoint(words[:first])
+    text = " ".join(words[first:last])
+    if _NO_SUM.fullmatch(text) or (not is_explicit and _is_name(text, asked_for=first > 0)):
+        return None
+    found = answer_in(text)
+    if found or not is_sure:
+        return found
+    before = takewhile(_is_word, words[first : first + _MOST_BEFORE])
+    after = takewhile(_is_word, reversed(words[max(first, last - _MOST_AFTER) : last]))
+    firsts = range(first, first + len(list(before)) + 1)
+    lasts = range(last, last - len(list(after)) - 1, -1)
+    pieces = (" ".join(words[begin:end]) for begin, end in product(firsts, lasts) if begin < end)
+    return next(filter(None, map(answer_in, pieces)), None)
+
+
+def _is_word(text: str) -> bool:
+    return text.strip(",.:;?").isalpha()
 
 
 def _is_name(text: str, *, asked_for: bool) -> bool:
@@ -123,11 +142,10 @@ def _is_name(text: str, *, asked_for: bool) -> bool:
 
 def _sums_within(asked: str) -> list[str]:
     """Return the sums within a longer question, with their results."""
-    found = []
-    for match in _WITHIN.finditer(asked):
-        text = match["sum"].strip()
-        if not _NO_SUM.fullmatch(text) and not _is_name(text, asked_for=False):
-            result = sum_in(text)
-            if result:
-                found.append(str(result))
-    return found
+    texts = [match["sum"].strip() for match in _WITHIN.finditer(asked)]
+    sums = [
+        answer_in(symbols_of(text))
+        for text in texts
+        if not _NO_SUM.fullmatch(text) and not _is_name(text, asked_for=False)
+    ]
+    return list(filter(None, sums))
