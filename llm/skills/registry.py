@@ -8,16 +8,14 @@ A package registers its folder, itself a Python package, as an entry point of th
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import inspect
 import re
 import sys
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cache, lru_cache
+from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 from typing import Annotated, TypeVar
@@ -76,7 +74,7 @@ class Skill:
     kinds: frozenset[str] = frozenset()
 
     @classmethod
-    def read(cls, folder: Path, modules: tuple[ModuleType, ...], config: Config) -> Skill:
+    def read(cls, folder: Path, modules: Sequence[ModuleType], config: Config) -> Skill:
         """Read the skill in a folder; `modules` are its Python modules. Raises ConfigError."""
         front, body = parse(_SkillFrontMatter, folder / FILE)
         if front.name != folder.name:
@@ -135,13 +133,13 @@ class SkillRegistry:
         config = config or Config({}, None, Path("data"))
         skills: dict[str, Skill] = {}
         errors: dict[str, str] = {}
-        for name, source in _sources(folder):
+        sources: list[tuple[str, EntryPoint | Path]] = [
+            *((entry.name, entry) for entry in entry_points(group=ENTRY_POINT_GROUP)),
+            *((path.parent.name, path.parent) for path in sorted(folder.glob(f"*/{FILE}"))),
+        ]
+        for name, source in sources:
             try:
-                skills[name] = (
-                    _load_package(source, config)
-                    if isinstance(source, EntryPoint)
-                    else Skill.read(source, _modules_of(source), config)
-                )
+                skills[name] = _load(source, config)
             except ConfigError as error:
                 errors[name] = str(error)
                 if name in before.skills:
@@ -168,31 +166,22 @@ class SkillRegistry:
         for skill in skills:
             hint = hints.get(skill.name, _NO_HINT)
             score = 2.0 * (skill.is_triggered(question) + hint.is_whole) + bool(hint.text)
-            score += _description_overlap(skill, asked)
+            shared = asked & _stems(skill.description)
+            score += sum((rarity(stem) / MAX_RARITY) ** 2 for stem in shared)
             found.append(Match(skill, score, hint.text, hint.is_whole, hint.free))
         found.sort(key=lambda match: (-match.score, match.skill.name))
         return [match for match in found if match.score >= _MIN_SCORE][:MAX_MATCHES]
 
 
-def _sources(folder: Path) -> Iterator[tuple[str, EntryPoint | Path]]:
-    for entry in entry_points(group=ENTRY_POINT_GROUP):
-        yield entry.name, entry
-    for path in sorted(folder.glob(f"*/{FILE}")):
-        yield path.parent.name, path.parent
-
-
-@cache
-def _import(entry: EntryPoint) -> ModuleType:
-    module = _guard(entry.value, entry.load)
+def _load(source: EntryPoint | Path, config: Config) -> Skill:
+    """Load a skill from its package or folder. Raises ConfigError."""
+    if isinstance(source, Path):
+        files = sorted(source.glob("*.py"))
+        return Skill.read(source, [_guard(str(path), _execute, path) for path in files], config)
+    module = _guard(source.value, source.load)
     if not isinstance(module, ModuleType) or not module.__file__:
-        raise ConfigError(f"{entry.value} is no package")
-    return module
-
-
-def _load_package(entry: EntryPoint, config: Config) -> Skill:
-    module = _import(entry)
-    assert module.__file__
-    return Skill.read(Path(module.__file__).parent, (module,), config)
+        raise ConfigError(f"{source.value} is no package")
+    return Skill.read(Path(module.__file__).parent, [module], config)
 
 
 def _tools(module: ModuleType, config: Config) -> list[Callable[..., Awaitable[object]]]:
@@ -240,10 +229,8 @@ async def _hints(
     Most return at once, so they are called sequentially, within one time limit for all.
     """
     hints: dict[str, WorkedOut] = {}
-    if len(question) > MAX_QUESTION_LENGTH:
-        return hints
     until = asyncio.get_running_loop().time() + _HINT_TIME
-    for skill in skills:
+    for skill in skills if len(question) <= MAX_QUESTION_LENGTH else ():
         if skill.hint is None or not skill.may_answer(question, context.reading):
             continue
         try:
@@ -255,20 +242,10 @@ async def _hints(
     return hints
 
 
-def _description_overlap(skill: Skill, asked: frozenset[str]) -> float:
-    """Return the summed weights, up to 1 each, of the words that question and description share."""
-    return sum((rarity(stem) / MAX_RARITY) ** 2 for stem in asked & _stems(skill.description))
-
-
 @lru_cache(1_000)
 def _stems(text: str) -> frozenset[str]:
     """Return the stems of the words of a text that carry meaning."""
     return frozenset(stem(word) for word in tokens(text) if is_content(word))
-
-
-def _modules_of(folder: Path) -> tuple[ModuleType, ...]:
-    """Execute the Python files of a skill's folder. Raises ConfigError."""
-    return tuple(_guard(str(path), _execute, path) for path in sorted(folder.glob("*.py")))
 
 
 def _guard(what: str, load: Callable[..., T], *arguments: object) -> T:
@@ -282,16 +259,11 @@ def _guard(what: str, load: Callable[..., T], *arguments: object) -> T:
 
 
 def _execute(path: Path) -> ModuleType:
-    digest = hashlib.sha256(str(path.absolute()).encode()).hexdigest()[:12]
-    name = f"terrarium_skill_{path.parent.name.replace('-', '_')}_{path.stem}_{digest}"
-    spec = spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise ConfigError(f"{path} is no Python")
-    module, before = module_from_spec(spec), sys.modules.get(name)
+    name = f"terrarium_skill {path.absolute()}"
+    module, before = ModuleType(name), sys.modules.get(name)
+    module.__file__ = str(path)
     sys.modules[name] = module  # `dataclasses` looks up a class's module there
     try:
-        # Compiled from source: a cached .pyc has a timestamp in whole seconds, and so could be
-        # stale after a quick edit.
         exec(compile(path.read_bytes(), str(path), "exec"), vars(module))  # noqa: S102
     except BaseException:
         sys.modules.pop(name)

@@ -10,6 +10,7 @@ import math
 import operator
 import re
 import statistics
+import unicodedata
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Context, Decimal, Inexact
@@ -83,38 +84,16 @@ _TOKEN = re.compile(
 _BARE_OPERAND = re.compile(r"([a-z]\w*) +(n\d+)")
 _SHOWN = re.compile(r"n\d+|\[\d\]| \*\* |//|[*/@%]|sqrt|cbrt|(?<=rt)\((n\d+)\)")
 # In Python's syntax: signs after an operand bind tightest, as subscripts do, "of" as "*" does.
-_SIGNS: Mapping[str, str] = {
-    **{sign: sign for sign in ("+", "-", "*", "/", "//", "**", "%", "(", ")", ",")},
-    "^": "**",
-    "×": "*",
-    "·": "*",
-    "÷": "/",
-    "mod": "%",
-    "of": "@",
-    "x": "*",
-    "√": " sqrt ",
-    "!": "[1]",
-    "²": "[2]",
-    "³": "[3]",
-}
-_PRETTY: Mapping[str, str] = {
-    "*": "×",
-    "/": "÷",
-    " ** ": "^",
-    "@": "of",
-    "%": "mod",
-    "sqrt": "√",
-    "cbrt": "∛",
-    "[0]": "%",
-    "[1]": "!",
-    "[2]": "²",
-    "[3]": "³",
-}
-_FRACTIONS = {
-    character: Fraction(above, below)
-    for character, above, below in (("½", 1, 2), ("⅓", 1, 3), ("⅔", 2, 3), ("¼", 1, 4), ("¾", 3, 4))
-}
+_SIGNS = {sign: sign for sign in ("+", "-", "*", "/", "//", "**", "%", "(", ")", ",")}
+_SIGNS |= {"^": "**", "×": "*", "·": "*", "x": "*", "of": "@", "÷": "/", "mod": "%"}
+_SIGNS |= {"√": "sqrt", "!": "[1]", "²": "[2]", "³": "[3]"}
+_PRETTY = {" ** ": "^", "[0]": "%", "[1]": "!", "[2]": "²", "[3]": "³"}
+_PRETTY |= {"*": "×", "/": "÷", "@": "of", "%": "mod", "sqrt": "√", "cbrt": "∛"}
+_FRACTIONS = "½⅓⅔¼¾"
 _CONSTANTS: dict[str, Number] = {"e": math.e, "pi": math.pi, "π": math.pi, "tau": math.tau}
+
+
+_OPERATIONS = (ast.BinOp, ast.Call, ast.Subscript)
 
 
 def evaluate(text: str) -> Sum:
@@ -135,7 +114,7 @@ def evaluate(text: str) -> Sum:
             return f" {token} "
         if token not in _SIGNS:
             raise ExpressionError("that is no sum")
-        return _SIGNS[token]
+        return f"{_SIGNS[token]} "
 
     python = _BARE_OPERAND.sub(r"\1(\2)", _TOKEN.sub(translate, text.strip().rstrip("= ")))
     try:
@@ -154,19 +133,17 @@ def evaluate(text: str) -> Sum:
         lambda match: numbers.get(match[1] or match[0]) or _PRETTY.get(match[0], match[0]),
         ast.unparse(body),
     )
-    operations = (ast.BinOp, ast.Call, ast.Subscript)
-    return Sum(
-        shown,
-        value,
-        any(isinstance(node, operations) and not _is_percent(node) for node in ast.walk(body)),
-    )
+    operations = [node for node in ast.walk(body) if isinstance(node, _OPERATIONS)]
+    return Sum(shown, value, not all(map(_is_percent, operations)))
 
 
 def _number(text: str) -> Fraction:
     _, _, exponent = text.partition("e")
     if len(text) > 60 or (exponent and abs(int(exponent)) > _MAX_DIGITS):
         raise ExpressionError("that number is too long")
-    return _FRACTIONS.get(text) or Fraction(text.replace(",", ""))
+    if text in _FRACTIONS:
+        return Fraction(unicodedata.numeric(text)).limit_denominator(10)
+    return Fraction(text.replace(",", ""))
 
 
 def _value(node: ast.expr, numbers: Mapping[str, Number], depth: int) -> Number:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from llm.skills.calculator.words import digits_of, number_in
+from llm.skills.calculator.words import ASKING, digits_of, number_in
 
 # By quantity: for each unit its factor to the base unit and its names, the first for display.
 _TABLES: Mapping[str, str] = {
@@ -73,6 +73,8 @@ _TABLES: Mapping[str, str] = {
     "pressure": """
         1 Pa pa pascal|100 hPa hpa|1000 kPa kpa kilopascal|100000 bar bars|100 mbar millibar
         101325 atm atmosphere|6894.757293168361 psi|133.322387415 mmHg mmhg""",
+    "angle": """
+        1 degrees degree deg|1/60 arcminutes arcminute""",
     "temperature": """
         1 K kelvin|1+273.15 °C c celsius centigrade|5/9+45967/180 °F f fahrenheit""",
 }
@@ -172,29 +174,12 @@ def _sentence(value: Fraction, unit: Unit, to: Unit) -> str | None:
     return f"{one} {'=' if Fraction(_format(result)) == result else '≈'} {other}{leap}"
 
 
-_WANTED = frozenset(
-    (
-        *("many", "far", "long", "tall", "high", "heavy", "big", "hot", "cold", "warm", "fast"),
-        *("large", "much", "viele", "viel", "wieviel", "wieviele"),
-    )
-)
-_ASKING = _WANTED | frozenset(
-    (
-        *("what", "what's", "whats", "how", "is", "are", "does", "do", "in", "to", "into", "as"),
-        *("=", "equal", "equals", "make", "makes", "per", "there", "have", "has", "contain", "up"),
-        *("contained", "expressed", "convert", "converted", "change", "turn", "?", "and"),
-        *("was", "wie", "ist", "sind", "hat", "haben", "rechne", "um", "umgerechnet"),
-    )
-)
+_WANTED = frozenset(("many", "much", "far", "long", "tall", "viele", "viel", "wieviel", "wieviele"))
 _MAX_OTHERS = 2  # more words that a question may have which is surely a calculation
 _BETWEEN = re.compile(r"(?<=\d)(?=[a-zµ°])", re.IGNORECASE)  # "10km"
 _MIXED = re.compile(r"\b(\d{1,6}|an?)( [a-z]+)? and (?:an? |1 )?(half|quarter)\b|\bhalf an?\b")
 _FEET = re.compile(
     r"(\d{1,2}) ?(?:'|ft|foot|feet) ?(\d{1,2}) ?(?:\"|''|inches|inch|in)?(?= (?:in|to|into|as) )"
-)
-_WITHIN = re.compile(
-    r"(?<![\w.,/-])(-?\d[\d,]{0,12}(?:\.\d{1,9})?) ?(°?[a-z]{2,12}) (?:in|to|into)"
-    r" (°?[a-z]{2,12})\b"
 )
 
 
@@ -231,13 +216,13 @@ def _measures(words: Sequence[str], is_sure: bool) -> list[tuple[Fraction | None
         phrases = [" ".join(words[at : at + length]) for length in (3, 2, 1)]
         unit = next(((phrase, unit) for phrase in phrases if (unit := unit_of(phrase))), None)
         is_inch = number is not None or (found and at == len(words) - 1)
-        if unit and (word not in _ASKING or is_inch or unit[0] != words[at]):
+        if unit and (word not in ASKING or is_inch or unit[0] != words[at]):
             if not is_linked or (found and found[0][1] == unit[1]):
                 return []
             found.append((number, unit[1]))
             number, is_linked = None, False
             at += unit[0].count(" ")
-        elif number is None and word in _ASKING:
+        elif number is None and word in ASKING:
             is_linked = True
         elif number in (None, 1) and (read := 1 if word in ("a", "an") else number_in(word)):
             number = Fraction(read)
@@ -255,15 +240,3 @@ def _decimal(match: re.Match[str]) -> str:
         return "0.5"
     whole = Fraction(int(match[1])) if match[1].isdecimal() else Fraction(1)
     return f"{float(whole) + (0.5 if match[3] == 'half' else 0.25):g}{match[2] or ''}"
-
-
-def conversions_within(asked: str) -> list[str]:
-    """Return the conversions that a longer question asks for. Durations are left out, as "2 hours
-    in ..." is rarely a conversion."""
-    found = []
-    for match in _WITHIN.finditer(asked):
-        value, unit, to = number_in(match[1]), unit_of(match[2]), unit_of(match[3])
-        if value is not None and unit and to and unit != to and unit.measures != "time":
-            said = _sentence(value, unit, to)
-            found += [said] if said else []
-    return found

@@ -25,9 +25,13 @@ _UNITS = {word: value for value, word in enumerate(_SMALL)} | {
     word: 10 * value for value, word in enumerate(_TENS, 2)
 }
 _SCALES = {"hundred": 100, "thousand": 1_000, "million": 10**6, "billion": 10**9}
-_WORD = "|".join([*_UNITS, *_SCALES])
+_SMALL_NUMBER = (
+    rf"(?:(?:{'|'.join(_TENS)})(?:[ -](?:{'|'.join(_SMALL[1:10])}))?\b|(?:{'|'.join(_SMALL)})\b)"
+)
+_SCALE = rf"(?:{'|'.join(_SCALES)})\b"
 _NUMERAL = re.compile(
-    rf"\b(?:{_WORD})(?:(?:[ -]|(?<=hundred) and | and (?=\w+\b$))(?:{_WORD}))*\b", re.IGNORECASE
+    rf"\b(?:{_SMALL_NUMBER}|{_SCALE})(?:[ -]{_SCALE}(?:(?: and)?[ -]{_SMALL_NUMBER})?)*",
+    re.IGNORECASE,
 )
 _SCALED = re.compile(r"(?<![\d.,])(\d+(?:\.\d+)?) (thousand|million|billion)\b", re.IGNORECASE)
 
@@ -111,6 +115,15 @@ _LISTS: Mapping[str, str] = {
 _LIST = re.compile(rf"({'|'.join(_LISTS)}) (?:of|between):? (.+)")
 _SEPARATOR = re.compile(r" ?; ?|, ?and | and |, |,(?!\d{3}(?!\d))| ")
 _MAX_VALUES = 50
+
+_ASKING = """
+    = ? what what's whats how is are does do in to into as of per up there have has many much far
+    long tall high heavy big hot cold warm fast large make makes equal equals contain contained
+    expressed convert converted change turn calculate calc compute evaluate solve work out
+    sum: result value answer was wie viel viele wieviel wieviele ist sind hat haben um
+    umgerechnet rechne berechne macht gibt ergibt"""
+ASKING = frozenset(_ASKING.split())
+"""Words around a sum or a measure which only say that its result is wanted."""
 
 
 def answer_in(text: str) -> str | None:
