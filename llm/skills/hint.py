@@ -6,6 +6,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 
+from llm.reading.reading import Reading
+
 
 @dataclass(frozen=True, slots=True)
 class WorkedOut:
@@ -23,10 +25,12 @@ class WorkedOut:
 
 @dataclass(frozen=True, slots=True)
 class HintContext:
-    """The time of a question and the time zone of the person asking."""
+    """The time of a question, the time zone of the person asking, and how it was read, if it
+    was."""
 
     now: datetime
     zone: tzinfo = UTC
+    reading: Reading | None = None
 
 
 Hint = Callable[[str, HintContext], Awaitable[WorkedOut | None]]

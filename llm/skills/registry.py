@@ -8,16 +8,14 @@ A package registers its folder, itself a Python package, as an entry point of th
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import inspect
 import re
 import sys
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cache, lru_cache
+from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 from typing import Annotated, TypeVar
@@ -26,6 +24,8 @@ import structlog
 from pydantic import BaseModel, Field
 
 from llm.messages.message import PromptSection
+from llm.reading.classifier import classifier
+from llm.reading.reading import Reading
 from llm.skills.hint import Hint, HintContext, WorkedOut
 from llm.tools.consent import to_learn, to_unlearn
 from llm.tools.toolbox import ToolError, tool, tools_in, tools_of
@@ -44,6 +44,7 @@ MAX_MATCHES = 3
 _MIN_SCORE = 1.0  # minimum score: a trigger, a hint, one very rare word or a few less rare ones
 _HINT_TIME = 1.0  # seconds, for all hints of a question together
 _NO_HINT = WorkedOut("")
+_WORD = re.compile(r"[^\W\d_]{2}")
 
 _log = structlog.get_logger()
 
@@ -56,12 +57,13 @@ class _SkillFrontMatter(BaseModel):
     name: str = Field(pattern=f"^{NAME.pattern}$")
     description: str = Field(min_length=1, max_length=500)
     triggers: tuple[Annotated[str, Field(pattern=r"\w", max_length=100)], ...] = ()
+    kinds: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class Skill:
     """A skill. `body` is given to the model when a question matches, `tools` are `@tool` functions,
-    and `hint` is called for every question."""
+    and `hint` is called for questions read as one of `kinds`; for all if there are none."""
 
     name: str
     description: str
@@ -69,29 +71,35 @@ class Skill:
     body: str = ""
     tools: tuple[Callable[..., Awaitable[object]], ...] = ()
     hint: Hint | None = None
+    kinds: frozenset[str] = frozenset()
 
     @classmethod
-    def read(cls, folder: Path, modules: tuple[ModuleType, ...], config: Config) -> Skill:
+    def read(cls, folder: Path, modules: Sequence[ModuleType], config: Config) -> Skill:
         """Read the skill in a folder; `modules` are its Python modules. Raises ConfigError."""
         front, body = parse(_SkillFrontMatter, folder / FILE)
         if front.name != folder.name:
             raise ConfigError(f'{folder / FILE}: name: must be the folder\'s, "{folder.name}"')
+        if unknown := front.kinds.difference(classifier().kinds):
+            raise ConfigError(f'{folder / FILE}: kinds: there is no kind "{min(unknown)}"')
         tools = tuple(function for module in modules for function in _tools(module, config))
-        hints = [hint for module in modules if (hint := hint_in(module))]
-        if not (body or tools or hints or any(map(_creator, modules))):
+        hint = next(filter(None, map(hint_in, modules)), None)
+        makes_tools = any(hasattr(module, "create_tools") for module in modules)
+        if not (body or tools or hint or makes_tools):
             raise ConfigError(f"{folder / FILE} says nothing below its front matter")
-        return cls(
-            front.name,
-            front.description,
-            front.triggers,
-            body,
-            tools,
-            hints[0] if hints else None,
-        )
+        return cls(front.name, front.description, front.triggers, body, tools, hint, front.kinds)
 
     def is_triggered(self, question: str) -> bool:
         """Return whether a question contains one of the triggers."""
         return bool(self.triggers) and _pattern(self.triggers).search(question) is not None
+
+    def may_answer(self, question: str, reading: Reading | None) -> bool:
+        """Return whether the hint may have an answer to a question that was read so.
+
+        A question without a word, such as "17*3?", cannot be read by its meaning.
+        """
+        if not self.kinds or reading is None or not reading.kind or not _WORD.search(question):
+            return True
+        return reading.is_one_of(self.kinds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,13 +133,13 @@ class SkillRegistry:
         config = config or Config({}, None, Path("data"))
         skills: dict[str, Skill] = {}
         errors: dict[str, str] = {}
-        for name, source in _sources(folder):
+        sources: list[tuple[str, EntryPoint | Path]] = [
+            *((entry.name, entry) for entry in entry_points(group=ENTRY_POINT_GROUP)),
+            *((path.parent.name, path.parent) for path in sorted(folder.glob(f"*/{FILE}"))),
+        ]
+        for name, source in sources:
             try:
-                skills[name] = (
-                    _load_package(source, config)
-                    if isinstance(source, EntryPoint)
-                    else Skill.read(source, _modules_of(source), config)
-                )
+                skills[name] = _load(source, config)
             except ConfigError as error:
                 errors[name] = str(error)
                 if name in before.skills:
@@ -158,46 +166,29 @@ class SkillRegistry:
         for skill in skills:
             hint = hints.get(skill.name, _NO_HINT)
             score = 2.0 * (skill.is_triggered(question) + hint.is_whole) + bool(hint.text)
-            score += _description_overlap(skill, asked)
+            shared = asked & _stems(skill.description)
+            score += sum((rarity(stem) / MAX_RARITY) ** 2 for stem in shared)
             found.append(Match(skill, score, hint.text, hint.is_whole, hint.free))
         found.sort(key=lambda match: (-match.score, match.skill.name))
         return [match for match in found if match.score >= _MIN_SCORE][:MAX_MATCHES]
 
 
-def _sources(folder: Path) -> Iterator[tuple[str, EntryPoint | Path]]:
-    for entry in entry_points(group=ENTRY_POINT_GROUP):
-        yield entry.name, entry
-    for path in sorted(folder.glob(f"*/{FILE}")):
-        yield path.parent.name, path.parent
-
-
-@cache
-def _import(entry: EntryPoint) -> ModuleType:
-    module = _guard(entry.value, entry.load)
+def _load(source: EntryPoint | Path, config: Config) -> Skill:
+    """Load a skill from its package or folder. Raises ConfigError."""
+    if isinstance(source, Path):
+        files = sorted(source.glob("*.py"))
+        return Skill.read(source, [_guard(str(path), _execute, path) for path in files], config)
+    module = _guard(source.value, source.load)
     if not isinstance(module, ModuleType) or not module.__file__:
-        raise ConfigError(f"{entry.value} is no package")
-    return module
-
-
-def _load_package(entry: EntryPoint, config: Config) -> Skill:
-    module = _import(entry)
-    assert module.__file__
-    return Skill.read(Path(module.__file__).parent, (module,), config)
-
-
-def _creator(module: ModuleType) -> Callable[[Config], Iterable[object]] | None:
-    """Return the function `create_tools` of a module, which creates tool owners from the
-    configuration; None if it has none."""
-    return getattr(module, "create_tools", None)
+        raise ConfigError(f"{source.value} is no package")
+    return Skill.read(Path(module.__file__).parent, [module], config)
 
 
 def _tools(module: ModuleType, config: Config) -> list[Callable[..., Awaitable[object]]]:
-    """Return the tools of a module: its marked functions and those of `create_tools`. Raises
-    ConfigError."""
-    create = _creator(module)
-    if create is None:
-        return tools_in(module)
-    owners = _guard(f"{module.__file__}: create_tools", create, config)
+    """Return the tools of a module: its marked functions, and those of the owners that its
+    `create_tools` makes from the configuration. Raises ConfigError."""
+    create = getattr(module, "create_tools", None)
+    owners = _guard(f"{module.__file__}: create_tools", create, config) if create else ()
     return [*tools_in(module), *(each for owner in owners for each in tools_of(owner))]
 
 
@@ -210,8 +201,7 @@ def hint_in(module: ModuleType) -> Hint | None:
     """Return the function `hint` of a skill's module, adapted to `Hint`; None if it has none.
 
     The function takes the question, or the question and a `HintContext`, and returns a `WorkedOut`
-    or a string, which never counts as a whole answer. If the module has a pattern `HINT_CUE`, only
-    questions in which that is found are passed on. Raises ConfigError.
+    or a string, which never counts as a whole answer. Raises ConfigError.
     """
     written = getattr(module, "hint", None)
     if written is None:
@@ -222,13 +212,7 @@ def hint_in(module: ModuleType) -> Hint | None:
     if takes not in (1, 2):
         raise ConfigError(f"{module.__file__}: hint: it takes a question, and a HintContext or not")
 
-    cue = getattr(module, "HINT_CUE", None)
-    if cue is not None and not isinstance(cue, re.Pattern):
-        raise ConfigError(f"{module.__file__}: HINT_CUE: write it as `re.compile(...)`")
-
     async def hint(question: str, context: HintContext) -> WorkedOut | None:
-        if cue is not None and not cue.search(question):
-            return None
         said = await (written(question) if takes == 1 else written(question, context))
         if isinstance(said, WorkedOut):
             return said if said.text else None
@@ -245,33 +229,23 @@ async def _hints(
     Most return at once, so they are called sequentially, within one time limit for all.
     """
     hints: dict[str, WorkedOut] = {}
-    if len(question) > MAX_QUESTION_LENGTH:
-        return hints
     until = asyncio.get_running_loop().time() + _HINT_TIME
-    for name, hint in [(skill.name, skill.hint) for skill in skills if skill.hint]:
+    for skill in skills if len(question) <= MAX_QUESTION_LENGTH else ():
+        if skill.hint is None or not skill.may_answer(question, context.reading):
+            continue
         try:
             async with asyncio.timeout_at(until):
-                if said := await hint(question, context):
-                    hints[name] = said
+                if said := await skill.hint(question, context):
+                    hints[skill.name] = said
         except Exception as error:  # noqa: BLE001 -- anybody's code
-            _log.warning("skills.no_hint", skill=name, reason=type(error).__name__)
+            _log.warning("skills.no_hint", skill=skill.name, reason=type(error).__name__)
     return hints
-
-
-def _description_overlap(skill: Skill, asked: frozenset[str]) -> float:
-    """Return the summed weights, up to 1 each, of the words that question and description share."""
-    return sum((rarity(stem) / MAX_RARITY) ** 2 for stem in asked & _stems(skill.description))
 
 
 @lru_cache(1_000)
 def _stems(text: str) -> frozenset[str]:
     """Return the stems of the words of a text that carry meaning."""
     return frozenset(stem(word) for word in tokens(text) if is_content(word))
-
-
-def _modules_of(folder: Path) -> tuple[ModuleType, ...]:
-    """Execute the Python files of a skill's folder. Raises ConfigError."""
-    return tuple(_guard(str(path), _execute, path) for path in sorted(folder.glob("*.py")))
 
 
 def _guard(what: str, load: Callable[..., T], *arguments: object) -> T:
@@ -285,16 +259,11 @@ def _guard(what: str, load: Callable[..., T], *arguments: object) -> T:
 
 
 def _execute(path: Path) -> ModuleType:
-    digest = hashlib.sha256(str(path.absolute()).encode()).hexdigest()[:12]
-    name = f"terrarium_skill_{path.parent.name.replace('-', '_')}_{path.stem}_{digest}"
-    spec = spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise ConfigError(f"{path} is no Python")
-    module, before = module_from_spec(spec), sys.modules.get(name)
+    name = f"terrarium_skill {path.absolute()}"
+    module, before = ModuleType(name), sys.modules.get(name)
+    module.__file__ = str(path)
     sys.modules[name] = module  # `dataclasses` looks up a class's module there
     try:
-        # Compiled from source: a cached .pyc has a timestamp in whole seconds, and so could be
-        # stale after a quick edit.
         exec(compile(path.read_bytes(), str(path), "exec"), vars(module))  # noqa: S102
     except BaseException:
         sys.modules.pop(name)

@@ -171,7 +171,7 @@ class Fetcher:
                 if response.status_code >= 500:
                     raise PageUnreadable(f"the robots.txt of {target.host} cannot be read")
                 if response.is_success:
-                    text = await _decoded(response, MAX_ROBOTS_SIZE, cuts=True)
+                    text = await _decode(response, MAX_ROBOTS_SIZE, cuts=True)
                     rules = RobotsRules.parse(text.decode("utf-8", errors="replace"), AGENT)
                 break
         # After too many redirects, a robots.txt counts as missing (RFC 9309, section 2.3.1.2).
@@ -248,7 +248,7 @@ class Fetcher:
             raise PageUnreadable("it is a picture, and pictures cannot be looked at here")
         if kind not in types:
             raise PageRefused(f"it is {kind[:60] or 'of no type'}, which is not read here")
-        body = await _decoded(response, self._limits.size, cuts=self._limits.cuts)
+        body = await _decode(response, self._limits.size, cuts=self._limits.cuts)
         return Page(url, kind, response.charset_encoding or "", body)
 
     def _cached(self, key: str) -> Page | RobotsRules | None:
@@ -301,7 +301,7 @@ def _is_address(host: str) -> bool:
     return True
 
 
-async def _decoded(response: httpx2.Response, limit: int, *, cuts: bool = False) -> bytes:
+async def _decode(response: httpx2.Response, limit: int, *, cuts: bool = False) -> bytes:
     """Return the decompressed body, at most `limit` bytes. One that is longer, compressed or not,
     is truncated if `cuts`, else refused. Raises PageRefused and PageUnreadable."""
     # Decompressed here, with bounded output: httpx would expand a decompression bomb in memory.

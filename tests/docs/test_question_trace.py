@@ -14,7 +14,7 @@ from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril, kept_turns
 from tests.kit.ircd import inspircd
 from tests.kit.openai_script import ScriptedOpenAI
 
-MOST_FILES = 82
+MOST_FILES = 78
 """The limit of all packages together, only ever to be lowered; the aim is 55."""
 
 WAYS = 8
@@ -43,6 +43,7 @@ async def test_a_question_passes_few_files(tmp_path: Path) -> None:
             irc_client(ircd.port, "alice") as alice,
         ):
             script.card = {"parameters": 8_000_000_000}
+            script.reads = lambda _: "general"
             await alice.join(ROOM)
             await alice.say(ROOM, "the toad is in the pond")
             for number in range(WAYS):

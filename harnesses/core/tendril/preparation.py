@@ -106,7 +106,7 @@ async def build_prompt(
         (tendril, *request.tools, *memory.tools(request.keeps)),
         request.asker(tendril.conversations),
         request.wants_status,
-        HintContext(tendril.clock.now(), tendril.agent.zone),
+        HintContext(tendril.clock.now(), tendril.agent.zone, request.reading),
     )
     return await tendril.prompts.build(tendril.skills, prompt_request, choice.profile)
 

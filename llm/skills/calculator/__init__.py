@@ -3,27 +3,33 @@
 from __future__ import annotations
 
 import re
+from itertools import product, takewhile
 from typing import Annotated
 
 from pydantic import Field
 
-from llm.intents.question_text import plain, without_courtesies
+from llm.intents.question_text import strip_courtesies, without_courtesies
 from llm.skills.calculator.sums import DivisionByZero, ExpressionError, evaluate, format_number
-from llm.skills.calculator.units import UnitError, convert_named, measure_in, measures_within
-from llm.skills.calculator.words import sentence_in, sum_in
+from llm.skills.calculator.units import (
+    UnitError,
+    conversion_in,
+    convert_named,
+    unit_of,
+)
+from llm.skills.calculator.words import ASKING, answer_in, symbols_of
 from llm.skills.hint import HintContext, WorkedOut
 from llm.tools.toolbox import ToolError, tool
 
-_LOOSE = re.compile(
-    r"(?:what(?:'s| is| are| does| do)?|whats|how much (?:is|are|does|do)"
-    r"|was (?:ist|sind|macht|gibt)|wie ?viel (?:ist|sind|macht|gibt|ergibt)"
-    r"|the (?:answer|result) (?:to|of)) (?:the result of )?"
+_KINDS = frozenset({"calculation"})
+# Words before a sum which leave no doubt that its result is wanted.
+_EXPLICIT = frozenset(
+    (
+        *("calculate", "calc", "compute", "evaluate", "solve", "much", "sum:", "result", "value"),
+        *("berechne", "rechne", "viel", "wieviel", "work", "out", "answer"),
+    )
 )
-_EXPLICIT = re.compile(
-    r"(?:calculate|calc|compute|work out|evaluate|solve|berechne|rechne|how much (?:is|are)"
-    r"|wie ?viel (?:ist|sind|macht|ergibt)|sum:|what(?:'s| is) the (?:result|value) of)\s*"
-)
-_EQUALS = re.compile(r"\s*(?:=|equals?|equal to|ergibt|make|makes)\s*(?:\?|what|was)?\s*$")
+_CONJUNCTIONS = frozenset(("and", "or", "then", "und", "oder"))
+_MOST_BEFORE, _MOST_AFTER = 6, 4  # other words around a sum
 # Expressions that are hardly ever a sum: "24/7" (always), dates, scores, ranges, radio codes.
 _TIGHT = re.compile(r"(\d+(?:\.\d+)?)([-/x])(\d+(?:\.\d+)?)")
 _NAMES = frozenset(
@@ -32,33 +38,40 @@ _NAMES = frozenset(
         *("10-4", "5-0", "6/7", "2x4", "4x4"),
     )
 )
+_LOOSE = re.compile(r"[\d(]\S* \S+ \S")  # a sum with spaces, which few names have
 _NO_SUM = re.compile(r"\d+([-/.:])\d+\1\d+(?:[-/.:]\d+)*")
-_WITHIN = re.compile(
-    r"(?:\b(?:what is|what's|how much is|calculate|compute|equals)|^is)\s+"
-    r"(?P<sum>[\d(][\d.() ]{0,20}(?:(?:\*\*|[-+*/^x×÷]) {0,2}-?[\d.()][\d.() ]{0,20}){1,8})"
-    r"(?=$|[?!,;]|\.$|\.\s| ?(?:and|a lot|or|then|the|right|correct|true|enough|much)\b)"
-)
-
-HINT_CUE = re.compile(  # every sum or conversion contains a number, a sign or one of these words
-    r"[\d½⅓⅔¼¾²³√∛×÷·π+*/^%=!(]|\b(?:zero|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve"
-    r"|\w+teen|twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety|hundred|thousand|million|billion"
-    r"|half|e|pi|tau|many|much|far|wie|viele?|wieviele?)\b"
-    r"|\ban?\s.{1,60}\s(?:in|to|into|as|equals|expressed)\s",
-    re.IGNORECASE,
-)
 
 
 async def hint(question: str, context: HintContext) -> WorkedOut | None:
-    """Return the result of a sum or conversion that the question consists of, as a whole answer, or
-    else of those that it contains."""
-    asked = without_courtesies(question)
+    """Return the result of a sum or conversion that the question consists of, or else of the sum
+    that it contains: a whole answer if it surely asks for a calculation only."""
+    words = symbols_of(without_courtesies(question)).split()
+    is_sure = context.reading is not None and context.reading.is_one_of(_KINDS)
+    first, last = 0, len(words)
+    while first < last and words[first] in ASKING:
+        first += 1
+    while first < last and words[last - 1] in ASKING:
+        last -= 1
+    is_explicit = is_sure or "=" in "".join(words)[-2:] or not _EXPLICIT.isdisjoint(words[:first])
     try:
-        if whole := _whole_sum(asked) or measure_in(asked, plain(question)):
-            return WorkedOut(whole, is_whole=True)
-        within = [*measures_within(asked), *_sums_within(asked)]
+        text = " ".join(words[first:last])
+        is_name = not is_explicit and _is_name(text, asked_for=first > 0)
+        if not is_name and (said := answer_in(text)):
+            return WorkedOut(said, is_whole=True)
+        if said := conversion_in(strip_courtesies(question), is_sure=is_sure):
+            return WorkedOut(said, is_whole=True)
+        before = takewhile(_is_needless, words[first : first + _MOST_BEFORE])
+        after = takewhile(_is_needless, reversed(words[max(first, last - _MOST_AFTER) : last]))
+        firsts = range(first, first + len(list(before)) + 1)
+        lasts = range(last, last - len(list(after)) - 1, -1)
+        for begin, end in product(firsts, lasts):
+            text = " ".join(words[begin:end])
+            if (is_sure or _LOOSE.match(text)) and (said := answer_in(text)):
+                others = {*words[first:begin], *words[end:last]}
+                return WorkedOut(said, is_whole=is_sure and others.isdisjoint(_CONJUNCTIONS))
     except DivisionByZero as error:
         return WorkedOut(f"{str(error).capitalize()}.", is_whole=True)
-    return WorkedOut("\n".join(within[:5])) if within else None
+    return None
 
 
 @tool(reads=True)
@@ -87,23 +100,10 @@ async def convert_unit(
         raise ToolError(str(error)) from error
 
 
-def _whole_sum(asked: str) -> str | None:
-    """Return the answer to a question that consists of a sum, None for any other one."""
-    if said := sentence_in(asked):
-        return said
-    if match := _EXPLICIT.match(asked):
-        text, is_sure = asked[match.end() :], True
-    elif match := _LOOSE.match(asked):
-        text, is_sure = asked[match.end() :], False
-    else:
-        text, is_sure = asked, _EQUALS.search(asked) is not None
-    text = _EQUALS.sub("", text)
-    if _NO_SUM.fullmatch(text) or (not is_sure and _is_name(text, asked_for=match is not None)):
-        return None
-    if said := sentence_in(text):
-        return said
-    found = sum_in(text)
-    return str(found) if found else None
+def _is_needless(word: str) -> bool:
+    """Return whether a word beside a sum is no part of it: no number, sign or unit."""
+    word = word.strip(",.:;?")
+    return word.isalpha() and unit_of(word) is None
 
 
 def _is_name(text: str, *, asked_for: bool) -> bool:
@@ -111,7 +111,7 @@ def _is_name(text: str, *, asked_for: bool) -> bool:
     resolution, phone number or name. `asked_for`: the question asks "what is ..."."""
     match = _TIGHT.fullmatch(text)
     if not match:
-        return False
+        return _NO_SUM.fullmatch(text) is not None
     if not asked_for or text in _NAMES:
         return True
     one, sign, other = float(match[1]), match[2], float(match[3])
@@ -119,15 +119,3 @@ def _is_name(text: str, *, asked_for: bool) -> bool:
         return min(one, other) >= 240  # a resolution
     years = 1000 <= one <= other <= 2100
     return sign == "-" and (years or (one >= 100 and other >= 1000))  # a phone number
-
-
-def _sums_within(asked: str) -> list[str]:
-    """Return the sums within a longer question, with their results."""
-    found = []
-    for match in _WITHIN.finditer(asked):
-        text = match["sum"].strip()
-        if not _NO_SUM.fullmatch(text) and not _is_name(text, asked_for=False):
-            result = sum_in(text)
-            if result:
-                found.append(str(result))
-    return found

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from llm.skills.calculator.words import number_in
+from llm.skills.calculator.words import ASKING, digits_of, number_in
 
 # By quantity: for each unit its factor to the base unit and its names, the first for display.
 _TABLES: Mapping[str, str] = {
@@ -46,8 +46,8 @@ _TABLES: Mapping[str, str] = {
         0.83612736 yd² yd2 sq_yd square_yard|4046.8564224 acres acre
         2589988.110336 mi² mi2 sq_mi square_mile""",
     "data": """
-        0.125 bits bit|125 kbit kilobit kbits|125000 Mbit mbit megabit mbits
-        125000000 Gbit gbit gigabit gbits|1 bytes byte b|1e3 kB kb kilobyte|1e6 MB mb megabyte
+        0.125 bits bit|125 kbit kilobit kbits Kb|125000 Mbit mbit megabit mbits Mb
+        125000000 Gbit gbit gigabit gbits Gb|1 bytes byte b|1e3 kB kb kilobyte|1e6 MB mb megabyte
         1e9 GB gb gigabyte gig|1e12 TB tb terabyte|1e15 PB pb petabyte|1024 KiB kib kibibyte
         1048576 MiB mib mebibyte|1073741824 GiB gib gibibyte|1099511627776 TiB tib tebibyte
         1125899906842624 PiB pib pebibyte""",
@@ -73,18 +73,11 @@ _TABLES: Mapping[str, str] = {
     "pressure": """
         1 Pa pa pascal|100 hPa hpa|1000 kPa kpa kilopascal|100000 bar bars|100 mbar millibar
         101325 atm atmosphere|6894.757293168361 psi|133.322387415 mmHg mmhg""",
+    "angle": """
+        1 degrees degree deg|1/60 arcminutes arcminute""",
+    "temperature": """
+        1 K kelvin|1+273.15 °C c celsius centigrade|5/9+45967/180 °F f fahrenheit""",
 }
-_TEMPERATURES = {
-    "c": "°C",
-    "celsius": "°C",
-    "centigrade": "°C",
-    "f": "°F",
-    "fahrenheit": "°F",
-    "k": "K",
-    "kelvin": "K",
-}
-_ZERO = {"°C": Fraction("273.15"), "°F": Fraction("459.67") * 5 / 9, "K": Fraction(0)}
-_DEGREE = {"°C": Fraction(1), "°F": Fraction(5, 9), "K": Fraction(1)}
 
 
 class UnitError(ValueError):
@@ -93,38 +86,62 @@ class UnitError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A unit: the quantity it measures, its factor to the base unit, and its display name."""
+    """A unit: the quantity it measures, its factor to the base unit, its display name, that of one,
+    and where a scale of temperature has its zero, in the base unit."""
 
     measures: str
     factor: Fraction
     shown: str
+    singular: str
+    zero: Fraction
+
+
+def _read_tables() -> Iterator[tuple[str, Unit]]:
+    for measures, table in _TABLES.items():
+        for line in table.replace("\n", "|").split("|"):
+            if not line.strip():
+                continue
+            size, *names = (word.replace("_", " ") for word in line.split())
+            factor, _, zero = size.partition("+")
+            above, _, below = factor.partition("/")
+            singular = names[1].replace("us ", "US ") if names[0].endswith("s") else names[0]
+            unit = Unit(
+                measures,
+                Fraction(above) / Fraction(below or 1),
+                names[0],
+                singular,
+                Fraction(zero or 0),
+            )
+            for name in names:
+                yield name, unit
+                yield name.lower(), unit
+
+
+_UNITS = dict(_read_tables())
 
 
 def unit_of(name: str) -> Unit | None:
     """Return the unit with a name in any usual spelling, None if it is unknown."""
-    name = " ".join(name.split()).rstrip(".")
-    degrees = name.lower().removeprefix("°").strip()
-    for word in ("degrees ", "degree ", "deg ", "grad "):
-        degrees = degrees.removeprefix(word)
-    if symbol := _TEMPERATURES.get(degrees.removeprefix("°")):
-        return Unit("temperature", _DEGREE[symbol], symbol)
+    name = name.rstrip(".")
     plain = name.lower().replace("metric tonnes", "metric ton").replace("sq. ", "sq ")
-    for spelling in (name, plain, plain.removesuffix("s"), plain.removesuffix("es")):
-        if unit := _UNITS.get(spelling):
-            return unit
-    return None
+    degrees = plain.removeprefix("°").strip()
+    for word in ("degrees ", "degree ", "deg ", "grad "):
+        degrees = degrees.removeprefix(word).removeprefix("°")
+    unit = _UNITS.get(degrees)
+    if unit and unit.measures == "temperature":
+        return unit
+    spellings = (name, plain, plain.removesuffix("s"), plain.removesuffix("es"))
+    return next((_UNITS[each] for each in spellings if each in _UNITS), None)
 
 
 def convert(value: Fraction, unit: Unit, to: Unit) -> Fraction:
     """Convert a value from one unit to another. Raises UnitError."""
     if unit.measures != to.measures:
         raise UnitError(f"{unit.shown} cannot be converted to {to.shown}")
-    if unit.measures == "temperature":
-        kelvin = value * unit.factor + _ZERO[unit.shown]
-        if kelvin < 0:
-            raise UnitError("nothing is colder than 0 K")
-        return (kelvin - _ZERO[to.shown]) / to.factor
-    return value * unit.factor / to.factor
+    base = value * unit.factor + unit.zero
+    if unit.measures == "temperature" and base < 0:
+        raise UnitError("nothing is colder than 0 K")
+    return (base - to.zero) / to.factor
 
 
 def convert_named(value: float, unit: str, to: str) -> Fraction:
@@ -135,152 +152,91 @@ def convert_named(value: float, unit: str, to: str) -> Fraction:
     return convert(Fraction(str(value)), one, other)
 
 
-def measure(number: Fraction, unit: Unit) -> str:
-    """Return a number with its unit as people write it: "1 mile", "5280 feet", "20 °C"."""
-    shown = unit.shown if number != 1 else _SINGULAR.get(unit.shown, unit.shown)
-    return f"{format_rounded(number)} {shown}"
-
-
-def format_rounded(number: Fraction) -> str:
+def _format(number: Fraction) -> str:
     """Return a number exactly if ten significant digits suffice, else rounded to six."""
     exact = f"{float(number):.10g}"
     return exact if "e" not in exact and Fraction(exact) == number else f"{float(number):.6g}"
 
 
-def is_exact(number: Fraction) -> bool:
-    """Return whether `format_rounded` shows a number exactly."""
-    return Fraction(format_rounded(number)) == number
-
-
-def _units(tables: Mapping[str, str]) -> tuple[dict[str, Unit], dict[str, str]]:
-    found: dict[str, Unit] = {}
-    singular: dict[str, str] = {}
-    for measures, table in tables.items():
-        for line in table.replace("\n", "|").split("|"):
-            words = line.split()
-            if words:
-                names = [word.replace("_", " ") for word in words[1:]]
-                unit = Unit(measures, _factor(words[0]), names[0])
-                found |= dict.fromkeys(_spellings(names), unit)
-                if len(names) > 1 and names[0].endswith("s"):
-                    singular[names[0]] = names[1].replace("us ", "US ")
-    return found, singular
-
-
-def _factor(text: str) -> Fraction:
-    above, _, below = text.partition("/")
-    return Fraction(above) / Fraction(below or 1)
-
-
-def _spellings(names: Sequence[str]) -> list[str]:
-    return [spelling for name in names for spelling in (name, name.lower())]
-
-
-_UNITS, _SINGULAR = _units(_TABLES)
-
-
-_NUMBER = (
-    r"-?\d[\d,]*(?:\.\d+)?(?: (?:hundred|thousand|million|billion))?|-?\.\d+|half an?|an?"
-    r"|(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|fifteen|twenty|thirty|forty"
-    r"|fifty|sixty|seventy|eighty|ninety|hundred|thousand|million|[ -])+"
-)
-_UNIT = r"[a-zµ°\"'][a-z°²³/0-9.]*(?: [a-z°][a-z²³0-9]*){0,2}?"
-_MEASURE = rf"(?P<value>{_NUMBER}) ?(?P<unit>{_UNIT})"
-_ASKING = (
-    r"(?:(?:what|how (?:much|many|far|long|tall|high|heavy|big|hot|cold|warm|fast|large)|was"
-    r"|wie ?viel)"
-    r"(?:'s| is| are| does| do| ist| sind)? )?(?:convert |change |turn |rechne |umgerechnet )?"
-)
-_MIXED = re.compile(
-    r"\b(?P<whole>\d{1,6}|an?|one|two|three|four|five|six|seven|eight|nine|ten)"
-    r"(?P<unit> [a-z]+)? and (?:a |one )?(?P<part>half|quarter)\b"
-)
-_FORMS = tuple(
-    re.compile(form)
-    for form in (
-        rf"{_ASKING}{_MEASURE} (?:converted )?(?:in|to|into|as|equals|=|expressed in) "
-        rf"(?:how many |\? ?)?(?P<to>{_UNIT})",
-        rf"how (?:many|much) (?P<to>{_UNIT}) (?:(?:is|are|makes?|equals?) )?(?:there |contained )?"
-        rf"(?:in|make|per|to|is|are|equals?) (?:up )?{_MEASURE}",
-        rf"how (?:many|much) (?P<to>{_UNIT}) (?:does|do) {_MEASURE} (?:have|contain|equal|make)",
-        rf"how (?:many|much) (?P<to>{_UNIT}) (?:in|per) (?P<unit>{_UNIT})",
-        rf"wie ?viele? (?P<to>{_UNIT}) (?:sind|hat|ist|haben) {_MEASURE}",
-    )
-)
-_FEET = re.compile(
-    rf"{_ASKING}(?P<feet>\d{{1,2}}) ?(?:'|ft|foot|feet) ?(?P<inches>\d{{1,2}})"
-    rf" ?(?:\"|''|in|inch|inches)? (?:in|to|into|as) (?P<to>{_UNIT})"
-)
-_WITHIN = re.compile(
-    r"(?<![\w.,/-])(?P<value>-?\d[\d,]{0,12}(?:\.\d{1,9})?) ?(?P<unit>°?[a-z]{2,12})"
-    r" (?:in|to|into) (?P<to>°?[a-z]{2,12})\b"
-)
-
-
-def measure_in(asked: str, written: str) -> str | None:
-    """Return the answer to a question that only asks to convert a measure, None for any other one.
-
-    `asked` is in lower case, without courtesies; `written` has the original case, which
-    distinguishes Mb from MB.
-    """
-    if match := _FEET.fullmatch(asked):
-        return _in_feet(match)
-    asked = _MIXED.sub(_decimal, asked)
-    for form in _FORMS:
-        if match := form.fullmatch(asked):
-            found = match.groupdict()
-            value = number_in(found.get("value") or "a")
-            unit, to = _unit(found["unit"], written), _unit(found["to"], written, -1)
-            if value is not None and unit and to and unit != to:
-                return _sentence(value, unit, to)
-    return None
-
-
-def measures_within(asked: str) -> list[str]:
-    """Return the conversions that a longer question asks for. Durations are left out, as "2 hours
-    in ..." is rarely a conversion."""
-    found = []
-    for match in _WITHIN.finditer(asked):
-        value, unit, to = number_in(match["value"]), unit_of(match["unit"]), unit_of(match["to"])
-        if value is not None and unit and to and unit != to and unit.measures != "time":
-            said = _sentence(value, unit, to)
-            found += [said] if said else []
-    return found
-
-
-def _decimal(match: re.Match[str]) -> str:
-    """Return a mixed number, as in "3 and a half" or "an hour and a half", as a decimal."""
-    whole = number_in(match["whole"]) or Fraction(0)
-    value = whole + (Fraction(1, 2) if match["part"] == "half" else Fraction(1, 4))
-    return f"{float(value):g}{match['unit'] or ''}"
-
-
-def _unit(name: str, written: str, which: int = 0) -> Unit | None:
-    """Return the unit of a lower-case name. Its spelling at occurrence `which` in the question
-    (0 first, -1 last) tells bits from bytes."""
-    spelled = re.findall(rf"(?<![a-z]){re.escape(name)}(?![a-z])", written, re.IGNORECASE)
-    if spelled and spelled[which] in ("Kb", "Mb", "Gb"):
-        return unit_of(f"{spelled[which][0].lower()}bit")
-    return unit_of(name)
-
-
 def _sentence(value: Fraction, unit: Unit, to: Unit) -> str | None:
+    """Return a conversion as people write it: "1 mile = 5280 feet"; None if there is none."""
     try:
         result = convert(value, unit, to)
     except UnitError:
         return None
-    sign = "=" if is_exact(result) else "≈"
     leap = ""
     if "years" in (unit.shown, to.shown):
         leap = " (366 in a leap year)" if to.shown == "days" and value == 1 else " (of 365 days)"
-    return f"{measure(value, unit)} {sign} {measure(result, to)}{leap}"
+    one, other = (
+        f"{_format(number)} {each.singular if number == 1 else each.shown}"
+        for number, each in ((value, unit), (result, to))
+    )
+    return f"{one} {'=' if Fraction(_format(result)) == result else '≈'} {other}{leap}"
 
 
-def _in_feet(match: re.Match[str]) -> str | None:
-    to, feet, inches = unit_of(match["to"]), int(match["feet"]), int(match["inches"])
-    if not to or to.measures != "length" or inches > 11:
+_WANTED = frozenset(("many", "much", "far", "long", "tall", "viele", "viel", "wieviel", "wieviele"))
+_MAX_OTHERS = 2  # more words that a question may have which is surely a calculation
+_BETWEEN = re.compile(r"(?<=\d)(?=[a-zµ°])", re.IGNORECASE)  # "10km"
+_MIXED = re.compile(r"\b(\d{1,6}|an?)( [a-z]+)? and (?:an? |1 )?(half|quarter)\b|\bhalf an?\b")
+_FEET = re.compile(
+    r"(\d{1,2}) ?(?:'|ft|foot|feet) ?(\d{1,2}) ?(?:\"|''|inches|inch|in)?(?= (?:in|to|into|as) )"
+)
+
+
+def conversion_in(asked: str, *, is_sure: bool = False) -> str | None:
+    """Return the answer to a question that only asks to convert a measure, None for any other one.
+
+    `asked` is without courtesies, in its original case, which distinguishes Mb from MB. With
+    `is_sure` the question asks for a calculation, and so may have a few words more.
+    """
+    feet = _FEET.search(asked)
+    if feet and int(feet[2]) < 12:
+        inches = f"{int(feet[1]) * 12 + int(feet[2])} inches"
+        said = conversion_in(asked.replace(feet[0], inches, 1), is_sure=is_sure)
+        return said and said.replace(inches, f"{feet[1]} ft {feet[2]} in", 1)
+    words = _BETWEEN.sub(" ", _MIXED.sub(_decimal, digits_of(asked))).split()
+    found = _measures([word.strip(",;:?!") or word for word in words], is_sure)
+    if len(found) != 2:
         return None
-    foot = unit_of("ft")
-    assert foot
-    result = convert(feet + Fraction(inches, 12), foot, to)
-    return f"{feet} ft {inches} in {'=' if is_exact(result) else '≈'} {measure(result, to)}"
+    (first, unit), (second, other) = found
+    if first is not None:
+        return _sentence(first, unit, other) if second is None else None
+    asks = is_sure or _WANTED & {word.lower() for word in words}
+    return _sentence(second or Fraction(1), other, unit) if asks else None
+
+
+def _measures(words: Sequence[str], is_sure: bool) -> list[tuple[Fraction | None, Unit]]:
+    """Return the units in the words of a question, each with the number before it; none if the
+    words have another meaning."""
+    found: list[tuple[Fraction | None, Unit]] = []
+    number: Fraction | None = None
+    at, others, is_linked = 0, 0, True
+    while at < len(words):
+        word = words[at].lower()
+        phrases = [" ".join(words[at : at + length]) for length in (3, 2, 1)]
+        unit = next(((phrase, unit) for phrase in phrases if (unit := unit_of(phrase))), None)
+        is_inch = number is not None or (found and at == len(words) - 1)
+        if unit and (word not in ASKING or is_inch or unit[0] != words[at]):
+            if not is_linked or (found and found[0][1] == unit[1]):
+                return []
+            found.append((number, unit[1]))
+            number, is_linked = None, False
+            at += unit[0].count(" ")
+        elif number is None and word in ASKING:
+            is_linked = True
+        elif number in (None, 1) and (read := 1 if word in ("a", "an") else number_in(word)):
+            number = Fraction(read)
+        elif number is None and is_sure and others < _MAX_OTHERS:
+            others += 1
+        else:
+            return []
+        at += 1
+    return found if number is None else []
+
+
+def _decimal(match: re.Match[str]) -> str:
+    """Return "3 and a half", "an hour and a half" or "half an" with a decimal."""
+    if not match[3]:
+        return "0.5"
+    whole = Fraction(int(match[1])) if match[1].isdecimal() else Fraction(1)
+    return f"{float(whole) + (0.5 if match[3] == 'half' else 0.25):g}{match[2] or ''}"

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import re
-import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping
 from fractions import Fraction
-from math import prod
 
 from llm.skills.calculator.sums import (
     DivisionByZero,
     ExpressionError,
     Number,
-    Sum,
     equals,
     evaluate,
     format_number,
@@ -28,187 +25,178 @@ _UNITS = {word: value for value, word in enumerate(_SMALL)} | {
     word: 10 * value for value, word in enumerate(_TENS, 2)
 }
 _SCALES = {"hundred": 100, "thousand": 1_000, "million": 10**6, "billion": 10**9}
-_WORD = "|".join([*_UNITS, *_SCALES])
-_NUMERAL = re.compile(rf"\b(?:{_WORD})(?:(?:[ -]|(?<=hundred) and | and (?=\w+\b$))(?:{_WORD}))*\b")
-_SCALED = re.compile(r"(?<![\d.,])(\d+(?:\.\d+)?) (thousand|million|billion)\b")
+_SMALL_NUMBER = (
+    rf"(?:(?:{'|'.join(_TENS)})(?:[ -](?:{'|'.join(_SMALL[1:10])}))?\b|(?:{'|'.join(_SMALL)})\b)"
+)
+_SCALE = rf"(?:{'|'.join(_SCALES)})\b"
+_NUMERAL = re.compile(
+    rf"\b(?:{_SMALL_NUMBER}|{_SCALE})(?:[ -]{_SCALE}(?:(?: and)?[ -]{_SMALL_NUMBER})?)*",
+    re.IGNORECASE,
+)
+_SCALED = re.compile(r"(?<![\d.,])(\d+(?:\.\d+)?) (thousand|million|billion)\b", re.IGNORECASE)
 
-# The order matters: a phrase comes before the shorter ones that it contains.
-_SYMBOLS: Sequence[tuple[str, str]] = (
-    (r"\b(?:raised )?to the power of\b|\braised to\b|\bhoch\b", " ^ "),
-    (r"\b(?:multiplied (?:by|with)|times|mal)\b", " * "),
-    (r"\b(?:divided by|over|geteilt durch|durch)\b", " / "),
-    (r"\b(?:plus|added to)\b", " + "),
-    (r"\b(?:minus|take away)\b", " - "),
-    (r"\b(?:modulo|modulus)\b", " mod "),
-    (r"\b(?:percent|per cent|pct|prozent)\b", "%"),
-    (r"(?<=%) (?:of|von)\b", " of "),
-    (r"\b(?:the )?(?:square root|sqrt) of\b|\b(?:die )?(?:quadrat)?wurzel (?:aus|von)\b", " sqrt "),
-    (r"\b(?:the )?cube root of\b", " cbrt "),
-    (r"\b(?:the )?factorial of (\d+)\b", r"\1!"),
-    (r"\b(?:the )?factorial of\b", " factorial "),
-    (r"(?<=\d) ?factorial\b", "!"),
-    (r"\bsquared\b|\bzum quadrat\b", "²"),
-    (r"\bcubed\b", "³"),
-    (r"\b(?:1 |a )?half (?:of )?|\b(?:die )?hälfte von\b", " ½ of "),
-    (r"\b(?:1 |a )third of\b", " ⅓ of "),
-    (r"\b2 thirds of\b", " ⅔ of "),
-    (r"\b(?:1 |a )(?:quarter|fourth) of\b", " ¼ of "),
-    (r"\b3 quarters of\b", " ¾ of "),
-    (r"\b(?:double|twice|das doppelte von)\b", " 2 * "),
-    (r"\b(?:triple|thrice)\b", " 3 * "),
-    (r"\bnegative (?=\d)", " -"),
-    (r"(?<=[\d)])\s*x\s*(?=[\d(-])", " * "),
-)
-_REPLACED = tuple((re.compile(pattern), symbol) for pattern, symbol in _SYMBOLS)
-
-_N = r"(?P<{}>[^,;]{{1,60}}?)"
-_ARITHMETIC: Sequence[tuple[re.Pattern[str], str]] = tuple(
-    (re.compile(pattern.format(a=_N.format("a"), b=_N.format("b"))), symbols)
-    for pattern, symbols in (
-        (r"add {a} (?:and|to|with|plus) {b}", "({a}) + ({b})"),
-        (r"(?:subtract|take) {a} from {b}", "({b}) - ({a})"),
-        (r"{a} subtracted from {b}", "({b}) - ({a})"),
-        (r"multiply {a} (?:by|and|with|times) {b}", "({a}) * ({b})"),
-        (r"divide {a} by {b}", "({a}) / ({b})"),
-        (r"(?:the )?quotient of {a} and {b}", "({a}) / ({b})"),
-        (
-            r"(?:the )?remainder (?:of|when) {a} (?:is )?(?:divided by|/|over) {b}",
-            "({a}) mod ({b})",
-        ),
-        (r"{a}(?:%| percent) off (?:of )?{b}", "({b}) - ({a})%"),
-        (r"(?:a )?{a}(?:%| percent) tip (?:on|of|for) {b}", "{a}% of ({b})"),
-        (r"what do {a} and {b} (?:make|add up to)", "({a}) + ({b})"),
-        (r"(?:increase|raise) {a} by {b}(?:%| percent)", "({a}) + ({b})%"),
-        (r"(?:decrease|reduce) {a} by {b}(?:%| percent)", "({a}) - ({b})%"),
-        (r"(?:the )?square of {a}", "({a})²"),
-        (r"(?:the )?cube of {a}", "({a})³"),
-        (r"{a} to the (?P<power>\w{{1,3}}(?:st|nd|rd|th)) power", "({a}) ^ {power}"),
-    )
-)
-_PERCENTAGE = tuple(
-    re.compile(pattern)
-    for pattern in (
-        r"what (?:percent|percentage|%) of (?P<whole>[\d.,]+) is (?P<part>[\d.,]+)",
-        r"(?P<part>[\d.,]+) (?:is|as) (?:what|a) (?:percent|percentage|%) of (?P<whole>[\d.,]+)",
-        r"what (?:percent|percentage|%) (?:is )?(?P<part>[\d.,]+) (?:is )?of (?P<whole>[\d.,]+)",
-    )
-)
-_OF_LIST = re.compile(
-    r"(?:the )?(?P<name>sum|total|difference|product|average|mean|median"
-    r"|maximum|max|largest|minimum|min|smallest|gcd|greatest common divisor|lcm"
-    r"|least common multiple) (?:of|between):? (?P<values>.+)"
-)
-_LISTS: dict[str, Callable[[Sequence[Fraction]], Number]] = {
-    "sum": lambda values: sum(values, Fraction(0)),
-    "total": lambda values: sum(values, Fraction(0)),
-    "product": prod,
-    "average": statistics.mean,
-    "mean": statistics.mean,
-    "difference": lambda values: abs(values[0] - values[1]),
-    "median": statistics.median,
-    "maximum": max,
-    "max": max,
-    "largest": max,
-    "minimum": min,
-    "min": min,
-    "smallest": min,
+# By symbol, the phrases for it, without "the". The longest one that matches is replaced.
+_PHRASES: Mapping[str, str] = {
+    "^": "to power of, raised to power of, raised to, hoch",
+    "*": "multiplied by, multiplied with, times, mal",
+    "/": "divided by, over, geteilt durch, durch",
+    "+": "plus, added to",
+    "-": "minus, take away, negative",
+    "mod": "modulo, modulus",
+    "%": "percent, percentage, per cent, pct, prozent",
+    "of": "von",
+    "sqrt": "square root of, sqrt of, wurzel aus, quadratwurzel aus, quadratwurzel von, wurzel von",
+    "cbrt": "cube root of",
+    "²": "squared, zum quadrat",
+    "³": "cubed",
+    "!": "factorial",
+    "½ of": "half of, 1 half of, a half of, half, die hälfte von, hälfte von",
+    "⅓ of": "third of, 1 third of, a third of",
+    "⅔ of": "2 thirds of",
+    "¼ of": "quarter of, 1 quarter of, a quarter of, fourth of, 1 fourth of, a fourth of",
+    "¾ of": "3 quarters of",
+    "2 *": "double, twice, das doppelte von",
+    "3 *": "triple, thrice",
 }
+_SYMBOLS = {
+    phrase: symbol for symbol, phrases in _PHRASES.items() for phrase in phrases.split(", ")
+}
+_PHRASE = re.compile(rf"\b(?:{'|'.join(sorted(_SYMBOLS, key=len, reverse=True))})\b(?!\()")
+# What such a request means, by its first words and those between its two operands.
+_FORMS: Mapping[tuple[str, str], str] = {
+    ("add", "and"): "({0}) + ({1})",
+    ("add", "to"): "({1}) + ({0})",
+    ("subtract", "from"): "({1}) - ({0})",
+    ("take", "from"): "({1}) - ({0})",
+    ("", "subtracted from"): "({1}) - ({0})",
+    ("multiply", "by"): "({0}) * ({1})",
+    ("multiply", "and"): "({0}) * ({1})",
+    ("multiply", "with"): "({0}) * ({1})",
+    ("divide", "by"): "({0}) / ({1})",
+    ("quotient of", "and"): "({0}) / ({1})",
+    ("remainder when", "is /"): "({0}) mod ({1})",
+    ("remainder of", "/"): "({0}) mod ({1})",
+    ("", "% off"): "({1}) - ({0})%",
+    ("", "% off of"): "({1}) - ({0})%",
+    ("", "% tip on"): "({0})% of ({1})",
+    ("", "% tip for"): "({0})% of ({1})",
+    ("increase", "by"): "({0}) + ({1})",
+    ("raise", "by"): "({0}) + ({1})",
+    ("decrease", "by"): "({0}) - ({1})",
+    ("reduce", "by"): "({0}) - ({1})",
+    ("square of", ""): "({0})²",
+    ("cube of", ""): "({0})³",
+    ("! of", ""): "({0})!",
+    ("% of", "is"): "{1} is % of {0}",
+    ("", "is what % of"): "{0} is % of {1}",
+    ("", "is a % of"): "{0} is % of {1}",
+    ("% is", "of"): "{0} is % of {1}",
+}
+_FIRST, _BETWEEN = (
+    "|".join(map(re.escape, sorted(filter(None, words), key=len, reverse=True)))
+    for words in zip(*_FORMS, strict=True)
+)
+_FORM = re.compile(rf"(?:({_FIRST}) )?([^,;]{{1,60}}?)(?: ({_BETWEEN}) ([^,;]{{1,60}}))?")
+_ORDINAL_POWER = re.compile(r"\bto (\d{1,3})(?:st|nd|rd|th) power\b")
+_LISTS: Mapping[str, str] = {
+    **{name: name for name in ("average", "median", "gcd", "lcm", "max", "min")},
+    "sum": "+",
+    "total": "+",
+    "product": "*",
+    "difference": "-",
+    "mean": "average",
+    "maximum": "max",
+    "largest": "max",
+    "minimum": "min",
+    "smallest": "min",
+    "greatest common divisor": "gcd",
+    "least common multiple": "lcm",
+}
+_LIST = re.compile(rf"({'|'.join(_LISTS)}) (?:of|between):? (.+)")
+_SEPARATOR = re.compile(r" ?; ?|, ?and | and |, |,(?!\d{3}(?!\d))| ")
 _MAX_VALUES = 50
 
+_ASKING = """
+    = ? what what's whats how is are does do in to into as of per up there have has many much far
+    long tall high heavy big hot cold warm fast large make makes equal equals contain contained
+    expressed convert converted change turn calculate calc compute evaluate solve work out
+    sum: result value answer was wie viel viele wieviel wieviele ist sind hat haben um
+    umgerechnet rechne berechne macht gibt ergibt"""
+ASKING = frozenset(_ASKING.split())
+"""Words around a sum or a measure which only say that its result is wanted."""
 
-def sum_in(text: str) -> Sum | None:
-    """Evaluate a text that is a sum in symbols, words or both; None if it is not one.
 
-    `text` is in lower case, without courtesies. A number alone is not a sum. Raises DivisionByZero.
+def answer_in(text: str) -> str | None:
+    """Return the answer to a text in the form of `symbols_of` that is a sum; None if it is not one.
+
+    A number alone is no sum. Raises DivisionByZero.
     """
+    if match := _LIST.fullmatch(text):
+        return _list_answer(match[1], match[2])
     try:
-        for pattern, symbols in _ARITHMETIC:
-            if match := pattern.fullmatch(text):
-                return evaluate(_without_needless_brackets(_fill(symbols, match)))
-        found = evaluate(symbols_of(text))
+        match = _FORM.fullmatch(text)
+        if match and (form := _FORMS.get((match[1] or "", match[3] or ""))):
+            text = form.format(match[2], match[4])
+        part, is_share, whole = text.partition(" is % of ")
+        found = evaluate(f"({part}) / ({whole}) * 100" if is_share else text)
     except DivisionByZero:
         raise
     except ExpressionError:
         return None
-    return found if found.operations else None
-
-
-def sentence_in(text: str) -> str | None:
-    """Return the answer to a question about a list of numbers or a percentage, as a sentence; None
-    for any other text."""
-    for pattern in _PERCENTAGE:
-        if match := pattern.fullmatch(text):
-            part, whole = _value(match["part"]), _value(match["whole"])
-            if part is None or not whole:
-                return None
-            share = part / whole * 100
-            about = "" if equals(share).startswith("=") else "about "
-            return f"{match['part']} is {about}{format_number(share)}% of {match['whole']}."
-    match = _OF_LIST.fullmatch(text)
-    return _list_sentence(match["name"], match["values"]) if match else None
+    if is_share:
+        return f"{part} is {_about(found.value)}% of {whole}."
+    return str(found) if found.is_operation else None
 
 
 def symbols_of(text: str) -> str:
-    """Return a sum with its words replaced by symbols and digits."""
-    text = _SCALED.sub(lambda match: format_number(Fraction(match[1]) * _SCALES[match[2]]), text)
-    text = _NUMERAL.sub(lambda match: str(_numeral(match[0])), text)
-    for pattern, symbol in _REPLACED:
-        text = pattern.sub(symbol, text)
-    return re.sub(r"\bthe\b", " ", text)
+    """Return a text in lower case with its words for numbers and operations replaced by digits and
+    symbols, without "the"."""
+    words = digits_of(text.lower()).replace("%", " % ").split()
+    text = " ".join(word for word in words if word != "the")
+    text = _PHRASE.sub(lambda match: f" {_SYMBOLS[match[0]]} ", text)
+    return " ".join(_ORDINAL_POWER.sub(r"^ \1", text).split())
+
+
+def digits_of(text: str) -> str:
+    """Return a text with its numbers in words replaced by digits."""
+    text = _SCALED.sub(
+        lambda match: format_number(Fraction(match[1]) * _SCALES[match[2].lower()]), text
+    )
+    return _NUMERAL.sub(lambda match: str(_numeral(match[0].lower())), text)
 
 
 def number_in(text: str) -> Fraction | None:
-    """Parse a number in digits or words ("2.5", "twenty-one", "half a"); None for other text."""
-    text = text.strip()
-    if text in ("a", "an", "one"):
-        return Fraction(1)
-    if text in ("half a", "half an", "½"):
-        return Fraction(1, 2)
-    return _value(text)
-
-
-def _value(text: str) -> Fraction | None:
+    """Parse a number in digits such as "2.5", "1,000" or "½"; None for other text."""
     try:
-        found = evaluate(symbols_of(text.strip().rstrip(".,")))
+        found = evaluate(text)
     except ExpressionError:
         return None
-    is_plain = isinstance(found.value, Fraction) and found.operations == 0
-    return Fraction(found.value) if is_plain else None
+    is_number = isinstance(found.value, Fraction) and not found.is_operation
+    return Fraction(found.value) if is_number else None
 
 
-def _list_sentence(name: str, listed: str) -> str | None:
+def _list_answer(name: str, listed: str) -> str | None:
     """Return the answer about a list of numbers, None if it is ambiguous: "1,200,300" may be one
     number or three."""
-    grouped = re.search(r"\d,\d{3}(?!\d)", listed) and not re.search(r",\s|;|\band\b", listed)
-    parts = re.split(r"\s*;\s*|,\s*and\s+|\s+and\s+|,\s+|,(?!\d{3}(?!\d))|\s+", listed)
-    values = [_value(part) for part in parts if part.strip()]
-    numbers = [value for value in values if value is not None]
-    most = 2 if name == "difference" else _MAX_VALUES
-    if grouped or len(numbers) != len(values) or not 2 <= len(numbers) <= most:
+    parts = [part for part in _SEPARATOR.split(listed) if part]
+    numbers = [number for part in parts if (number := number_in(part)) is not None]
+    is_separated = any(sign in listed for sign in (", ", ";", " and "))
+    is_grouped = not is_separated and any("," in part for part in parts)
+    what = _LISTS[name]
+    most = 2 if what == "-" else _MAX_VALUES
+    if is_grouped or len(numbers) != len(parts) or not 2 <= len(numbers) <= most:
         return None
-    if name in _LISTS:
-        value = _LISTS[name](numbers)
-    else:
-        function = "gcd" if name.startswith("g") else "lcm"
-        try:
-            value = evaluate(f"{function}({', '.join(map(format_number, numbers))})").value
-        except ExpressionError:
-            return None
     told = [format_number(number) for number in numbers]
-    about = "" if equals(value).startswith("=") else "about "
-    return f"The {name} of {', '.join(told[:-1])} and {told[-1]} is {about}{format_number(value)}."
+    text = what.join(told) if what in "+*-" else f"{what}({', '.join(told)})"
+    try:
+        value = evaluate(f"abs({text})" if what == "-" else text).value
+    except ExpressionError:
+        return None
+    return f"The {name} of {', '.join(told[:-1])} and {told[-1]} is {_about(value)}."
 
 
-def _fill(symbols: str, match: re.Match[str]) -> str:
-    groups = {name: symbols_of(text) for name, text in match.groupdict().items() if text}
-    if "power" in groups:
-        groups["power"] = re.sub(r"\D", "", match["power"]) or "?"
-    return symbols.format(**groups)
-
-
-def _without_needless_brackets(symbols: str) -> str:
-    """Return a sum without brackets around single numbers."""
-    return re.sub(r"(?<![a-z])\(\s*(\d[\d,.]*)\s*\)", r"\1", symbols)
+def _about(value: Number) -> str:
+    return f"{'' if equals(value).startswith('=') else 'about '}{format_number(value)}"
 
 
 def _numeral(words: str) -> int:

@@ -4,63 +4,62 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Annotated
 
 from pydantic import Field
 
-from llm.intents.question_text import plain, without_courtesies
+from llm.intents.question_text import strip_courtesies
+from llm.skills.calculator.words import digits_of
 from llm.skills.hint import HintContext, WorkedOut
 from llm.tools.toolbox import tool
 
-_COUNTS = {"a": 1, "an": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6}
-_COUNT = r"(?P<count>\d{1,2}|a|an|the|one|two|three|four|five|six|some|my)"
+_KINDS = frozenset({"dice"})
+_COUNT = r"(?:me )?(?P<article>an? |eine )?(?:the |some |my |die )?(?:(?P<count>\d{1,2}) )?"
 _AGAIN = r"(?: again| once more)?"
 _NOTATION = re.compile(
-    r"(?:(?:roll|throw|würfle|würfel) )?(?:me )?(?:a |the )?"
-    r"(?P<count>\d{0,2})[dw](?P<sides>\d{1,4}|%)(?: ?(?P<sign>[+-]) ?(?P<more>\d{1,4}))?" + _AGAIN
+    r"(?:(?:roll|throw|cast|würfle?) )?(?:me )?(?:an? |the )?\b"
+    r"(?P<count>\d{0,2})[dw](?P<sides>\d{1,4}\b|%)(?: ?(?P<more>[+-] ?\d{1,4}))?" + _AGAIN
 )
 _DICE = re.compile(
-    rf"(?:roll|throw|cast) (?:me )?(?:{_COUNT} )?(?:(?P<sides>\d{{1,4}})[- ]sided )?"
-    rf"(?:die|dice|dices){_AGAIN}|würfle(?: (?:bitte|mal))?|roll(?: them)?"
+    rf"(?:roll|throw|cast) {_COUNT}(?:(?P<sides>\d{{1,4}})[- ]sided )?"
+    rf"(?:die|(?P<dice>dices?))\b{_AGAIN}|würfle"
 )
 _COIN = re.compile(
-    rf"(?:flip|toss|throw) (?:me )?(?:{_COUNT} )?coins?{_AGAIN}|coin (?:flip|toss)"
-    r"|heads or tails|wirf (?:eine|die) münze|kopf oder zahl"
-)
-_CHOICE = re.compile(
-    r"(?:(?:choose|pick)(?: for me)?(?: (?:one|randomly|at random|something))?|wähle?)"
-    r"(?P<marked> (?:between|from|of|among|out of|zwischen)(?: (?:these|the following))?:?|:)?"
-    r" (?P<things>.+)"
+    rf"(?:flip|toss|throw|wirf) {_COUNT}(?:coins?|münzen?)\b{_AGAIN}|coin (?:flip|toss)"
+    r"|heads or tails|kopf oder zahl"
 )
 _NUMBER = re.compile(
-    r"(?:(?:give me |pick |choose |generate |say |what is )?(?:a |any )?(?:random )?number"
-    r"|random(?: number| integer)?|zufallszahl|eine zufallszahl)"
-    r"(?: (?:between|from|in|within|zwischen|von))? (?P<low>-?\d{1,12})"
-    r" ?(?:and|to|-|\.\.|through|und|bis) ?(?P<high>-?\d{1,12})"
+    r"(?:(?:give me|pick|choose|generate|say|what is) )?(?:an? |any |eine )?"
+    r"(?:random (?:number|integer)|(?:number|random|zufallszahl)(?= .*\d))"
+    r"(?:(?: (?:between|from|in|within|zwischen|von))? (?P<low>-?\d{1,12})"
+    r" ?(?:and|to|-|\.\.|through|und|bis) ?(?P<high>-?\d{1,12}))?"
 )
-_ANY_NUMBER = re.compile(r"(?:give me |pick |generate )?(?:a |any )random number|random number")
-_SPLIT = re.compile(
-    r"\s*,\s*(?:or\s+|and\s+|oder\s+|und\s+)?|\s+(?:or|and|vs|oder|und)\s+|\s*\|\s*"
-)
-_MAX_CHOICES, _MAX_CHOICE_LENGTH = 30, 60
-
-HINT_CUE = re.compile(  # every question about chance contains one of these, such as "2d6"
-    r"[dw][\d%]|roll|throw|cast|würf|flip|toss|coin|heads|wirf|kopf|choose|pick|wähl|random|number"
-    r"|zufall",
+_CHOICE = re.compile(
+    r"(?:(?:choose|pick)(?: for (?:me|us))?(?: (?:one|randomly|at random|something))?|wähle?)"
+    r"(?P<marked> (?:between|from|of|among|out of|zwischen)(?: (?:these|the following))?:?|:)?"
+    r" (?P<things>.+)",
     re.IGNORECASE,
 )
+_SPLIT = re.compile(r"\s*[,|]\s*(?:(?:or|and|oder|und)\s+)?|\s+(?:or|and|vs|oder|und)\s+")
+_MAX_CHOICES, _MAX_CHOICE_LENGTH = 30, 60
 
 
 async def hint(question: str, context: HintContext) -> WorkedOut | None:
     """Return the result of a roll, flip or pick if the question asks for nothing else."""
-    asked = without_courtesies(question)
-    if said := _coin(asked) or _dice(asked) or _number(asked):
-        return WorkedOut(said, is_whole=True)
-    things = _choices(asked, plain(question))
-    if not things:
-        return None
-    return WorkedOut(f"Picked at random: {random.choice(things)}.", is_whole=True, free=things)
+    written = strip_courtesies(question)
+    if things := _choices(written):
+        return WorkedOut(f"Picked at random: {random.choice(things)}.", is_whole=True, free=things)
+    asked = digits_of(written.lower())
+    is_sure = context.reading is not None and context.reading.is_one_of(_KINDS)
+    for form, answer in ((_COIN, _coin), (_NOTATION, _dice), (_DICE, _dice), (_NUMBER, _number)):
+        # Surely a matter of chance: then it may say more around it, such as what the coin is for.
+        match = form.search(asked) if is_sure else form.fullmatch(asked)
+        if match and re.search(r"\d", asked[: match.start()] + asked[match.end() :]):
+            return None  # "2d20, keep the higher 1", "the coin shall decide, best of 3"
+        if match and (said := answer({key: part or "" for key, part in match.groupdict().items()})):
+            return WorkedOut(said, is_whole=True)
+    return None
 
 
 @tool
@@ -72,72 +71,41 @@ async def roll_dice(
     return _roll(count, sides)
 
 
-def _coin(asked: str) -> str | None:
-    match = _COIN.fullmatch(asked)
-    if not match:
-        return None
-    sides = [random.choice(["heads", "tails"]) for _ in range(_count(match["count"]))]
+def _coin(asked: Mapping[str, str]) -> str:
+    sides = [random.choice(["heads", "tails"]) for _ in range(max(1, int(asked["count"] or 1)))]
     if len(sides) == 1:
         return f"The coin shows {sides[0]}."
-    return f"The coins show {', '.join(sides)}: heads {_times(sides.count('heads'))}."
+    return f"The coins show {', '.join(sides)}: heads {sides.count('heads')} times."
 
 
-def _dice(asked: str) -> str | None:
-    if match := _NOTATION.fullmatch(asked):
-        count, sides = int(match["count"] or 1), int(match["sides"].replace("%", "100"))
-        more = int(f"{match['sign']}{match['more']}") if match["more"] else 0
-    elif match := _DICE.fullmatch(asked):
-        if asked.startswith("roll") and not re.search("di(?:e|ces?)", asked):
-            return None
-        plural = match["count"] in (None, "the", "some", "my") and "dice" in asked
-        count, sides = 2 if plural else _count(match["count"]), int(match["sides"] or 6)
-        more = 0
-    else:
-        return None
-    if not 1 <= count <= 99 or sides < 2:
+def _dice(asked: Mapping[str, str]) -> str | None:
+    several = 2 if asked.get("dice") and not asked["article"] else 1
+    count, sides = int(asked["count"] or several), int(asked["sides"].replace("%", "100") or 6)
+    more = int(asked.get("more", "").replace(" ", "") or 0)
+    if count < 1 or sides < 2:
         return None
     name = f"{count}d{sides}{f'{more:+}' if more else ''}"
     return f"Rolled {name}: {_roll(count, sides, more)}."
 
 
-def _number(asked: str) -> str | None:
-    if match := _NUMBER.fullmatch(asked):
-        low, high = sorted((int(match["low"]), int(match["high"])))
-        return f"Picked at random from {low} to {high}: {random.randint(low, high)}."
-    if _ANY_NUMBER.fullmatch(asked):
-        return f"Picked at random from 1 to 100: {random.randint(1, 100)}."
-    return None
+def _number(asked: Mapping[str, str]) -> str:
+    low, high = sorted((int(asked["low"] or 1), int(asked["high"] or 100)))
+    return f"Picked at random from {low} to {high}: {random.randint(low, high)}."
 
 
-def _choices(asked: str, written: str) -> tuple[str, ...]:
-    """Return the things to choose from, spelled as in the question; none if it asks no choice."""
+def _choices(asked: str) -> tuple[str, ...]:
+    """Return the things to choose from; none if the question asks for no choice."""
     match = _CHOICE.fullmatch(asked)
-    if not match or not (match["marked"] or re.search(r"\b(?:or|oder)\b", match["things"])):
-        return ()  # "pick a and b" may be anything
-    at = written.lower().find(match["things"])
-    things = [each.strip(" '\"") for each in _SPLIT.split(written[at:][: len(match["things"])])]
-    listed = tuple(each for each in things if each)
-    if not 2 <= len(listed) <= _MAX_CHOICES or max(map(len, listed)) > _MAX_CHOICE_LENGTH:
-        return ()
-    return listed
-
-
-def _times(count: int) -> str:
-    return {0: "never", 1: "once", 2: "twice"}.get(count, f"{count} times")
-
-
-def _count(word: str | None) -> int:
-    if word and word.isdecimal():
-        return max(1, int(word))
-    return _COUNTS.get(word or "a", 1)
+    things = _SPLIT.split(match["things"]) if match else []
+    listed = tuple(filter(None, (each.strip(" '\"") for each in things)))
+    is_marked = match and (match["marked"] or re.search(r"\bo(?:r|der)\b", match["things"]))
+    is_list = 2 <= len(listed) <= _MAX_CHOICES and max(map(len, listed)) <= _MAX_CHOICE_LENGTH
+    return listed if is_marked and is_list else ()  # "pick a and b" may be anything
 
 
 def _roll(count: int, sides: int, more: int = 0) -> str:
-    rolls: Sequence[int] = [random.randint(1, sides) for _ in range(count)]
-    total = sum(rolls) + more
+    rolls = [random.randint(1, sides) for _ in range(count)]
     if count == 1 and not more:
-        return str(total)
-    shown = " + ".join(map(str, rolls)) + (
-        f" {'+' if more > 0 else '-'} {abs(more)}" if more else ""
-    )
-    return f"{shown} = {total}"
+        return str(rolls[0])
+    added = f" {'+' if more > 0 else '-'} {abs(more)}" if more else ""
+    return f"{' + '.join(map(str, rolls))}{added} = {sum(rolls) + more}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from datetime import UTC, date, datetime
 from typing import Annotated
 
@@ -14,12 +13,6 @@ from llm.skills.world_clock.clocks import clock_answer, time_there
 from llm.skills.world_clock.dates import date_answer
 from llm.skills.world_clock.places import zone_of
 from llm.tools.toolbox import ToolError, tool
-
-HINT_CUE = re.compile(  # every question about a time or a date contains one of these
-    r"\d|time|late|now|hour|noon|midnight|uhr|spät|date|day|tag|datum|wievielte|heute|week|month|year"
-    r"|fortnight|sleeps|until|till|long|far|since|ago|leap|schaltjahr|born|when|wann|wie",
-    re.IGNORECASE,
-)
 
 
 async def hint(question: str, context: HintContext) -> WorkedOut | None:

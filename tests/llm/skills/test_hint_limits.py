@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from llm.skills.hint import HintContext, WorkedOut
+from llm.reading.reading import Reading
+from llm.skills.hint import HintContext
 from llm.skills.registry import MAX_QUESTION_LENGTH, SkillRegistry
 
 RECORDING = '''"""Records."""
@@ -22,7 +24,20 @@ HEAD = "---\nname: recording\ndescription: Records.\n---\nNothing.\n"
 PIECES = (
     *("1", "1 ", "1,", "1.", "- 1", "1-", "(", "((1", "1x", "1e", " ", "a", "a ", "a, ", "the "),
     *("please ", "and ", "one ", "twenty one ", "5 km ", "km in ", "! ", "? ", "'", '"', "what "),
-    *("what is ", "1 or ", "d6", "2d", "time in ", "a/b", "ä", "(1", "1+1 "),
+    *(
+        "what is ",
+        "1 or ",
+        "1+1\n",
+        "mile ",
+        "add 1 to ",
+        "d6",
+        "2d",
+        "time in ",
+        "a/b",
+        "ä",
+        "(1",
+        "1+1 ",
+    ),
 )
 
 RUN = """
@@ -30,19 +45,24 @@ import asyncio, resource, sys
 from datetime import UTC, datetime
 from pathlib import Path
 resource.setrlimit(resource.RLIMIT_CPU, (60, 60))
+from llm.reading.reading import Reading
 from llm.skills.hint import HintContext
 from llm.skills.registry import MAX_QUESTION_LENGTH, SkillRegistry
 
 async def main():
     registry = SkillRegistry.read(Path(sys.argv[1]), SkillRegistry({}, {}))
-    context = HintContext(datetime.now(UTC))
+    contexts = [
+        HintContext(datetime.now(UTC), reading=Reading("", kinds))
+        for kinds in ({}, {"calculation": 0.5, "dice": 0.5})
+    ]
     for piece in sys.argv[2:]:
         for head in ("", "what is ", "convert "):
             for tail in ("", "x\\0"):
                 text = (head + piece * MAX_QUESTION_LENGTH)[: MAX_QUESTION_LENGTH - 2] + tail
                 for skill in registry.skills.values():
-                    if skill.hint:
-                        await skill.hint(text, context)
+                    for context in contexts:
+                        if skill.hint:
+                            await skill.hint(text, context)
 
 asyncio.run(main())
 """
@@ -74,14 +94,28 @@ async def test_no_hint_works_for_long_on_any_question_of_the_longest_length(
     assert await process.wait() == 0
 
 
-async def test_a_hint_with_a_cue_is_asked_only_where_that_is_found(tmp_path: Path) -> None:
-    folder = tmp_path / "cued"
-    folder.mkdir()
-    (folder / "SKILL.md").write_text(HEAD.replace("recording", "cued"))
-    cue = 'import re\nHINT_CUE = re.compile("pond")\n'
-    (folder / "cued.py").write_text(f"{cue}async def hint(question):\n    return 'deep'\n")
-    hint = SkillRegistry.read(tmp_path, SkillRegistry({}, {})).skills["cued"].hint
-    assert hint
-    context = HintContext(datetime.now(UTC))
-    assert await hint("how is the pond?", context) == WorkedOut("deep")
-    assert await hint("how is the lake?", context) is None
+@pytest.mark.parametrize(
+    ("kinds", "question", "is_asked"),
+    [
+        ({"dice": 0.6}, "is it deep?", True),
+        ({"dice": 0.3, "time": 0.3}, "is it deep?", True),
+        ({"dice": 0.3, "local": 0.7}, "is it deep?", False),
+        ({"local": 1.0}, "2+2", True),
+        ({}, "is it deep?", True),
+    ],
+)
+async def test_a_skill_with_kinds_is_asked_only_questions_of_these(
+    tmp_path: Path, kinds: Mapping[str, float], question: str, is_asked: bool
+) -> None:
+    for name, head in (
+        ("picky", HEAD.replace("---\nN", "kinds: [dice, time]\n---\nN")),
+        ("any", HEAD),
+    ):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "SKILL.md").write_text(head.replace("recording", name))
+        (folder / "code.py").write_text("async def hint(question):\n    return 'deep'\n")
+    registry = SkillRegistry.read(tmp_path, SkillRegistry({}, {}))
+    context = HintContext(datetime.now(UTC), reading=Reading(question, kinds))
+    matches = await registry.matching(question, ["picky", "any"], context)
+    assert [match.skill.name for match in matches] == ["any", "picky"][: 1 + is_asked]

@@ -204,10 +204,6 @@ async def hint(question: str, context: HintContext) -> WorkedOut | None:
         ("raise SystemExit(3)", "SystemExit: 3"),
         ("import nowhere_to_be_found", "ModuleNotFoundError"),
         ("def hint(question): ...", "hint: write it as `async def`"),
-        (
-            "HINT_CUE = 'pond'\nasync def hint(question): ...",
-            "HINT_CUE: write it as `re.compile(...)`",
-        ),
         ("from llm.tools.toolbox import tool\n@tool\nasync def f(): ...", "write a docstring"),
     ],
 )
@@ -230,6 +226,7 @@ async def test_a_broken_plugin_is_reported_and_skipped(
         (FROGS.replace("triggers", "trigers"), 'unknown key "trigers"; .* "triggers"'),
         (FROGS.replace("name: frogs", "name: toads"), 'must be the folder\'s, "frogs"'),
         (FROGS.replace("A frog is green.", ""), "says nothing"),
+        (FROGS.replace("triggers: ", "kinds: [frogs]\ntriggers: "), 'there is no kind "frogs"'),
     ],
 )
 def test_a_wrong_file_is_named_with_its_key(tmp_path: Path, text: str, why: str) -> None:
