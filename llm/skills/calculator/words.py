@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from math import prod
 
+from llm.reading.numbers import numbers_in_digits
 from llm.skills.calculator.sums import (
     DivisionByZero,
     ExpressionError,
@@ -17,20 +18,6 @@ from llm.skills.calculator.sums import (
     evaluate,
     format_number,
 )
-
-_SMALL = (
-    *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"),
-    *("eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen"),
-    "nineteen",
-)
-_TENS = ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
-_UNITS = {word: value for value, word in enumerate(_SMALL)} | {
-    word: 10 * value for value, word in enumerate(_TENS, 2)
-}
-_SCALES = {"hundred": 100, "thousand": 1_000, "million": 10**6, "billion": 10**9}
-_WORD = "|".join([*_UNITS, *_SCALES])
-_NUMERAL = re.compile(rf"\b(?:{_WORD})(?:(?:[ -]|(?<=hundred) and | and (?=\w+\b$))(?:{_WORD}))*\b")
-_SCALED = re.compile(r"(?<![\d.,])(\d+(?:\.\d+)?) (thousand|million|billion)\b")
 
 # The order matters: a phrase comes before the shorter ones that it contains.
 _SYMBOLS: Sequence[tuple[str, str]] = (
@@ -150,8 +137,7 @@ def sentence_in(text: str) -> str | None:
 
 def symbols_of(text: str) -> str:
     """Return a sum with its words replaced by symbols and digits."""
-    text = _SCALED.sub(lambda match: format_number(Fraction(match[1]) * _SCALES[match[2]]), text)
-    text = _NUMERAL.sub(lambda match: str(_numeral(match[0])), text)
+    text = numbers_in_digits(text)
     for pattern, symbol in _REPLACED:
         text = pattern.sub(symbol, text)
     return re.sub(r"\bthe\b", " ", text)
@@ -209,17 +195,3 @@ def _fill(symbols: str, match: re.Match[str]) -> str:
 def _without_needless_brackets(symbols: str) -> str:
     """Return a sum without brackets around single numbers."""
     return re.sub(r"(?<![a-z])\(\s*(\d[\d,.]*)\s*\)", r"\1", symbols)
-
-
-def _numeral(words: str) -> int:
-    """Return the number in words such as "two hundred and five"."""
-    total = part = 0
-    for word in re.split(r"[ -]", words):
-        if word in _UNITS:
-            part += _UNITS[word]
-        elif word == "hundred":
-            part = (part or 1) * 100
-        elif word in _SCALES:
-            total += (part or 1) * _SCALES[word]
-            part = 0
-    return total + part
