@@ -142,8 +142,11 @@ def _of_calendar(
         return None
     start = within[1] if within else at
     month = sentence.phrase("month", start)
+    name = sentence.word(start)
     if month and within and within[0] == "this" and sentence.word(month[1]).isalpha():
         return None  # "this may be it"
+    if len(name) == 3 and name not in ("may", "mai"):
+        return None  # "0x1f in dec"
     end = sentence.skip("of", month[1] + (sentence.word(month[1]) == ",")) if month else start
     year = sentence.word(end)
     has_year = len(year) == 4 and year.isdecimal() and int(year) in _YEARS

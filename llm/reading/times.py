@@ -434,6 +434,8 @@ def _clock_at(sentence: Sentence, at: int, *, listed: bool = False) -> tuple[_Cl
     if named := sentence.phrase("named_clock", start):
         certainty = 2 if sentence.phrase("sure_clock", start) else certainty
         return _Clock(int(named[0]), certainty=certainty, named=True), named[1]
+    if sentence.word(at) == "o" and sentence.word(at - 1).isdecimal():
+        return None  # "2 o 3" is a choice in Spanish and Italian
     past = sentence.phrase("past_hour", start)
     number = past[1] if past else start
     hour, _, minute = sentence.word(number).replace(".", ":").partition(":")
