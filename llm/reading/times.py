@@ -14,7 +14,6 @@ A day without a time of day means 9:00, or the time that stands for its part of 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
@@ -442,7 +441,11 @@ def _clock_at(sentence: Sentence, at: int, *, listed: bool = False) -> tuple[_Cl
     in_words = sentence.phrase("number", number)
     if in_words and 1 <= int(in_words[0]) <= 12:
         hour, end = in_words
-    elif hour.isdecimal() and len(hour) < 3 and (not minute or re.fullmatch(r"\d\d", minute)):
+    elif (
+        hour.isdecimal()
+        and len(hour) < 3
+        and (not minute or (len(minute) == 2 and minute.isdecimal()))
+    ):
         end = number + 1
     else:
         return None
