@@ -13,7 +13,7 @@ from llm.reading.reading import Reading
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Turn:
+class AskedQuestion:
     """A question as answerers see it, beside its reading.
 
     `worked_out` is the answer of a skill, "" for none; `quoted` are the lines of the log that
@@ -41,5 +41,5 @@ class Answer:
 class Answerer(Protocol):
     """Answers some questions without the model."""
 
-    async def answer(self, reading: Reading, turn: Turn) -> Answer | None:
+    async def answer(self, reading: Reading, turn: AskedQuestion) -> Answer | None:
         """Return the answer, or None to leave the question to the next. Raises StorageError."""

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from functools import cache
 from importlib.metadata import entry_points
 
-from llm.answerers.answer import Answer, Answerer, Turn
+from llm.answerers.answer import Answer, Answerer, AskedQuestion
 from llm.answerers.facts import FactAnswerer
 from llm.reading.reading import Reading
 
@@ -46,7 +46,7 @@ _COURTESIES = {
 class SkillAnswerer:
     """Gives what a skill has worked out, whatever the model."""
 
-    async def answer(self, reading: Reading, turn: Turn) -> Answer | None:
+    async def answer(self, reading: Reading, turn: AskedQuestion) -> Answer | None:
         """Return the result of the skill."""
         return Answer(turn.worked_out, "skill") if turn.worked_out else None
 
@@ -54,7 +54,7 @@ class SkillAnswerer:
 class LogAnswerer:
     """Quotes the lines of the log that answer the question, for models that retell them wrongly."""
 
-    async def answer(self, reading: Reading, turn: Turn) -> Answer | None:
+    async def answer(self, reading: Reading, turn: AskedQuestion) -> Answer | None:
         """Return the lines, or that nothing was found where only people here can know."""
         quoted, quotes = turn.quoted, turn.profile.quotes
         if quoted is None or quotes == "none" or not (quoted.is_about_log or quotes == "all"):
@@ -65,7 +65,7 @@ class LogAnswerer:
 class HonestAnswerer:
     """Says for a tiny model what it cannot do, and is polite in its place."""
 
-    async def answer(self, reading: Reading, turn: Turn) -> Answer | None:
+    async def answer(self, reading: Reading, turn: AskedQuestion) -> Answer | None:
         """Return the sentence for a kind that the model only pretends to fulfil."""
         if turn.profile.makes_small_talk:
             return None
@@ -88,7 +88,7 @@ def answerers() -> Sequence[Answerer]:
     return [FactAnswerer(), SkillAnswerer(), *added, LogAnswerer(), HonestAnswerer()]
 
 
-async def first_answer(reading: Reading, turn: Turn) -> Answer | None:
+async def first_answer(reading: Reading, turn: AskedQuestion) -> Answer | None:
     """Return the first answer without the model; None if the model is to be asked."""
     for answerer in answerers():
         if answer := await answerer.answer(reading, turn):

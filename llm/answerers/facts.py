@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 
-from llm.answerers.answer import Answer, Turn
+from llm.answerers.answer import Answer, AskedQuestion
 from llm.log_questions.answers import QuotedAnswer
 from llm.prompt.log_window import LogWindow
 from llm.reading.reading import Reading
@@ -36,7 +36,7 @@ class FactAnswerer:
     """Answers questions about the people in a room and about the log as a whole, for models that
     have no tools to look it up."""
 
-    async def answer(self, reading: Reading, turn: Turn) -> Answer | None:
+    async def answer(self, reading: Reading, turn: AskedQuestion) -> Answer | None:
         """Return the fact, None if the question asks for none that is known."""
         if turn.profile.shortcuts != "all" or reading.certainty < _CERTAIN:
             return None
@@ -45,7 +45,7 @@ class FactAnswerer:
             text = await self._of_log(reading, turn.log_window, turn)
         return None if text is None else Answer(text, "facts", reading.certainty)
 
-    def _of_room(self, reading: Reading, turn: Turn) -> str | None:
+    def _of_room(self, reading: Reading, turn: AskedQuestion) -> str | None:
         room, slots = turn.room, reading.slots
         if room is None or not room.members:
             return None
@@ -62,7 +62,7 @@ class FactAnswerer:
                 return f"The topic is: {room.topic}" if room.topic else "No topic is set here."
         return None
 
-    async def _of_log(self, reading: Reading, window: LogWindow, turn: Turn) -> str | None:
+    async def _of_log(self, reading: Reading, window: LogWindow, turn: AskedQuestion) -> str | None:
         slots, within = reading.slots, window.before()
         match reading.kind:
             case "seen" | "present":
@@ -93,7 +93,7 @@ class FactAnswerer:
         return None
 
 
-async def _last_seen(window: LogWindow, nick: str, turn: Turn) -> str:
+async def _last_seen(window: LogWindow, nick: str, turn: AskedQuestion) -> str:
     """Return when somebody was last here, by anything that they did, and what they last said."""
     shown = window.quoting.nick(nick)
     query = replace(window.before(), nick=nick, limit=1)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from llm.client.profile import Profile
 from llm.reading.reading import Reading
 from llm.reading.slots import Slots, strip_frame, words_beside_frame
-from llm.scheduling.time_phrases import without_time
+from llm.reading.times import without_time
 
 _PLAIN = {
     "help": ("about", "abilities"),

@@ -1,49 +1,25 @@
-"""Spans of the past in words: "yesterday", "in march", "two weeks ago", "since last month"."""
+"""Spans of past time in plain words: "yesterday", "2 weeks ago", "in march", "since monday"."""
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import UTC, datetime, time, timedelta, tzinfo
 
+from llm.reading.days import day_at
+from llm.reading.numbers import Duration, duration_at, number_at
+from llm.reading.vocabulary import Sentence
 from storage.chat_log.query import Query
 
-_MONTH_NAMES = (
-    "january february march april may june july august september october november december"
-)
-_MONTHS = _MONTH_NAMES.split()
-_DAYS = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]
-_NUMBERS = {
-    "a": 1, "an": 1, "one": 1, "two": 2, "a couple of": 2, "three": 3, "a few": 3, "few": 3,
-    "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9, "ten": 10, "twelve": 12,
-}  # fmt: skip
-_LENGTHS = {
-    "minute": timedelta(minutes=1), "hour": timedelta(hours=1), "day": timedelta(days=1),
-    "week": timedelta(weeks=1), "month": timedelta(days=30.5), "year": timedelta(days=365.25),
-}  # fmt: skip
-_COUNT = (
-    r"(?P<count>\d{1,4}|a couple of|a few|few|an?|one|two|three|four|five|six|seven|eight|nine|ten|"
-    r"twelve)"
-)
-_UNIT = r"(?P<unit>minute|hour|day|week|month|year)s?"
-_MONTH = rf"(?P<month>{'|'.join(_MONTHS)})"
-_YEAR = r"(?P<year>(?:19[89]|20\d)\d)"
-# In order of precedence: "since last week" is tried before "last week".
-_SPAN_FORMS = [
-    (kind, re.compile(rf"(?:^|(?<=\s)),?\s*(?:{pattern})(?=[\s,?!.]|$)", re.IGNORECASE))
-    for kind, pattern in (
-        ("ago", rf"(?:about |some )?{_COUNT} {_UNIT} ago"),
-        ("past", rf"(?:in|within|during|over) the (?:last|past) (?:{_COUNT} )?{_UNIT}"),
-        ("date", r"(?:on )?(?P<date>\d{4}-\d\d-\d\d)"),
-        ("month", rf"(?P<how>in|since|during|before|last|this|back in) {_MONTH}"
-                  rf"(?:,? (?:of )?{_YEAR})?"),
-        ("year", rf"(?P<how>in|since|during|before|back in) {_YEAR}"),
-        ("since", r"since (?P<named>yesterday|last week|last month|last year|this morning)"),
-        ("named", r"(?P<named>yesterday|today|tonight|this morning|last night|"
-                  r"(?:last|this) (?:week|month|year)|(?:the )?day before yesterday)"),
-        ("weekday", rf"(?:on|last|this) (?P<day>{'|'.join(_DAYS)})"),
-    )
-]  # fmt: skip
+_YEARS = range(1980, 2100)
+_PARTS = {  # hours of a day
+    "": (0, 24),
+    "tonight": (0, 24),
+    "morning": (0, 12),
+    "noon": (11, 14),
+    "afternoon": (12, 18),
+    "evening": (17, 24),
+    "night": (18, 30),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,106 +49,150 @@ class TimeSpan:
 
 ALL_TIME = TimeSpan()
 
+_Ends = tuple[datetime | None, datetime | None]
+
 
 def time_span(text: str, now: datetime, zone: tzinfo) -> tuple[TimeSpan, str]:
     """Return the time span that a text names, relative to `now` in `zone`, and the text without it.
 
     Without such words this is ALL_TIME and the whole text.
     """
-    for kind, pattern in _SPAN_FORMS:
-        match = pattern.search(text)
-        if match is None:
+    sentence, local = Sentence(text), now.astimezone(zone)
+    for at in range(len(sentence)):
+        if not sentence.begins(at):
             continue
         try:
-            since, until = _ends(kind, match.groupdict(), now.astimezone(zone))
+            found = _span_at(sentence, at, local)
         except (ValueError, OverflowError):  # "on 2026-02-31", "5000 years ago"
             continue
-        rest = " ".join(f"{text[: match.start()]} {text[match.end() :]}".split())
-        words = match[0].strip(" ,")
-        span = TimeSpan(since and since.astimezone(UTC), until and until.astimezone(UTC), words)
-        return span, rest
+        if found and sentence.is_end(found[1]):
+            (since, until), end = found
+            words = sentence.between(at, end)
+            before, after = sentence.matches[at].start(), sentence.matches[end - 1].end()
+            rest = " ".join(f"{text[:before].rstrip(' ,')} {text[after:]}".split())
+            since, until = since and since.astimezone(UTC), until and until.astimezone(UTC)
+            return TimeSpan(since, until, words), rest
     return ALL_TIME, text
 
 
-def _ends(
-    kind: str, named: dict[str, str | None], now: datetime
-) -> tuple[datetime | None, datetime | None]:
-    """Return the start of a span and its exclusive end. Raises ValueError and OverflowError."""
-    midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
-    match kind:
-        case "ago":
-            return _ago(_number(named["count"]), named["unit"] or "", now)
-        case "past":
-            return now - _number(named["count"] or "one") * _LENGTHS[
-                (named["unit"] or "").lower()
-            ], None
-        case "date":
-            day = datetime.fromisoformat(named["date"] or "").replace(tzinfo=now.tzinfo)
-            return day, day + timedelta(days=1)
-        case "month" | "year":
-            return _calendar(named, midnight)
-        case "since":
-            return _named_span((named["named"] or "").lower(), midnight)[0], None
-        case "weekday":  # on a Monday, "on monday" is a week ago
-            back = (now.weekday() - _DAYS.index((named["day"] or "").lower())) % 7 or 7
-            return midnight - timedelta(days=back), midnight - timedelta(days=back - 1)
-    return _named_span((named["named"] or "").lower(), midnight)
+def _span_at(sentence: Sentence, at: int, now: datetime) -> tuple[_Ends, int] | None:
+    """Return the ends of the span at a position, and the position after it."""
+    for read in (_ago, _past, _of_calendar, _day):
+        if found := read(sentence, at, now, False):
+            return found
+    if how := sentence.phrase("since", at):
+        for read in (_ago, _of_calendar, _day):
+            if found := read(sentence, how[1], now, True):
+                since = found[0][0]
+                return ((since, None) if how[0] == "since" else (None, since)), found[1]
+    return None
 
 
-def _number(text: str | None) -> int:
-    word = (text or "").lower()
-    return int(word) if word.isdigit() else _NUMBERS[word]
+def _ago(sentence: Sentence, at: int, now: datetime, bound: bool) -> tuple[_Ends, int] | None:
+    """Read "two days ago", "vor 3 Wochen": the whole day for days, else half a unit, plus five
+    minutes, before and after. As a bound "3 days" suffices, as in "seit 3 Tagen"."""
+    before = sentence.after("ago_before", at)
+    start = sentence.skip("some", at if before is None else before)
+    if (duration := duration_at(sentence, start)) is None:
+        return None
+    length, end = duration
+    ago = sentence.after("ago", end)
+    if ago is None and before is None and not bound:
+        return None
+    middle = now - length.roughly
+    if length.unit == "day":
+        return _days(middle, 1), ago or end
+    around = length.of_unit / 2 + timedelta(minutes=5)
+    return (middle if bound else middle - around, middle + around), ago or end
 
 
-def _ago(count: int, unit: str, now: datetime) -> tuple[datetime, datetime]:
-    """Return the span around so long ago: the whole day for days, else half a unit, plus five
-    minutes, before and after."""
-    length = _LENGTHS[unit.lower()]
-    if unit.lower() == "day":
-        day = (now - count * length).replace(hour=0, minute=0, second=0, microsecond=0)
-        return day, day + length
-    middle = now - count * length
-    return middle - length / 2 - timedelta(minutes=5), middle + length / 2 + timedelta(minutes=5)
+def _past(sentence: Sentence, at: int, now: datetime, bound: bool) -> tuple[_Ends, int] | None:
+    """Read "in the last 3 days", "over the past week", "ces 3 derniers jours"."""
+    start = sentence.after("in_the_last", at)
+    if start is not None and (unit := sentence.phrase("unit", start)):
+        return (now - Duration.of(1, unit[0]).roughly, None), unit[1]
+    start = sentence.after("the_last", at) if start is None else start
+    if start is None:
+        return None
+    count = number_at(sentence, start)
+    if count and (after := sentence.after("last_after", count[1])):
+        unit = sentence.phrase("unit", after)
+        return ((now - Duration.of(count[0], unit[0]).roughly, None), unit[1]) if unit else None
+    duration = duration_at(sentence, start)
+    return ((now - duration[0].roughly, None), duration[1]) if duration else None
 
 
-def _calendar(
-    named: dict[str, str | None], midnight: datetime
-) -> tuple[datetime | None, datetime | None]:
-    """Return a month or a year as a span; a month without a year is the last one that has begun."""
-    how = (named["how"] or "").lower()
-    first = midnight.replace(day=1)
-    if name := named.get("month"):
-        month = _MONTHS.index(name.lower()) + 1
-        year = int(named.get("year") or 0) or midnight.year - (month > midnight.month)
-        since = first.replace(year=year, month=month)
-        until = _next_month(since)
-    else:
-        since = first.replace(year=int(named["year"] or 0), month=1)
-        until = since.replace(year=since.year + 1)
-    if how == "since":
-        return since, None
-    return (None, since) if how == "before" else (since, until)
+def _of_calendar(
+    sentence: Sentence, at: int, now: datetime, bound: bool
+) -> tuple[_Ends, int] | None:
+    """Read "last week", "this year", "last night", "in march 2025", "in 2009"."""
+    midnight = _midnight(now)
+    if named := sentence.phrase("span", at):
+        unit, _, back = named[0].partition(" ")
+        if unit == "night":
+            return (midnight - timedelta(hours=6), midnight + timedelta(hours=6)), named[1]
+        if unit == "week":
+            monday = midnight + timedelta(days=7 * int(back) - midnight.weekday())
+            return _days(monday, 7), named[1]
+        number = midnight.year * 12 + (midnight.month - 1 if unit == "month" else 0)
+        size = 1 if unit == "month" else 12
+        return _months(midnight, number + size * int(back), size), named[1]
+    within = sentence.phrase("within", at)
+    if within is None and not bound:
+        return None
+    start = within[1] if within else at
+    month = sentence.phrase("month", start)
+    name = sentence.word(start)
+    if month and within and within[0] == "this" and sentence.word(month[1]).isalpha():
+        return None  # "this may be it"
+    if len(name) == 3 and name not in ("may", "mai"):
+        return None  # "0x1f in dec"
+    end = sentence.skip("of", month[1] + (sentence.word(month[1]) == ",")) if month else start
+    year = sentence.word(end)
+    has_year = len(year) == 4 and year.isdecimal() and int(year) in _YEARS
+    if month:  # without a year the last one that has begun
+        number = int(month[0]) - 1
+        begun = int(year) if has_year else midnight.year - (number >= midnight.month)
+        return _months(midnight, begun * 12 + number, 1), end + 1 if has_year else month[1]
+    return (_months(midnight, int(year) * 12, 12), end + 1) if has_year else None
 
 
-def _next_month(first: datetime) -> datetime:
-    return (first + timedelta(days=32)).replace(day=1)  # no month has 32 days
+def _day(sentence: Sentence, at: int, now: datetime, bound: bool) -> tuple[_Ends, int] | None:
+    """Read "yesterday evening", "last friday", "on 24 december", "2026-03-01"."""
+    if hier := sentence.after("french_yesterday", at):  # German has this word too
+        is_french = any(sentence.phrase("french", each) for each in range(len(sentence)))
+        return (_days(_midnight(now) - timedelta(days=1), 1), hier) if is_french else None
+    last = sentence.after("last", at)
+    found = day_at(sentence, at if last is None else last)
+    if found is None:
+        return None
+    day, end = found
+    if after := sentence.after("last_weekday", end):
+        last, end = after, after
+    is_near = day.offset is not None and day.offset <= 0
+    is_weekday = day.weekday is not None and not (day.is_next or day.weeks or day.of_next_week)
+    is_named = last is not None or bound or sentence.phrase("on", at) or sentence.phrase("this", at)
+    is_iso = bool(day.year) and day.words[:4].isdecimal()
+    if not (is_near or is_iso or (is_named and (is_weekday or day.month or day.feast))):
+        return None
+    date = next(replace(day, is_next=True).dates(now.date(), past=True), None)
+    if date is None:
+        return None
+    midnight = datetime.combine(date, time(), now.tzinfo)
+    first, after_last = _PARTS[day.part]
+    return (midnight + timedelta(hours=first), midnight + timedelta(hours=after_last)), end
 
 
-def _named_span(name: str, midnight: datetime) -> tuple[datetime, datetime]:
-    day = timedelta(days=1)
-    monday, first = midnight - midnight.weekday() * day, midnight.replace(day=1)
-    last_month = (first - day).replace(day=1)
-    spans = {
-        "yesterday": (midnight - day, midnight),
-        "today": (midnight, midnight + day),
-        "tonight": (midnight, midnight + day),
-        "this morning": (midnight, midnight + day / 2),
-        "last night": (midnight - day / 4, midnight + day / 4),
-        "last week": (monday - 7 * day, monday),
-        "this week": (monday, monday + 7 * day),
-        "last month": (last_month, first),
-        "this month": (first, _next_month(first)),
-        "last year": (first.replace(year=first.year - 1, month=1), first.replace(month=1)),
-        "this year": (first.replace(month=1), first.replace(year=first.year + 1, month=1)),
-    }
-    return spans.get(name, (midnight - 2 * day, midnight - day))  # the day before yesterday
+def _midnight(moment: datetime) -> datetime:
+    return moment.replace(hour=0, minute=0, second=0, microsecond=0)
+
+
+def _days(start: datetime, count: int) -> _Ends:
+    return _midnight(start), _midnight(start) + timedelta(days=count)
+
+
+def _months(start: datetime, first: int, count: int) -> _Ends:
+    """Return the ends of some months, numbered from the year 0 on."""
+    ends = [divmod(number, 12) for number in (first, first + count)]
+    since, until = (start.replace(year=year, month=month + 1, day=1) for year, month in ends)
+    return since, until

@@ -1,4 +1,4 @@
-"""Cron expressions in a time zone.
+"""Cron expressions in a time zone; one job may have several, separated by ";".
 
 Daylight saving time follows Debian cron: a job at a fixed hour runs once in the night when clocks
 go back, and right after the gap in the night when they go forward.
@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
+from heapq import merge
 from pathlib import Path
 from typing import Annotated
 from zoneinfo import ZoneInfo
@@ -32,7 +33,7 @@ class Timetable:
         """Validate an expression and the name of a zone. Raises ValueError with a message that
         explains the mistake in the configuration."""
         table = cls(expression, parse_zone(zone))
-        if len(expression.split()) != 5:
+        if any(len(each.split()) != 5 for each in expression.split(";")):
             raise ValueError(f'"{expression}" does not have the five fields {_FIELDS}')
         try:
             coming = next(table._times(datetime.now(UTC)), None)
@@ -64,8 +65,11 @@ class Timetable:
 
     def _times(self, start: datetime, *, reverse: bool = False) -> Iterator[datetime]:
         local = start.astimezone(self.zone)
-        for due in CronSim(self.expression, local, reverse=reverse):
-            yield due.astimezone(UTC)
+        tables = [
+            (due.astimezone(UTC) for due in CronSim(each, local, reverse=reverse))
+            for each in self.expression.split(";")
+        ]
+        yield from merge(*tables, reverse=reverse)
 
 
 def parse_zone(name: str) -> tzinfo:

@@ -21,7 +21,8 @@ import resource, sys
 from datetime import UTC, datetime
 resource.setrlimit(resource.RLIMIT_CPU, (60, 60))
 from llm.reading.slots import Surroundings, read_slots, strip_frame
-from llm.scheduling.time_phrases import MAX_TEXT_LENGTH, NotUnderstood, parse_time, without_time
+from llm.reading.times import NotUnderstood, parse_time, without_time
+from llm.reading.vocabulary import MAX_TEXT_LENGTH
 from storage.passages.words import Expected, asks, question_words, shows
 
 now = datetime(2026, 5, 1, 12, tzinfo=UTC)

@@ -18,8 +18,8 @@ import structlog
 from pydantic import Field
 
 from llm.messages.message import escape_tags
+from llm.reading.times import EXAMPLE_TIMES, NotUnderstood, ResolvedTime, parse_time
 from llm.scheduling.cron_schedule import Timetable, is_zone, parse_zone
-from llm.scheduling.time_phrases import EXAMPLE_TIMES, NotUnderstood, ResolvedTime, parse_time
 from llm.scheduling.worker import Worker
 from llm.tools.consent import to_cancel, to_remind, to_schedule
 from llm.tools.toolbox import ToolError, tool

@@ -23,7 +23,7 @@ from llm.agent.agent_loop import AgentLoop, LoopCallbacks
 from llm.agent.reviewer import Reviewer
 from llm.agent.tool_executor import UNASKED
 from llm.agent.trace import Outcome, Trace, now
-from llm.answerers.answer import Answer, Turn
+from llm.answerers.answer import Answer, AskedQuestion
 from llm.answerers.answerers import first_answer
 from llm.client.client import RequestOptions
 from llm.client.profile import Profile
@@ -211,7 +211,7 @@ async def _first_answer(
     request: TurnRequest, profile: Profile, prompt: Prompt, quoted: QuotedAnswer | None
 ) -> Answer | None:
     """Return the first answer to a person's question that needs no model."""
-    turn = Turn(
+    turn = AskedQuestion(
         profile=profile,
         worked_out=prompt.worked_out,
         quoted=quoted,

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from harnesses.irc.policy.requests import Command, CommandRequest, PrivateReply
 from harnesses.irc.reminder_delivery import requester_of
 from harnesses.irc.services import BotServices
-from llm.scheduling.time_phrases import EXAMPLE_TIMES, NotUnderstood
+from llm.reading.times import EXAMPLE_TIMES, NotUnderstood
 
 _ME = re.compile(r"(?:me|mich)\b[\s,:]*", re.IGNORECASE)  # as in "remind me", also in German
 

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from llm.skills.calculator.words import ASKING, digits_of, number_in
+from llm.reading.numbers import numbers_in_digits
+from llm.skills.calculator.words import ASKING, number_in
 
 # By quantity: for each unit its factor to the base unit and its names, the first for display.
 _TABLES: Mapping[str, str] = {
@@ -194,7 +195,7 @@ def conversion_in(asked: str, *, is_sure: bool = False) -> str | None:
         inches = f"{int(feet[1]) * 12 + int(feet[2])} inches"
         said = conversion_in(asked.replace(feet[0], inches, 1), is_sure=is_sure)
         return said and said.replace(inches, f"{feet[1]} ft {feet[2]} in", 1)
-    words = _BETWEEN.sub(" ", _MIXED.sub(_decimal, digits_of(asked))).split()
+    words = _BETWEEN.sub(" ", _MIXED.sub(_decimal, numbers_in_digits(asked))).split()
     found = _measures([word.strip(",;:?!") or word for word in words], is_sure)
     if len(found) != 2:
         return None

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from fractions import Fraction
 
+from llm.reading.numbers import numbers_in_digits
 from llm.skills.calculator.sums import (
     DivisionByZero,
     ExpressionError,
@@ -14,26 +15,6 @@ from llm.skills.calculator.sums import (
     evaluate,
     format_number,
 )
-
-_SMALL = (
-    *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"),
-    *("eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen"),
-    "nineteen",
-)
-_TENS = ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
-_UNITS = {word: value for value, word in enumerate(_SMALL)} | {
-    word: 10 * value for value, word in enumerate(_TENS, 2)
-}
-_SCALES = {"hundred": 100, "thousand": 1_000, "million": 10**6, "billion": 10**9}
-_SMALL_NUMBER = (
-    rf"(?:(?:{'|'.join(_TENS)})(?:[ -](?:{'|'.join(_SMALL[1:10])}))?\b|(?:{'|'.join(_SMALL)})\b)"
-)
-_SCALE = rf"(?:{'|'.join(_SCALES)})\b"
-_NUMERAL = re.compile(
-    rf"\b(?:{_SMALL_NUMBER}|{_SCALE})(?:[ -]{_SCALE}(?:(?: and)?[ -]{_SMALL_NUMBER})?)*",
-    re.IGNORECASE,
-)
-_SCALED = re.compile(r"(?<![\d.,])(\d+(?:\.\d+)?) (thousand|million|billion)\b", re.IGNORECASE)
 
 # By symbol, the phrases for it, without "the". The longest one that matches is replaced.
 _PHRASES: Mapping[str, str] = {
@@ -151,18 +132,10 @@ def answer_in(text: str) -> str | None:
 def symbols_of(text: str) -> str:
     """Return a text in lower case with its words for numbers and operations replaced by digits and
     symbols, without "the"."""
-    words = digits_of(text.lower()).replace("%", " % ").split()
+    words = numbers_in_digits(text.lower()).replace("%", " % ").split()
     text = " ".join(word for word in words if word != "the")
     text = _PHRASE.sub(lambda match: f" {_SYMBOLS[match[0]]} ", text)
     return " ".join(_ORDINAL_POWER.sub(r"^ \1", text).split())
-
-
-def digits_of(text: str) -> str:
-    """Return a text with its numbers in words replaced by digits."""
-    text = _SCALED.sub(
-        lambda match: format_number(Fraction(match[1]) * _SCALES[match[2].lower()]), text
-    )
-    return _NUMERAL.sub(lambda match: str(_numeral(match[0].lower())), text)
 
 
 def number_in(text: str) -> Fraction | None:
@@ -197,17 +170,3 @@ def _list_answer(name: str, listed: str) -> str | None:
 
 def _about(value: Number) -> str:
     return f"{'' if equals(value).startswith('=') else 'about '}{format_number(value)}"
-
-
-def _numeral(words: str) -> int:
-    """Return the number in words such as "two hundred and five"."""
-    total = part = 0
-    for word in re.split(r"[ -]", words):
-        if word in _UNITS:
-            part += _UNITS[word]
-        elif word == "hundred":
-            part = (part or 1) * 100
-        elif word in _SCALES:
-            total += (part or 1) * _SCALES[word]
-            part = 0
-    return total + part

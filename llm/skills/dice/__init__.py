@@ -10,7 +10,7 @@ from typing import Annotated
 from pydantic import Field
 
 from llm.intents.question_text import strip_courtesies
-from llm.skills.calculator.words import digits_of
+from llm.reading.numbers import numbers_in_digits
 from llm.skills.hint import HintContext, WorkedOut
 from llm.tools.toolbox import tool
 
@@ -50,7 +50,7 @@ async def hint(question: str, context: HintContext) -> WorkedOut | None:
     written = strip_courtesies(question)
     if things := _choices(written):
         return WorkedOut(f"Picked at random: {random.choice(things)}.", is_whole=True, free=things)
-    asked = digits_of(written.lower())
+    asked = numbers_in_digits(written.lower())
     is_sure = context.reading is not None and context.reading.is_one_of(_KINDS)
     for form, answer in ((_COIN, _coin), (_NOTATION, _dice), (_DICE, _dice), (_NUMBER, _number)):
         # Surely a matter of chance: then it may say more around it, such as what the coin is for.

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from llm.answerers.answer import Turn
+from llm.answerers.answer import AskedQuestion
 from llm.answerers.facts import FactAnswerer
 from llm.answerers.room import RoomView
 from llm.client.profile import CAPABLE, TINY
@@ -75,7 +75,7 @@ async def window(tmp_path: Path) -> AsyncIterator[LogWindow]:
 
 async def fact(window: LogWindow | None, kind: str, text: str, certainty: float = 0.9) -> str:
     slots = read_slots(kind, text, Surroundings(NOW, UTC, "eve", PEOPLE))
-    turn = Turn(profile=TINY, log_window=window, room=ROOM)
+    turn = AskedQuestion(profile=TINY, log_window=window, room=ROOM)
     found = await FactAnswerer().answer(Reading(text, {kind: certainty}, slots=slots), turn)
     return found.text if found else ""
 
@@ -111,7 +111,7 @@ async def test_the_last_line_of_somebody_may_have_been_said_to_the_bot(window: L
 
 async def test_an_uncertain_reading_and_a_capable_model_get_no_fact(window: LogWindow) -> None:
     assert await fact(window, "present", "who is here?", certainty=0.4) == ""
-    turn = Turn(profile=CAPABLE, log_window=window, room=ROOM)
+    turn = AskedQuestion(profile=CAPABLE, log_window=window, room=ROOM)
     assert await FactAnswerer().answer(Reading("who?", {"present": 0.99}), turn) is None
 
 

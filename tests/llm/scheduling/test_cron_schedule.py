@@ -31,6 +31,13 @@ def test_a_time_is_meant_in_the_zone_of_the_job() -> None:
     assert table.after(at("2026-12-01T00:00")) == at("2026-12-01T08:00")
 
 
+def test_a_job_with_several_expressions_is_due_at_the_times_of_each() -> None:
+    table = Timetable.parse("0 9 * * *; 30 17 * * *", "UTC")
+    day = [at("2026-07-01T09:00"), at("2026-07-01T17:30")]
+    assert runs(table, at("2026-07-01T00:00"), at("2026-07-02T00:00")) == day
+    assert table.due(at("2026-06-01T09:00"), now=at("2026-07-01T18:00")) == day[1]
+
+
 def test_the_night_when_the_clock_is_put_back_runs_a_job_once() -> None:
     table = Timetable.parse("30 2 * * *", VIENNA)
     night = runs(table, at("2026-10-24T12:00"), at("2026-10-25T12:00"))
@@ -101,6 +108,7 @@ def test_what_is_due_is_always_a_time_of_the_table_and_later_than_the_last(
     [
         ("every day", "UTC", "five fields"),
         ("0 0 9 * * *", "UTC", "five fields"),
+        ("0 9 * * *;", "UTC", "five fields"),
         ("61 * * * *", "UTC", "minute"),
         ("0 9 31 2 *", "UTC", "day-of-month"),
         ("0 9 * * *", "Europe/Atlantis", 'write one like "Europe/Vienna"'),

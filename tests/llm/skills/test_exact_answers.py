@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from llm.client.profile import CAPABLE, TINY
 from llm.intents.question_text import without_courtesies
+from llm.reading.days import easter
 from llm.reading.reading import Reading
-from llm.scheduling.days import easter
 from llm.skills.calculator.sums import ExpressionError, evaluate
 from llm.skills.hint import HintContext
 from llm.skills.registry import SkillRegistry

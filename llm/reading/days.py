@@ -1,0 +1,270 @@
+"""Days as people name them: "christmas", "march 12th", "24.12.", "next friday", "monday week"."""
+
+from __future__ import annotations
+
+import calendar
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import date, timedelta
+
+from llm.reading.numbers import Duration, duration_at
+from llm.reading.vocabulary import Sentence
+
+_YEARS = range(1, 10_000)
+
+
+@dataclass(frozen=True, slots=True)
+class Day:
+    """A day as `words` name it: by its distance from today (`offset`), its `weekday` (0: Monday),
+    its date (without a month: any month), a `feast`, or as the end of this month (1) or year (12).
+
+    `weeks` are added to the coming weekday; `of_next_week` is the one of the next calendar week,
+    and a weekday that `is_next` is not today. `part` is a part of the day, or "". Only a `firm` day
+    counts in the middle of a sentence.
+    """
+
+    words: str = ""
+    offset: int | None = None
+    weekday: int | None = None
+    weeks: int = 0
+    of_next_week: bool = False
+    is_next: bool = False
+    year: int = 0
+    month: int = 0
+    day: int = 0
+    feast: str = ""
+    end_of: int = 0
+    part: str = ""
+    firm: bool = True
+
+    @property
+    def is_of_any_month(self) -> bool:
+        """True for a day such as "the 24th"."""
+        return bool(self.day) and not self.month
+
+    def dates(self, today: date, *, past: bool = False) -> Iterator[date]:
+        """Yield the dates that it may mean, the nearest first, from `today` on or, with `past`,
+        back from it. None for a day that does not exist."""
+        sign = -1 if past else 1
+        if self.offset is not None:
+            yield today + timedelta(days=self.offset)
+        elif self.of_next_week:
+            yield today + timedelta(days=7 - today.weekday() + (self.weekday or 0))
+        elif self.weekday is not None:
+            ahead = sign * (self.weekday - today.weekday()) % 7
+            first = self.weeks + (self.is_next and ahead == 0)
+            yield from (today + sign * timedelta(days=ahead + 7 * n) for n in (first, first + 1))
+        elif self.end_of:
+            yield replace_month(today, 12 if self.end_of == 12 else today.month, 31)
+        elif self.month or self.feast:
+            # Leap days are up to eight years apart: 1896, 1904.
+            years = range(today.year, today.year + 9 * sign, sign)
+            for year in (self.year,) if self.year else years:
+                found = self._of_year(year) if year in _YEARS else None
+                if found and (self.year or sign * (found - today).days >= 0):
+                    yield found
+        else:
+            nearby = (today + sign * timedelta(days=step) for step in range(366))
+            yield from (each for each in nearby if each.day == self.day)
+
+    def _of_year(self, year: int) -> date | None:
+        if not self.feast:
+            is_day = 1 <= self.month <= 12 and 1 <= self.day <= _last(year, self.month)
+            return date(year, self.month, self.day) if is_day else None
+        name, sign, days = self.feast.partition("-" if "-" in self.feast else "+")
+        if name.isdecimal():
+            return date(year, int(name), int(days))
+        november = date(year, 11, 1)  # Thanksgiving is its fourth Thursday
+        thursday = november + timedelta(days=(3 - november.weekday()) % 7 + 21)
+        start = easter(year) if name == "easter" else thursday
+        return start + timedelta(days=int(f"{sign}{days}"))
+
+
+def day_at(sentence: Sentence, at: int) -> tuple[Day, int] | None:
+    """Return the day at a position, and the position after it."""
+    on = sentence.after("on", at)
+    start = at if on is None else on
+    preposition = sentence.after("at_feast", at)
+    for read in (_date, _near, _weekday, _feast):
+        if read is _feast and preposition:
+            start, on = preposition, preposition
+        if found := read(sentence, start, on is not None):
+            return replace(found[0], words=sentence.between(start, found[1])), found[1]
+    return None
+
+
+def day_in(text: str, today: date, *, past: bool = False) -> date | None:
+    """Return the date that a whole text names, None if it names none.
+
+    Without a year it is the next such date or, with `past`, the last one. `today` itself counts,
+    except for a weekday: "monday" on a Monday is a week away.
+    """
+    sentence = Sentence(text)
+    found = day_at(sentence, sentence.skip("day_before_name", 0)) or day_at(sentence, 0)
+    if found is None or found[1] != len(sentence) or found[0].part:
+        return today if sentence.word(0) == "now" and len(sentence) == 1 else None
+    day = replace(found[0], is_next=True)
+    try:
+        return next(day.dates(today, past=past), None)
+    except OverflowError:
+        return None
+
+
+def shift_day(day: date, span: str, sign: int = 1) -> date | None:
+    """Return `day` shifted by a span such as "3 weeks" or "a month"; `sign` -1 goes back.
+
+    Months and years keep the day of the month, at most the last one of the month. None if the text
+    is not a span of days or the result is not a valid date.
+    """
+    sentence = Sentence(span)
+    found = duration_at(sentence, 0)
+    if found is None or found[1] != len(sentence) or not found[0].is_of_days:
+        return None
+    return add_duration(day, found[0], sign)
+
+
+def add_duration(day: date, by: Duration, sign: int = 1) -> date | None:
+    """Return `day` shifted by a duration of whole days and months, None if there is no such day."""
+    year, month = divmod(day.year * 12 + day.month - 1 + sign * int(by.months), 12)
+    try:
+        first = replace_month(date(year, 1, 1), month + 1, day.day)
+        return first + timedelta(days=sign * int(by.seconds) // 86_400)
+    except (ValueError, OverflowError):
+        return None
+
+
+def replace_month(day: date, month: int, number: int) -> date:
+    """Return the day `number` of a month of the year of `day`, at most the last one."""
+    return date(day.year, month, min(number, _last(day.year, month)))
+
+
+def _last(year: int, month: int) -> int:
+    return calendar.monthrange(year, month)[1]
+
+
+def month_of(name: str) -> int | None:
+    """Return the number of a month, 1 to 12, by its name; None for any other text."""
+    sentence = Sentence(name)
+    found = sentence.phrase("month", 0)
+    return int(found[0]) if found and found[1] == len(sentence) else None
+
+
+def easter(year: int) -> date:
+    """Return Easter Sunday of a year in the Gregorian calendar.
+
+    The anonymous Gregorian algorithm ("Nature", 20 April 1876), also named after Meeus, Jones and
+    Butcher.
+    """
+    century, rest = divmod(year, 100)
+    golden = year % 19
+    skipped = century - century // 4 - (century - (century + 8) // 25 + 1) // 3
+    epact = (19 * golden + skipped + 15) % 30
+    weekday = (32 + 2 * (century % 4) + 2 * (rest // 4) - epact - rest % 4) % 7
+    late = (golden + 11 * epact + 22 * weekday) // 451
+    month, day = divmod(epact + weekday - 7 * late + 114, 31)
+    return date(year, month, day + 1)
+
+
+def _date(sentence: Sentence, at: int, on: bool) -> tuple[Day, int] | None:
+    """Read a date: "2026-12-24", "24.12.", "the 24th of december, 2026", "march 12", "the 24th"."""
+    the = sentence.skip("the", at)
+    word = sentence.word(the)
+    if (named := sentence.phrase("month", the)) is not None:
+        start = sentence.skip("the", named[1])
+        if (number := sentence.word(start)).isdecimal() and len(number) < 3:
+            end = sentence.skip("ordinal", start + 1) if sentence.glued(start + 1) else start + 1
+            return _with_year(sentence, Day(month=int(named[0]), day=int(number)), end)
+    if not word.replace(".", "").replace("-", "").replace("/", "").isdecimal() or len(word) > 10:
+        return None
+    numbers = [int(part) for part in word.replace("-", ".").replace("/", ".").split(".")]
+    has_dot = sentence.word(the + 1) == "." and sentence.glued(the + 1)
+    end = the + 1 + has_dot
+    match numbers:
+        case [year, month, day] if word[:4].isdecimal():
+            return Day(year=year, month=month, day=day), the + 1
+        case [day, month, year] if word[-4:].isdecimal():
+            return Day(year=year, month=month, day=day), the + 1
+        case [day, month] if has_dot or on:
+            return _with_year(sentence, Day(month=month, day=day), end)
+        case [day] if len(word) < 3:
+            ordinal = sentence.after("ordinal", the + 1) if sentence.glued(the + 1) else None
+            end = ordinal or end
+            if named := sentence.phrase("month", sentence.skip("of", end)):
+                return _with_year(sentence, Day(month=int(named[0]), day=day), named[1])
+            second = sentence.word(end)
+            if (
+                has_dot
+                and second.isdecimal()
+                and len(second) < 3
+                and sentence.glued(end + 1)
+                and sentence.word(end + 1) == "."
+            ):
+                return _with_year(sentence, Day(month=int(second), day=day), end + 2)
+            if on and (ordinal or has_dot):
+                return Day(day=day), sentence.skip("of_month", end)
+    return None
+
+
+def _with_year(sentence: Sentence, day: Day, at: int) -> tuple[Day, int]:
+    start = at + 1 if sentence.word(at) == "," else sentence.skip("of", at)
+    year = sentence.word(start)
+    has_year = year.isdecimal() and len(year) == 4
+    return (replace(day, year=int(year)), start + 1) if has_year else (day, at)
+
+
+def _near(sentence: Sentence, at: int, on: bool) -> tuple[Day, int] | None:
+    """Read "tomorrow", "today" and the like, also with a part of the day: "tomorrow evening"."""
+    if tonight := sentence.phrase("tonight", at):
+        return Day(offset=0, part=tonight[0]), tonight[1]
+    this = sentence.phrase("this", at)
+    if this and this[0] == "this" and (part := sentence.phrase("part", this[1])):
+        return Day(offset=0, part=part[0]), part[1]
+    near = sentence.phrase("near", at)
+    if near is None or sentence.word(at - 1) == "guten":
+        return None
+    return _with_part(sentence, Day(offset=int(near[0])), near[1])
+
+
+def _with_part(sentence: Sentence, day: Day, at: int) -> tuple[Day, int]:
+    part = sentence.phrase("in_part", at) or sentence.phrase("part", at)
+    return (replace(day, part=part[0]), part[1]) if part and sentence.is_end(part[1]) else (day, at)
+
+
+def _weekday(sentence: Sentence, at: int, on: bool) -> tuple[Day, int] | None:
+    """Read a weekday: "next friday", "monday week", "next week on monday", "friday evening"."""
+    next_week = sentence.after("next_week", at)
+    start = sentence.skip("on", next_week) if next_week else at
+    this = sentence.phrase("this", start)
+    start = this[1] if this else start
+    firm = bool(on or this or next_week)
+    named = sentence.phrase("weekday", start)
+    if named is None and (named := sentence.phrase("short_weekday", start)) and not firm:
+        # "sun" is a weekday only beside other words of time.
+        is_time = sentence.word(named[1])[:1].isdecimal() or sentence.phrase("at", named[1])
+        named = named if is_time else None
+    if named is None:
+        return None
+    day, end = _with_part(sentence, Day(weekday=int(named[0]), firm=firm), named[1])
+    day = replace(day, of_next_week=bool(next_week), is_next=bool(this and this[0] == "next"))
+    if week := sentence.after("next_week", end):
+        return replace(day, of_next_week=True, firm=True), week
+    week = sentence.after("week_after", end)
+    if week and (week > end + 1 or goes_no_further(sentence, week)):
+        return replace(day, weeks=1, firm=True), week
+    return day, end
+
+
+def _feast(sentence: Sentence, at: int, on: bool) -> tuple[Day, int] | None:
+    """Read a feast, "christmas 2027", or the end of a month or year."""
+    if end := sentence.phrase("month_end", at):
+        return Day(end_of=int(end[0])), end[1]
+    if feast := sentence.phrase("feast", at):
+        return _with_year(sentence, Day(feast=feast[0], firm=on), feast[1])
+    return None
+
+
+def goes_no_further(sentence: Sentence, at: int) -> bool:
+    """Return whether no word follows to which the words before a position may belong, as in "at 5
+    main street"."""
+    word = sentence.word(at)
+    return not word[:1].isalnum() or sentence.phrase("after_time", at) is not None
