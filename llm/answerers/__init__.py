@@ -1,1 +1,1 @@
-"""Answerers: who answers a question, in order, before the model is asked."""
+"""Answerers: in order, they answer what needs no model."""

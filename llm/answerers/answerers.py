@@ -29,7 +29,7 @@ _STATEMENTS = frozenset({"statement"})
 _CERTAIN = 0.6  # from which a reading decides that a tiny model is not asked at all
 _SMALL_TALK = frozenset({"small_talk"})
 
-_COURTESIES = {
+COURTESIES = {
     "hello": "Hello! Ask me something.",
     "thanks": "You are welcome.",
     "bye": "Bye.",
@@ -41,6 +41,7 @@ _COURTESIES = {
     "test": "Yes, I am here.",
     "other": "I see.",
 }
+"""Answers to small talk by its kind, for a tiny model."""
 
 
 class SkillAnswerer:
@@ -70,7 +71,7 @@ class HonestAnswerer:
         if turn.profile.makes_small_talk:
             return None
         if reading.is_one_of(_SMALL_TALK):
-            return Answer(_COURTESIES.get(reading.courtesy, TAKEN_NOTE), "honest")
+            return Answer(COURTESIES.get(reading.courtesy, TAKEN_NOTE), "honest")
         for kinds, text in (
             (_ACTS, CANNOT),
             (_TOO_HARD, TOO_SMALL),

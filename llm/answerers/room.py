@@ -1,4 +1,4 @@
-"""Who and what is in a room now, as its medium knows it."""
+"""The people and the topic of a room now, as its medium knows them."""
 
 from __future__ import annotations
 

@@ -20,8 +20,8 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from llm.client.response import ModelCard
-from llm.intents.question_text import is_one_piece
 from llm.parsing.stream_parser import AnswerLimit
+from llm.reading.question_text import is_one_piece
 from llm.reading.reading import Reading
 
 ProfileName = Literal["tiny", "small", "capable"]

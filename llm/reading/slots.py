@@ -39,7 +39,7 @@ class Slots:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What the words of a sentence are read by: the time and zone of the asker, their nick, and the
+    """The surroundings by which a sentence is read: the time and zone of the asker, their nick, and the
     nicks of those present."""
 
     now: datetime

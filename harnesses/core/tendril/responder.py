@@ -9,6 +9,7 @@ from functools import partial
 import structlog
 
 from harnesses.core.services.peers import PeerTools
+from harnesses.core.tendril.direct_answer import direct_answer, find_quotes
 from harnesses.core.tendril.medium import TendrilMedium
 from harnesses.core.tendril.preparation import (
     Context,
@@ -23,16 +24,12 @@ from llm.agent.agent_loop import AgentLoop, LoopCallbacks
 from llm.agent.reviewer import Reviewer
 from llm.agent.tool_executor import UNASKED
 from llm.agent.trace import Outcome, Trace, now
-from llm.answerers.answer import Answer, AskedQuestion
-from llm.answerers.answerers import first_answer
 from llm.client.client import RequestOptions
-from llm.client.profile import Profile
 from llm.log_questions.answers import QuotedAnswer
 from llm.memory.room import RoomMemory
 from llm.messages.errors import Busy, TimedOut, Unreachable
 from llm.messages.message import Message
 from llm.prompt.builder import Prompt
-from llm.prompt.log_window import quoted_answer
 
 BLIND = "My model cannot look at images; please tell me in words what is in it."
 
@@ -64,8 +61,8 @@ class Responder:
         # above, which do not read it, run.
         request = await request.with_settled_log()
         # A model that has tools searches the log itself.
-        quoted = await _find_quotes(request) if profile.offers != "all" else None
-        direct = None if request.image else await _first_answer(request, profile, prompt, quoted)
+        quoted = await find_quotes(request) if profile.offers != "all" else None
+        direct = None if request.image else await direct_answer(request, profile, prompt, quoted)
         if direct is None and queue is None:
             return None
         context = await create_context(tendril, request, memory, choice, prompt, quoted)
@@ -83,7 +80,7 @@ class Responder:
                 try:
                     outcome = await run.answer(options, prompt, queue)
                 except (Unreachable, Busy, TimedOut) as error:
-                    quoted = quoted or await _find_quotes(request)
+                    quoted = quoted or await find_quotes(request)
                     if quoted is None or not quoted.text:
                         raise
                     reason, model = type(error).__name__, options.model or tendril.agent.model
@@ -205,27 +202,6 @@ class ModelRun:
             return outcome
         reviewer = Reviewer(self._tendril.client, options)
         return await reviewer.review(self._request.text, outcome)
-
-
-async def _first_answer(
-    request: TurnRequest, profile: Profile, prompt: Prompt, quoted: QuotedAnswer | None
-) -> Answer | None:
-    """Return the first answer to a person's question that needs no model."""
-    turn = AskedQuestion(
-        profile=profile,
-        worked_out=prompt.worked_out,
-        quoted=quoted,
-        log_window=request.log_window if request.is_by_person else None,
-        room=request.room_view,
-    )
-    return await first_answer(reading_of(request), turn)
-
-
-async def _find_quotes(request: TurnRequest) -> QuotedAnswer | None:
-    """Return the log lines that answer a person's question, or None."""
-    if request.log_window is None or request.image or not request.is_by_person:
-        return None
-    return await quoted_answer(request.log_window, reading_of(request))
 
 
 def _log_outcome(conversation: str, request_id: str, outcome: Outcome) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from llm.intents.question_text import strip_courtesies, without_courtesies
+from llm.reading.question_text import strip_courtesies, without_courtesies
 from llm.skills.calculator.sums import DivisionByZero, ExpressionError, evaluate, format_number
 from llm.skills.calculator.units import (
     UnitError,

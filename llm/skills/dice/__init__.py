@@ -9,8 +9,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from llm.intents.question_text import strip_courtesies
 from llm.reading.numbers import numbers_in_digits
+from llm.reading.question_text import strip_courtesies
 from llm.skills.hint import HintContext, WorkedOut
 from llm.tools.toolbox import tool
 

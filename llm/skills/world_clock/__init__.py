@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from llm.intents.question_text import without_courtesies
+from llm.reading.question_text import without_courtesies
 from llm.skills.hint import HintContext, WorkedOut
 from llm.skills.world_clock.clocks import clock_answer, time_there
 from llm.skills.world_clock.dates import date_answer

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import datetime, time, timedelta, tzinfo
 
-from llm.intents.question_text import forms, found_in
+from llm.reading.question_text import forms, found_in
 from llm.skills.world_clock.places import zone_of
 
 _NOW = r"(?: (?:right now|now|currently|at the moment|today|here|gerade|jetzt))?"

@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable
 from datetime import date
 
-from llm.intents.question_text import forms, found_in
 from llm.reading.days import day_in, month_of, shift_day
+from llm.reading.question_text import forms, found_in
 
 _COUNT = r"(?:\d{1,5}|an?|one|two|three|four|five|six|seven|eight|nine|ten)"
 _SPAN = rf"(?P<span>{_COUNT} (?:day|week|fortnight|month|year)s?)"

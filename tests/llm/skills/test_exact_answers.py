@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llm.client.profile import CAPABLE, TINY
-from llm.intents.question_text import without_courtesies
 from llm.reading.days import easter
+from llm.reading.question_text import without_courtesies
 from llm.reading.reading import Reading
 from llm.skills.calculator.sums import ExpressionError, evaluate
 from llm.skills.hint import HintContext

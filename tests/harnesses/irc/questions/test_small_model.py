@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from llm.answerers.answerers import CANNOT, NOT_SAID, TAKEN_NOTE, TOO_SMALL
+from llm.answerers.answerers import CANNOT, COURTESIES, NOT_SAID, TAKEN_NOTE, TOO_SMALL
 from tests.harnesses.irc.commands.test_registry import NOBODY, alice_in, ask
 from tests.kit.irc_client import IrcClient
 from tests.kit.irc_tendril import ROOM
@@ -69,7 +69,7 @@ async def test_a_tiny_model_gets_the_question_alone_and_answers_in_one_sentence(
 async def test_a_tiny_model_is_not_asked_to_be_polite_or_to_translate(tmp_path: Path) -> None:
     async with scripted(tmp_path, TINY) as (alice, script):
         script.reads = lambda _: "small_talk"
-        assert await ask(alice, ".terrarium thanks a lot!") == "You are welcome."
+        assert await ask(alice, ".terrarium thanks a lot!") in COURTESIES.values()
         script.reads = lambda _: "text"
         assert await ask(alice, ".terrarium translate good morning to French") == TOO_SMALL
         assert script.requests == []

@@ -1,9 +1,4 @@
-"""The text of a question: stripped of courtesies, matched against forms, and searched for cues.
-
-Without "hey", "can you" and "please" the few words that matter can be compared. A cue is a word
-that points to the previous question, to the time, to the current conversation, or to things of the
-people here.
-"""
+"""The text of a question: stripped of courtesies, and matched against the forms of skills."""
 
 from __future__ import annotations
 

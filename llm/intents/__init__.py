@@ -1,1 +1,0 @@
-"""Commands in plain words, recognised without a model."""
