@@ -164,7 +164,7 @@ async def test_others_who_are_here_are_reminded_and_told_by_whom(tmp_path: Path)
         assert mine.startswith("I will remind you on Fri 2026-05-01 at 14:00 UTC")
         assert [line.partition(" on ")[0] for line in both.splitlines()] == [
             "bob: I will remind you",
-            "I will remind you",
+            "alice: I will remind you",
         ]
         assert absent == "error: 'carol' is nobody who is here and can be reminded."
         assert unnamed == "error: not done: alice has not named Terra"
