@@ -141,6 +141,16 @@ async def test_in_private_the_log_of_the_channels_that_one_is_on_can_be_read(
         assert "plums" not in found
 
 
+async def test_the_prompt_says_how_answers_are_shown(tmp_path: Path) -> None:
+    async with world(tmp_path) as it:
+        await it.ask(it.alice, "how?")
+        await it.ask(it.alice, "and here?", room="Terra")
+    public, private = (request["messages"][0]["content"] for request in it.script.requests)
+    assert '("bob: your words")' in public
+    assert '("bob: your words")' not in private
+    assert all("shown as plain text: use no Markdown" in each for each in (public, private))
+
+
 async def test_who_is_here_is_told_now_and_of_one_person(tmp_path: Path) -> None:
     async with world(tmp_path) as it:
         here, gone = await it.ask(
