@@ -19,12 +19,13 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from agent_server.engine_protocol import Chunk, Chunks
 
-VERSION = 1
+VERSION = 2
 """Version of the questions; results with another version are not reused."""
 
 PASSING_SHARE = 0.8
-MAX_TEST_TOKENS = 48
-"""Limit of an answer, in tokens; its beginning is enough."""
+MAX_TEST_TOKENS, MAX_TEST_CHARACTERS = 2_048, 200
+"""Limit of an answer, in tokens with the thoughts before it, and in characters of its text, of
+which the beginning is enough."""
 
 Ask = Callable[[Mapping[str, Any]], Chunks]
 
@@ -95,6 +96,8 @@ async def _chosen_tool(ask: Ask, question: str) -> str | None:
         async for chunk in chunks:
             name += _call_name(chunk)
             text += _content(chunk)
+            if len(text) > MAX_TEST_CHARACTERS:
+                break
     # Text that looks like a tool call is wrong for every question: it is neither call nor answer.
     return name or ("a call in words" if text.lstrip().startswith(("{", "[", "<tool")) else None)
 

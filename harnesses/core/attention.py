@@ -16,12 +16,10 @@ from llm.attention.attention import RETRY_DELAY, Trigger, TriggerKind
 from llm.attention.message_features import MessageFeatures
 from llm.attention.proactive_scheduler import ProactiveScheduler
 from llm.attention.prompts import passing_mention, unanswered_question
+from llm.messages.message import NO_ASKER
 from storage.chat_log.event import Event, Scope
 from storage.chat_log.query import Query
 from storage.queues.attention_state import AttentionStore, Signal
-
-NO_ASKER = "nobody"
-"""The asker that a prompt names if nobody has asked."""
 
 _NOTHING = TurnResult("")
 

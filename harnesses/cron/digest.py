@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 
 from llm.prompt.log_window import LogWindow
 from storage.chat_log.event import SPOKEN, Place, Scope
+from storage.db.database import to_micros
 from storage.log import Query
 from storage.protocols import LogReader
 
@@ -38,7 +39,8 @@ class LogExcerpt:
         return LogWindow(
             log=self.log,
             place=self.place,
-            anchor=said[-1].id + 1,
+            # Ids of the log follow time; our answer to their last line came after it.
+            anchor=max(said[-1].id + 1, to_micros(now) // 1000),
             last=self.lines,
             since=said[0].time,
         )

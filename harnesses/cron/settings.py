@@ -53,7 +53,11 @@ class JobSettings(BaseModel):
     )
     hours: int = Field(24, ge=1, le=8_784, description="how far back the log is shown")
     lines: int = Field(
-        300, ge=1, le=5_000, description="how many lines that people said are shown at most"
+        5_000,
+        ge=1,
+        le=5_000,
+        description="how many lines that people said are shown at most, as far as they fit into"
+        " the model's window",
     )
     review: bool = Field(
         False,

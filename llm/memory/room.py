@@ -272,7 +272,10 @@ class RoomMemory:
         return PromptMemory(
             facts="\n".join(fact_line(fact) for fact in facts),
             summary=summary[0].text if summary else "",
-            episodes="\n".join(one_line(episode.text, 1_500) for episode in episodes),
+            episodes="\n".join(
+                f"{episode.begun or episode.time:%Y-%m-%d} {one_line(episode.text, 1_500)}"
+                for episode in episodes
+            ),
             ids=[memory.id for memory in (*facts, *summary, *episodes)],
         )
 

@@ -174,6 +174,10 @@ def render_line(event: Event) -> str:
     return escape_tags(" ".join(f"{stamp(event.time)} {event_line(event)}".splitlines()))
 
 
+NO_ASKER = "nobody"
+"""The asker of a turn that nobody has asked for."""
+
+
 Status = Literal["active", "awaiting_answer", "closed", "idle"]
 """The state of a conversation, as the model sees it."""
 

@@ -19,6 +19,7 @@ from llm.client.token_usage import TokenCountResult
 from llm.messages.errors import ContextTooLong
 from llm.messages.message import (
     EARLIER,
+    NO_ASKER,
     Message,
     PromptSection,
     Question,
@@ -26,11 +27,13 @@ from llm.messages.message import (
     render_block,
     render_line,
     render_sections,
+    stamp,
     within,
 )
 from llm.messages.quotes import ShownText
 from llm.prompt.log_window import LogWindow, WindowLine
 from storage.chat_log.event import Event
+from storage.db.database import from_micros
 from storage.memory.conversations import Conversations, PromptWindow, Turn
 
 _CHARACTERS_PER_TOKEN = 3  # per token, at least, in most texts
@@ -218,9 +221,13 @@ class PromptContext:
     def _messages(self, steps: Sequence[Message]) -> list[Message]:
         messages: list[Message] = [{"role": "system", "content": self._system}]
         lines = render_block([line.text for line in self._lines])
+        is_channel = bool(self._lines and self._live_window())
         for turn in self._turns:
-            # The window of a channel comes first, a view by time belongs to its question.
-            before, lines = (lines, "") if self._live_window() else ("", lines)
+            before = ""
+            # The window of a channel comes first, so that earlier turns need a time. A view by time
+            # belongs to its question.
+            if is_channel:
+                before, lines = f"{lines}{_asked_at(turn)} ", ""
             messages += [
                 _render_question(turn.messages[0], before),
                 *map(_render_step, turn.messages[1:]),
@@ -238,8 +245,15 @@ class PromptContext:
 
 def _render_question(question: Message, before: str = "") -> Message:
     """Return a question as it is sent: what goes before it, then the asker and the text."""
-    text = escape_tags(f"{question['name']} asks: {question['content']}")
-    return {"role": "user", "content": before + text}
+    who = "" if question["name"] == NO_ASKER else f"{question['name']} asks: "
+    return {"role": "user", "content": before + escape_tags(f"{who}{question['content']}")}
+
+
+def _asked_at(turn: Turn) -> str:
+    """Return the time of an earlier question: that of its event, which ids follow, so that it reads
+    as in the window of the channel."""
+    event = turn.question_event_id
+    return stamp(from_micros(event * 1000) if event else turn.time)
 
 
 def texts_shown(turn: Turn) -> Iterator[ShownText]:

@@ -21,6 +21,7 @@ from llm.log_questions.answers import (
 from llm.log_questions.parser import log_question
 from llm.messages.message import (
     MERGED_TYPES,
+    NO_ASKER,
     escape_tags,
     render_line,
     render_membership,
@@ -246,6 +247,7 @@ def _newest(lines: Sequence[WindowLine], most_said: int, characters: int) -> lis
 
 def _whole(event: Event, answer: str, longest: int) -> str:
     """Render our answer in full, at the place of the event that began it."""
+    answer = answer.removeprefix(f"{NO_ASKER}: ")
     if len(answer) > longest:
         answer = f"{answer[:longest]}\n[{len(answer) - longest:,} more characters]"
     # Further lines are indented: at the beginning of one, text could pass for a line of the log.

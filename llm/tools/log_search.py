@@ -29,7 +29,9 @@ from storage.search.query_parser import ParsedQuery, TermKind, parse
 _MAX_LINES = 100  # lines of a search
 _MAX_MATCHES = 200  # lines that a search with operators counts
 _MAX_SEMANTIC = 6  # lines near in meaning
-_MIN_SHARE = 0.5  # of the best line's score, which a line with only some of the words needs
+# The share of the best line's score that a line with only some of the words needs: if some line
+# has all of them, and if none has.
+_MIN_SHARE, _MIN_SHARE_OF_SOME = 0.5, 0.25
 _NOTE_LENGTH = 200  # characters that are kept free for headings and notes
 _SHORTEST_LINE = 30  # characters
 _DAY = timedelta(days=1)
@@ -251,7 +253,8 @@ class LogTools:
             return None
         has_more = page.next_cursor is not None
         note = f"(older ones: before={min(event.id for event in events)})" if has_more else ""
-        heading = f"{_lines(len(events), at_least=has_more)} found:"
+        shown = f", the best {within.limit}" if len(events) > within.limit else ""
+        heading = f"{_lines(len(events), at_least=has_more)} found{shown}:"
         return self._render([_Block(heading, events[: within.limit])], most, note)
 
     async def _nearest(
@@ -305,22 +308,25 @@ class LogTools:
         log in scope."""
         anchor = self.before.id if isinstance(self.before, PendingEvent) else self.before
         ends = [each for each in (anchor, before) if isinstance(each, int) and each]
-        name = ChannelName.parse(channel)
-        query = Query(
+        return Query(
             scope=self.scope,
             since=after if isinstance(after, datetime) else None,
             after_id=after - 1 if isinstance(after, int) else None,
             until=before if isinstance(before, datetime) else None,
             before_id=min(ends, default=None),
-        ).in_channel(name)
-        if name is not None:
-            known = [each.place for each in await self.log.channels(self.scope)]
-            if not any(_is_named(place, name) for place in known):
-                there = ", ".join(map(self._name, known)) or "none"
-                raise ToolError(
-                    f"channel: there is none of this name to be read; there are: {there}"
-                )
-        return query
+        ).in_channel(await self._channel(channel))
+
+    async def _channel(self, text: str) -> ChannelName | None:
+        """Return the name of a channel, which may lack its sign; None for no text. Raises ToolError
+        if it has no log in scope."""
+        if (name := ChannelName.parse(text)) is None:
+            return None
+        known = [each.place for each in await self.log.channels(self.scope)]
+        for found in (name, replace(name, channel=f"#{name.channel}")):
+            if any(_is_named(place, found) for place in known):
+                return found
+        there = ", ".join(map(self._name, known)) or "none"
+        raise ToolError(f"channel: there is none of this name to be read; there are: {there}")
 
     async def _time(self, bound: datetime | int) -> datetime:
         """Return a time, or that of a line. Raises ToolError if there is no such line."""
@@ -402,7 +408,8 @@ def _blocks(mentions: Mentions) -> Iterable[_Block]:
         )
         told = f"; {', '.join(counts)}" if all_of else ""
         yield _Block(f"no line has {all_of}{words}{told}", [])
-    least = _MIN_SHARE * items[0].score if items else 0.0
+    share = _MIN_SHARE if mentions.count else _MIN_SHARE_OF_SOME
+    least = share * items[0].score if items else 0.0
     some = [each.event for each in items if not each.has_all and each.score >= least]
     if some:
         yield _Block("with some of them:", some)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -450,7 +451,9 @@ def _read(function: Callable[..., Awaitable[object]]) -> Tool:
     model = model or create_model(
         f"{name}_arguments", __config__=ConfigDict(extra="forbid"), **fields
     )
-    described = {"name": name, "description": inspect.getdoc(function) or ""}
+    # Lines of the source mean nothing to the model, paragraphs and lists do.
+    description = re.sub(r"(?<=\S)\n(?=\w)", " ", inspect.getdoc(function) or "")
+    described = {"name": name, "description": description}
     parameters = concise_schema(model.model_json_schema())
     parameters.pop("description", None)  # of the model's class, which is for programmers
     schema = {"type": "function", "function": {**described, "parameters": parameters}}

@@ -358,9 +358,10 @@ class ReminderTools:
             time = await _parse(service, asker, when)
             others = [await self._find(nick) for nick in who if nick.casefold() not in own]
             lines = [await service.add_for(other, asker, time, text) for other in others]
-            if len(others) == len(who) > 0:
-                return "\n".join(lines)
-            return "\n".join([*lines, await service.add(asker, time, text)])
+            if len(others) < len(who) or not who:
+                confirmed = await service.add(asker, time, text)
+                lines.append(f"{asker.owner.nick}: {confirmed}" if others else confirmed)
+            return "\n".join(lines)
         except NotUnderstood as error:
             raise ToolError(str(error)) from error
 
@@ -399,7 +400,12 @@ class ScheduleTools:
             str, Field(max_length=100, description="as for `remind`, such as every monday at 9")
         ],
         question: Annotated[
-            str, Field(min_length=3, max_length=MAX_TEXT, description="in their own words")
+            str,
+            Field(
+                min_length=3,
+                max_length=MAX_TEXT,
+                description="a part of what they have just written, word for word",
+            ),
         ],
     ) -> str:
         """Have a question or task of the person who asks you done here later, once or each time, in

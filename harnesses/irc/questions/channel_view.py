@@ -138,12 +138,18 @@ def persona_values(
         f" {prefix}schedule, {prefix}search, {prefix}more for the rest of a long answer, and"
         f" {prefix}help for all of them."
     )
+    shown = "as plain text: use no Markdown but fences around code."
     values = {"nick": network.nick, "abilities": abilities}
     if private:
+        values["display"] = f"Your words are shown {shown}"
         place = (
             "IRC, in a private conversation. You do not see channels from here: your tools list,"
             " search and read those that this person may read"
         )
         return values | {"place": place, "channel": "a private conversation", "topic": ""}
+    values["display"] = (
+        'People see your words after the name of whoever asked ("bob: your words"), so begin with'
+        f" the matter and not with a name. They are shown {shown}"
+    )
     topic = network.topic(channel) or ""
     return values | {"place": f"the IRC channel {channel}", "channel": channel, "topic": topic}

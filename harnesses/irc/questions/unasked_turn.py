@@ -11,7 +11,6 @@ from dataclasses import replace
 
 import structlog
 
-from harnesses.core.attention import NO_ASKER
 from harnesses.core.services.question_tools import Door
 from harnesses.core.tendril.turn import TurnRequest, TurnResult
 from harnesses.irc.policy.log_records import conversation_id, room_key, scope_of
@@ -22,6 +21,7 @@ from harnesses.irc.services import BotServices
 from harnesses.irc.transport.network import Network
 from llm.attention.attention import Trigger, TriggerKind
 from llm.attention.prompts import follow_up, passing_mention, unanswered_question
+from llm.messages.message import NO_ASKER
 from storage.chat_log.event import Event, PendingEvent, Place, Scope
 from storage.chat_log.query import Query
 from storage.db.database import to_micros

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import groupby
+from operator import itemgetter
 
 _FENCE = re.compile(r"\s*(?P<fence>`{3,}|~{3,})(?P<info>[^`]*)")
 _HEADING = re.compile(r"#{1,6}\s+(?P<text>\S.*)")
@@ -39,14 +41,15 @@ def to_plain(text: str) -> str:
     return "\n".join(line for line, _ in plain_lines(text))
 
 
-def prose(text: str) -> str:
-    """Return the part of a text before the first code, as it is shown on IRC."""
-    lines = []
-    for line, is_code in plain_lines(text):
-        if is_code:
-            break
-        lines.append(line)
-    return "\n".join(lines)
+def prose(text: str) -> tuple[str, str]:
+    """Return the part of a text before the first code, and that after it up to the next, as they
+    are shown on IRC."""
+    parts = [
+        (is_code, "\n".join(line for line, _ in group))
+        for is_code, group in groupby(plain_lines(text), key=itemgetter(1))
+    ]
+    before = parts.pop(0)[1] if parts and not parts[0][0] else ""
+    return before, parts[1][1] if parts[1:] else ""
 
 
 def may_change(line: str) -> bool:

@@ -115,11 +115,13 @@ class OutgoingLine:
 @dataclass(frozen=True, slots=True)
 class ComposedAnswer:
     """An answer of the model to somebody: its `lines`, of which the first `opening` come before any
-    code, and the Markdown `text` for its page; `mark` is in both."""
+    code, what it says after code that it begins with (`remark`), and the Markdown `text` for its
+    page; `mark` is in all of them."""
 
     text: str
     lines: Sequence[OutgoingLine]
     opening: int
+    remark: Sequence[OutgoingLine]
     mark: str
 
 
@@ -217,8 +219,11 @@ class MessageSender:
         whole = with_mark(strip_address(text.lstrip(), target.nick), mark)
         if not is_markdown:
             said = lines(text)
-            return ComposedAnswer(whole, said, len(said), mark)
-        return ComposedAnswer(whole, lines(to_plain(text)), len(lines(prose(text))), mark)
+            return ComposedAnswer(whole, said, len(said), (), mark)
+        before, after = prose(text)
+        opening = len(lines(before))
+        remark = () if opening else lines(after)
+        return ComposedAnswer(whole, lines(to_plain(text)), opening, remark, mark)
 
     async def say(self, target: Target, text: str) -> bool:
         """Send `text` within the line budget; return True if the server accepted each line sent."""
@@ -313,13 +318,16 @@ class MessageSender:
             whole, left = self._whole_sentences(target, shown[-1], rest)
             shown[-1], rest = whole, [*left, *rest]
         hint = await self._keep_rest(target, sanitize(answer.text), tuple(rest))
-        if not shown:
+        new = shown[already:]
+        if not shown and answer.remark:
+            following = [line.text for line in answer.remark[1:]]
+            new = [self._whole_sentences(target, answer.remark[0], following)[0]]
+        if not (shown or new):
             return [OutgoingLine(f"{target.address}{answer.mark}{hint}")]
-        joined = f"{shown[-1].text} {hint}"
-        is_joined = count > already and not shown[-1].action
-        if is_joined and len(target.network.split(target.recipient, joined)) == 1:
-            return [*shown[already:-1], OutgoingLine(joined)]
-        return [*shown[already:], OutgoingLine(hint)]
+        joined = f"{new[-1].text} {hint}" if new and not new[-1].action else ""
+        if joined and len(target.network.split(target.recipient, joined)) == 1:
+            return [*new[:-1], OutgoingLine(joined)]
+        return [*new, OutgoingLine(hint)]
 
     def _whole_sentences(
         self, target: Target, line: OutgoingLine, following: Sequence[str]

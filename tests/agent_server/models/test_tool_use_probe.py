@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +125,22 @@ async def test_a_small_upstream_that_is_near_is_tested_once_and_the_result_is_ke
         async with served(model, tmp_path) as http:
             await until(http, is_judged)
         assert len(asked_tools(script)) == 2 * len(TEST_CASES), "another model is another matter"
+
+
+async def test_a_model_that_thinks_before_it_calls_a_tool_passes(tmp_path: Path) -> None:
+    choose = chooser(lambda number: True)
+
+    def think(body: dict[str, Any]) -> Answer | str:
+        if body.get("max_tokens", 1_000) < 500:
+            return Answer(reasoning="They want " * 100, finish="length")
+        answer = choose(body)
+        return answer if isinstance(answer, str) else replace(answer, reasoning="Hm. " * 200)
+
+    async with ScriptedOpenAI() as script:
+        script.default = think
+        async with served(small_upstream(script), tmp_path) as http:
+            card = await until(http, is_judged)
+    assert card["capabilities"]["chooses_tools"] is True
 
 
 @pytest.mark.parametrize(

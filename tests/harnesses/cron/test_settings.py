@@ -31,7 +31,7 @@ def section(**changes: object) -> CronSettings:
 
 def test_a_job_needs_only_a_schedule_a_prompt_and_a_place() -> None:
     job = section().jobs["hello"]
-    assert (job.timezone, job.log, job.hours, job.lines) == ("UTC", None, 24, 300)
+    assert (job.timezone, job.log, job.hours, job.lines) == ("UTC", None, 24, 5_000)
 
 
 def test_there_are_no_jobs_by_default() -> None:

@@ -223,6 +223,32 @@ async def test_the_digest_shows_the_model_the_lines_of_the_last_hours(world: Wor
     assert "too old" not in shown
 
 
+async def test_a_digest_has_the_answer_to_the_last_line_of_people(world: World) -> None:
+    await world.said("Terra: what is decided?", time=NINE - timedelta(minutes=2))
+    await world.said("memory.high=3G", time=NINE - timedelta(minutes=1), own=True)
+    clock = ManualClock(START)
+    async with world.cron(clock, {"digest": job(log="#terrarium")}):
+        await clock.asleep()
+        await clock.set(NINE)
+        await world.ran(clock)
+    shown = world.model.requests[0]["messages"][-1]["content"]
+    assert "<Terra> memory.high=3G\n</irc_logs>" in shown
+
+
+async def test_a_digest_has_all_lines_that_fit(world: World) -> None:
+    world.model.max_model_len = 131_072
+    lines = [f"line {number}" for number in range(700)]
+    await world.said(*lines, time=NINE - timedelta(hours=30))
+    clock = ManualClock(START)
+    async with world.cron(clock, {"digest": job(log="#terrarium", hours=48)}):
+        await clock.asleep()
+        await clock.set(NINE)
+        await world.ran(clock)
+    shown = world.model.requests[0]["messages"][-1]["content"]
+    assert "<alice> line 0\n" in shown
+    assert "<alice> line 699\n" in shown
+
+
 async def test_the_first_line_after_a_digest_is_in_the_next_one(world: World) -> None:
     await world.said("of yesterday", time=NINE - timedelta(hours=2))
     clock = ManualClock(START)

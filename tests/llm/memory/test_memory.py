@@ -172,7 +172,8 @@ async def test_every_third_exchange_becomes_an_episode_once_and_rooms_do_not_mix
         assert desert == ["seen q101 q102 q103", "seen q104 q105 q106"]
         await world.clock.advance(timedelta(hours=1))
         await world.ask(tendril, "ada", "q8")
-        assert "<episodes>\nseen q1 q2 q3\nseen q4 q5 q6\n</episodes>" in world.prompt()
+        told = "2026-05-01 seen q1 q2 q3\n2026-05-01 seen q4 q5 q6"
+        assert f"<episodes>\n{told}\n</episodes>" in world.prompt()
 
 
 async def test_the_summary_takes_in_each_turn_once_and_keeps_what_it_had(world: World) -> None:

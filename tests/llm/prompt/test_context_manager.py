@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llm.messages.errors import ContextTooLong
-from llm.messages.message import Message, PromptSection, Question
+from llm.messages.message import NO_ASKER, Message, PromptSection, Question
 from llm.prompt.context_manager import (
     ContextLimits,
     Conversation,
@@ -114,6 +114,21 @@ async def test_an_answer_stands_in_full_in_everybodys_window(room: Room) -> None
     assert flat(prompt).count("[Unit]") == 1
 
 
+async def test_an_answer_is_shown_with_one_address(room: Room) -> None:
+    await room.asks("who?", answer="bob: you.")
+    mentioned = await room.says("I wonder about Terra", "kim")
+    await room.sent("kim named you", room.view(mentioned, NO_ASKER), [], "Yes?")
+    await room.says("kim: Yes?", "Terra", own=True, reply_to=mentioned)
+    prompt = await room.asks("and?", nick="eve")
+    assert spoken(prompt[-1])[1::2] == ["bob: you.", "Yes?"]
+
+
+async def test_what_nobody_asks_is_not_said_to_be_asked(room: Room) -> None:
+    mentioned = await room.says("I wonder about Terra", "kim")
+    prompt = await room.sent("kim named you", room.view(mentioned, NO_ASKER), [], None)
+    assert prompt[-1]["content"] == "kim named you"
+
+
 async def test_a_very_long_answer_is_shortened_and_evicts_nothing(room: Room) -> None:
     for number in range(20):
         await room.says(f"line {number}")
@@ -161,7 +176,9 @@ async def test_turns_from_before_the_window_are_shown_to_the_asker(room: Room) -
         "Noted.",
         "bob asks: which tea?",
     ]
-    assert prompt[1]["content"].endswith("bob asks: my tea is oolong, remember?")
+    assert prompt[1]["content"].endswith(
+        "\n\n[2026-03-01 12:00:01] bob asks: my tea is oolong, remember?"
+    )
 
 
 async def test_a_line_cannot_pass_for_another_nor_end_the_block(room: Room) -> None:

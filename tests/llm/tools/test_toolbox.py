@@ -35,7 +35,12 @@ class Weather:
         days: Annotated[int, Field(ge=1, le=7)] = 1,
         unit: Literal["C", "F"] = "C",
     ) -> str:
-        """Tell what the weather will be."""
+        """Tell what the weather
+        will be.
+
+        - today
+        - or later
+        """
         self.asked.append((city, days, unit))
         return f"{city}: fair"
 
@@ -96,7 +101,7 @@ def schema_of(owner: object, name: str) -> dict[str, Any]:
 
 def test_the_signature_is_the_schema(weather: Weather) -> None:
     schema = schema_of(weather, "forecast")
-    assert schema["description"] == "Tell what the weather will be."
+    assert schema["description"] == "Tell what the weather will be.\n\n- today\n- or later"
     parameters = schema["parameters"]
     assert parameters["required"] == ["city"]
     assert "additionalProperties" not in parameters

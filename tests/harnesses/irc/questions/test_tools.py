@@ -141,6 +141,16 @@ async def test_in_private_the_log_of_the_channels_that_one_is_on_can_be_read(
         assert "plums" not in found
 
 
+async def test_the_prompt_says_how_answers_are_shown(tmp_path: Path) -> None:
+    async with world(tmp_path) as it:
+        await it.ask(it.alice, "how?")
+        await it.ask(it.alice, "and here?", room="Terra")
+    public, private = (request["messages"][0]["content"] for request in it.script.requests)
+    assert '("bob: your words")' in public
+    assert '("bob: your words")' not in private
+    assert all("shown as plain text: use no Markdown" in each for each in (public, private))
+
+
 async def test_who_is_here_is_told_now_and_of_one_person(tmp_path: Path) -> None:
     async with world(tmp_path) as it:
         here, gone = await it.ask(
@@ -164,7 +174,7 @@ async def test_others_who_are_here_are_reminded_and_told_by_whom(tmp_path: Path)
         assert mine.startswith("I will remind you on Fri 2026-05-01 at 14:00 UTC")
         assert [line.partition(" on ")[0] for line in both.splitlines()] == [
             "bob: I will remind you",
-            "I will remind you",
+            "alice: I will remind you",
         ]
         assert absent == "error: 'carol' is nobody who is here and can be reminded."
         assert unnamed == "error: not done: alice has not named Terra"

@@ -320,10 +320,16 @@ async def test_code_is_behind_a_link_and_its_first_sentences_come_at_once(tmp_pa
         async with httpx2.AsyncClient(timeout=PATIENCE) as anybody:
             page = await anybody.get(link[1])
         assert "<pre><code>[Unit]\n# 0\n" in page.text
+        script.say(f"{UNIT}\nThe *Nice* line is gone.\n\nThe rest stays.")
+        await alice.say(ROOM, ".terrarium make it 4G")
+        link = await alice.expect(LINK)
+        assert said(alice)[2] == (
+            f"alice: 🤖 The *Nice* line is gone. (12 more lines: .more) {link[1]}"
+        )
         script.say("\n".join([sentences] * 3))
         await alice.say(ROOM, ".terrarium explain")
         await alice.expect(LINK)
-        first, hint = said(alice)[2:]
+        first, hint = said(alice)[3:]
         assert first.startswith("alice: 🤖 Sentence number 0 ")
         assert first.endswith("of the explanation.")
         assert hint.startswith("(")

@@ -26,11 +26,13 @@ def test_what_irc_does_not_render_is_written_out(text: str, shown: str) -> None:
     assert to_plain(text) == shown
 
 
-def test_prose_ends_where_code_begins() -> None:
-    text = "First.\nSecond.\n```\ncode\n```\nThird."
-    assert prose(text) == "First.\nSecond."
-    assert [is_code for _, is_code in plain_lines(text)] == [False, False, True, False]
-    assert prose("```\ncode") == ""
+def test_prose_stands_before_the_first_code_and_after_it() -> None:
+    text = "First.\nSecond.\n```\ncode\n```\nThird.\n```\nmore\n```\nFourth."
+    assert prose(text) == ("First.\nSecond.", "Third.")
+    assert [is_code for _, is_code in plain_lines(text)][:4] == [False, False, True, False]
+    assert prose("```\ncode") == ("", "")
+    assert prose("```\ncode\n```\nThird.") == ("", "Third.")
+    assert prose("First.") == ("First.", "")
 
 
 def test_an_open_mark_may_still_become_bold_or_a_link() -> None:
