@@ -39,8 +39,8 @@ class Slots:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """The surroundings by which a sentence is read: the time and zone of the asker, their nick, and the
-    nicks of those present."""
+    """The surroundings by which a sentence is read: the time and zone of the asker, their nick, and
+    the nicks of those present."""
 
     now: datetime
     zone: tzinfo

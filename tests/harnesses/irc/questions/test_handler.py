@@ -57,6 +57,7 @@ async def until(client: IrcClient, tendril: IrcTendril, questions: int) -> None:
 
 async def test_a_second_question_joins_the_run_before_its_next_model_call(tmp_path: Path) -> None:
     async with ScriptedOpenAI() as script, a_room(tmp_path, script.url) as (alice, _, tendril):
+        script.reads = by_cues(follow_up="and the time")
         script.answer(Answer(calls=(("people", "{}"),), hang=True))
         script.say("Two, and it is nine.").say("Later.")
         await alice.say(ROOM, ".terrarium how many are here?")
@@ -120,6 +121,7 @@ async def test_queued_questions_of_different_kinds_keep_their_tools_and_answers(
     tmp_path: Path,
 ) -> None:
     async with ScriptedOpenAI() as script, a_room(tmp_path, script.url) as (alice, _, tendril):
+        script.reads = by_cues(remind="remind me")
         script.hang("Paris.").say("A frog.")
         await alice.say(ROOM, ".terrarium what is the capital of France?")
         await script.arrived(1)
@@ -129,11 +131,11 @@ async def test_queued_questions_of_different_kinds_keep_their_tools_and_answers(
             "which animal says ribbit?",
         ):
             await alice.say(ROOM, f".terrarium {question}")
-        await until(alice, tendril, 4)
-        script.release()
-        await alice.expect(r":alice: Paris\.$")
         await alice.expect(r":alice: I will remind you on ")
         await alice.expect(r":alice: 12 × 34 = 408$")
+        await until(alice, tendril, 2)
+        script.release()
+        await alice.expect(r":alice: Paris\.$")
         await alice.expect(r":alice: A frog\.$")
         await alice.say(ROOM, ".reminders")
         await alice.expect("check the oven")
