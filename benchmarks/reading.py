@@ -19,7 +19,7 @@ from agent_server.settings.models import ModelSettings
 from benchmarks.figure import Figure, percentile
 from benchmarks.reading_fit import LANGUAGES, embed, sentences
 from llm.reading.classifier import classifier
-from llm.reading.reading import OF_PLACE, Reading, shorten
+from llm.reading.reading import FROM_HERE, Reading, shorten
 from terrarium.config import Config
 
 KNOWLEDGE = Path(__file__).parent / "questions" / "knowledge.json"
@@ -60,7 +60,7 @@ async def figures() -> AsyncIterator[Figure]:
             if each["half"] == "unseen" and each["is_local"] is is_local
         ]
         read = await _readings(texts)
-        wrong = sum(each.is_one_of(OF_PLACE) is not is_local for each in read)
+        wrong = sum(each.is_one_of(FROM_HERE) is not is_local for each in read)
         share = 100 * wrong / len(texts)
         yield Figure(f"{name}: judged wrongly", share, "%", goal=_MOST_WRONG)
         asked += len(texts)

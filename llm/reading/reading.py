@@ -28,6 +28,14 @@ OF_PLACE = frozenset({"local", "person"})
 ABOUT_LOG = frozenset({"who_said", "said_by", "when_said", "search"})
 """Kinds of questions that ask for lines of the log."""
 
+FROM_HERE = (
+    OF_PLACE
+    | ABOUT_LOG
+    | ABOUT_TALK
+    | {"counts", "links", "operators", "present", "recall", "seen", "topic"}
+)
+"""Kinds of questions that nobody elsewhere can answer."""
+
 NOT_ASKED = frozenset({"creative", "order", "small_talk", "statement", "text"})
 """Kinds to which no line of the log is an answer."""
 
