@@ -17,7 +17,6 @@ from llm.log_questions.answers import (
     QuotedAnswer,
     Quoting,
     answer_about_log,
-    nearest_lines,
 )
 from llm.messages.message import (
     MERGED_TYPES,
@@ -27,7 +26,7 @@ from llm.messages.message import (
     stamp,
 )
 from llm.reading.reading import ABOUT_TALK, NOT_ASKED, OF_PLACE, Reading
-from llm.tools.semantic_search import SemanticIndex, nearest_events
+from llm.retrieval import Retrieval
 from storage.chat_log.event import SPOKEN, Event, PendingEvent, Place, Scope
 from storage.db.errors import StorageError
 from storage.log import Query
@@ -38,7 +37,6 @@ _MAX_GROWTH = 10 / 3  # times the wanted lines by people, beyond which a window 
 _MAX_EVENTS = 20_000  # events read for one prompt
 _LONGEST_SHARE = 8  # the divisor of the window's size that gives the longest answer shown whole
 _RECENT_LINES = 12  # lines that show what people are talking about
-_MAX_NEAREST = 2  # lines near in meaning
 
 _log = structlog.get_logger()
 
@@ -79,7 +77,7 @@ class LogWindow:
     - `pending_event` is the question's event if that may not be written yet; `anchor` is then a
       lower bound of its id.
     - `quoting` is the style of quoted lines, `line_filter` says which are never quoted, `people`
-      are the nicks that a question may name; `semantic_index`, if any, finds lines by meaning.
+      are the nicks that a question may name; `retrieval` finds lines, by words alone if it is None.
     """
 
     log: LogReader
@@ -93,7 +91,7 @@ class LogWindow:
     quoting: Quoting = PLAIN
     line_filter: LineFilter = PEOPLE
     people: Collection[str] = ()
-    semantic_index: SemanticIndex | None = None
+    retrieval: Retrieval | None = None
 
     def __repr__(self) -> str:
         place = f"{self.place.network}/{self.place.channel}"
@@ -164,23 +162,15 @@ class LogWindow:
         return command.strip().lower() == "more"
 
     async def answer(self, question: str) -> QuotedAnswer | None:
-        """Return the lines that answer a question, however old; None if the log has no answer.
-        Raises Unavailable."""
-        asking = Questioner(self.speaker, self.people)
+        """Return the lines that answer a question, or may answer it, however old; None if the log
+        has none. Raises Unavailable."""
         return await answer_about_log(
-            self.log, question, self._before(), asking, self.quoting, self.line_filter
-        )
-
-    async def nearest(self, question: str) -> QuotedAnswer:
-        """Return the lines nearest to a question that no line surely answers. Raises
-        Unavailable."""
-        within = self._before()
-        near = await nearest_events(
-            self.semantic_index, question, replace(within, limit=_MAX_NEAREST)
-        )
-        shown = await self.log.shown_to_model(near)
-        return await nearest_lines(
-            self.log, question, within, shown, self.quoting, self.line_filter
+            self.retrieval or Retrieval(self.log),
+            question,
+            Query(scope=Scope.from_places(self.place), before_id=self.anchor),
+            Questioner(self.speaker, self.people),
+            self.quoting,
+            self.line_filter,
         )
 
     async def lately(self) -> QuotedAnswer | None:
@@ -194,9 +184,6 @@ class LogWindow:
         if not said:
             return None
         return QuotedAnswer(RECENT_LEAD, tuple(said[-MAX_QUOTED_LINES:]), tuple(said), self.quoting)
-
-    def _before(self) -> Query:
-        return Query(scope=Scope.from_places(self.place), before_id=self.anchor)
 
     async def recent(self, limit: int) -> list[Event]:
         """Return the last `limit` lines that people said, oldest first."""
@@ -236,7 +223,7 @@ def _whole(event: Event, answer: str, longest: int) -> str:
 
 
 async def quoted_answer(log_window: LogWindow, reading: Reading) -> QuotedAnswer | None:
-    """Return the log lines that answer a question, or the nearest ones if only people here can know
+    """Return the log lines that answer a question, or may answer it if only people here can know
     the answer. None if the log has nothing to do with it, or cannot be read."""
     if reading.is_one_of(NOT_ASKED):
         return None
@@ -244,9 +231,9 @@ async def quoted_answer(log_window: LogWindow, reading: Reading) -> QuotedAnswer
         found = await log_window.answer(reading.text)
         if reading.is_one_of(ABOUT_TALK) and not (found and found.is_about_log):
             return await log_window.lately()
-        if found is None and reading.is_one_of(OF_PLACE):
-            return await log_window.nearest(reading.text)
     except StorageError as error:  # the model is then asked without these lines
         _log.warning("turn.not_searched", error=str(error))
+        return None
+    if found and not (found.is_sure or found.is_about_log or reading.is_one_of(OF_PLACE)):
         return None
     return found

@@ -9,16 +9,15 @@ from pathlib import Path
 import pytest
 
 from llm.log_questions.answers import (
-    NEAREST_LEAD,
+    PERHAPS_LEAD,
     Questioner,
     QuotedAnswer,
     Quoting,
     answer_about_log,
     answer_from_log,
-    answer_plainly,
-    nearest_lines,
 )
 from llm.log_questions.parser import read_log_question
+from llm.retrieval import Retrieval
 from storage.chat_log.event import Event, EventType, Identity, Place, Scope
 from storage.chat_log.opt_outs import OptOuts
 from storage.db.database import Database
@@ -69,7 +68,7 @@ def log(database: Database) -> ChatLog:
 async def answer(log: ChatLog, text: str) -> QuotedAnswer:
     question = read_log_question(text, ["bob"], now=NOW)
     assert question is not None
-    return await answer_from_log(log, question, Query(scope=POND), QUOTING, SPOKEN_HERE)
+    return await answer_from_log(Retrieval(log), question, Query(scope=POND), QUOTING, SPOKEN_HERE)
 
 
 QUOTED = f"[2026-11-20 06:00] <bob> {PUMP}  http://logs/bob"
@@ -107,14 +106,6 @@ async def test_the_lines_are_the_answer(log: ChatLog, text: str, expected: str) 
     assert (await answer(log, text)).text == expected
 
 
-async def test_a_plain_question_has_an_answer_only_where_it_was_said(log: ChatLog) -> None:
-    within = Query(scope=POND)
-    found = await answer_plainly(log, "when does the pump start?", within, QUOTING, SPOKEN_HERE)
-    assert found is not None
-    assert found.text == QUOTED
-    assert await answer_plainly(log, "what is the capital of France?", within) is None
-
-
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -129,7 +120,9 @@ async def test_any_question_has_an_answer_if_it_is_about_the_log(
     log: ChatLog, text: str, expected: str | None
 ) -> None:
     questioner = Questioner("eve", ["zoe"], NOW)
-    found = await answer_about_log(log, text, Query(scope=POND), questioner, QUOTING, SPOKEN_HERE)
+    found = await answer_about_log(
+        Retrieval(log), text, Query(scope=POND), questioner, QUOTING, SPOKEN_HERE
+    )
     assert (found and found.text) == expected
 
 
@@ -144,7 +137,8 @@ async def test_nobody_is_quoted_who_has_opted_out(database: Database, log: ChatL
     await OptOuts(database).add("irc", Identity("bob"))
     assert (await answer(log, "who mentioned the pump?")).text == "Nobody said that here."
     assert (await answer(log, "when did bob last speak?")).text == "bob said nothing here."
-    assert await answer_plainly(log, "when does the pump start?", Query(scope=POND)) is None
+    found = await Retrieval(log).find("when does the pump start?", Query(scope=POND))
+    assert PUMP not in [each.event.text for each in found.passages]
 
 
 def test_the_line_that_a_model_took_its_words_from_stands_first_below_them() -> None:
@@ -155,24 +149,10 @@ def test_the_line_that_a_model_took_its_words_from_stands_first_below_them() -> 
         said(1, "bob", "the meetup is in room 12, not in the big hall"),
     ]
     lines = tuple(map(QUOTING.line, told))
-    nearest = QuotedAnswer(NEAREST_LEAD, tuple(told[:3]), tuple(told), QUOTING)
+    nearest = QuotedAnswer(PERHAPS_LEAD, tuple(told[:3]), tuple(told), QUOTING)
     question = "which door do I go to for our get-together?"
     taken = nearest.evidence(question, "The door for our get-together is in room 12.")
     assert taken == (lines[3], lines[0], lines[1])
     assert nearest.evidence(question, "I do not know.") == lines[:3]
     sure = QuotedAnswer("", (told[1],), (told[1],), QUOTING)
     assert sure.evidence(question, "On linux.") == lines[1:2]
-
-
-async def test_a_question_of_somebody_else_is_the_nearest_line_if_there_is_no_other(
-    log: ChatLog,
-) -> None:
-    asked = "who lost an umbrella?"
-    within = Query(scope=POND)
-    assert (await nearest_lines(log, asked, within)).shown == ()
-    await log.add([said(0.6, "ada", "anyone seen my blue umbrella?"), said(0.5, "bob", "lol no")])
-    found = await nearest_lines(log, asked, within)
-    assert [event.nick for event in found.shown] == ["ada"]
-    await log.add([said(0.4, "eve", "I left an umbrella in the bus, can't find it")])
-    found = await nearest_lines(log, asked, within)
-    assert [event.nick for event in found.shown] == ["eve"]
