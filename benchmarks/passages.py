@@ -3,11 +3,11 @@
 The million lines are messages of #ubuntu (benchmarks/ubuntu.py), repeated and spread over twelve
 years. The facts of `questions/history_*.json` are planted among them at random times. Questions ask
 for each fact literally and paraphrased, for things that nobody said, and for other things about the
-subject of a fact (`near`). In the second part each fact has its own channel with 40 or 300 lines of
-chatter. Both logs are also asked questions of general knowledge, which no line answers. The newest
-lines have vectors, as in a running log, and the question's is known, as its reader embeds it. The
-logs are kept in the folder `BENCH_LOGS`, by default `terrarium-bench` in the folder for temporary
-files.
+subject of a fact (`near`). In the second part each fact has its own channel with 40 lines of
+chatter, or with 300 and thirty other facts. Both logs are also asked questions of general
+knowledge, which no line answers. The newest lines have vectors, as in a running log, and the
+question's is known, as its reader embeds it. The logs are kept in the folder `BENCH_LOGS`, by
+default `terrarium-bench` in the folder for temporary files.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ FILES = ("history_seen.json", "history_unseen.json")
 LINES = 1_000_000
 YEARS = 12
 CHATTER = (40, 300)
+OTHER_FACTS = 30  # in the larger channels, which nobody asks about there
 NETWORK = "libera"
 CHANNEL = Place(NETWORK, "#ubuntu")
 CHATTER_LINES = 20_000  # lines of which the small channels have some
@@ -351,12 +352,19 @@ def _chatter_events(facts: Sequence[Fact]) -> Iterator[Event]:
             place = place_of(fact, size)
             start, planted = chance.randrange(len(said) - size), chance.randrange(size)
             begin = timedelta(hours=number)
+            others = {}
+            if size == max(CHATTER):
+                told = chance.sample([each for each in facts if each is not fact], OTHER_FACTS)
+                others = dict(zip(chance.sample(range(size), OTHER_FACTS), told, strict=True))
             for index, (kind, nick, text) in enumerate(said[start : start + size]):
                 yield _event(place, begin + index * pause, nick, text, kind)
                 if index == planted:
                     if fact.asked:
                         yield _event(place, begin + (index + 0.3) * pause, fact.asker, fact.asked)
                     yield _event(place, begin + (index + 0.5) * pause, fact.nick, fact.text)
+                if index in others:
+                    other = others[index]
+                    yield _event(place, begin + (index + 0.7) * pause, other.nick, other.text)
 
 
 def _event(

@@ -3,9 +3,9 @@
     python -m benchmarks.passages_fit
 
 Uses only the seen questions (`questions/history_seen.json`), in the logs of
-`benchmarks/passages.py`. Each candidate line of a search is a sample of a logistic regression, so
-the weighted sum is the log-odds that a line is the answer, except that lines of unanswerable
-questions count more, as a wrong answer is worse than none. Each question is asked with its vector
+`benchmarks/passages.py`. The weighted sum of a line's features is the log-odds that it is the
+answer rather than no line at all; questions without an answer count more, as a wrong answer is
+worse than none. Each question is asked with its vector
 and without one. The signs of some weights are constrained. Cross-validation by fact estimates how
 well the weights generalise. The mean of the lines' embeddings is written to
 `storage/search/mean.json` first. The result is the same each time on one machine. Needs numpy.
@@ -45,10 +45,10 @@ from storage.search.vectors import MEAN, encode, likeness
 
 _PENALTY = 0.3  # L2 regularisation
 _FOLDS = 5
-_WRONG = 3  # weight of a line if no line answers the question
-_MOST = 8  # lines of the large log that are embedded for a question
+_WRONG = 3  # weight of a question that no line answers
+_MOST = 4  # lines of the large log that are embedded for a question
 _MEAN_LINES = 5_000
-_STEPS, _LONGEST_STEP = 40, 2.0  # of Newton's method
+_STEPS, _LONGEST_STEP = 25, 1.5  # of Newton's method
 _POSITIVE = frozenset(
     ("coverage", "evidence", "shows", "density", "speaker", "recent", "reply", "states all",
      "meaning", "outstanding")
@@ -57,6 +57,11 @@ _NEGATIVE = frozenset(
     ("heaviest missing", "asks", "lacks", "length", "short", "nothing new", "name missing",
      "log size", "commonplace", "link")
 )  # fmt: skip
+
+_LINES = 150  # of a question that are samples: those that are most like an answer
+_LIKELY = np.array(
+    [{"coverage": 1, "meaning": 2, "reply": 1, "asks": -0.3}.get(name, 0) for name in FEATURES]
+)
 
 Floats = NDArray[np.float64]
 
@@ -76,7 +81,7 @@ class Samples:
 
     @property
     def counts(self) -> int:
-        """The weight of each line: higher without a right one, as a wrong answer is the worst."""
+        """The weight of the question."""
         return 1 if self.right.any() else _WRONG
 
 
@@ -147,24 +152,39 @@ async def _samples(
             ]
         rows = np.array(list(compared(lines))).reshape(-1, len(FEATURES))
         right = np.array([float(each.event.text == asked.right) for each in lines])
+        likely = np.argsort(-(rows @ _LIKELY + 9 * right), kind="stable")[:_LINES]
+        rows, right = rows[likely], right[likely]
         found.append(Samples(rows, right, asked.fold, f"{log} {asked.kind} {kind}"))
     return found
 
 
 def fit(found: Sequence[Samples]) -> Floats:
-    """Return the weights that minimise weighted log loss plus L2 penalty, within their signs (by
-    Newton's method; a weight that would get the wrong sign stays 0)."""
+    """Return the weights of a conditional logit model: for each question either one of its lines is
+    the answer, or none is.
+
+    They minimise the weighted log loss plus an L2 penalty within their signs, by Newton's method; a
+    weight that would get the wrong sign stays 0.
+    """
     rows = np.concatenate([each.rows for each in found])
-    right = np.concatenate([each.right for each in found])
-    counts = np.concatenate([np.full(len(each.rows), each.counts) for each in found])
+    lengths = [len(each.rows) for each in found]
+    starts = np.cumsum([0, *lengths[:-1]])
+    question = np.repeat(np.arange(len(found)), lengths)
+    right = np.concatenate([each.right / max(1, each.right.sum()) for each in found])
+    counts = np.array([each.counts for each in found])
     sign = np.array([(name in _POSITIVE) - (name in _NEGATIVE) for name in FEATURES])
     weights = np.zeros(len(FEATURES))
+    weights[0] = -5
     for _ in range(_STEPS):
-        chances = 1 / (1 + np.exp(-np.clip(rows @ weights, -30, 30)))
-        gradient = rows.T @ (counts * (chances - right)) + _PENALTY * weights
+        scores = np.clip(rows @ weights, -40, 40)
+        most = np.maximum(np.maximum.reduceat(scores, starts), 0)  # 0: the score of no line
+        raised = np.exp(scores - most[question])
+        chances = raised / (np.add.reduceat(raised, starts) + np.exp(-most))[question]
+        gradient = rows.T @ (counts[question] * (chances - right)) + _PENALTY * weights
         free = ~((sign != 0) & (weights == 0) & (sign * gradient >= 0))
-        curved = rows[:, free] * (counts * chances * (1 - chances))[:, None]
-        hessian = rows[:, free].T @ curved + _PENALTY * np.eye(int(free.sum()))
+        kept = rows[:, free]
+        mean = np.add.reduceat(kept * chances[:, None], starts, axis=0)
+        hessian = kept.T @ (kept * (counts[question] * chances)[:, None])
+        hessian += _PENALTY * np.eye(kept.shape[1]) - mean.T @ (mean * counts[:, None])
         step = np.zeros(len(FEATURES))
         step[free] = np.linalg.solve(hessian, gradient[free])
         weights = weights - step * min(1.0, _LONGEST_STEP / np.abs(step).max())

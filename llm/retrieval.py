@@ -8,6 +8,7 @@ is asked, as many as there is time for: embeddings tell well which of some lines
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -28,15 +29,16 @@ from storage.search.models import SearchPage
 from storage.search.query_parser import ParsedQuery, parse
 from storage.search.vectors import DIMENSIONS, MODEL, VectorIndex, encode, likeness
 
-SURE = 0.5
+SURE = 0.65
 """The score from which on a line is given as the answer."""
-PERHAPS = 0.15
+PERHAPS = 0.12
 """The score from which on a line is given as a possible answer."""
 
 _CANDIDATES = 30  # lines that are ranked anew when some of them are embedded
 _MAX_EMBEDDED = 4  # lines that are embedded for a question
 _HOPELESS = 0.02  # the score below which a line is not worth that
 _PATIENCE = 0.5  # seconds to wait for embeddings; without them words alone decide
+_REST = 10.0  # seconds without embeddings after none could be had
 _BATCH_SIZE = 8  # lines embedded at once in the background
 _PAUSE = 5.0  # seconds between two looks for new lines
 _PAUSE_AFTER_ERROR = 60.0
@@ -95,6 +97,7 @@ class Retrieval:
     def __init__(self, log: LogReader, embedder: Embedder | None = None) -> None:
         self.log = log
         self._embedder = embedder
+        self._resting_until = 0.0
 
     @property
     def knows_meaning(self) -> bool:
@@ -151,13 +154,16 @@ class Retrieval:
         self, texts: Sequence[str], *, query: bool = False
     ) -> Sequence[Sequence[float]]:
         """Return embeddings, none if they cannot be had in time."""
-        if self._embedder is None or not all(text.strip() for text in texts):
+        is_resting = time.monotonic() < self._resting_until
+        if self._embedder is None or is_resting or not all(text.strip() for text in texts):
             return []
         options = RequestOptions(_SESSION)
         try:
             async with asyncio.timeout(_PATIENCE):
                 _, made = await self._embedder.embed(texts, options, query=query, model=MODEL)
         except (ModelError, TimeoutError) as error:
+            # Not each question has to wait for a server that is away.
+            self._resting_until = time.monotonic() + _REST
             _log.info("meaning.not_compared", reason=type(error).__name__)
             return []
         return made if all(len(each) == DIMENSIONS for each in made) else []

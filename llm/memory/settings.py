@@ -22,5 +22,5 @@ class MemorySettings(Settings):
     )
     semantic: bool = Field(
         False,
-        description="whether memories are also found by their meaning, embedded by the agent server",
+        description="whether memories are also found by meaning, embedded by the agent server",
     )

@@ -16,6 +16,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 
 from storage.passages.words import (
+    Expected,
     QuestionWord,
     QuestionWords,
     asks,
@@ -49,8 +50,11 @@ FEATURES = (
     "reply",
     "meaning",
     "outstanding",
+    "meaning and words",
+    "meaning without a word",
     "no meaning",
 )
+_COVERAGE, _MISSING = FEATURES.index("coverage"), FEATURES.index("heaviest missing")
 _MAX_WEIGHT = 7.0
 _MIN_TYPO_LENGTH = 5  # least letters of a word that may be misspelt
 _MIN_TYPO_WEIGHT = 5.0  # and its least weight: only rare words are compared with misspellings
@@ -117,7 +121,9 @@ class WeighedQuestion:
                 name_missing |= word.is_name
         words = line.words
         rest = " ".join(w for w, root in zip(words, line.stems, strict=True) if root not in matched)
-        shown = shows(self.question.expected, rest)
+        # A person is told by capitals, which `words` have no more.
+        is_person = self.question.expected is Expected.PERSON
+        shown = shows(self.question.expected, line.text if is_person else rest)
         content = [root for w, root in zip(words, line.stems, strict=True) if is_content(w)]
         told = sum(map(rarity, content)) or 1.0
         size = math.log10(self.lines + 10) / 6
@@ -140,10 +146,7 @@ class WeighedQuestion:
             size * (1 - rarest / _MAX_WEIGHT),
             float("http" in line.text),
             float(self.question.is_state and not heaviest and _states(line, matched)),
-            0.0,
-            0.0,
-            0.0,
-            1.0,
+            *(0.0, 0.0, 0.0, 0.0, 0.0, 1.0),  # until the meaning is known
         ]
 
 
@@ -188,7 +191,13 @@ def _misspelt(word: str, other: str) -> bool:
 def with_meaning(values: Sequence[float], likeness: float, best_other: float) -> list[float]:
     """Return the features of a line with the likeness of its meaning to the question's, the cosine
     of their vectors, and the best one of all other lines."""
-    known = {"meaning": likeness, "outstanding": likeness - best_other, "no meaning": 0.0}
+    known = {
+        "meaning": likeness,
+        "outstanding": likeness - best_other,
+        "meaning and words": likeness * values[_COVERAGE],
+        "meaning without a word": likeness * values[_MISSING],
+        "no meaning": 0.0,
+    }
     return [known.get(name, value) for name, value in zip(FEATURES, values, strict=True)]
 
 

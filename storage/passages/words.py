@@ -279,6 +279,9 @@ _SHOWS = {
         r"failed|fault|in order|for|wants?|needs?)\b"
     ),
 }
+_SHOWS_PERSON = re.compile(  # a name, or the speaker
+    r"\b[A-Z][a-z]+|\b(?i:i|i['’]?(?:m|ll|ve|d)|me|my|mine|we|us|our|he|she|they|who)\b"
+)
 _ASKS = re.compile(
     r"^(?:[\w\[\]\\`^{}|-]+[,:] +)?(?:(?:and|so|but|ok|hi|hey|hello|well|also|um|hmm)[, ]+)*"
     r"(?:wh(?:at|en|ere|o|om|ose|y|ich)(?:'?s)?|how|does|do|did|is|are|was|were|can|could|should|would"
@@ -307,6 +310,8 @@ def question_words(text: str) -> QuestionWords:
 
 def shows(expected: Expected, text: str) -> bool | None:
     """Return True if a text has the expected kind of answer, None if that cannot be told."""
+    if expected is Expected.PERSON:
+        return _SHOWS_PERSON.search(text[:LONGEST_QUESTION]) is not None
     pattern = _SHOWS.get(expected)
     return None if pattern is None else pattern.search(plain(text[:LONGEST_QUESTION])) is not None
 

@@ -189,7 +189,7 @@ async def test_an_old_line_is_compared_when_it_is_asked_for(tmp_path: Path) -> N
     async with filled(tmp_path, events) as (_, log, _):
         found = await Retrieval(log, embedder).find("where sleeps the axolotl?", query())
         assert [each.event.text for each in found.passages] == [events[0].text]
-        assert embedder.asked[1:] == [event.text for event in events]
+        assert events[0].text in embedder.asked
 
 
 async def test_while_the_embedder_is_away_words_alone_decide(tmp_path: Path) -> None:

@@ -164,10 +164,19 @@ _SEMANTIC_PROBLEMS: dict[int | str, dict[str, object]] = {
 }
 
 
+def _said_query(
+    query: RecentQuery,
+    said: Annotated[
+        Literal["people", "all"], Param(description="lines of people alone, or all lines")
+    ] = "all",
+) -> Query:
+    return replace(query, own=False if said == "people" else None)
+
+
 @router.get("/search", responses=_SEMANTIC_PROBLEMS)
 async def search(
     log_access: LogAccessDep,
-    query: RecentQuery,
+    query: Annotated[Query, Depends(_said_query)],
     q: SearchWords,
     mode: Annotated[
         Mode | Literal["semantic"],
@@ -177,10 +186,6 @@ async def search(
         ),
     ] = Mode.AND,
     order: Annotated[Order, Param(description="newest first, or best first")] = Order.TIME,
-    said: Annotated[
-        Literal["people", "all"],
-        Param(description="lines of people, or of Terrarium too; those of people have answers"),
-    ] = "all",
     limit: Limit = 50,
     cursor: Annotated[
         str | None, Param(max_length=100, description="`next_cursor` of the page before")
@@ -188,7 +193,7 @@ async def search(
 ) -> SearchResults:
     """Search the spoken lines; returns a page of hits with highlighted snippets. For a plain
     question, `answers` has the lines that may answer it."""
-    within = replace(query, limit=limit, own=False if said == "people" else None)
+    within = replace(query, limit=limit)
     if mode == "semantic":
         return SearchResults.from_page(await log_access.search_semantic(q, within), first=True)
     search_query = SearchQuery(text=q, within=within, mode=mode, order=order, cursor=cursor)
