@@ -1,11 +1,13 @@
-"""Passage retrieval: facts said years ago in a million lines, and minutes ago in a small channel.
+"""Retrieval: facts said years ago in a million lines, and minutes ago in a small channel.
 
 The million lines are messages of #ubuntu (benchmarks/ubuntu.py), repeated and spread over twelve
 years. The facts of `questions/history_*.json` are planted among them at random times. Questions ask
-for each fact literally and paraphrased, and for things that nobody said. In the second part each
-fact has its own channel with 40 or 300 lines of chatter. Both logs are also asked questions of
-general knowledge, which no line answers. The logs are kept in the folder `BENCH_LOGS`, by default
-`terrarium-bench` in the folder for temporary files.
+for each fact literally and paraphrased, for things that nobody said, and for other things about the
+subject of a fact (`near`). In the second part each fact has its own channel with 40 lines of
+chatter, or with 300 and thirty other facts. Both logs are also asked questions of general
+knowledge, which no line answers. The newest lines have vectors, as in a running log, and the
+question's is known, as its reader embeds it. The logs are kept in the folder `BENCH_LOGS`, by
+default `terrarium-bench` in the folder for temporary files.
 """
 
 from __future__ import annotations
@@ -17,29 +19,34 @@ import random
 import tempfile
 import time
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import cycle, islice
 from pathlib import Path
 
 from benchmarks import ubuntu
+from benchmarks.embedder import BenchEmbedder
 from benchmarks.figure import Figure, percentile
+from llm.retrieval import Found, Retrieval
 from storage.chat_log.event import PUBLIC, SPOKEN, Event, EventType, Place, Scope
 from storage.chat_log.query import Query
 from storage.db.database import Database
 from storage.log import ChatLog
-from storage.passages.passages import Passages
+from storage.search.vectors import MEAN, MIN_TEXT_LENGTH, RECENT_LINES, VectorIndex
 
 QUESTIONS = Path(__file__).parent / "questions"
 FILES = ("history_seen.json", "history_unseen.json")
 LINES = 1_000_000
 YEARS = 12
 CHATTER = (40, 300)
+OTHER_FACTS = 30  # in the larger channels, which nobody asks about there
 NETWORK = "libera"
 CHANNEL = Place(NETWORK, "#ubuntu")
+CHATTER_LINES = 20_000  # lines of which the small channels have some
 _BATCH = 5_000
 _MOST = 10  # passages requested
-_VERSION = 3  # of the generated logs; increase it when their generation changes
+_VERSION = 4  # of the generated logs; increase it when their generation changes
 
 GENERAL = (
     "what is the capital of France?",
@@ -77,13 +84,20 @@ GENERAL = (
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """A planted line of `nick`, and a literal and a paraphrased question that it answers."""
+    """A planted line of `nick`, a literal `question` and `paraphrases` that it answers, and a
+    question about its subject that it does not answer (`near`).
+
+    If it replies to a line, `asked` is that line and `asker` who said it.
+    """
 
     id: str
     nick: str
     text: str
     question: str
-    paraphrase: str
+    paraphrases: Sequence[str]
+    near: str = ""
+    asker: str = ""
+    asked: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +112,18 @@ class QuestionFile:
     def of(cls, path: Path) -> QuestionFile:
         """Read a JSON file; the part after the last underscore of its name is the `name`."""
         saved = json.loads(path.read_text(encoding="utf-8"))
+        near = {each["fact"]: each["question"] for each in saved.get("near", ())}
         facts = [
-            Fact(each["id"], each["nick"], each["text"], each["question"], each["paraphrase"])
+            Fact(
+                each["id"],
+                each["nick"],
+                each["text"],
+                each["question"],
+                [each["paraphrase"], *each.get("paraphrases", ())],
+                near.get(each["id"], ""),
+                each.get("asker", ""),
+                each.get("asked", ""),
+            )
             for each in saved["facts"]
         ]
         name = path.stem.rpartition("_")[2]
@@ -119,123 +143,139 @@ def question_files() -> list[QuestionFile]:
     return [QuestionFile.of(QUESTIONS / name) for name in FILES if (QUESTIONS / name).exists()]
 
 
+class Asker:
+    """Asks questions of a log; their vectors are known beforehand."""
+
+    def __init__(self, log: ChatLog, embedder: BenchEmbedder) -> None:
+        self._embedder = embedder
+        self._retrieval = Retrieval(log, embedder)
+
+    async def ask(self, question: str, scope: Scope) -> tuple[Found, Took]:
+        """Return the lines found, and the time."""
+        vector = (await self._embedder.cached([question], query=True))[question]
+        began, worked = time.perf_counter(), time.process_time()
+        found = await self._retrieval.find(question, Query(scope=scope, limit=_MOST), vector=vector)
+        whole, work = time.perf_counter() - began, time.process_time() - worked
+        return found, Took(whole * 1000, work * 1000)
+
+
 async def figures() -> AsyncIterator[Figure]:
     """Yield recall of the right lines, correctly empty answers, and latency."""
     try:
         files = question_files()
-        async with Database.open(await history(files)) as database:
-            async for figure in _history(ChatLog(database), files):
+        async with (
+            bench_embedder() as embedder,
+            Database.open(await history(files, embedder)) as million,
+            Database.open(await chatter(files, embedder)) as channels,
+        ):
+            async for figure in _history(Asker(ChatLog(million), embedder), files):
                 yield figure
-        async with Database.open(await chatter(files)) as database:
-            async for figure in _chatter(ChatLog(database), files):
+            async for figure in _chatter(ChatLog(channels), embedder, files):
                 yield figure
     except ubuntu.NoCorpus as reason:
         print(f"  skipped: {reason}")
 
 
-async def _history(log: ChatLog, files: Sequence[QuestionFile]) -> AsyncIterator[Figure]:
+async def _history(asker: Asker, files: Sequence[QuestionFile]) -> AsyncIterator[Figure]:
     """Yield the figures of the log with a million lines."""
     times: list[Took] = []
-    await _asked(log, "when is it?", PUBLIC)  # warm-up: loads the data that is read only once
+    await asker.ask("when is it?", PUBLIC)  # warm-up: loads the data that is read only once
     for file in files:
         for kind, asked, goals in (
-            ("literal", [fact.question for fact in file.facts], (75, 90)),
-            ("paraphrased", [fact.paraphrase for fact in file.facts], (None, None)),
+            ("literal", [(fact.question, fact) for fact in file.facts], (75, 90)),
+            ("paraphrased", [(p, f) for f in file.facts for p in f.paraphrases], (None, None)),
         ):
-            answers = []
-            for question in asked:
-                answer, took = await _asked(log, question, PUBLIC)
-                answers.append(answer)
+            places, sure = [], []
+            for question, fact in asked:
+                found, took = await asker.ask(question, PUBLIC)
+                places.append(_place(fact, found))
+                sure.append(places[-1] == 0 and found.is_sure)
                 times.append(took)
-            places = [
-                _place(fact, answer) for fact, answer in zip(file.facts, answers, strict=True)
-            ]
             label = f"{file.name}, million, {kind}"
             for most, goal in ((1, goals[0]), (3, goals[1]), (10, None)):
-                found = [place is not None and place < most for place in places]
-                yield Figure(f"{label}: among {most}", _percent(found), "%", least=goal)
-            quoted = [
-                place == 0 and bool(answer.answers)
-                for place, answer in zip(places, answers, strict=True)
-            ]
-            yield Figure(f"{label}: quoted", _percent(quoted), "%")
-            partial = [answer.searched_back_to is not None for answer in answers]
-            yield Figure(f"{label}: searched in part", _percent(partial), "%")
-        silent = []
-        for question in file.never:
-            answer, took = await _asked(log, question, PUBLIC)
-            silent.append(not answer.answers)
-            times.append(took)
-        yield Figure(f"{file.name}, million: never said, known", _percent(silent), "%", least=80)
-    given = [bool((await _asked(log, question, PUBLIC))[0].answers) for question in GENERAL]
-    yield Figure("million: general questions given lines", sum(given), "", 1)
+                right = [place is not None and place < most for place in places]
+                yield Figure(f"{label}: among {most}", _percent(right), "%", least=goal)
+            yield Figure(f"{label}: first and sure", _percent(sure), "%")
+        for kind, never in (("never said", file.never), ("near", _near(file))):
+            if never:
+                wrong = [(await asker.ask(question, PUBLIC))[0].is_sure for question in never]
+                label = f"{file.name}, million, {kind}: sure"
+                yield Figure(label, _percent(wrong), "%", goal=10)
+    wrong = [(await asker.ask(question, PUBLIC))[0].is_sure for question in known_to_all("unseen")]
+    yield Figure("million, common knowledge: sure", _percent(wrong), "%", goal=1)
     for figure in _milliseconds("million", times):
         yield figure
 
 
-async def _chatter(log: ChatLog, files: Sequence[QuestionFile]) -> AsyncIterator[Figure]:
+async def _chatter(
+    log: ChatLog, embedder: BenchEmbedder, files: Sequence[QuestionFile]
+) -> AsyncIterator[Figure]:
     """Yield the figures of the channels with few lines."""
+    asker = Asker(log, embedder)
     for file in files:
         for size in CHATTER:
             label = f"{file.name}, {size} lines"
             times: list[Took] = []
-            literal: list[bool] = []
-            other: list[bool] = []
-            who: list[bool] = []
-            silent: list[bool] = []
-            for fact in file.facts:
-                scope = Scope.from_places(place_of(fact, size))
-                for question, into in ((fact.question, literal), (fact.paraphrase, other)):
-                    answer, took = await _asked(log, question, scope)
+            for kind, asked, goal in (
+                ("literal", [(fact.question, fact) for fact in file.facts], 95),
+                ("paraphrased", [(p, f) for f in file.facts for p in f.paraphrases], 75),
+            ):
+                first, sure, shown = [], [], []
+                for question, fact in asked:
+                    found, took = await asker.ask(question, Scope.from_places(place_of(fact, size)))
                     times.append(took)
-                    into.append(_place(fact, answer) == 0 and bool(answer.answers))
-                who.append(await _knows_who(log, fact, scope))
-            for question, fact in zip(file.never, file.facts, strict=False):
-                answer, _ = await _asked(log, question, Scope.from_places(place_of(fact, size)))
-                silent.append(not answer.answers)
-            yield Figure(f"{label}, literal: quoted first", _percent(literal), "%", least=95)
-            yield Figure(f"{label}, paraphrased: quoted first", _percent(other), "%", least=70)
+                    first.append(_place(fact, found) == 0)
+                    sure.append(first[-1] and found.is_sure)
+                    shown.append(first[-1] and bool(found.shown))
+                yield Figure(f"{label}, {kind}: first", _percent(first), "%", least=goal)
+                yield Figure(f"{label}, {kind}: first and shown", _percent(shown), "%")
+                yield Figure(f"{label}, {kind}: first and sure", _percent(sure), "%")
+            never = list(zip(file.never, file.facts, strict=False))
+            near = [(fact.near, fact) for fact in file.facts if fact.near]
+            for kind, unsaid in (("never said", never), ("near", near)):
+                if unsaid:
+                    wrong, shown = [], []
+                    for question, fact in unsaid:
+                        place = place_of(fact, size)
+                        found, _ = await asker.ask(question, Scope.from_places(place))
+                        wrong.append(found.is_sure)
+                        shown.append(bool(found.shown))
+                    yield Figure(f"{label}, {kind}: sure", _percent(wrong), "%", goal=10)
+                    yield Figure(f"{label}, {kind}: shown", _percent(shown), "%")
+            who = [await _knows_who(log, fact, size) for fact in file.facts]
             yield Figure(f"{label}, who said what", _percent(who), "%", least=95)
-            yield Figure(f"{label}, never said, known", _percent(silent), "%", least=80)
             for figure in _milliseconds(label, times):
                 yield figure
     facts = [fact for file in files for fact in file.facts]
-    known = _known_to_all()
     for size in CHATTER:
-        given = 0
-        for question, fact in zip(GENERAL, files[0].facts, strict=False):
-            answer, _ = await _asked(log, question, Scope.from_places(place_of(fact, size)))
-            given += bool(answer.answers)
-        yield Figure(f"{size} lines: general questions given lines", given, "", 1)
-        quoted = []
-        for question, fact in zip(known, cycle(facts), strict=False):
-            answer, _ = await _asked(log, question, Scope.from_places(place_of(fact, size)))
-            quoted.append(bool(answer.answers))
-        yield Figure(f"{size} lines: common knowledge given lines", _percent(quoted), "%")
+        wrong = []
+        for question, fact in zip(known_to_all("unseen"), cycle(facts), strict=False):
+            found, _ = await asker.ask(question, Scope.from_places(place_of(fact, size)))
+            wrong.append(found.is_sure)
+        yield Figure(f"{size} lines, common knowledge: sure", _percent(wrong), "%", goal=1)
 
 
-def _known_to_all() -> Sequence[str]:
-    """Return the questions of general knowledge of two question sets."""
+def _near(file: QuestionFile) -> list[str]:
+    return [fact.near for fact in file.facts if fact.near]
+
+
+def known_to_all(half: str) -> Sequence[str]:
+    """Return the questions of general knowledge of a half of two question sets."""
     general = json.loads((QUESTIONS / "general.json").read_text(encoding="utf-8"))["items"]
     knowledge = json.loads((QUESTIONS / "knowledge.json").read_text(encoding="utf-8"))
-    return [each["question"] for each in (*general, *knowledge) if not each.get("is_local")]
+    items = [each for each in (*general, *knowledge) if not each.get("is_local")]
+    return [each["question"] for each in items if each["half"] == half]
 
 
-async def _knows_who(log: ChatLog, fact: Fact, scope: Scope) -> bool:
+async def _knows_who(log: ChatLog, fact: Fact, size: int) -> bool:
     """Return True if the fact is found both by its topic and by its topic and speaker."""
     topic = " ".join(fact.text.split()[-4:])
+    scope = Scope.from_places(place_of(fact, size))
     for nick in (None, fact.nick):
-        answer = await log.passages(topic, Query(scope=scope, nick=nick, limit=3))
-        if fact.text not in [each.event.text for each in answer.items]:
+        answer = await log.mentions_for_model(topic, Query(scope=scope, nick=nick, limit=3))
+        if fact.text not in [each.event.text for each in answer.found.items]:
             return False
     return True
-
-
-async def _asked(log: ChatLog, question: str, scope: Scope) -> tuple[Passages, Took]:
-    began, worked = time.perf_counter(), time.process_time()
-    answer = await log.passages(question, Query(scope=scope, limit=_MOST))
-    whole, work = time.perf_counter() - began, time.process_time() - worked
-    return answer, Took(whole * 1000, work * 1000)
 
 
 def _milliseconds(label: str, times: Sequence[Took]) -> Iterator[Figure]:
@@ -247,9 +287,9 @@ def _milliseconds(label: str, times: Sequence[Took]) -> Iterator[Figure]:
     yield Figure(f"{label}: work on a question, p95", percentile(work, 0.95), "ms", 150)
 
 
-def _place(fact: Fact, answer: Passages) -> int | None:
-    """Return the rank of a fact's line in an answer, from 0; None if it was not found."""
-    texts = [each.event.text for each in answer.items]
+def _place(fact: Fact, found: Found) -> int | None:
+    """Return the rank of a fact's line among those found, from 0; None if it is not there."""
+    texts = [each.event.text for each in found.passages]
     return texts.index(fact.text) if fact.text in texts else None
 
 
@@ -257,22 +297,25 @@ def _percent(hits: Sequence[bool]) -> float:
     return 100 * sum(hits) / len(hits)
 
 
-async def history(files: Sequence[QuestionFile]) -> Path:
-    """Return the path of a log of LINES lines with all facts at random times; build it if needed.
+@asynccontextmanager
+async def bench_embedder() -> AsyncIterator[BenchEmbedder]:
+    """Start the embedding model, with a cache beside the logs."""
+    async with BenchEmbedder.open(_folder() / "embeddings.db") as embedder:
+        yield embedder
 
-    Raises NoCorpus.
-    """
+
+async def history(files: Sequence[QuestionFile], embedder: BenchEmbedder) -> Path:
+    """Return the path of a log of LINES lines with all facts at random times, the newest with
+    vectors; build it if needed. Raises NoCorpus."""
     facts = [fact for file in files for fact in file.facts]
-    return await _kept("history", facts, _history_events(facts))
+    return await _kept("history", facts, _history_events(facts), embedder)
 
 
-async def chatter(files: Sequence[QuestionFile]) -> Path:
-    """Return the path of a log with small channels of one fact each; build it if needed.
-
-    Raises NoCorpus.
-    """
+async def chatter(files: Sequence[QuestionFile], embedder: BenchEmbedder) -> Path:
+    """Return the path of a log with small channels of one fact each, all with vectors; build it if
+    needed. Raises NoCorpus."""
     facts = [fact for file in files for fact in file.facts]
-    return await _kept("chatter", facts, _chatter_events(facts))
+    return await _kept("chatter", facts, _chatter_events(facts), embedder)
 
 
 def place_of(fact: Fact, size: int) -> Place:
@@ -290,11 +333,13 @@ def _history_events(facts: Sequence[Fact]) -> Iterator[Event]:
         yield _event(CHANNEL, number * pause, nick, text, kind)
         if number in planted:
             fact = planted[number]
+            if fact.asked:
+                yield _event(CHANNEL, number * pause + pause / 4, fact.asker, fact.asked)
             yield _event(CHANNEL, number * pause + pause / 2, fact.nick, fact.text)
 
 
 def _chatter_events(facts: Sequence[Fact]) -> Iterator[Event]:
-    said = [line for line in ubuntu.lines() if line[0] in SPOKEN]
+    said = [line for line in ubuntu.lines() if line[0] in SPOKEN][:CHATTER_LINES]
     chance = random.Random(11)
     pause = timedelta(seconds=20)
     for size in CHATTER:
@@ -302,10 +347,19 @@ def _chatter_events(facts: Sequence[Fact]) -> Iterator[Event]:
             place = place_of(fact, size)
             start, planted = chance.randrange(len(said) - size), chance.randrange(size)
             begin = timedelta(hours=number)
+            others = {}
+            if size == max(CHATTER):
+                told = chance.sample([each for each in facts if each is not fact], OTHER_FACTS)
+                others = dict(zip(chance.sample(range(size), OTHER_FACTS), told, strict=True))
             for index, (kind, nick, text) in enumerate(said[start : start + size]):
                 yield _event(place, begin + index * pause, nick, text, kind)
                 if index == planted:
+                    if fact.asked:
+                        yield _event(place, begin + (index + 0.3) * pause, fact.asker, fact.asked)
                     yield _event(place, begin + (index + 0.5) * pause, fact.nick, fact.text)
+                if index in others:
+                    other = others[index]
+                    yield _event(place, begin + (index + 0.7) * pause, other.nick, other.text)
 
 
 def _event(
@@ -323,18 +377,35 @@ def _event(
     )
 
 
-async def _kept(name: str, facts: Sequence[Fact], events: Iterable[Event]) -> Path:
-    """Return the path of a log with `events`; build it if there is none with the same facts."""
-    key = hashlib.sha256(repr((_VERSION, LINES, facts)).encode()).hexdigest()[:12]
+def _folder() -> Path:
     kept = os.environ.get("BENCH_LOGS")
     folder = Path(kept) if kept else Path(tempfile.gettempdir()) / "terrarium-bench"
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{name}-{key}.db"
+    return folder
+
+
+async def _kept(
+    name: str, facts: Sequence[Fact], events: Iterable[Event], embedder: BenchEmbedder
+) -> Path:
+    """Return the path of a log with `events`; build it if there is none with the same facts."""
+    made_from = repr((_VERSION, LINES, facts, MEAN.read_text(encoding="utf-8")))
+    path = _folder() / f"{name}-{hashlib.sha256(made_from.encode()).hexdigest()[:12]}.db"
     if not path.exists():
-        with tempfile.TemporaryDirectory(dir=folder) as part:
+        with tempfile.TemporaryDirectory(dir=_folder()) as part:
             async with Database.open(Path(part) / "log.db") as database:
                 made = iter(events)
                 while batch := list(islice(made, _BATCH)):
                     await ChatLog(database).add(batch)
+                await _embed_newest(database, embedder)
             (Path(part) / "log.db").rename(path)
     return path
+
+
+async def _embed_newest(database: Database, embedder: BenchEmbedder) -> None:
+    log, vectors = ChatLog(database), VectorIndex(database)
+    await vectors.open()
+    for channel in await log.channels(PUBLIC):
+        query = Query(scope=Scope.from_places(channel.place), types=SPOKEN, limit=RECENT_LINES)
+        events = [e for e in await log.find(query) if len(e.text) >= MIN_TEXT_LENGTH]
+        made = await embedder.cached([event.text for event in events])
+        await vectors.add({event.id: made[event.text] for event in events})

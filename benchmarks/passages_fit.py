@@ -1,94 +1,66 @@
-"""Fit the weights of `storage/passages/score.py` and print them.
+"""Fit the weights of `storage/passages/score.py` and write them to its `weights.json`.
 
     python -m benchmarks.passages_fit
 
-Uses only the questions of `questions/history_seen.json`, in the logs of `benchmarks/passages.py`.
-Each candidate line of the search is a sample of a logistic regression, so the weighted sum is the
-log-odds that a line is the answer, except that lines of unanswerable questions count more, as a
-wrong answer is worse than none. The signs of some weights are constrained. Cross-validation by fact
-estimates how well the weights generalise. Needs numpy and scipy.
+Uses only the seen questions (`questions/history_seen.json`), in the logs of
+`benchmarks/passages.py`. The weighted sum of a line's features is the log-odds that it is the
+answer rather than no line at all; questions without an answer count more, as a wrong answer is
+worse than none. Each question is asked with its vector
+and without one. The signs of some weights are constrained. Cross-validation by fact estimates how
+well the weights generalise. The mean of the lines' embeddings is written to
+`storage/search/mean.json` first. The result is the same each time on one machine. Needs numpy.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize
 
+from benchmarks import ubuntu
+from benchmarks.embedder import BenchEmbedder
 from benchmarks.passages import (
     CHATTER,
-    GENERAL,
+    Fact,
     QuestionFile,
+    bench_embedder,
     chatter,
     history,
+    known_to_all,
     place_of,
     question_files,
 )
-from storage.chat_log.event import PUBLIC, Scope
+from llm.retrieval import PERHAPS, SURE
+from storage.chat_log.event import PUBLIC, SPOKEN, Scope
 from storage.chat_log.query import Query
+from storage.connection import Connection
 from storage.db.database import Database
-from storage.passages.passages import training_samples
-from storage.passages.score import FEATURES
+from storage.passages.passages import PEOPLE, Passage, PassageSearch, compared
+from storage.passages.score import FEATURES, WEIGHTS
+from storage.search.vectors import MEAN, encode, likeness
 
 _PENALTY = 0.3  # L2 regularisation
 _FOLDS = 5
-_WRONG = 3  # weight of a line if no line answers the question
-_LIMIT = 10
+_WRONG = 3  # weight of a question that no line answers
+_MOST = 4  # lines of the large log that are embedded for a question
+_MEAN_LINES = 5_000
+_STEPS, _LONGEST_STEP = 25, 1.5  # of Newton's method
 _POSITIVE = frozenset(
-    {"exact", "related", "evidence", "shows", "density", "recent related", "states",
-     "states all"}
+    ("coverage", "evidence", "shows", "density", "speaker", "recent", "reply", "states all",
+     "meaning", "outstanding")
 )  # fmt: skip
 _NEGATIVE = frozenset(
-    {"heaviest missing", "asks", "lacks", "length", "nothing new", "name missing", "log size",
-     "commonplace",
-     "link"}
+    ("heaviest missing", "asks", "lacks", "length", "short", "nothing new", "name missing",
+     "log size", "commonplace", "link")
 )  # fmt: skip
 
-_MORE_GENERAL = (
-    "What is the capital of Japan?",
-    "What is the capital of Germany?",
-    "How many minutes are in an hour?",
-    "Which planet is known as the red planet?",
-    "Who invented the telephone?",
-    "What is the largest ocean on Earth?",
-    "What gas do plants breathe in?",
-    "How many sides does a triangle have?",
-    "What is the color of grass?",
-    "What is the opposite of up?",
-    "What is the plural of mouse?",
-    "What is 10 times 10?",
-    "What is the first month of the year?",
-    "Which season comes after winter?",
-    "What do cows drink?",
-    "What is the name of the fairy tale with seven dwarfs?",
-    "What is the longest river in the world?",
-    "What does CPU stand for?",
-    "What is Linux?",
-    "Who created Linux?",
-    "Who is the creator of Python?",
-    "What is an operating system?",
-    "What language is spoken in Spain?",
-    "How many players are on a football team?",
-    "What instrument has 88 keys?",
-    "What is the fastest land animal?",
-    "What is frozen water called?",
-    "How many letters are in the English alphabet?",
-    "What do you call a baby dog?",
-    "In which country is the Eiffel Tower?",
-    "what is a kernel?",
-    "what does ls do?",
-    "how do I list files in a directory?",
-    "what is ssh?",
-    "translate hello to French",
-    "write a poem about the sea",
-    "which metal is liquid at room temperature?",
-    "what year did World War II end?",
-    "what is the speed of light?",
-    "who was Albert Einstein?",
+_LINES = 150  # of a question that are samples: those that are most like an answer
+_LIKELY = np.array(
+    [{"coverage": 1, "meaning": 2, "reply": 1, "asks": -0.3}.get(name, 0) for name in FEATURES]
 )
 
 Floats = NDArray[np.float64]
@@ -109,96 +81,162 @@ class Samples:
 
     @property
     def counts(self) -> int:
-        """The weight of each line: higher without a right one, as a wrong answer is the worst."""
+        """The weight of the question."""
         return 1 if self.right.any() else _WRONG
 
 
-async def samples(file: QuestionFile) -> list[Samples]:
-    """Return the samples of all questions with candidates, in the large log and in channels."""
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A question, the text of the `right` line (None: there is none) and the `fact` in whose
+    channel it is asked."""
+
+    text: str
+    right: str | None
+    kind: str
+    fact: Fact
+    fold: int
+
+
+async def samples(embedder: BenchEmbedder) -> list[Samples]:
+    """Return the samples of all questions, in the large log and in channels."""
     found = []
     files = question_files()
-    async with Database.open(await history(files)) as database:
-        for fold, text, right, kind in _questions(file):
-            found.append(await _sample(database, text, right, PUBLIC, fold, f"million {kind}"))
-    async with Database.open(await chatter(files)) as database:
+    asked = list(questions(files[0]))
+    await embedder.cached([each.text for each in asked], query=True)
+    async with Database.open(await history(files, embedder)) as database:
+        for each in asked:
+            found += await _samples(database, embedder, each, PUBLIC, "million")
+    async with Database.open(await chatter(files, embedder)) as database:
         for size in CHATTER:
-            for number, (fold, text, right, kind) in enumerate(_questions(file)):
-                fact = file.facts[number % len(file.facts)]
-                scope = Scope.from_places(place_of(fact, size))
-                found.append(await _sample(database, text, right, scope, fold, f"{size} {kind}"))
+            for each in asked:
+                scope = Scope.from_places(place_of(each.fact, size))
+                found += await _samples(database, embedder, each, scope, str(size))
     return [each for each in found if len(each.rows)]
 
 
-def _questions(file: QuestionFile) -> Iterator[tuple[int, str, str | None, str]]:
-    """Yield fold, question, right line (None: none) and kind; each kind in the order of facts."""
+def questions(file: QuestionFile) -> Iterator[Asked]:
+    """Yield the questions of a file and of general knowledge."""
     for number, fact in enumerate(file.facts):
-        yield number % _FOLDS, fact.question, fact.text, "literal"
-    for number, fact in enumerate(file.facts):
-        yield number % _FOLDS, fact.paraphrase, fact.text, "paraphrased"
-    for number, text in enumerate([*file.never, *GENERAL, *_MORE_GENERAL]):
-        yield number % _FOLDS, text, None, "never" if number < len(file.never) else "general"
+        fold = number % _FOLDS
+        yield Asked(fact.question, fact.text, "literal", fact, fold)
+        for text in fact.paraphrases:
+            yield Asked(text, fact.text, "paraphrased", fact, fold)
+        if fact.near:
+            yield Asked(fact.near, None, "near", fact, fold)
+    for kind, texts in (("never", file.never), ("general", known_to_all("seen"))):
+        for number, text in enumerate(texts):
+            fact = file.facts[number % len(file.facts)]
+            yield Asked(text, None, kind, fact, number % _FOLDS)
 
 
-async def _sample(
-    database: Database, text: str, right: str | None, scope: Scope, fold: int, kind: str
-) -> Samples:
-    query = Query(scope=scope, limit=_LIMIT)
-    lines = await database.read(lambda db: training_samples(db, text, query))
-    rows = np.array([values for _, values in lines]).reshape(-1, len(FEATURES))
-    marks = np.array([float(event.text == right) for event, _ in lines])
-    return Samples(rows, marks, fold, kind)
+async def _samples(
+    database: Database, embedder: BenchEmbedder, asked: Asked, scope: Scope, log: str
+) -> list[Samples]:
+    """Return the samples of a question without its vector, and with it."""
+    vector = (await embedder.cached([asked.text], query=True))[asked.text]
+    query = Query(scope=scope, limit=10)
+    found = []
+    for known, kind in ((None, "words"), (vector, "meaning")):
+
+        def read(db: Connection, known: Sequence[float] | None = known) -> list[Passage]:
+            search = PassageSearch.prepare(db, asked.text, query, PEOPLE, known)
+            return search.candidates() if search else []
+
+        lines = await database.read(read)
+        if known and log == "million":
+            best = sorted(lines, key=lambda each: -each.coverage)[:_MOST]
+            made = await embedder.cached([each.event.text for each in best])
+            near = {e.event.id: likeness(encode(vector), encode(made[e.event.text])) for e in best}
+            lines = [
+                replace(each, likeness=near.get(each.event.id, each.likeness)) for each in lines
+            ]
+        rows = np.array(list(compared(lines))).reshape(-1, len(FEATURES))
+        right = np.array([float(each.event.text == asked.right) for each in lines])
+        likely = np.argsort(-(rows @ _LIKELY + 9 * right), kind="stable")[:_LINES]
+        rows, right = rows[likely], right[likely]
+        found.append(Samples(rows, right, asked.fold, f"{log} {asked.kind} {kind}"))
+    return found
 
 
 def fit(found: Sequence[Samples]) -> Floats:
-    """Return the weights that minimise weighted log loss plus L2 penalty, within their signs."""
+    """Return the weights of a conditional logit model: for each question either one of its lines is
+    the answer, or none is.
+
+    They minimise the weighted log loss plus an L2 penalty within their signs, by Newton's method; a
+    weight that would get the wrong sign stays 0.
+    """
     rows = np.concatenate([each.rows for each in found])
-    right = np.concatenate([each.right for each in found])
-    counts = np.concatenate([np.full(len(each.rows), each.counts) for each in found])
-
-    def objective(weights: Floats) -> tuple[float, Floats]:
-        scores = rows @ weights
-        loss = float((counts * (np.logaddexp(0, scores) - right * scores)).sum())
-        gradient: Floats = rows.T @ (counts * (1 / (1 + np.exp(-scores)) - right))
-        return loss + _PENALTY / 2 * float(weights @ weights), gradient + _PENALTY * weights
-
-    bounds = [
-        (0 if name in _POSITIVE else None, 0 if name in _NEGATIVE else None) for name in FEATURES
-    ]
-    start = np.zeros(len(FEATURES))
-    found_weights: Floats = minimize(objective, start, jac=True, method="L-BFGS-B", bounds=bounds).x
-    return found_weights
+    lengths = [len(each.rows) for each in found]
+    starts = np.cumsum([0, *lengths[:-1]])
+    question = np.repeat(np.arange(len(found)), lengths)
+    right = np.concatenate([each.right / max(1, each.right.sum()) for each in found])
+    counts = np.array([each.counts for each in found])
+    sign = np.array([(name in _POSITIVE) - (name in _NEGATIVE) for name in FEATURES])
+    weights = np.zeros(len(FEATURES))
+    weights[0] = -5
+    for _ in range(_STEPS):
+        scores = np.clip(rows @ weights, -40, 40)
+        most = np.maximum(np.maximum.reduceat(scores, starts), 0)  # 0: the score of no line
+        raised = np.exp(scores - most[question])
+        chances = raised / (np.add.reduceat(raised, starts) + np.exp(-most))[question]
+        gradient = rows.T @ (counts[question] * (chances - right)) + _PENALTY * weights
+        free = ~((sign != 0) & (weights == 0) & (sign * gradient >= 0))
+        kept = rows[:, free]
+        mean = np.add.reduceat(kept * chances[:, None], starts, axis=0)
+        hessian = kept.T @ (kept * (counts[question] * chances)[:, None])
+        hessian += _PENALTY * np.eye(kept.shape[1]) - mean.T @ (mean * counts[:, None])
+        step = np.zeros(len(FEATURES))
+        step[free] = np.linalg.solve(hessian, gradient[free])
+        weights = weights - step * min(1.0, _LONGEST_STEP / np.abs(step).max())
+        weights[(sign != 0) & (sign * weights < 0)] = 0
+    return weights
 
 
 def report(found: Sequence[Samples], weights: Mapping[int, Floats]) -> None:
-    """Print by kind how often the right line ranks first, and how often the best line reaches each
-    probability threshold (for paraphrased questions, only if it is the right one).
+    """Print by kind how often the right line is the first, and how often the first one is shown as
+    a possible or as the sure answer; where a line is right, only if it is that one.
 
     `weights` has for each fold those fitted without it.
     """
-    kinds = sorted({each.kind for each in found})
-    for kind in kinds:
-        first, given = [], dict.fromkeys((0.2, 0.3, 0.4, 0.5, 0.6), 0)
+    for kind in sorted({each.kind for each in found}):
         group = [each for each in found if each.kind == kind]
+        first, perhaps, sure = 0, 0, 0
         for each in group:
             scores = each.rows @ weights[each.fold]
             best = int(np.argmax(scores))
-            is_right = bool(each.right[best])
-            first.append(is_right)
+            counts = bool(each.right[best]) or not each.right.any()
             chance = 1 / (1 + np.exp(-scores[best]))
-            for limit in given:
-                given[limit] += chance >= limit and (is_right or not kind.endswith("sed"))
-        shown = " ".join(f"{limit}: {count}" for limit, count in given.items())
-        print(f"  {kind:24} first {sum(first):3} of {len(group):3}; given at {shown}", flush=True)
+            first += bool(each.right[best])
+            perhaps += counts and chance >= PERHAPS
+            sure += counts and chance >= SURE
+        print(
+            f"  {kind:30} of {len(group):3}: first {first:3}, shown {perhaps:3}, sure {sure:3}",
+            flush=True,
+        )
+
+
+async def write_mean(embedder: BenchEmbedder) -> None:
+    """Write the mean of the embeddings of lines."""
+    said = [text for kind, _, text in ubuntu.lines() if kind in SPOKEN][:_MEAN_LINES]
+    made = await embedder.cached(said)
+    mean = np.mean(list(made.values()), axis=0)
+    MEAN.write_text(json.dumps([round(float(value), 4) for value in mean]), encoding="utf-8")
+
+
+async def all_samples() -> list[Samples]:
+    """Write the mean, then return all samples."""
+    async with bench_embedder() as embedder:
+        await write_mean(embedder)
+        return await samples(embedder)
 
 
 def main() -> None:
-    """Print cross-validated results, then the weights fitted to all seen questions."""
-    found = asyncio.run(samples(question_files()[0]))
+    """Print cross-validated results, then write the weights fitted to all seen questions."""
+    found = asyncio.run(all_samples())
     parts = {fold: fit([each for each in found if each.fold != fold]) for fold in range(_FOLDS)}
     report(found, parts)
-    weights = fit(found)
-    for name, weight in zip(FEATURES, weights, strict=True):
-        print(f'    "{name}": {weight:.2f},')
+    weights = {name: round(float(w), 2) for name, w in zip(FEATURES, fit(found), strict=True)}
+    WEIGHTS.write_text(json.dumps(weights, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

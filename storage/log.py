@@ -23,7 +23,6 @@ from storage.chat_log.query import Query
 from storage.chat_log.statistics import ChannelStats, DayStats, HeatMap, PersonStats, Stats
 from storage.db.database import Connection, Database
 from storage.db.errors import Rejected, Unavailable
-from storage.passages.nearest import find_nearest
 from storage.passages.passages import (
     PEOPLE,
     LineFilter,
@@ -34,6 +33,7 @@ from storage.passages.passages import (
 )
 from storage.search.models import SearchPage, SearchQuery
 from storage.search.search import search
+from storage.search.vectors import find_near
 
 __all__ = ["ChannelStats", "ChatLog", "EventContext", "Query", "Stats"]
 
@@ -224,23 +224,20 @@ class ChatLog:
         page = await self.search(search_query)
         return replace(page, hits=tuple(hit for hit in page.hits if not hides(hit.event)))
 
-    async def passages(
-        self, question: str, within: Query, line_filter: LineFilter = PEOPLE
+    async def passages_for_model(
+        self,
+        question: str,
+        within: Query,
+        line_filter: LineFilter = PEOPLE,
+        vector: Sequence[float] | None = None,
     ) -> Passages:
         """Return the lines most likely to answer a question in plain words, best first,
-        `within.limit` at most."""
-        return await self._database.read(
-            lambda db: find_passages(db, question, within, line_filter)
-        )
-
-    async def passages_for_model(
-        self, question: str, within: Query, line_filter: LineFilter = PEOPLE
-    ) -> Passages:
-        """Retrieve passages, without lines of people who have opted out."""
+        `within.limit` at most, without lines of people who have opted out. `vector` is the
+        question's embedding."""
 
         def select(db: Connection) -> Passages:
-            hidden = replace(line_filter, hides=rules(db).hides)
-            return find_passages(db, question, within, hidden)
+            hidden = line_filter.hiding(rules(db).hides)
+            return find_passages(db, question, within, hidden, vector)
 
         return await self._database.read(select)
 
@@ -251,22 +248,15 @@ class ChatLog:
         opted out."""
 
         def select(db: Connection) -> Mentions:
-            hidden = replace(line_filter, hides=rules(db).hides)
+            hidden = line_filter.hiding(rules(db).hides)
             return find_mentions(db, text, within, hidden)
 
         return await self._database.read(select)
 
-    async def nearest_for_model(
-        self, question: str, within: Query, line_filter: LineFilter = PEOPLE
-    ) -> Passages:
-        """Return the lines nearest in meaning to a question, whether they answer it or not, without
-        those of people who have opted out."""
-
-        def select(db: Connection) -> Passages:
-            hidden = replace(line_filter, hides=rules(db).hides)
-            return find_nearest(db, question, within, hidden)
-
-        return await self._database.read(select)
+    async def near_for_model(self, vector: Sequence[float], within: Query) -> SearchPage:
+        """Return the newer lines of people that are nearest in meaning to a text with this
+        embedding, best first, without those of people who have opted out."""
+        return await self._database.read(lambda db: find_near(db, vector, within))
 
     async def channels(self, scope: Scope) -> list[ChannelStats]:
         """Return the places in scope, the most recently active first."""

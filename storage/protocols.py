@@ -48,15 +48,15 @@ class LogReader(Protocol):
     async def search_for_model(self, search_query: SearchQuery) -> SearchPage:
         """Return one page of search results, without lines of people who have opted out."""
 
-    async def passages(
-        self, question: str, within: Query, line_filter: LineFilter = PEOPLE
-    ) -> Passages:
-        """Return the lines most likely to answer a question in plain words, best first."""
-
     async def passages_for_model(
-        self, question: str, within: Query, line_filter: LineFilter = PEOPLE
+        self,
+        question: str,
+        within: Query,
+        line_filter: LineFilter = PEOPLE,
+        vector: Sequence[float] | None = None,
     ) -> Passages:
-        """Retrieve passages, without lines of people who have opted out."""
+        """Return the lines most likely to answer a question in plain words, best first, without
+        lines of people who have opted out. `vector` is the question's embedding."""
 
     async def mentions_for_model(
         self, text: str, within: Query, line_filter: LineFilter = PEOPLE
@@ -64,11 +64,9 @@ class LogReader(Protocol):
         """Return and count the lines with any word of a text, without those of people who have
         opted out."""
 
-    async def nearest_for_model(
-        self, question: str, within: Query, line_filter: LineFilter = PEOPLE
-    ) -> Passages:
-        """Return the lines nearest in meaning to a question, without those of people who have
-        opted out."""
+    async def near_for_model(self, vector: Sequence[float], within: Query) -> SearchPage:
+        """Return the newer lines of people that are nearest in meaning to a text with this
+        embedding, best first, without those of people who have opted out."""
 
     async def channels(self, scope: Scope) -> list[ChannelStats]:
         """Return the places in scope, the most recently active first."""

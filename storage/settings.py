@@ -39,9 +39,9 @@ class StorageSettings(Settings):
     )
 
     semantic: bool = Field(
-        False,
-        description="whether lines are also indexed by meaning, in the background; it needs"
-        " `pip install 'terrarium[semantic]'`",
+        True,
+        description="whether lines are also found by their meaning: the agent server's own model"
+        " embeds the newest ones of each channel, in the background",
     )
 
     def days_of(self, place: Place) -> int:

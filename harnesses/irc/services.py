@@ -20,7 +20,7 @@ from harnesses.irc.channel_settings import (
 from harnesses.irc.policy.requests import RequestPolicy
 from harnesses.irc.replies.sender import MessageSender
 from harnesses.irc.transport.networks import Networks
-from llm.tools.semantic_search import SemanticIndex
+from llm.retrieval import Retrieval
 from llm.web.fetcher import Fetcher
 from storage.chat_log.event import Place
 from storage.chat_log.opt_outs import OptOuts
@@ -45,7 +45,7 @@ class BotServices:
       conversation whose name satisfies a predicate.
     - `started` is the event loop's time at startup.
     - `log` is the log that all tendrils share, `opt_outs` are the people who are not logged,
-      `semantic_index` is the log's index by meaning, None where there is none.
+      `retrieval` finds lines of the log.
     """
 
     tendril: Tendril
@@ -61,7 +61,7 @@ class BotServices:
     started: float
     log: ChatLog
     opt_outs: OptOuts
-    semantic_index: SemanticIndex | None
+    retrieval: Retrieval
 
     @classmethod
     async def restore(
@@ -101,7 +101,7 @@ class BotServices:
             started=clock(),
             log=tendril.log.chat_log,
             opt_outs=tendril.log.opt_outs,
-            semantic_index=tendril.log.semantic_index,
+            retrieval=tendril.log.retrieval,
         )
         services.configure()
         # What admins have decided overrides the configured channels.

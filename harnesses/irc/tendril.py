@@ -95,8 +95,8 @@ class IrcTendril(Tendril):
                 self._report_state(),
             ):
                 tasks.create_task(work)
-            if self.log.semantic_index:
-                tasks.create_task(self.log.semantic_index.run())
+            if self.log.line_embedding:
+                tasks.create_task(self.log.line_embedding.run())
             try:
                 await asyncio.Event().wait()
             finally:

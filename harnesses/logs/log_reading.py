@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from harnesses.core.text import counted, strip_control_chars
 from harnesses.logs.maintenance import open_log
 from llm.messages.message import render_line, stamp
+from llm.retrieval import Retrieval
 from storage.chat_log.channel_name import ChannelName
-from storage.chat_log.event import PUBLIC
+from storage.chat_log.event import PUBLIC, Event
 from storage.log import ChatLog, Query
 from storage.search.models import Order, SearchQuery
 from storage.settings import log_address
 from terrarium.config import Config
+
+_ANSWERS = 3  # lines that may answer a question
 
 
 async def search(
     config: Config, text: str, channel: str | None, nick: str | None, hours: float, limit: int
 ) -> list[str]:
     """Return the newest `limit` lines that a search finds, oldest first, and a last line if the
-    time limit ended it early.
+    time limit ended it early. Before them are those that may answer a plain question.
 
     `channel` is "#name" or "network/#name"; `hours` is how far back, 0 for everything.
     Raises ConfigError and StorageError.
@@ -31,17 +35,22 @@ async def search(
         limit=limit,
     ).in_channel(ChannelName.parse(channel))
     async with open_log(log_address(config)) as database:
-        page = await ChatLog(database).search(
-            SearchQuery(text=text, within=within, order=Order.TIME)
-        )
-    events = [hit.event for hit in reversed(page.hits)]
-    found = [
-        strip_control_chars(f"{event.network}/{event.channel} {render_line(event)}")
-        for event in events
-    ]
+        log = ChatLog(database)
+        # Without the agent server: by words alone.
+        answers = await Retrieval(log).answers(text, replace(within, limit=_ANSWERS))
+        page = await log.search(SearchQuery(text=text, within=within, order=Order.TIME))
+    found = [_line(each.event) for each in answers.passages]
+    if found:
+        lead = "the answer:" if answers.is_sure else "perhaps the answer:"
+        found = [lead, *found, "all lines with these words:"]
+    found += [_line(hit.event) for hit in reversed(page.hits)]
     if page.searched_back_to is not None:
         found.append(f"(searched back to {stamp(page.searched_back_to)} only)")
     return found
+
+
+def _line(event: Event) -> str:
+    return strip_control_chars(f"{event.network}/{event.channel} {render_line(event)}")
 
 
 async def stats(config: Config, channel: str | None) -> list[str]:

@@ -16,7 +16,7 @@ from harnesses.web.auth.tokens import Viewer
 from harnesses.web.change_notifier import LogChangeNotifier
 from harnesses.web.chat_service import ChatService
 from harnesses.web.settings import WebSettings
-from llm.tools.semantic_search import SemanticIndex
+from llm.retrieval import Retrieval
 from storage.chat_log.event import Scope
 from storage.db.address import PostgresSchema
 from storage.log import ChatLog
@@ -41,13 +41,13 @@ class AppState:
 
     settings: WebSettings
     log: ChatLog
+    retrieval: Retrieval
     notifier: LogChangeNotifier
     chat: ChatService
     pastes: Pastes
     web_logins: WebLogins
     data: Path
     runs: Path | PostgresSchema
-    semantic_index: SemanticIndex | None = None
     logins: LoginDelays = field(default_factory=LoginDelays)
     questions: TokenBuckets = field(
         default_factory=lambda: TokenBuckets(

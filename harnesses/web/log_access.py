@@ -14,8 +14,7 @@ from fastapi import Depends, HTTPException
 from harnesses.web.app_state import AppStateDep, ViewerDep
 from harnesses.web.change_notifier import LogChangeNotifier
 from harnesses.web.params import ChannelNameDep, Nick, RecentRangeDep
-from llm.messages.errors import ModelError
-from llm.tools.semantic_search import SemanticIndex
+from llm.retrieval import Found, Retrieval
 from storage.chat_log.event import SPOKEN, Event, Place, Scope
 from storage.chat_log.query import Query
 from storage.chat_log.statistics import ChannelStats, DayStats, HeatMap, PersonStats, Stats
@@ -39,7 +38,7 @@ class LogAccess:
     notifier: LogChangeNotifier
     scope: Scope
     is_open: Callable[[], Awaitable[bool]]
-    semantic_index: SemanticIndex | None = None
+    retrieval: Retrieval
 
     def query(self, place: Place | None = None) -> Query:
         """Return a query for all events in scope, or for those of one channel."""
@@ -144,19 +143,26 @@ class LogAccess:
     async def search_semantic(self, text: str, within: Query) -> SearchPage:
         """Return the lines nearest in meaning to a text, on a single page.
 
-        Raises HTTPException: 422 without a semantic index, 503 when it cannot be queried.
+        Raises HTTPException: 422 where lines have no embeddings, 503 when the text gets none.
         """
-        if self.semantic_index is None:
+        if not self.retrieval.knows_meaning:
             raise HTTPException(
                 422,
-                "mode: this log has no semantic index; whoever runs this site can set"
-                " STORAGE_SEMANTIC=true and install terrarium[semantic]",
+                "mode: lines are not searched by meaning here; whoever runs this site can set"
+                " STORAGE_SEMANTIC=true",
             )
         try:
-            return await self.semantic_index.search(text, self._confine(within))
-        except (ModelError, StorageError) as error:
+            page = await self.retrieval.near(text, self._confine(within))
+        except StorageError as error:
             _log.warning("web.not_near", reason=type(error).__name__, error=str(error))
-            raise HTTPException(503, "The semantic index cannot be queried now.") from error
+            page = None
+        if page is None:
+            raise HTTPException(503, "Lines cannot be searched by meaning now.")
+        return page
+
+    async def answers(self, text: str, within: Query, most: int) -> Found:
+        """Return at most so many lines that may answer a text, if that is a plain question."""
+        return await self.retrieval.answers(text, self._confine(replace(within, limit=most)))
 
     def follow(self, query: Query) -> AsyncIterator[Event]:
         """Return an iterator over the events after the query's `after_id` as they arrive, until the
@@ -175,7 +181,7 @@ def _log_access(state: AppStateDep, viewer: ViewerDep) -> LogAccess:
         login = viewer.login
         return not login or await state.web_logins.token_fingerprint_of(login) is not None
 
-    return LogAccess(state.log, state.notifier, viewer.scope, is_open, state.semantic_index)
+    return LogAccess(state.log, state.notifier, viewer.scope, is_open, state.retrieval)
 
 
 LogAccessDep = Annotated[LogAccess, Depends(_log_access)]

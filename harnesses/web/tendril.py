@@ -49,13 +49,13 @@ class WebTendril(Tendril):
                 AppState(
                     self.settings,
                     log,
+                    self.log.retrieval,
                     notifier,
                     chat,
                     Pastes(database),
                     WebLogins(self.database, self.clock.now),
                     self.config.data,
                     self.config.data if isinstance(store, Path) else store,
-                    self.log.semantic_index,
                     tool_owners=self._tool_owners,
                     disk_trouble=lambda: self.disk_trouble,
                 )

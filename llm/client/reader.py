@@ -49,4 +49,5 @@ class Reader:
             features.probabilities(head.languages),
             features.probabilities(head.courtesies) if kind == "small_talk" else {},
             read_slots(kind, text, around),
+            vector,
         )

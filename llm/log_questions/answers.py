@@ -5,22 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, tzinfo
-from itertools import islice, zip_longest
 
 from llm.log_questions.parser import LogQuestion, Wish
 from llm.reading.spans import ALL_TIME
+from llm.retrieval import Found, Retrieval
 from storage.chat_log.event import SPOKEN, Event, EventType
 from storage.chat_log.query import Query
-from storage.passages.passages import (
-    MAX_QUESTION_SCORE,
-    PEOPLE,
-    LineFilter,
-    Passage,
-    Passages,
-)
-from storage.passages.score import rarity
-from storage.passages.words import is_content, stem, tokens
-from storage.protocols import LogReader
+from storage.passages.passages import PEOPLE, LineFilter, Passages
+from storage.passages.words import is_content, rarity, stem, tokens
 
 MAX_QUOTED_LINES = 3
 """The most lines of an answer."""
@@ -28,12 +20,10 @@ MAX_QUOTED_LINES = 3
 _MAX_CANDIDATES = 60  # passages among which the newest or oldest is looked for
 _MIN_COVERAGE = 0.6  # the least share of a topic's weight that a line about it has
 _MAX_LINE_LENGTH = 350  # characters of a line that are quoted
-# The least score of a line worth showing if none surely answers the question.
-_MIN_SHOWN_SCORE = 0.3
-_MAX_NEAREST = 10  # nearest lines that a model reads, at most
-_MIN_NEAREST_SCORE = 0.1  # their least score
+_MAX_NEAR = 10  # possible answers that a model reads, at most
+_MIN_NEAR_SCORE = 0.03  # their least score
 
-NEAREST_LEAD = "Nobody said that here in these words; nearest:"
+PERHAPS_LEAD = "Perhaps:"
 """The lead of lines none of which surely is the answer."""
 
 RECENT_LEAD = "The last lines here:"
@@ -87,7 +77,7 @@ class QuotedAnswer:
     @property
     def is_sure(self) -> bool:
         """True if the first line is likely the answer."""
-        return bool(self.shown) and self.lead not in (NEAREST_LEAD, RECENT_LEAD)
+        return bool(self.shown) and self.lead not in (PERHAPS_LEAD, RECENT_LEAD)
 
     def evidence(self, question: str, answer: str) -> tuple[str, ...]:
         """Return the lines to show below the `answer` of a small model, which may be wrong.
@@ -133,57 +123,46 @@ class QuotedAnswer:
 
 
 async def answer_about_log(
-    log: LogReader,
+    retrieval: Retrieval,
     text: str,
     within: Query,
     question: LogQuestion | None,
     quoting: Quoting = PLAIN,
     line_filter: LineFilter = PEOPLE,
+    vector: Sequence[float] | None = None,
 ) -> QuotedAnswer | None:
     """Return the answer of the log to any question, None if it has none.
 
     A `question` about what was said always has one, even if only that nothing was found; any other
-    has one if somebody said it. Raises Unavailable.
+    has one if somebody said it, or may have said it. `vector` is the embedding of the text, if it
+    is known. Raises Unavailable.
     """
-    if question is None:
-        return await answer_plainly(log, text, within, quoting, line_filter)
-    found = await answer_from_log(log, question, within, quoting, line_filter)
-    if not found.shown and question.nick:
-        # "what is ingrid's talk about?" may be a question about what she told of it
-        own = replace(within, nick=question.nick)
-        if told := await answer_plainly(log, text, own, quoting, line_filter):
-            return told
-    return replace(found, is_about_log=True)
-
-
-async def nearest_lines(
-    log: LogReader,
-    question: str,
-    within: Query,
-    near: Sequence[Event] = (),
-    quoting: Quoting = PLAIN,
-    line_filter: LineFilter = PEOPLE,
-) -> QuotedAnswer:
-    """Return the lines nearest to a question that no line surely answers; none if none is near.
-
-    `near` are lines near in meaning, best first, as found by embeddings. Raises Unavailable.
-    """
-    passages = await log.nearest_for_model(
-        question, replace(within, limit=_MAX_NEAREST), line_filter
+    if question is not None:
+        answer = await answer_from_log(retrieval, question, within, quoting, line_filter)
+        if not answer.shown and question.nick:
+            # "what is ingrid's talk about?" may be a question about what she told of it
+            own = replace(within, nick=question.nick, limit=_MAX_NEAR)
+            found = await retrieval.find(text, own, vector=vector, line_filter=line_filter)
+            if found.is_sure:
+                return quote(found, quoting)
+        return replace(answer, is_about_log=True)
+    wanted = replace(within, limit=_MAX_NEAR)
+    return quote(
+        await retrieval.find(text, wanted, vector=vector, line_filter=line_filter), quoting
     )
-    by_words = [each.event for each in passages.items if each.score >= _MIN_NEAREST_SCORE]
-    by_meaning = [event for event in near if not line_filter.leaves_out(event)]
-    # Interleaved: the scores of the two rankings cannot be compared.
-    merged = [event for pair in zip_longest(by_meaning, by_words) for event in pair if event]
-    events = list({event.id: event for event in merged}.values())
-    shown = {each.event.id for each in passages.items if each.score >= _MIN_SHOWN_SCORE}
-    shown.update(event.id for event in by_meaning)
-    quoted = [event for event in events if event.id in shown][:MAX_QUOTED_LINES]
-    if not quoted:
-        # "anyone seen my umbrella?" answers nothing, but tells who may know about the umbrella.
-        asked = (each.event for each in passages.items if each.score == MAX_QUESTION_SCORE)
-        quoted = list(islice(asked, 1))
-    return QuotedAnswer(NEAREST_LEAD if quoted else "", tuple(quoted), tuple(events), quoting)
+
+
+def quote(found: Found, quoting: Quoting = PLAIN, most: int = 1) -> QuotedAnswer | None:
+    """Return the found lines as an answer that shows at most so many of them; None if there is none
+    worth showing. A model also reads less likely ones."""
+    shown = tuple(each.event for each in found.shown[:most])
+    if not shown:
+        return None
+    score = found.passages[0].score
+    if found.is_sure:
+        return QuotedAnswer("", shown, shown, quoting, score)
+    near = tuple(each.event for each in found.passages if each.score >= _MIN_NEAR_SCORE)
+    return QuotedAnswer(PERHAPS_LEAD, shown, near, quoting, score)
 
 
 def _stems(text: str) -> set[str]:
@@ -191,7 +170,7 @@ def _stems(text: str) -> set[str]:
 
 
 async def answer_from_log(
-    log: LogReader,
+    retrieval: Retrieval,
     question: LogQuestion,
     within: Query,
     quoting: Quoting = PLAIN,
@@ -206,47 +185,32 @@ async def answer_from_log(
     query = replace(within, nick=question.nick, types=SPOKEN, own=False)
     timed = question.span.within(query)
     if not question.topic:
-        return await _of_person(log, question, timed, quoting, line_filter)
-    answer = await _about(log, question, timed, quoting, line_filter)
+        return await _of_person(retrieval, question, timed, quoting, line_filter)
+    answer = await _about(retrieval, question, timed, quoting, line_filter)
     if not answer.shown and question.span:
         # The words of time may belong to the topic, or the asker may be wrong about the time.
         for topic in (question.whole_topic, question.topic):
             ever = replace(question, topic=topic, span=ALL_TIME)
-            other = await _about(log, ever, query, quoting, line_filter)
+            other = await _about(retrieval, ever, query, quoting, line_filter)
             if other.shown:
                 return replace(other, lead="Not in that time, but:")
     return answer
 
 
-async def answer_plainly(
-    log: LogReader,
-    question: str,
-    within: Query,
-    quoting: Quoting = PLAIN,
-    line_filter: LineFilter = PEOPLE,
-) -> QuotedAnswer | None:
-    """Return the lines that answer a plain question, None if nobody said the answer. Raises
-    Unavailable."""
-    passages = await log.passages_for_model(
-        question, replace(within, limit=MAX_QUOTED_LINES), line_filter
-    )
-    said = passages.answers
-    if not said:
-        return None
-    events = tuple(_select(said))
-    return QuotedAnswer("", events, events, quoting, score=said[0].score)
-
-
 async def _of_person(
-    log: LogReader, question: LogQuestion, query: Query, quoting: Quoting, line_filter: LineFilter
+    retrieval: Retrieval,
+    question: LogQuestion,
+    query: Query,
+    quoting: Quoting,
+    line_filter: LineFilter,
 ) -> QuotedAnswer:
     """Return the last or first lines that a person said, or anybody if the question names none."""
     most = 1 if question.about_time or question.wish is not Wish.BEST else MAX_QUOTED_LINES
     query = replace(query, limit=_MAX_CANDIDATES)
     if question.wish is Wish.OLDEST:  # `for_model` reads from the newest end only
-        found = await log.shown_to_model(await log.find(query, newest=False))
+        found = await retrieval.log.shown_to_model(await retrieval.log.find(query, newest=False))
     else:
-        found = (await log.for_model(query))[0][::-1]
+        found = (await retrieval.log.for_model(query))[0][::-1]
     events = [event for event in found if not line_filter.leaves_out(event)][:most]
     if not events:
         nobody = f"{quoting.nick(question.nick)} said nothing" if question.nick else ""
@@ -260,11 +224,15 @@ async def _of_person(
 
 
 async def _about(
-    log: LogReader, question: LogQuestion, query: Query, quoting: Quoting, line_filter: LineFilter
+    retrieval: Retrieval,
+    question: LogQuestion,
+    query: Query,
+    quoting: Quoting,
+    line_filter: LineFilter,
 ) -> QuotedAnswer:
     """Return the lines about a topic, or a sentence that there are none."""
     best = question.wish is Wish.BEST
-    passages = await log.passages_for_model(
+    passages = await retrieval.log.passages_for_model(
         question.topic,
         replace(query, limit=_MAX_CANDIDATES),
         replace(line_filter, oldest=question.wish is Wish.OLDEST, mentions=True),
@@ -292,9 +260,3 @@ def _nobody(question: LogQuestion, quoting: Quoting, passages: Passages) -> str:
         direction = "back" if passages.searched_back_to else "up"
         extent = f" (searched {direction} to {reached.astimezone(quoting.zone):%Y-%m-%d})"
     return f"{who} {said}{question.span.phrase}{extent}."
-
-
-def _select(said: Sequence[Passage]) -> list[Event]:
-    """Return the best line, and others only if their score is nearly as high."""
-    least = said[0].score - 0.1
-    return [each.event for each in said if each.score >= least]

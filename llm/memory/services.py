@@ -24,7 +24,6 @@ from storage.memory.deletion import SCHEDULE_CONSOLIDATION
 from storage.memory.memories import Memories, Memory
 from storage.memory.vectors import MemoryVectors
 from storage.queues.jobs import Job, Jobs
-from storage.settings import StorageSettings
 from terrarium.clock import Clock
 from terrarium.config import Config
 
@@ -33,7 +32,7 @@ from terrarium.config import Config
 class MemoryServices:
     """The stores of one tendril's memory, and the client for its model.
 
-    `embeds`: memories get embedding vectors, as the lines of the log do.
+    `embeds`: memories get embedding vectors.
     """
 
     tendril: str
@@ -62,7 +61,7 @@ class MemoryServices:
         return cls(
             tendril,
             config.section(MemorySettings),
-            config.section(StorageSettings).semantic,
+            config.section(MemorySettings).semantic,
             client,
             catalog,
             clock,

@@ -16,7 +16,6 @@ from llm.log_questions.answers import (
     QuotedAnswer,
     Quoting,
     answer_about_log,
-    nearest_lines,
 )
 from llm.log_questions.parser import log_question
 from llm.messages.message import (
@@ -27,8 +26,8 @@ from llm.messages.message import (
     render_membership,
     stamp,
 )
-from llm.reading.reading import ABOUT_LOG, ABOUT_TALK, NOT_ASKED, OF_PLACE, Reading
-from llm.tools.semantic_search import SemanticIndex, nearest_events
+from llm.reading.reading import ABOUT_LOG, ABOUT_TALK, FROM_HERE, NOT_ASKED, Reading
+from llm.retrieval import Retrieval
 from storage.chat_log.event import SPOKEN, Event, PendingEvent, Place, Scope
 from storage.db.database import from_micros
 from storage.db.errors import StorageError
@@ -40,7 +39,6 @@ _MAX_GROWTH = 10 / 3  # times the wanted lines by people, beyond which a window 
 _MAX_EVENTS = 20_000  # events read for one prompt
 _LONGEST_SHARE = 8  # the divisor of the window's size that gives the longest answer shown whole
 _RECENT_LINES = 12  # lines that show what people are talking about
-_MAX_NEAREST = 2  # lines near in meaning
 
 _log = structlog.get_logger()
 
@@ -81,7 +79,7 @@ class LogWindow:
     - `pending_event` is the question's event if that may not be written yet; `anchor` is then a
       lower bound of its id.
     - `quoting` is the style of quoted lines, `line_filter` says which are never quoted, `people`
-      are the nicks that a question may name; `semantic_index`, if any, finds lines by meaning.
+      are the nicks that a question may name; `retrieval` finds lines, by words alone if it is None.
     """
 
     log: LogReader
@@ -95,7 +93,7 @@ class LogWindow:
     quoting: Quoting = PLAIN
     line_filter: LineFilter = PEOPLE
     people: Collection[str] = ()
-    semantic_index: SemanticIndex | None = None
+    retrieval: Retrieval | None = None
 
     def __repr__(self) -> str:
         place = f"{self.place.network}/{self.place.channel}"
@@ -166,14 +164,20 @@ class LogWindow:
         return command.strip().lower() == "more"
 
     async def answer(self, reading: Reading) -> QuotedAnswer | None:
-        """Return the lines that answer a question, however old; None if the log has no answer.
-        Raises Unavailable."""
+        """Return the lines that answer a question, or may answer it, however old; None if the log
+        has none. Raises Unavailable."""
         slots, question = reading.slots, None
         if reading.is_one_of(ABOUT_LOG):
             person = slots.person or await self.nick_in(slots.names)
             question = log_question(reading, person)
         return await answer_about_log(
-            self.log, reading.text, self.before(), question, self.quoting, self.line_filter
+            self.retrieval or Retrieval(self.log),
+            reading.text,
+            self.before(),
+            question,
+            self.quoting,
+            self.line_filter,
+            reading.vector or None,
         )
 
     async def nick_in(self, names: Iterable[str]) -> str:
@@ -188,18 +192,6 @@ class LogWindow:
     def asked_at(self) -> datetime:
         """Return the time of the question."""
         return from_micros(self.anchor * 1_000)  # ids of the log follow time
-
-    async def nearest(self, question: str) -> QuotedAnswer:
-        """Return the lines nearest to a question that no line surely answers. Raises
-        Unavailable."""
-        within = self.before()
-        near = await nearest_events(
-            self.semantic_index, question, replace(within, limit=_MAX_NEAREST)
-        )
-        shown = await self.log.shown_to_model(near)
-        return await nearest_lines(
-            self.log, question, within, shown, self.quoting, self.line_filter
-        )
 
     async def lately(self) -> QuotedAnswer | None:
         """Quote the last lines that people said, for a question about the current conversation;
@@ -256,7 +248,7 @@ def _whole(event: Event, answer: str, longest: int) -> str:
 
 
 async def quoted_answer(log_window: LogWindow, reading: Reading) -> QuotedAnswer | None:
-    """Return the log lines that answer a question, or the nearest ones if only people here can know
+    """Return the log lines that answer a question, or may answer it if only people here can know
     the answer. None if the log has nothing to do with it, or cannot be read."""
     if reading.is_one_of(NOT_ASKED):
         return None
@@ -264,9 +256,9 @@ async def quoted_answer(log_window: LogWindow, reading: Reading) -> QuotedAnswer
         found = await log_window.answer(reading)
         if reading.is_one_of(ABOUT_TALK) and not (found and found.is_about_log):
             return await log_window.lately()
-        if found is None and reading.is_one_of(OF_PLACE):
-            return await log_window.nearest(reading.text)
     except StorageError as error:  # the model is then asked without these lines
         _log.warning("turn.not_searched", error=str(error))
+        return None
+    if found and not (found.is_sure or found.is_about_log or reading.is_one_of(FROM_HERE)):
         return None
     return found

@@ -7,7 +7,7 @@ exact commands, skills and lines that surely answer it, and else by the model.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from llm.reading.slots import Slots
@@ -48,13 +48,14 @@ _SURELY_FOREIGN = 0.9  # a wrong refusal is worse than a weak answer
 @dataclass(frozen=True, slots=True)
 class Reading:
     """The probabilities of a question's kinds, languages and courtesies, by name, and the slots of
-    the likeliest kind; none if it could not be read."""
+    the likeliest kind; none if it could not be read. `vector` is its embedding as a query."""
 
     text: str
     kinds: Mapping[str, float] = field(default_factory=dict)
     languages: Mapping[str, float] = field(default_factory=dict)
     courtesies: Mapping[str, float] = field(default_factory=dict)
     slots: Slots = field(default_factory=Slots)
+    vector: Sequence[float] = field(default=(), repr=False)
 
     @property
     def kind(self) -> str:

@@ -27,8 +27,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from llm.web.links import address_key, addresses_in
-from storage.passages.score import rarity
-from storage.passages.words import is_content, stem, tokens
+from storage.passages.words import is_content, rarity, stem, tokens
 
 Rights = Callable[[], Collection[str]]
 """Returns the current rights of the person asking."""

@@ -15,7 +15,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSche
 
 from llm.messages.message import escape_tags, render_line, stamp
 from llm.messages.quotes import QuotingText, ShownText
-from llm.tools.semantic_search import SemanticIndex, nearest_events
+from llm.retrieval import Retrieval
 from llm.tools.toolbox import ResultLength, ToolError, tool
 from storage.chat_log.channel_name import ChannelName
 from storage.chat_log.event import SPOKEN, Event, EventType, PendingEvent, Place, Scope
@@ -29,6 +29,7 @@ from storage.search.query_parser import ParsedQuery, TermKind, parse
 _MAX_LINES = 100  # lines of a search
 _MAX_MATCHES = 200  # lines that a search with operators counts
 _MAX_SEMANTIC = 6  # lines near in meaning
+_MAX_ANSWERS = 3  # lines that may answer a question
 # The share of the best line's score that a line with only some of the words needs: if some line
 # has all of them, and if none has.
 _MIN_SHARE, _MIN_SHARE_OF_SOME = 0.5, 0.25
@@ -118,8 +119,9 @@ class LogTools:
 
     The bot's own lines, and those that `line_filter` leaves out, such as commands, are searched
     only on request. `link` returns the permalink of a line, None if there is none. `present`
-    returns who is in the places of the scope now; None where that is not known. When no line has
-    all words, `semantic_index` is searched, if given.
+    returns who is in the places of the scope now; None where that is not known. `retrieval`
+    finds the lines that may answer a question, and those near in meaning when no line has all
+    words; None: by words alone.
     """
 
     log: LogReader
@@ -128,7 +130,7 @@ class LogTools:
     line_filter: LineFilter = PEOPLE
     link: Callable[[Event], str | None] = lambda _: None
     present: Present | None = None
-    semantic_index: SemanticIndex | None = None
+    retrieval: Retrieval | None = None
 
     @tool(reads=True, research=True, activity="searching the log for {query}", links="quoted")
     async def search_log(self, asked: LogSearch, most: ResultLength) -> QuotingText:
@@ -236,8 +238,17 @@ class LogTools:
         if not mentions.words:  # none but the most frequent words
             found = await self._matching(text, within, line_filter, most)
             return found or _quoting(f"no line matches: {escape_tags(text)}")
+        retrieval = self.retrieval or Retrieval(self.log)
+        likely = await retrieval.answers(text, replace(within, limit=_MAX_ANSWERS), line_filter)
+        answers = [each.event for each in likely.passages]
+        heading = "the answer:" if likely.is_sure else "perhaps the answer:"
+        blocks = [_Block(heading, answers)] if answers else []
         return self._render(
-            [*_blocks(mentions), *await self._nearest(text, within, line_filter, mentions)],
+            [
+                *blocks,
+                *_blocks(mentions, answers),
+                *await self._nearest(text, within, line_filter, mentions),
+            ],
             most,
             _notes(mentions, within.limit),
         )
@@ -263,11 +274,11 @@ class LogTools:
         """Return the lines nearest in meaning if no line has all words."""
         if mentions.count:
             return []
-        near = await nearest_events(self.semantic_index, text, replace(within, limit=_MAX_SEMANTIC))
-        # The vector index knows no opt-outs.
-        shown = await self.log.shown_to_model(near)
+        retrieval = self.retrieval or Retrieval(self.log)
+        page = await retrieval.near(text, replace(within, limit=_MAX_SEMANTIC))
+        near = [hit.event for hit in page.hits] if page else []
         known = {each.event.id for each in mentions.found.items}
-        events = [e for e in shown if not line_filter.leaves_out(e) and e.id not in known]
+        events = [e for e in near if not line_filter.leaves_out(e) and e.id not in known]
         return [_Block("nearest in meaning:", events)] if events else []
 
     async def _around(self, middle: datetime, within: Query, most: ResultLength) -> QuotingText:
@@ -392,11 +403,12 @@ def _narrows(wanted: ParsedQuery) -> bool:
     )
 
 
-def _blocks(mentions: Mentions) -> Iterable[_Block]:
-    """Yield the lines with all words of a query, and those with some of them."""
+def _blocks(mentions: Mentions, answers: Sequence[Event]) -> Iterable[_Block]:
+    """Yield the lines with all words of a query, and those with some of them, but for the
+    answers."""
     words = escape_tags(", ".join(mentions.words))
     all_of = "all of: " if len(mentions.words) > 1 else ""
-    items = mentions.found.items
+    items = [each for each in mentions.found.items if each.event not in answers]
     if mentions.count:
         count = _lines(mentions.count, at_least=mentions.count == MAX_COUNTED)
         complete = [each.event for each in items if each.has_all]

@@ -121,6 +121,13 @@ class OptOuts:
                 " VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
                 row,
             )
+            # Nothing is derived any more from what they have said. Others with the nick get their
+            # vectors again.
+            await db.execute(
+                "DELETE FROM vectors WHERE event_id IN (SELECT id FROM events"
+                " WHERE nick = ?1 OR (account = ?2 AND account <> ''))",
+                [who.nick, who.account],
+            )
         await self.load()
 
     async def remove(self, network: str, who: Identity) -> bool:

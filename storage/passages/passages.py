@@ -3,8 +3,8 @@
 Candidates come from the full-text index, with bounded work however large the log is: all lines with
 a rare word of the question, and those that have a common word together with another one. The
 partitions are read from the newest backwards, or from the oldest forwards, until time is over. The
-best few hundred candidates, and the newest lines of the log whatever their words, are then scored
-one by one (storage/passages/score.py).
+best few hundred candidates, the newest lines of the log whatever their words, and those near in
+meaning are then scored one by one (storage/passages/score.py).
 """
 
 from __future__ import annotations
@@ -26,15 +26,7 @@ from storage.db.database import from_micros
 from storage.db.sqlite import Interrupted, interruptible
 from storage.log_index import PARTITION_BITS, nick_tag, text_index
 from storage.passages.replies import FOLLOWING_LINES, replies
-from storage.passages.score import (
-    FEATURES,
-    SpokenLine,
-    WeighedQuestion,
-    as_statement,
-    chance,
-    features,
-    rounded_log_odds,
-)
+from storage.passages.score import FEATURES, SpokenLine, WeighedQuestion, chance, with_meaning
 from storage.passages.words import (
     QuestionWord,
     QuestionWords,
@@ -42,11 +34,12 @@ from storage.passages.words import (
     index_terms,
     is_number,
     question_words,
-    shows,
+    rarity,
 )
 from storage.search.planner import LineConditions
 from storage.search.query_parser import ParsedQuery
 from storage.search.scanner import LAST_ID
+from storage.search.vectors import LineVectors
 from storage.text_index.model import IdRange, Phrase, WordMatch
 
 _MAX_SCORED = 220  # candidates that are scored
@@ -58,12 +51,10 @@ _MIN_IDS_PER_PARTITION = 200  # and at least from a partition, if there are so m
 # Seconds: the thread's CPU time with SQLite, so that a busy machine makes no answer partial, and
 # wall-clock time with PostgreSQL.
 _BUDGETS = {Dialect.SQLITE: 0.08, Dialect.POSTGRES: 0.24}
-_RELATED_BUDGET = 0.03  # the most of that for related words
 _MAX_WALL_TIME = 0.5  # seconds of wall-clock time in all
 _MAX_WEIGHT = 7.0  # greatest weight of a word
 _MAX_NUMBER_WEIGHT = 3.0  # greatest weight of a number, which may be about anything
 _PRIOR_LINES = 3_000  # lines of ordinary English by which frequencies in the log are smoothed
-_MAX_RELATED_WORDS = 3  # related words that are searched for one of the question
 
 
 class PassageIndex:
@@ -143,18 +134,11 @@ class PassageIndex:
                 break
         return found
 
-    def candidates(
-        self, plans: Sequence[IndexPlan], further: Sequence[IndexPlan], enough: float
-    ) -> tuple[list[int], int | None]:
-        """Return the ids of the lines whose words weigh most together, and the id down to which
-        `plans` were searched, or with `oldest` up to which; None for the whole log. Only if all of
-        it was searched and no line weighs `enough`, the `further` plans are run, as long as there
-        is time."""
+    def candidates(self, plans: Sequence[IndexPlan]) -> tuple[list[int], int | None]:
+        """Return the ids of the lines whose words weigh most together, and the id down to which the
+        log was searched, or with `oldest` up to which; None for the whole log."""
         sums: dict[int, float] = {}
         reached = self._collect(sums, plans)
-        if reached is None and max(sums.values(), default=0) < enough:
-            self._until = min(self._until, self._clock() + _RELATED_BUDGET)
-            self._collect(sums, further)
         least = _MIN_WEIGHT_SHARE * max(sums.values(), default=0)
         # A line that matches little of the question would only cost the time of scoring it.
         hopeful = [each for each, weight in sums.items() if weight >= least]
@@ -240,18 +224,6 @@ def plans(
             yield IndexPlan((others,), asking.weights[word.root], word.forms[0])
 
 
-def related_plans(asking: WeighedQuestion) -> Iterator[IndexPlan]:
-    """Yield the lookups for words related to a word, together with any other word of the
-    question."""
-    words = asking.question.words
-    for word in words:
-        related, others = list(word.related.items())[:_MAX_RELATED_WORDS], _other_terms(words, word)
-        if related and others:
-            likeness = sum(share for _, share in related) / len(related)
-            terms = tuple(term for root, _ in related for term in index_terms(root))
-            yield IndexPlan((terms, others), asking.weights[word.root] * likeness)
-
-
 def _other_terms(words: Sequence[QuestionWord], word: QuestionWord) -> tuple[Phrase, ...]:
     others = (each for each in words if each is not word)
     return tuple(term for each in others for term in index_terms(each.forms[0]))
@@ -260,24 +232,18 @@ def _other_terms(words: Sequence[QuestionWord], word: QuestionWord) -> tuple[Phr
 def weight_of(word: QuestionWord, count: int, counted: int) -> float:
     """Return the inverse document frequency of a word in this log, smoothed by its frequency in
     English, and at most 7."""
-    expected = _PRIOR_LINES * math.exp(-word.rarity)
+    expected = _PRIOR_LINES * math.exp(-rarity(word.root))
     heaviest = _MAX_NUMBER_WEIGHT if is_number(word.root) else _MAX_WEIGHT
     return min(heaviest, math.log((counted + _PRIOR_LINES) / (count + expected)))
 
 
-SAID_HERE = 0.25
-"""The least score of an answer. If all lines score less, nobody has said it here."""
-MAX_QUESTION_SCORE = 0.2
-"""The greatest score of a line that is itself a question."""
-
 _RECENT_LINES = 300  # newest lines that are scored whatever their words
-# Share of the question's weight: with a line of so much, no related words are needed.
-_SUFFICIENT_SHARE = 0.8
-_SAME_QUESTION_COVERAGE = 0.75  # coverage from which on a question asks the same
+_NEAR_LINES = 40  # lines near in meaning that are scored
+_SAME_QUESTION = 0.75  # likeness or coverage from which on a question asks the same
 _MAX_FOLLOWED_QUESTIONS = 5  # questions whose replies are scored
-_LACKING_FACTOR = 0.3  # factor for the score of a reply without what is asked for
 _REPLY_WINDOW_MS = 3_600_000  # ids, which are milliseconds, within which a reply follows
-_COVERAGE_FEATURE, _MISSING_FEATURE = FEATURES.index("exact"), FEATURES.index("heaviest missing")
+_COVERAGE, _MISSING = FEATURES.index("coverage"), FEATURES.index("heaviest missing")
+_REPLY = FEATURES.index("reply")
 _ROWS = """
 SELECT * FROM events WHERE id IN (SELECT CAST(value AS BIGINT) FROM json_each(?))
 ORDER BY id DESC"""
@@ -287,16 +253,26 @@ ORDER BY id DESC"""
 class Passage:
     """A line and its score, the probability that it answers the question.
 
-    `coverage` is the share of the weight of the question's words that the line has, `has_all` is
-    True if it has all of them. `asked` is the question of somebody else to which the line replies,
+    `values` are its features of words, `likeness` the cosine of its vector and the question's, None
+    if one of them is missing. `asked` is the question of somebody else to which the line replies,
     if it was found that way.
     """
 
     event: Event
-    score: float
-    coverage: float = 0.0
+    values: Sequence[float]
+    likeness: float | None = None
     asked: Event | None = None
-    has_all: bool = False
+    score: float = 0.0
+
+    @property
+    def coverage(self) -> float:
+        """The share of the weight of the question's words that the line has."""
+        return self.values[_COVERAGE]
+
+    @property
+    def has_all(self) -> bool:
+        """True if the line has all words of the question."""
+        return self.values[_MISSING] == 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,10 +287,49 @@ class Passages:
     searched_back_to: datetime | None = None
     searched_up_to: datetime | None = None
 
-    @property
-    def answers(self) -> tuple[Passage, ...]:
-        """The passages whose score makes them an answer."""
-        return tuple(each for each in self.items if each.score >= SAID_HERE)
+    def with_likeness(self, likeness: Mapping[int, float]) -> Passages:
+        """Return the passages ranked anew with the likeness of some lines, by event id."""
+        known = (
+            replace(each, likeness=likeness.get(each.event.id, each.likeness))
+            for each in self.items
+        )
+        return replace(self, items=tuple(ranked(known)))
+
+
+def ranked(passages: Iterable[Passage], *, oldest: bool = False) -> list[Passage]:
+    """Return passages with their scores, best first, without those whose text repeats an earlier
+    one's, ignoring case."""
+    found = list(passages)
+    scores = map(chance, compared(found))
+    scored = (replace(each, score=score) for each, score in zip(found, scores, strict=True))
+    return _distinct(scored, oldest=oldest)
+
+
+def compared(passages: Sequence[Passage]) -> Iterator[Sequence[float]]:
+    """Yield the features of each passage, including those that compare its likeness with the best
+    one of the others."""
+    best = nlargest(2, (each.likeness for each in passages if each.likeness is not None))
+    for each in passages:
+        if each.likeness is None or len(best) < 2:
+            yield each.values
+        else:
+            yield with_meaning(each.values, each.likeness, best[each.likeness == best[0]])
+
+
+def _distinct(passages: Iterable[Passage], *, oldest: bool) -> list[Passage]:
+    # Rounded scores make lines equal that are about as good; then their age decides.
+    sign = 1 if oldest else -1
+    order = sorted(passages, key=lambda each: (-_rounded(each.score), sign * each.event.id))
+    found: dict[str, Passage] = {}
+    for passage in order:
+        found.setdefault(passage.event.text.strip().lower(), passage)
+    return list(found.values())
+
+
+def _rounded(share: float) -> float:
+    """Return the log-odds of a probability in steps of 0.5, which is about its precision."""
+    kept = min(max(share, 1e-9), 1 - 1e-9)
+    return round(2 * math.log(kept / (1 - kept))) / 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -334,17 +349,25 @@ class LineFilter:
     mentions: bool = False
     oldest: bool = False
 
+    def hiding(self, hides: Callable[[Event], bool]) -> LineFilter:
+        """Return a filter that also excludes what `hides` returns True for."""
+        own = self.hides
+        return replace(self, hides=lambda event: own(event) or hides(event))
+
     def leaves_out(self, event: Event) -> bool:
         """Return True if an event must not be returned."""
         text = event.text.lstrip()
         if self.own:
             return not text or self.hides(event)
+        return self.is_for_bot(event) or event.own or not text or self.hides(event)
+
+    def is_for_bot(self, event: Event) -> bool:
+        """Return True if an event is a command, or addressed to the bot."""
+        text = event.text.lstrip()
         if self.prefix and re.match(rf"{re.escape(self.prefix)}[a-zA-Z]", text):
             return True
         nicks = "|".join(map(re.escape, self.nicks))
-        if nicks and re.match(rf"@?(?:{nicks})\s*[:,]", text, re.IGNORECASE):
-            return True
-        return event.own or not text or self.hides(event)
+        return bool(nicks and re.match(rf"@?(?:{nicks})\s*[:,]", text, re.IGNORECASE))
 
 
 PEOPLE = LineFilter()
@@ -370,13 +393,18 @@ class Mentions:
 
 
 def find_passages(
-    connection: Connection, question: str, within: Query, line_filter: LineFilter = PEOPLE
+    connection: Connection,
+    question: str,
+    within: Query,
+    line_filter: LineFilter = PEOPLE,
+    vector: Sequence[float] | None = None,
 ) -> Passages:
-    """Return the lines that most likely answer `question`, at most `within.limit`.
+    """Return the lines that most likely answer `question`, at most `within.limit`. `vector` is its
+    embedding as a query, None if it has none.
 
-    The result is empty if the question has stop words only.
+    The result is empty if the question has stop words only, and no vector.
     """
-    search = PassageSearch.prepare(connection, question, within, line_filter)
+    search = PassageSearch.prepare(connection, question, within, line_filter, vector)
     return Passages() if search is None else search.run(within.limit)
 
 
@@ -385,21 +413,13 @@ def find_mentions(
 ) -> Mentions:
     """Return the lines with any word of `text`, be it a question or not, at most `within.limit`."""
     wanted = replace(line_filter, mentions=True)
-    search = PassageSearch.prepare(connection, text, within, wanted)
+    search = PassageSearch.prepare(connection, text, within, wanted, None)
     if search is None:
         return Mentions()
     found = search.run(within.limit)
     count = max(search.count(search.words), sum(each.has_all for each in found.items))
     alone = () if count else tuple(search.count([word]) for word in search.words)
     return Mentions(tuple(word.forms[0] for word in search.words), found, count, alone)
-
-
-def training_samples(
-    connection: Connection, question: str, within: Query
-) -> list[tuple[Event, list[float]]]:
-    """Return the lines that `find_passages` scores, with their features, to fit the weights."""
-    search = PassageSearch.prepare(connection, question, within, PEOPLE)
-    return [] if search is None else [(event, values) for event, values in search.lines()]
 
 
 class PassageSearch:
@@ -411,6 +431,7 @@ class PassageSearch:
         conditions: LineConditions,
         asked: QuestionWords,
         line_filter: LineFilter,
+        vector: Sequence[float] | None,
     ) -> None:
         self._connection = connection
         self._conditions = conditions
@@ -420,15 +441,20 @@ class PassageSearch:
         weights = {word.root: weight_of(word, counts[word.root], counted) for word in asked.words}
         self._asking = WeighedQuestion(asked, weights, self._index.lines)
         self._plans = list(plans(self._asking, counts, counted, self._index.nicks(asked.words)))
-        self._further = [] if line_filter.mentions else list(related_plans(self._asking))
+        self._vectors = LineVectors(connection, vector) if vector else None
         self._reached: int | None = None
 
     @classmethod
     def prepare(
-        cls, connection: Connection, question: str, within: Query, line_filter: LineFilter
+        cls,
+        connection: Connection,
+        question: str,
+        within: Query,
+        line_filter: LineFilter,
+        vector: Sequence[float] | None,
     ) -> PassageSearch | None:
-        """Return the search for a question, None if it could find nothing: the question has stop
-        words only, no channel is in scope, or the limit is 0."""
+        """Return the search for a question, None if it could find nothing: the question has neither
+        words nor a vector, no channel is in scope, or the limit is 0."""
         asked = question_words(question)
         types = SPOKEN if within.types is None else SPOKEN & within.types
         conditions = LineConditions(
@@ -436,9 +462,9 @@ class PassageSearch:
             replace(within, own=None if line_filter.own else False, types=types),
             ParsedQuery(),
         )
-        if not asked.words or not conditions.channels.rows or not within.limit:
+        if not (asked.words or vector) or not conditions.channels.rows or not within.limit:
             return None
-        return cls(connection, conditions, asked, line_filter)
+        return cls(connection, conditions, asked, line_filter, vector)
 
     @property
     def words(self) -> Sequence[QuestionWord]:
@@ -452,61 +478,66 @@ class PassageSearch:
         rows = self._rows(self._index.newest(terms, MAX_COUNTED))
         return sum(not self._line_filter.leaves_out(self._event(row)) for row in rows)
 
-    def passages(self, items: Iterable[Passage]) -> Passages:
-        """Return the result with `items`, and how far the log was searched."""
-        if self._reached is None:
-            return Passages(tuple(items))
-        reached = from_micros(self._reached * 1000)
-        if self._line_filter.oldest:
-            return Passages(tuple(items), searched_up_to=reached)
-        return Passages(tuple(items), searched_back_to=reached)
-
     def run(self, limit: int) -> Passages:
         """Return the best `limit` passages, without repeated texts."""
-        passages: list[Passage] = []
-        asked: list[Passage] = []
-        for event, values in self.lines():
-            share = values[_COVERAGE_FEATURE]
-            score = share if self._line_filter.mentions else chance(values)
-            if event.text.rstrip().endswith("?") and not self._line_filter.mentions:
-                score = min(score, MAX_QUESTION_SCORE)
-            # A line that asks the same is no answer, but may have been given one.
-            if share >= _SAME_QUESTION_COVERAGE and asks(event.text):
-                asked.append(Passage(event, chance(as_statement(values)), share))
-            has_all = values[_MISSING_FEATURE] == 0
-            passages.append(Passage(event, score, share, has_all=has_all))
-        if not self._line_filter.mentions:
-            passages += self._replies(asked)
-        # Rounded scores make lines equal that are about as good; then their age decides.
-        sign = 1 if self._line_filter.oldest else -1
-        best = distinct(
-            sorted(passages, key=lambda each: (-rounded_log_odds(each.score), sign * each.event.id))
-        )
-        return self.passages(best[:limit])
+        if self._line_filter.mentions:
+            found = (replace(each, score=each.coverage) for each in self.candidates())
+            best = _distinct((f for f in found if f.score), oldest=self._line_filter.oldest)
+        else:
+            best = ranked(self.candidates(), oldest=self._line_filter.oldest)
+        items = tuple(best[:limit])
+        if self._reached is None:
+            return Passages(items)
+        reached = from_micros(self._reached * 1000)
+        if self._line_filter.oldest:
+            return Passages(items, searched_up_to=reached)
+        return Passages(items, searched_back_to=reached)
 
-    def events(self) -> Iterator[Event]:
-        """Yield the newest lines whatever their words, then the candidates of the index."""
-        for rows, _ in self._candidates():
-            for row in rows:
-                event = self._event(row)
-                if not self._line_filter.leaves_out(event):
-                    yield event
-
-    def lines(self) -> Iterator[tuple[Event, list[float]]]:
-        """Yield the lines that have a word of the question or a related one, with their features:
-        of the newest lines, then of the candidates of the index."""
-        for rows, recent in self._candidates():
-            yield from self._fitting(rows, recent=recent)
-
-    def _candidates(self) -> Iterator[tuple[Iterable[Row], bool]]:
-        """Yield the newest rows with True, then the rows of the other candidates with False."""
-        ids, self._reached = self._index.candidates(
-            self._plans, self._further, _SUFFICIENT_SHARE * self._asking.whole
-        )
+    def candidates(self) -> list[Passage]:
+        """Return the newest lines whatever their words, those that the index has for the words,
+        and those near in meaning; then replies to people who asked the same. Questions are left
+        out, unless all mentions are wanted."""
+        ids, self._reached = self._index.candidates(self._plans)
         recent = self._recent()
         known = {row["id"] for row in recent}
-        yield recent, True
-        yield self._rows(set(ids) - known), False
+        others = set(ids) - known
+        if self._vectors and not self._line_filter.mentions:
+            others |= set(self._vectors.nearest(self._conditions, _NEAR_LINES)) - known
+        rows = [*recent, *self._rows(others)]
+        likeness = self._vectors.likeness([row["id"] for row in rows]) if self._vectors else {}
+        found, asked = [], []
+        for row in rows:
+            event = self._event(row)
+            if self._line_filter.leaves_out(event):
+                continue
+            values = self._values(event, recent=event.id in known)
+            passage = Passage(event, values, likeness.get(event.id))
+            same = max(passage.coverage, passage.likeness or 0)
+            # A line that asks the same is no answer, but may have been given one.
+            if same >= _SAME_QUESTION and asks(event.text):
+                asked.append((same, event))
+            if self._line_filter.mentions or not event.text.rstrip().endswith("?"):
+                found.append(passage)
+        return found if self._line_filter.mentions else self._with_replies(found, asked)
+
+    def _with_replies(
+        self, found: Sequence[Passage], asked: Sequence[tuple[float, Event]]
+    ) -> list[Passage]:
+        """Return passages, with the lines that probably reply to people who `asked` the same."""
+        passages = {each.event.id: each for each in found}
+        for same, question in nlargest(_MAX_FOLLOWED_QUESTIONS, asked, key=lambda each: each[0]):
+            for reply in replies(question, self._following(question)):
+                known = passages.get(reply.event.id)
+                known = known or Passage(reply.event, self._values(reply.event, recent=False))
+                values = list(known.values)
+                if same * reply.chance > values[_REPLY]:
+                    values[_REPLY] = same * reply.chance
+                    passages[known.event.id] = replace(known, values=values, asked=question)
+        return list(passages.values())
+
+    def _values(self, event: Event, *, recent: bool) -> list[float]:
+        line = SpokenLine.from_text(event.text, event.nick)
+        return self._asking.features(line, recent=recent)
 
     def _recent(self) -> Sequence[Row]:
         query = replace(self._conditions.query, limit=_RECENT_LINES)
@@ -515,24 +546,6 @@ class PassageSearch:
     def _rows(self, ids: Iterable[int]) -> Iterator[Row]:
         rows = self._connection.execute(_ROWS, [json.dumps(list(ids))])
         return (row for row in rows if self._conditions.fits(row))
-
-    def _fitting(self, rows: Iterable[Row], *, recent: bool) -> Iterator[tuple[Event, list[float]]]:
-        for row in rows:
-            line = SpokenLine.from_text(row["text"], row["nick"])
-            if self._asking.touches(line):
-                event = self._event(row)
-                if not self._line_filter.leaves_out(event):
-                    yield event, features(self._asking, line, recent=recent)
-
-    def _replies(self, asked: Sequence[Passage]) -> Iterator[Passage]:
-        """Yield the lines that probably reply to people who have `asked` the same."""
-        best = sorted(asked, key=lambda each: (-each.score, -each.event.id))
-        expected = self._asking.question.expected
-        for passage in best[:_MAX_FOLLOWED_QUESTIONS]:
-            for reply in replies(passage.event, self._following(passage.event)):
-                lacks = shows(expected, reply.event.text) is False
-                score = passage.score * reply.chance * (_LACKING_FACTOR if lacks else 1)
-                yield Passage(reply.event, score, passage.coverage, passage.event)
 
     def _following(self, asked: Event) -> list[Event]:
         """Return the lines just after a question on its channel."""
@@ -550,11 +563,3 @@ class PassageSearch:
 
     def _event(self, row: Row) -> Event:
         return event_of(row, self._conditions.channels.rows[row["channel_id"]])
-
-
-def distinct(passages: Iterable[Passage]) -> list[Passage]:
-    """Return the passages without those whose text repeats an earlier one's, ignoring case."""
-    found: dict[str, Passage] = {}
-    for passage in passages:
-        found.setdefault(passage.event.text.strip().lower(), passage)
-    return list(found.values())

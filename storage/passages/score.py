@@ -1,79 +1,67 @@
 """The probability that a line answers a question: a logistic model of features of the two.
 
-The weights are fitted by `benchmarks/passages_fit.py` to questions about facts among real lines of
-#ubuntu, and to questions that nobody there has answered; only "recent" is set lower. So a score is
-about a probability, and one threshold holds for a channel of forty lines and a log of a million.
+The features are of words and of meaning, the latter by embeddings (storage/search/vectors.py), if
+both have one. `weights.json` is written by `benchmarks/passages_fit.py`, which fits it to questions
+about facts among real lines of #ubuntu, and to questions that nobody there has answered. So a score
+is about a probability, and one threshold holds for a channel of forty lines and a log of a million.
 """
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
+from pathlib import Path
 
 from storage.passages.words import (
+    Expected,
     QuestionWord,
     QuestionWords,
     asks,
     is_content,
-    rarity_of_rank,
-    related_words,
+    rarity,
     shows,
     stem,
     tokens,
 )
 
+WEIGHTS = Path(__file__).with_name("weights.json")
 FEATURES = (
     "bias",
-    "exact",
-    "related",
+    "coverage",
     "heaviest missing",
     "evidence",
     "asks",
     "shows",
     "lacks",
     "length",
+    "short",
     "nothing new",
     "density",
     "name missing",
+    "speaker",
     "recent",
-    "recent related",
     "log size",
     "commonplace",
     "link",
-    "states",
     "states all",
+    "reply",
+    "meaning",
+    "outstanding",
+    "meaning and words",
+    "meaning without a word",
+    "no meaning",
 )
-WEIGHTS: Mapping[str, float] = {
-    "bias": -2.80,
-    "exact": 0.00,
-    "related": 8.24,
-    "heaviest missing": -1.78,
-    "evidence": 5.50,
-    "asks": -3.54,
-    "shows": 1.84,
-    "lacks": -2.94,
-    "length": -3.52,
-    "nothing new": -2.53,
-    "density": 2.27,
-    "name missing": -1.95,
-    # The fit has 2.02, but all of the newest lines are scored, so that many match by chance; and if
-    # none is the answer, the nearest ones are shown as such.
-    "recent": 0.92,
-    "recent related": 1.83,
-    "log size": -7.11,
-    "commonplace": -4.25,
-    "link": -1.02,
-    "states": 0.22,
-    "states all": 2.49,
-}
+_COVERAGE, _MISSING = FEATURES.index("coverage"), FEATURES.index("heaviest missing")
 _MAX_WEIGHT = 7.0
 _MIN_TYPO_LENGTH = 5  # least letters of a word that may be misspelt
 _MIN_TYPO_WEIGHT = 5.0  # and its least weight: only rare words are compared with misspellings
 _TYPO_QUALITY = 0.8  # quality of a match with a misspelt word
 _NICK_QUALITY = 0.9  # quality of a match with the speaker's nick
 _SHORT_LINE_WORDS = 8  # words up to which a line counts as short
+_MIN_CONTENT_WORDS = 3  # content words, below which a line says little
 _MAX_EXCESS_WORDS = 40  # words beyond these that count at most
 
 
@@ -113,99 +101,53 @@ class WeighedQuestion:
         self.lines = lines
         self.whole = sum(weights.values()) or 1.0
         """The sum of the weights of all words."""
-        self._stems = frozenset(
-            root for word in question.words for root in (word.root, *word.related)
-        )
 
-    def touches(self, line: SpokenLine) -> bool:
-        """Return True if a line or its speaker has a word of the question or a related one."""
-        return not (self._stems.isdisjoint(line.present) and self._stems.isdisjoint(line.speaker))
-
-
-@lru_cache(8_192)
-def rarity(root: str) -> float:
-    """Return how much a stem tells by its frequency in English, from 1 (frequent) to 7 (rare)."""
-    return rarity_of_rank(related_words().rank(root))
-
-
-def features(asking: WeighedQuestion, line: SpokenLine, *, recent: bool) -> list[float]:
-    """Return the values of FEATURES for a line, in their order. A `recent` line is one of the
-    newest."""
-    words, present = line.words, line.present
-    exact = near = heaviest = rarest = 0.0
-    name_missing = 0.0
-    matched: set[str] = set()
-    for word in asking.question.words:
-        weight = asking.weights[word.root]
-        quality = _exact(word, line, weight)
-        if quality:
-            matched.add(word.root)
-            exact += weight * quality
-            rarest = max(rarest, weight)
-            continue
-        # The line lacks the word: the likeliest related word in it counts in part.
-        likeness, root = max(
-            ((share, root) for root, share in word.related.items() if root in present),
-            default=(0.0, ""),
-        )
-        near += weight * likeness
-        matched.add(root)
-        heaviest = max(heaviest, weight * (1 - likeness))
-        name_missing = max(name_missing, float(word.is_name))
-    states = float(asking.question.is_state and _states(line, matched))
-    shown = shows(asking.question.expected, _remaining_text(words, matched))
-    density, new = _density(line, matched)
-    whole = asking.whole
-    size = math.log10(asking.lines + 10) / 6
-    return [
-        1.0,
-        exact / whole,
-        near / whole,
-        heaviest / _MAX_WEIGHT,
-        min(exact, 3 * _MAX_WEIGHT) / 10,
-        float(asks(line.text)),
-        float(shown is True),
-        float(shown is False),
-        min(max(0, len(words) - _SHORT_LINE_WORDS), _MAX_EXCESS_WORDS) / 10,
-        float(not new),
-        density,
-        name_missing,
-        float(recent),
-        recent * near / whole,
-        size,
-        size * (1 - rarest / _MAX_WEIGHT),
-        float("http" in line.text),
-        states,
-        states * (heaviest == 0),
-    ]
-
-
-def _density(line: SpokenLine, matched: Set[str]) -> tuple[float, bool]:
-    """Return the share of matched words in a line's content, weighted by rarity, and True if the
-    line has other content."""
-    content = [root for word, root in zip(line.words, line.stems, strict=True) if is_content(word)]
-    told = sum(map(rarity, content))
-    holds = sum(rarity(root) for root in content if root in matched)
-    return (holds / told if told else 0.0), any(root not in matched for root in content)
-
-
-def chance(values: Sequence[float]) -> float:
-    """Return the probability, from 0 to 1, that a line with these features answers the question."""
-    total = sum(WEIGHTS[name] * value for name, value in zip(FEATURES, values, strict=True))
-    return 1 / (1 + math.exp(-max(-30.0, min(30.0, total))))
-
-
-def as_statement(values: Sequence[float]) -> list[float]:
-    """Return the features of a line that is a question as if it were an answer. Their score tells
-    how likely it asks about the same."""
-    whole = {"asks": 0.0, "lacks": 0.0, "nothing new": 0.0, "shows": 1.0}
-    return [whole.get(name, value) for name, value in zip(FEATURES, values, strict=True)]
-
-
-def rounded_log_odds(share: float) -> float:
-    """Return the log-odds of a probability in steps of 0.5, which is about its precision."""
-    kept = min(max(share, 1e-9), 1 - 1e-9)
-    return round(2 * math.log(kept / (1 - kept))) / 2
+    def features(self, line: SpokenLine, *, recent: bool) -> list[float]:
+        """Return the values of FEATURES for a line, in their order, without its meaning. A `recent`
+        line is one of the newest."""
+        exact = heaviest = rarest = 0.0
+        name_missing = speaker = False
+        matched: set[str] = set()
+        for word in self.question.words:
+            weight = self.weights[word.root]
+            quality = _exact(word, line, weight)
+            if quality:
+                matched.add(word.root)
+                exact += weight * quality
+                rarest = max(rarest, weight)
+                speaker |= word.root in line.speaker
+            else:
+                heaviest = max(heaviest, weight)
+                name_missing |= word.is_name
+        words = line.words
+        rest = " ".join(w for w, root in zip(words, line.stems, strict=True) if root not in matched)
+        # A person is told by capitals, which `words` have no more.
+        is_person = self.question.expected is Expected.PERSON
+        shown = shows(self.question.expected, line.text if is_person else rest)
+        content = [root for w, root in zip(words, line.stems, strict=True) if is_content(w)]
+        told = sum(map(rarity, content)) or 1.0
+        size = math.log10(self.lines + 10) / 6
+        return [
+            1.0,
+            exact / self.whole,
+            heaviest / _MAX_WEIGHT,
+            min(exact, 3 * _MAX_WEIGHT) / 10,
+            float(asks(line.text)),
+            float(shown is True),
+            float(shown is False),
+            min(max(0, len(words) - _SHORT_LINE_WORDS), _MAX_EXCESS_WORDS) / 10,
+            float(len(content) < _MIN_CONTENT_WORDS),
+            float(all(root in matched for root in content)),
+            sum(rarity(root) for root in content if root in matched) / told,
+            float(name_missing),
+            float(speaker),
+            float(recent),
+            size,
+            size * (1 - rarest / _MAX_WEIGHT),
+            float("http" in line.text),
+            float(self.question.is_state and not heaviest and _states(line, matched)),
+            *(0.0, 0.0, 0.0, 0.0, 0.0, 1.0),  # until the meaning is known
+        ]
 
 
 def _exact(word: QuestionWord, line: SpokenLine, weight: float) -> float:
@@ -246,6 +188,34 @@ def _misspelt(word: str, other: str) -> bool:
     return swapped or rest[1:] == others[1:] or rest == others[1:] or rest[1:] == others
 
 
-def _remaining_text(words: Sequence[str], matched: set[str]) -> str:
-    """Return the text of a line without the matched words."""
-    return " ".join(word for word in words if stem(word) not in matched)
+def with_meaning(values: Sequence[float], likeness: float, best_other: float) -> list[float]:
+    """Return the features of a line with the likeness of its meaning to the question's, the cosine
+    of their vectors, and the best one of all other lines."""
+    known = {
+        "meaning": likeness,
+        "outstanding": likeness - best_other,
+        "meaning and words": likeness * values[_COVERAGE],
+        "meaning without a word": likeness * values[_MISSING],
+        "no meaning": 0.0,
+    }
+    return [known.get(name, value) for name, value in zip(FEATURES, values, strict=True)]
+
+
+def as_statement(values: Sequence[float]) -> list[float]:
+    """Return the features of a line that is a question as if it were an answer. Their score tells
+    how likely it asks about the same."""
+    whole = {"asks": 0.0, "lacks": 0.0, "nothing new": 0.0, "shows": 1.0}
+    return [whole.get(name, value) for name, value in zip(FEATURES, values, strict=True)]
+
+
+def chance(values: Sequence[float]) -> float:
+    """Return the probability, from 0 to 1, that a line with these features answers the question."""
+    weights = _weights()
+    total = sum(weights[name] * value for name, value in zip(FEATURES, values, strict=True))
+    return 1 / (1 + math.exp(-max(-30.0, min(30.0, total))))
+
+
+@cache
+def _weights() -> Mapping[str, float]:
+    found: dict[str, float] = json.loads(WEIGHTS.read_text(encoding="utf-8"))
+    return found

@@ -1,15 +1,14 @@
-"""The words of a question: their inflected forms, related words, and the expected kind of answer.
+"""The words of a question: their inflected forms, their rarity, and the expected kind of answer.
 
 The index stores words as they were written. So it is searched for all forms of a word ("starts",
-"started" and "starting" for "start"), while two texts are compared by the stems of their words. A
-table in the package has the frequencies of English words and which words are similar or related;
-`benchmarks/related_words.py` makes it from word vectors (GloVe) and WordNet. "When does the
-greenhouse pump start?" has the words "greenhouse", "pump" and "start", and expects a time.
+"started" and "starting" for "start"), while two texts are compared by the stems of their words.
+"When does the greenhouse pump start?" has the words "greenhouse", "pump" and "start", and expects a
+time. The tables beside this module are `irregular_forms.txt`, `stop_words.txt` and
+`common_stems.txt`, the stems that are common in English, the most frequent first.
 """
 
 from __future__ import annotations
 
-import gzip
 import re
 import unicodedata
 from collections.abc import Mapping
@@ -29,53 +28,15 @@ _DOUBLED = frozenset("bdfgklmnprtvz")
 _MIN_STEM_LENGTH = 3  # letters of a stem
 _MIN_PREFIX_LENGTH = 4  # letters of a prefix term: a shorter one matches too many other words
 
-# Irregular verbs and nouns of everyday talk, each with its forms, the stem first.
-_IRREGULAR_FORMS = """
-be am is are was were been being|have has had having|do does did done doing|go goes went gone going
-say says said saying|make makes made making|take takes took taken taking|come comes came coming
-see sees saw seen seeing|get gets got gotten getting|give gives gave given giving
-find finds found finding|think thinks thought thinking|tell tells told telling
-become becomes became becoming|leave leaves left leaving|feel feels felt feeling
-bring brings brought bringing|begin begins began begun beginning|keep keeps kept keeping
-hold holds held holding|write writes wrote written writing|stand stands stood standing
-hear hears heard hearing|mean means meant meaning|meet meets met meeting meetings
-run runs ran running|pay pays paid paying|sit sits sat sitting|speak speaks spoke spoken speaking
-lie lies lay lain lying|lead leads led leading|grow grows grew grown growing
-lose loses lost losing|fall falls fell fallen falling|send sends sent sending
-build builds built building buildings|understand understands understood understanding
-draw draws drew drawn drawing|break breaks broke broken breaking|spend spends spent spending
-cut cuts cutting|rise rises rose risen rising|drive drives drove driven driving
-buy buys bought buying|wear wears wore worn wearing|choose chooses chose chosen choosing
-eat eats ate eaten eating|sell sells sold selling|catch catches caught catching
-teach teaches taught teaching|sing sings sang sung singing|sleep sleeps slept sleeping
-fly flies flew flown flying flight flights|swim swims swam swum swimming
-throw throws threw thrown throwing|win wins won winning|fight fights fought fighting
-forget forgets forgot forgotten forgetting|feed feeds fed feeding|hide hides hid hidden hiding
-steal steals stole stolen stealing|shut shuts shutting|shoot shoots shot shooting
-drink drinks drank drunk drinking|ride rides rode ridden riding|bite bites bit bitten biting
-hang hangs hung hanging|stick sticks stuck sticking|freeze freezes froze frozen freezing
-wake wakes woke woken waking|lend lends lent lending|bend bends bent bending
-light lights lit lighting|shake shakes shook shaken shaking|hit hits hitting|put puts putting
-set sets setting|let lets letting|read reads reading|cost costs costing|grind grinds ground
-man men|woman women|child children kid kids|person people persons|foot feet|tooth teeth
-mouse mice|goose geese|knife knives|wife wives|life lives|leaf leaves|shelf shelves|wolf wolves
-half halves|datum data|index indices indexes|bus buses|gas gases
-die dies died dying|tie ties tied tying
-"""
-_STEMS = {
-    form: forms.split()[0]
-    for forms in _IRREGULAR_FORMS.replace("\n", "|").split("|")
-    for form in forms.split()
-}
-_FORMS: dict[str, tuple[str, ...]] = {
-    forms.split()[0]: tuple(forms.split())
-    for forms in _IRREGULAR_FORMS.replace("\n", "|").split("|")
-    if forms
-}
-# Forms that two words share count as forms of one of them.
-_STEMS |= {"building": "building", "buildings": "building", "leaves": "leave", "found": "find"}
-_FORMS["building"] = ("building", "buildings")
-_FORMS["build"] = ("build", "builds", "built")
+
+def _table(name: str) -> str:
+    return (files("storage.passages") / f"{name}.txt").read_text(encoding="utf-8")
+
+
+# Irregular verbs and nouns of everyday talk, a line with the forms of each, the stem first.
+_FORMS = {line.split()[0]: tuple(line.split()) for line in _table("irregular_forms").splitlines()}
+# Of a form that two words share, such as "leaves", the first one's.
+_STEMS = {form: root for root, forms in reversed(_FORMS.items()) for form in forms}
 _EXPANDED = {
     "won't": "will not",
     "can't": "can not",
@@ -205,73 +166,16 @@ def index_terms(word: str) -> tuple[Phrase, ...]:
     return tuple(terms)
 
 
-@dataclass(frozen=True, slots=True)
-class RelatedWords:
-    """The table of related words.
-
-    `ranks` has the rank of each stem by frequency, from 0. The line of that number in `lines` has
-    the stem and then its relatives, each after a digit, which is its weight in tenths.
-    """
-
-    ranks: Mapping[str, int]
-    lines: list[str]
-
-    def related_to(self, root: str) -> Mapping[str, float]:
-        """Return the stems related to a stem with their weights, 0.1 to 0.9: first those of the
-        table, in descending order, then those of `_GROUPS`."""
-        rank = self.ranks.get(root)
-        if rank is None:
-            return _GROUP_RELATIVES.get(root, {})
-        listed = {each[1:]: int(each[0]) / 10 for each in self.lines[rank].split()[1:]}
-        return listed | _GROUP_RELATIVES.get(root, {})
-
-    def rank(self, root: str) -> int:
-        """Return how many stems are more frequent in English."""
-        return self.ranks.get(root, len(self.lines))
-
-
-def rarity_of_rank(rank: int) -> float:
-    """Return how much a word tells by its rank in English, from 1 (frequent) to 7 (rare)."""
-    return min(MAX_RARITY, max(1.0, log(20 + rank) - 2.0))
-
-
-# Synonyms of people on a channel that general sources do not have.
-_GROUPS = """
-pc computer machine box server host workstation|wifi wlan wireless internet network
-password passphrase pin code credential login|deploy release rollout ship launch
-down offline broken dead unreachable outage|bug error fault issue defect
-boss manager lead chief head|repo repository|docs documentation manual
-config configuration setting|fix repair mend patch|picture photo image|film movie|flat apartment
-lift elevator|fridge refrigerator|garbage trash rubbish recycling|vacation holiday leave
-beamer projector|bike bicycle|car auto vehicle|plane flight aircraft|bus coach
-phone telephone mobile cell|mail email e-mail|call phone ring
-start begin commence kick kickoff open|end finish close stop|meet gather assemble|buy purchase get
-cost price charge fee pay expensive|deadline due|move relocate shift|kid child baby|sick ill
-invoice bill|money treasurer budget cash|address located location|name called|guest visitor
-write author|doctor physician|fair festival fete market|training practise practice rehearsal
-cancel call scrap drop|canteen cafeteria lunch|bakery bread|key unlock|boat ship ferry kayak
-warm temperature hot degree|cold temperature degree|bright lumen|fast speed|old age year
-tall height|cat dog pet hamster rabbit parrot|allergic allergy|pub bar|dinner supper meal
-food meal|borrow lend loan|reserve book|birthday born|wedding marry|job work employ
-live home reside dwell|win champion winner victory|arrive land come arrival
-leave depart departure go|test staging trial|backup save copy|sign signature|sell sold
-responsible charge maintain owner own
-"""
-_GROUP_RELATIVES: dict[str, dict[str, float]] = {}
-for _group in _GROUPS.strip().replace("\n", "|").split("|"):
-    _stems = [stem(word) for word in _group.split()]
-    for _each in _stems:
-        for _other in _stems:
-            if _other != _each:
-                _GROUP_RELATIVES.setdefault(_each, {})[_other] = 0.6
-
-
 @cache
-def related_words() -> RelatedWords:
-    """Return the table of the package, loaded once."""
-    packed = (files("storage.passages") / "related_words.txt.gz").read_bytes()
-    lines = gzip.decompress(packed).decode().split("\n")
-    return RelatedWords({line.split(" ", 1)[0]: place for place, line in enumerate(lines)}, lines)
+def _ranks() -> Mapping[str, int]:
+    """Return the ranks of the stems that are common in English, the most frequent first."""
+    return {root: rank for rank, root in enumerate(_table("common_stems").split())}
+
+
+def rarity(root: str) -> float:
+    """Return how much a stem tells by its frequency in English, from 1 (frequent) to 7 (rare)."""
+    ranks = _ranks()
+    return min(MAX_RARITY, max(1.0, log(20 + ranks.get(root, len(ranks))) - 2.0))
 
 
 LONGEST_QUESTION = 1_000
@@ -282,25 +186,10 @@ _MAX_WORDS = 12  # of a question; further ones, as of a pasted text, are ignored
 MAX_RARITY = 7.0
 """The `rarity` of a word that English hardly has."""
 
-_STOP_TEXT = """
-a about after again all also am an and any anybody anyone anything are as at be because been
-before being but by can come could currently did do does doing done each ever every everybody
-everyone exactly few for from get gets getting give go going gone got had has have having he hello
-her here hers hey hi him his how i if in into is it its just kind know known let like ll many may
-me might mine more most much must my need no nobody nor not now of off on once one only onto or
-our ours out over own please really recall remember say said same see shall she should since so
-some somebody someone something sort still such sure tell than thank thanks that the their theirs
-them then there these they thing things this those though through to too under until up upon us
-use used uses using very want was we were what when where whether which while who whom whose
-why will with within without would yes yet you your yours re ve happen happened happens supposed
-called anymore actually guys folks
-"""
-_STOP = frozenset(_STOP_TEXT.split())
-_STOP_ROOTS = frozenset(map(stem, _STOP))
-_KEPT_WHEN_ALONE_TEXT = """
-use used uses using called go going come get happened need
-"""
-_KEPT_WHEN_ALONE = frozenset(_KEPT_WHEN_ALONE_TEXT.split())
+_STOP = frozenset(_table("stop_words").split())
+_KEPT_WHEN_ALONE = frozenset(
+    ("use", "used", "uses", "using", "called", "go", "going", "come", "get", "happened", "need")
+)
 
 
 class Expected(Enum):
@@ -318,15 +207,12 @@ class Expected(Enum):
 class QuestionWord:
     """A content word of a question.
 
-    `root` is its stem, `forms` are its possible spellings, as written first. `rarity` tells by the
-    frequency in English how much the word tells, from 1 to 7. `related` are stems that may stand
-    for it, with weights below 1. `is_name` marks a word capitalised within the question.
+    `root` is its stem, `forms` are its possible spellings, as written first. `is_name` marks a word
+    capitalised within the question.
     """
 
     root: str
     forms: tuple[str, ...]
-    rarity: float
-    related: Mapping[str, float]
     is_name: bool = False
 
 
@@ -393,6 +279,9 @@ _SHOWS = {
         r"failed|fault|in order|for|wants?|needs?)\b"
     ),
 }
+_SHOWS_PERSON = re.compile(  # a name, or the speaker
+    r"\b[A-Z][a-z]+|\b(?i:i|i['’]?(?:m|ll|ve|d)|me|my|mine|we|us|our|he|she|they|who)\b"
+)
 _ASKS = re.compile(
     r"^(?:[\w\[\]\\`^{}|-]+[,:] +)?(?:(?:and|so|but|ok|hi|hey|hello|well|also|um|hmm)[, ]+)*"
     r"(?:wh(?:at|en|ere|o|om|ose|y|ich)(?:'?s)?|how|does|do|did|is|are|was|were|can|could|should|would"
@@ -411,24 +300,18 @@ def question_words(text: str) -> QuestionWords:
         kept = [word for word in found if word in _KEPT_WHEN_ALONE]
     names = {plain(name) for name in re.findall(r"(?<=[\w,] )[A-Z][\w-]+", text)}
     words: dict[str, QuestionWord] = {}
-    table = related_words()
     for word in kept:
         root = stem(word)
         if root not in words and len(words) < _MAX_WORDS:
-            rarity = rarity_of_rank(table.rank(root))
-            # "made" is related to "do", but a line with "doesn't" says nothing of making.
-            related = {
-                other: weight
-                for other, weight in table.related_to(root).items()
-                if other not in _STOP_ROOTS
-            }
-            words[root] = QuestionWord(root, forms(word), rarity, related, word in names)
+            words[root] = QuestionWord(root, forms(word), word in names)
     is_state = _STATES.match(asked) is not None
     return QuestionWords(tuple(words.values()), next(kinds, Expected.ANYTHING), is_state)
 
 
 def shows(expected: Expected, text: str) -> bool | None:
     """Return True if a text has the expected kind of answer, None if that cannot be told."""
+    if expected is Expected.PERSON:
+        return _SHOWS_PERSON.search(text[:LONGEST_QUESTION]) is not None
     pattern = _SHOWS.get(expected)
     return None if pattern is None else pattern.search(plain(text[:LONGEST_QUESTION])) is not None
 

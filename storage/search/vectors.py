@@ -1,31 +1,142 @@
-"""Semantic search: an embedding vector for each line that people said, compared with a query's.
+"""Semantic search: an embedding vector for each recent line that people said, compared with the
+question's.
 
-The vectors are unit vectors of float32 in the log's own file, where a foreign key removes them with
-their events. A search compares the newest first, a block at a time, until its time is over, and
-reports how far back it came. Vectors are computed in the background
-(llm/tools/semantic_search.py), so some may be missing.
+The vectors are in the log's own file, where a foreign key removes them with their events. All
+embeddings point in nearly the same direction, so of each the difference from the mean of all lines
+is kept, scaled to length one, in a byte for each number; before them stand the signs, a bit each.
+Lines are first compared by the number of equal signs, which takes less than a microsecond, and only
+the best by the cosine. Vectors are computed in the background
+(llm/retrieval.py), so some may be missing.
 """
 
 from __future__ import annotations
 
-import time
+import json
+import math
+from array import array
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
-from heapq import nlargest
-from typing import Any
+from dataclasses import replace
+from functools import cache
+from heapq import nsmallest
+from operator import mul
+from pathlib import Path
 
 from storage.chat_log import query as log_query
 from storage.chat_log.event_table import event_of
+from storage.chat_log.opt_outs import rules
 from storage.chat_log.query import Query
-from storage.connection import Dialect
-from storage.db.database import Connection, Database, Row, from_micros
-from storage.db.errors import Unavailable
+from storage.connection import Connection, Dialect, Row
+from storage.db.database import Database
 from storage.search.models import Hit, MatchSnippet, SearchPage
+from storage.search.planner import LineConditions
+from storage.search.query_parser import ParsedQuery
 
-MIN_TEXT_LENGTH = 12  # characters of a line that has a vector: a shorter one means little by itself
-_VECTORS_PER_BLOCK = 8_192  # vectors compared at once: 12 MiB if they have 384 dimensions
-_TIME_BUDGET = 0.4  # seconds after which a search stops
-_WANTED = f"events.type IN ('PRIVMSG', 'ACTION') AND own = 0 AND length(text) >= {MIN_TEXT_LENGTH}"
+MODEL = "multilingual-e5-small"
+"""The embedding model of all vectors, the agent server's own."""
+DIMENSIONS = 384
+MEAN = Path(__file__).with_name("mean.json")
+"""The mean vector of lines of a log, written by `benchmarks/passages_fit.py`."""
+
+RECENT_LINES = 1_000
+"""The newest lines of each channel that get a vector."""
+MIN_TEXT_LENGTH = 8
+"""Characters of a line that has a vector: a shorter one means little by itself."""
+
+_FORMAT = f"{MODEL}, signs and bytes"
+_SIGNS = DIMENSIONS // 8  # bytes
+_SCALE = 400  # of a number in a byte; few of a vector of length one are greater than 0.3
+_MAX_COMPARED = 20_000  # newest vectors that a question is compared with
+_NEWEST = f"""
+SELECT * FROM (SELECT * FROM events
+    WHERE channel_id = ? AND type IN ('PRIVMSG', 'ACTION') AND own = 0
+    ORDER BY id DESC LIMIT {RECENT_LINES}) AS newest
+WHERE id > ? AND length(text) >= {MIN_TEXT_LENGTH}
+    AND NOT EXISTS (SELECT 1 FROM vectors WHERE event_id = id)"""
+
+
+def encode(vector: Sequence[float]) -> bytes:
+    """Return the stored form of the embedding of a line or a question."""
+    centred = [value - mean for value, mean in zip(vector, _mean(), strict=True)]
+    length = math.hypot(*centred) or 1.0
+    numbers = [max(-127, min(127, round(_SCALE * value / length))) for value in centred]
+    signs = sum((number > 0) << place for place, number in enumerate(numbers))
+    return signs.to_bytes(_SIGNS, "little") + array("b", numbers).tobytes()
+
+
+def likeness(one: bytes, other: bytes) -> float:
+    """Return the cosine of two stored vectors."""
+    product: int = sum(
+        map(mul, memoryview(one)[_SIGNS:].cast("b"), memoryview(other)[_SIGNS:].cast("b"))
+    )
+    return product / (_SCALE * _SCALE)
+
+
+@cache
+def _mean() -> Sequence[float]:
+    found: list[float] = json.loads(MEAN.read_text(encoding="utf-8"))
+    return found
+
+
+class LineVectors:
+    """The vectors of lines, compared with the embedding `vector` of a question."""
+
+    def __init__(self, connection: Connection, vector: Sequence[float]) -> None:
+        self._connection = connection
+        self._asked = encode(vector)
+
+    def nearest(self, conditions: LineConditions, most: int) -> list[int]:
+        """Return the ids of those lines within conditions that are probably nearest, best first."""
+        asked = int.from_bytes(self._asked[:_SIGNS], "little")
+        ids = nsmallest(
+            most,
+            (
+                ((int.from_bytes(row["vector"][:_SIGNS], "little") ^ asked).bit_count(), row[0])
+                for row in self._newest(conditions)
+            ),
+        )
+        return [event_id for _, event_id in ids]
+
+    def likeness(self, ids: Sequence[int]) -> dict[int, float]:
+        """Return the likeness of lines to the question by id, without those that have no vector."""
+        rows = self._connection.execute(
+            "SELECT event_id, vector FROM vectors"
+            " WHERE event_id IN (SELECT CAST(value AS BIGINT) FROM json_each(?))",
+            [json.dumps(list(ids))],
+        )
+        return {row["event_id"]: likeness(self._asked, row["vector"]) for row in rows}
+
+    def _newest(self, conditions: LineConditions) -> Iterator[Row]:
+        """Return ids and vectors of the newest lines within conditions."""
+        where, values = log_query.conditions(self._connection, conditions.query)
+        channels = conditions.channels
+        # The scope: only if it has all channels no condition is needed.
+        if channels.others:
+            marks = ", ".join("?" for _ in channels.rows) or "NULL"
+            where, values = f"{where} AND channel_id IN ({marks})", [*values, *channels.rows]
+        # SQLite never reorders a CROSS JOIN: it reads the vectors by id, and looks up their events.
+        join = "CROSS JOIN" if self._connection.dialect is Dialect.SQLITE else "JOIN"
+        return iter(
+            self._connection.execute(
+                f"SELECT event_id, vector FROM vectors {join} events ON id = event_id"
+                f" WHERE {where} ORDER BY event_id DESC LIMIT {_MAX_COMPARED}",
+                values,
+            )
+        )
+
+
+def find_near(connection: Connection, vector: Sequence[float], within: Query) -> SearchPage:
+    """Return the lines of people within a query that are nearest to an embedding of a question,
+    best first, without those of people who have opted out; only newer lines have vectors."""
+    conditions = LineConditions(connection, replace(within, own=False), ParsedQuery())
+    vectors = LineVectors(connection, vector)
+    near = vectors.likeness(vectors.nearest(conditions, 2 * within.limit))
+    hides, hits = rules(connection).hides, []
+    for event_id in sorted(near, key=lambda each: -near[each]):
+        row = connection.execute("SELECT * FROM events WHERE id = ?", [event_id]).fetchone()
+        event = event_of(row, conditions.channels.rows[row["channel_id"]])
+        if not hides(event):
+            hits.append(Hit(event, MatchSnippet(event.text)))
+    return SearchPage(tuple(hits[: within.limit]), count=min(len(hits), within.limit))
 
 
 class VectorIndex:
@@ -34,41 +145,35 @@ class VectorIndex:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def use_model(self, name: str) -> None:
-        """Set the model that the vectors are made by; those of another model are deleted."""
+    async def open(self) -> None:
+        """Delete the vectors of another model, or in another format."""
         row = await self._database.fetch_one("SELECT name FROM vector_model")
-        if row and row["name"] == name:
+        if row and row["name"] == _FORMAT:
             return
         async with self._database.transaction() as db:
             await db.execute("DELETE FROM vectors")
             await db.execute("DELETE FROM vector_model")
-            await db.execute("INSERT INTO vector_model VALUES (?, 0)", [name])
+            await db.execute("INSERT INTO vector_model VALUES (?, 0)", [_FORMAT])
 
-    async def model(self) -> str | None:
-        """Return the model that the vectors are made by, None before the first `use_model`."""
-        row = await self._database.fetch_one("SELECT name FROM vector_model")
-        return str(row["name"]) if row else None
+    async def missing(self, after: int, limit: int) -> list[tuple[int, str]]:
+        """Return ids and texts of at most `limit` lines after the id `after` that have no vector
+        yet, though among the newest of their channel, newest first. Lines by people who have opted
+        out get none."""
 
-    async def missing(self, after: int, before: int, limit: int) -> list[tuple[int, str]]:
-        """Return ids and texts of the newest `limit` lines that have no vector yet, newest first,
-        with ids greater than `after` and less than `before`."""
-        sql = (
-            f"SELECT id, text FROM events WHERE id > ? AND id < ? AND {_WANTED} AND NOT EXISTS"
-            " (SELECT 1 FROM vectors WHERE event_id = id) ORDER BY id DESC LIMIT ?"
-        )
-        rows = await self._database.read(
-            lambda db: db.execute(sql, [after, before, limit]).fetchall()
-        )
-        return [(row["id"], row["text"]) for row in rows]
+        def read(db: Connection) -> list[tuple[int, str]]:
+            hides, found = rules(db).hides, []
+            for channel in db.execute("SELECT * FROM channels").fetchall():
+                rows = db.execute(_NEWEST, [channel["id"], after])
+                events = (event_of(row, channel) for row in rows)
+                found += [(event.id, event.text) for event in events if not hides(event)]
+            return sorted(found, reverse=True)[:limit]
+
+        return await self._database.read(read)
 
     async def add(self, vectors: Mapping[int, Sequence[float]]) -> None:
-        """Store the vectors of lines by id, scaled to length one. A line that was deleted in the
-        meantime is left out."""
-        np = numpy()
-        rows = []
-        for event_id, vector in vectors.items():
-            whole = np.asarray(vector, dtype=np.float32)
-            rows.append([(whole / (np.linalg.norm(whole) or 1)).tobytes(), event_id])
+        """Store the embeddings of lines by id. A line that was deleted in the meantime is left
+        out."""
+        rows = [[encode(vector), event_id] for event_id, vector in vectors.items()]
         async with self._database.transaction() as db:
             await db.executemany(
                 "INSERT INTO vectors (vector, event_id)"
@@ -76,100 +181,3 @@ class VectorIndex:
                 " ON CONFLICT (event_id) DO UPDATE SET vector = excluded.vector",
                 rows,
             )
-
-    async def mark_backfill_complete(self) -> None:
-        """Record that the backfill is complete: every line has its vector, except for new and newly
-        imported ones."""
-        async with self._database.transaction() as db:
-            await db.execute("UPDATE vector_model SET complete = 1")
-
-    async def nearest(self, vector: Sequence[float], query: Query) -> SearchPage:
-        """Return the lines within `query` that are nearest to `vector`, best first, as one page of
-        at most `query.limit`. Its `searched_back_to` is set if older lines were not compared, for
-        lack of time or of vectors."""
-        return await self._database.read(lambda db: _nearest(db, vector, query))
-
-
-def numpy() -> Any:
-    """Return the module numpy. Raises Unavailable, with the command to install it."""
-    try:
-        import numpy as np
-    except ImportError as error:
-        raise Unavailable(
-            "search by meaning needs the extra: pip install 'terrarium[semantic]'"
-        ) from error
-    return np
-
-
-def _nearest(connection: Connection, vector: Sequence[float], query: Query) -> SearchPage:
-    np = numpy()
-    asked = np.asarray(vector, dtype=np.float32)
-    asked = asked / (np.linalg.norm(asked) or 1)
-    channels = log_query.channels_in(connection, query)
-    best: list[tuple[float, int]] = []
-    last, deadline = None, time.monotonic() + _TIME_BUDGET
-    for block in _blocks(connection, query, channels):
-        # A vector of another length is of another model than the query's.
-        fitting = [row for row in block if len(row["vector"]) == asked.nbytes]
-        if fitting:
-            matrix = np.frombuffer(b"".join(row["vector"] for row in fitting), dtype=np.float32)
-            scores = matrix.reshape(len(fitting), -1) @ asked
-            ids = [row["event_id"] for row in fitting]
-            found = zip(map(float, scores), ids, strict=True)
-            best = nlargest(query.limit, [*best, *found])
-        # A block that is not full is the last one: then all lines have been compared.
-        if len(block) == _VECTORS_PER_BLOCK and time.monotonic() > deadline:
-            last = block[-1]["event_id"]
-            break
-    hits = _hits(connection, best, channels)
-    reached = _searched_back_to(connection, last)
-    return SearchPage(hits, count=len(hits), searched_back_to=reached)
-
-
-def _blocks(
-    connection: Connection, query: Query, channels: log_query.VisibleChannels
-) -> Iterator[Sequence[Row]]:
-    """Yield ids and vectors of the lines within `query`, newest first, in blocks."""
-    where, values = log_query.conditions(connection, query)
-    # The scope: only if it has all channels no condition is needed.
-    if channels.others:
-        marks = ", ".join("?" for _ in channels.rows) or "NULL"
-        where, values = f"{where} AND channel_id IN ({marks})", [*values, *channels.rows]
-    # SQLite never reorders a CROSS JOIN: it reads the vectors by id, and looks up their events.
-    join = "CROSS JOIN" if connection.dialect is Dialect.SQLITE else "JOIN"
-    rows = connection.execute(
-        f"SELECT event_id, vector FROM vectors {join} events ON id = event_id"
-        f" WHERE {where} ORDER BY event_id DESC",
-        values,
-    )
-    while block := rows.fetchmany(_VECTORS_PER_BLOCK):
-        yield block
-
-
-def _hits(
-    connection: Connection,
-    best: Sequence[tuple[float, int]],
-    channels: log_query.VisibleChannels,
-) -> tuple[Hit, ...]:
-    hits = []
-    for _, event_id in best:
-        row = connection.execute("SELECT * FROM events WHERE id = ?", [event_id]).fetchone()
-        event = event_of(row, channels.rows[row["channel_id"]])
-        hits.append(Hit(event, MatchSnippet(event.text)))
-    return tuple(hits)
-
-
-def _searched_back_to(connection: Connection, last: int | None) -> datetime | None:
-    """Return the time down to which lines were compared, None if all of them were: that of the
-    event `last`, else of the oldest vector while the backfill is incomplete."""
-    if last is None and not _complete(connection):
-        last = connection.execute("SELECT min(event_id) FROM vectors").fetchone()[0]
-    if last is None:
-        return None
-    row = connection.execute("SELECT time FROM events WHERE id = ?", [last]).fetchone()
-    return from_micros(row["time"])
-
-
-def _complete(connection: Connection) -> bool:
-    row = connection.execute("SELECT complete FROM vector_model").fetchone()
-    return row is not None and bool(row["complete"])

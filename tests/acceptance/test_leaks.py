@@ -28,6 +28,7 @@ from storage.chat_log.event import EVERYTHING, Identity
 from storage.chat_log.opt_outs import OptOuts
 from storage.db.database import Database
 from storage.log import Query
+from storage.search.vectors import DIMENSIONS
 from tests.kit.command import terrarium
 from tests.kit.irc_client import IrcClient, irc_client
 from tests.kit.irc_tendril import irc_config, irc_tendril
@@ -84,9 +85,10 @@ def all_tools(body: dict[str, Any]) -> Answer:
 async def told_secrets(data: Path) -> AsyncIterator[tuple[IrcTendril, ScriptedOpenAI, IrcClient]]:
     """A bot that has heard each secret in its place, and somebody who has heard none."""
     async with ScriptedOpenAI() as script, embedded_ircd() as ircd:
+        script.vector = lambda _: (0.5,) * DIMENSIONS
         irc = {"channels": (RED, GREEN), **FREE}
-        agent, storage = {"max_tool_calls": 1_000}, {"semantic": True}
-        config = irc_config(data, ircd.port, script.url, irc=irc, agent=agent, storage=storage)
+        agent = {"max_tool_calls": 1_000}
+        config = irc_config(data, ircd.port, script.url, irc=irc, agent=agent)
         async with irc_tendril(config) as tendril:
             for place, nick in PEOPLE.items():
                 async with irc_client(ircd.port, nick) as person:
@@ -98,9 +100,9 @@ async def told_secrets(data: Path) -> AsyncIterator[tuple[IrcTendril, ScriptedOp
                         await person.expect("PRIVMSG bob :ok")
                     await person.say(target, ".ping")
                     await person.expect("pong")
-            assert tendril.services.semantic_index is not None
             await tendril.services.log.flush()
-            assert await tendril.services.semantic_index.index_pass() > 0
+            assert tendril.log.line_embedding is not None
+            assert await tendril.log.line_embedding.embed_missing() > 0
             async with irc_client(ircd.port, "dave") as dave:
                 for channel in (RED, GREEN):
                     await dave.join(channel)
@@ -194,7 +196,6 @@ async def test_no_page_and_no_endpoint_tells_what_a_token_may_not_read(tmp_path:
             tmp_path,
             settings={"token": "all-token", "tokens": tokens},
             agent_url=script.url,
-            tables={"storage": {"semantic": True}},
         ) as site:
             for token, places in readers.items():
                 hidden = {SECRETS[place] for place in SECRETS if place not in places}

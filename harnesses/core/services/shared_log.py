@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from llm.client.client import AgentClient
 from llm.log_questions.answers import Quoting
 from llm.prompt.log_window import LogWindow, WindowStarts
+from llm.retrieval import LineEmbedding, Retrieval
 from llm.tools.log_search import LogTools
-from llm.tools.semantic_search import SemanticIndex
 from storage.chat_log.channel_name import ChannelName
 from storage.chat_log.event import Event, EventType, Identity, PendingEvent, Place, Scope
 from storage.chat_log.opt_outs import OptOuts
@@ -50,7 +50,8 @@ class TendrilLog:
 
     A room whose name begins with "#" is public: it is listed, shown and searched. Any other is
     private. `chat_log` is the log of all tendrils, in `database`; `opt_outs` are the people who are
-    not logged; `semantic_index` finds lines by meaning, None where there is no such index.
+    not logged; `retrieval` finds lines, and `line_embedding` embeds them, None if they are found by
+    words alone.
     """
 
     def __init__(
@@ -60,11 +61,12 @@ class TendrilLog:
         network: str,
         clock: Clock,
         quoting: Quoting,
-        semantic_index: SemanticIndex | None = None,
+        client: AgentClient | None = None,
     ) -> None:
         self.database, self.chat_log, self.network = database, chat_log, network
         self.opt_outs = OptOuts(database)
-        self.semantic_index = semantic_index
+        self.retrieval = Retrieval(chat_log, client)
+        self.line_embedding = LineEmbedding(database, client) if client else None
         self._clock, self._quoting = clock, quoting
         self._starts: WindowStarts = {}
 
@@ -80,11 +82,11 @@ class TendrilLog:
     ) -> AsyncIterator[TendrilLog]:
         """Open the log in `database`; on exit, wait until all that was recorded is stored.
 
-        With a `client`, which computes embeddings, there is a semantic index. Raises StorageError.
+        With a `client`, which computes embeddings, lines are found by meaning too. Raises
+        StorageError.
         """
         async with ChatLog.open(database) as chat_log:
-            index = SemanticIndex(client, database) if client else None
-            log = cls(database, chat_log, network, clock, quoting, index)
+            log = cls(database, chat_log, network, clock, quoting, client)
             await log.opt_outs.load()
             yield log
 
@@ -146,7 +148,7 @@ class TendrilLog:
             starts=self._starts,
             pending_event=line.pending,
             quoting=self._quoting,
-            semantic_index=self.semantic_index,
+            retrieval=self.retrieval,
         )
 
     def tools(self, room: str, *more: str, before: LoggedLine | None = None) -> LogTools:
@@ -156,7 +158,7 @@ class TendrilLog:
 
     def tools_within(self, scope: Scope) -> LogTools:
         """Return tools by which a model can search a scope."""
-        return LogTools(log=self.chat_log, scope=scope, semantic_index=self.semantic_index)
+        return LogTools(log=self.chat_log, scope=scope, retrieval=self.retrieval)
 
     async def search(self, words: str, room: str, *more: str, limit: int = 20) -> Sequence[Event]:
         """Return the newest lines of these rooms that match the words, in order of time.

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from harnesses.core.text import counted
 from harnesses.irc.policy.requests import Command, CommandRequest, parse_command
 from harnesses.irc.replies.sender import without_highlight
 from harnesses.irc.services import BotServices
 from llm.messages.quotes import QuotingText, ShownText
-from llm.tools.semantic_search import nearest_events
+from llm.retrieval import Found
 from storage.chat_log.event import Event, Scope
 from storage.chat_log.query import Query
+from storage.passages.passages import LineFilter
 from storage.search.models import Order, SearchQuery
 
 _SHOWN = 3  # lines of a search
@@ -32,18 +34,30 @@ class LogCommands:
         # The line of this command has the words as well; search only before it.
         before = await request.pending_event.wait_visible() or None
         within = Query(scope=request.scope, own=False, before_id=before, limit=_LOOKED_AT)
+        answers = await self._answers(request, replace(within, limit=_SHOWN))
+        if answers.is_sure:
+            return _quoting([], [answers.passages[0].event])
         page = await self._services.log.search(
             SearchQuery(text=request.words, within=within, order=Order.TIME)
         )
-        events = [hit.event for hit in reversed(page.hits)]
-        found = [event for event in events if not self._is_command(event, request)]
-        if found:
+        hits = [hit.event for hit in reversed(page.hits)]
+        found = [event for event in hits if not self._is_command(event, request)]
+        if found and not answers.passages:
             return _quoting([], found[-_SHOWN:])
-        meant = await nearest_events(self._services.semantic_index, request.words, within)
-        near = [event for event in meant if not self._is_command(event, request)][:_SHOWN]
+        if answers.passages:
+            return _quoting(["Perhaps:"], [each.event for each in answers.passages])
+        meant = await self._services.retrieval.near(request.words, within)
+        events = [hit.event for hit in meant.hits] if meant else []
+        near = [event for event in events if not self._is_command(event, request)][:_SHOWN]
         if not near:
             return "Nothing found."
         return _quoting(["Nobody wrote that; near in meaning:"], near)
+
+    async def _answers(self, request: CommandRequest, within: Query) -> Found:
+        """Return the lines that may answer a plain question."""
+        nick = self._services.networks[request.place.network].nick
+        line_filter = LineFilter(prefix=self._services.prefix(request.place), nicks=(nick,))
+        return await self._services.retrieval.answers(request.words, within, line_filter)
 
     async def stats(self, request: CommandRequest) -> str:
         """stats: how much is said here, and by whom"""

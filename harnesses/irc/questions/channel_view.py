@@ -49,7 +49,7 @@ class LogViews:
             quoting=self._quoting(),
             line_filter=self._quotable_lines(request.place),
             people=request.network.members(request.place.channel),
-            semantic_index=services.semantic_index,
+            retrieval=services.retrieval,
         )
 
     def before(self, place: Place, anchor: int, speaker: str) -> LogWindow:
@@ -98,7 +98,7 @@ class LogViews:
             before=before,
             line_filter=self._quotable_lines(place),
             present=present,
-            semantic_index=self._services.semantic_index,
+            retrieval=self._services.retrieval,
         )
 
     def _quotable_lines(self, place: Place) -> LineFilter:

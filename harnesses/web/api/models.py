@@ -10,6 +10,7 @@ from typing import Annotated
 from pydantic import BaseModel, Field
 
 from harnesses.core.permalinks import channel_path, permalink
+from llm.retrieval import NOTHING, SURE, Found
 from storage.chat_log.event import Event, EventType, public_text
 from storage.chat_log.statistics import ChannelStats, DayStats, HeatMap, Stats
 from storage.search.models import Facets, Hit, MatchSnippet, SearchPage
@@ -187,9 +188,31 @@ class FacetCounts(BaseModel):
         )
 
 
+class Answer(LogMessage):
+    """A line that may answer the question; `score` is the probability that it does."""
+
+    score: float = Field(ge=0, le=1)
+    is_sure: bool = Field(description="whether the line is likely the answer")
+
+    @classmethod
+    def from_found(cls, found: Found) -> list[Answer]:
+        """Return the public form of found lines."""
+        return [
+            cls(
+                **LogMessage.from_event(each.event).model_dump(),
+                score=round(each.score, 3),
+                is_sure=each.score >= SURE,
+            )
+            for each in found.passages
+        ]
+
+
 class SearchResults(BaseModel):
     """A page of spoken lines; `next_cursor` fetches the next one."""
 
+    answers: list[Answer] = Field(
+        description="the lines that may answer a plain question, best first; on the first page only"
+    )
     results: list[SearchHit]
     next_cursor: str | None = Field(examples=["1772366400000.0.0"])
     count: int | None = Field(description="number of matching lines, on the first page only")
@@ -201,9 +224,10 @@ class SearchResults(BaseModel):
     facets: FacetCounts | None = Field(description="on the first page only")
 
     @classmethod
-    def from_page(cls, page: SearchPage, *, first: bool) -> SearchResults:
+    def from_page(cls, page: SearchPage, answers: Found = NOTHING, *, first: bool) -> SearchResults:
         """Return the public form of a page."""
         return cls(
+            answers=Answer.from_found(answers),
             results=[SearchHit.from_hit(hit) for hit in page.hits],
             next_cursor=page.next_cursor,
             count=page.count if first else None,

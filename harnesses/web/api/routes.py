@@ -158,21 +158,31 @@ async def show_context(
     )
 
 
+_ANSWERS = 3  # lines that may answer a question
 _SEMANTIC_PROBLEMS: dict[int | str, dict[str, object]] = {
-    503: {"model": ErrorEnvelope, "description": "the semantic index cannot be queried now"},
+    503: {"model": ErrorEnvelope, "description": "lines cannot be searched by meaning now"},
 }
+
+
+def _said_query(
+    query: RecentQuery,
+    said: Annotated[
+        Literal["people", "all"], Param(description="lines of people alone, or all lines")
+    ] = "all",
+) -> Query:
+    return replace(query, own=False if said == "people" else None)
 
 
 @router.get("/search", responses=_SEMANTIC_PROBLEMS)
 async def search(
     log_access: LogAccessDep,
-    query: RecentQuery,
+    query: Annotated[Query, Depends(_said_query)],
     q: SearchWords,
     mode: Annotated[
         Mode | Literal["semantic"],
         Param(
             description="all words, any word, the exact phrase, or lines of similar meaning:"
-            " best first, on one page, if the log has a semantic index"
+            " best first, on one page, if lines have embeddings"
         ),
     ] = Mode.AND,
     order: Annotated[Order, Param(description="newest first, or best first")] = Order.TIME,
@@ -181,12 +191,17 @@ async def search(
         str | None, Param(max_length=100, description="`next_cursor` of the page before")
     ] = None,
 ) -> SearchResults:
-    """Search the spoken lines; returns a page of hits with highlighted snippets."""
+    """Search the spoken lines; returns a page of hits with highlighted snippets. For a plain
+    question, `answers` has the lines that may answer it."""
     within = replace(query, limit=limit)
     if mode == "semantic":
         return SearchResults.from_page(await log_access.search_semantic(q, within), first=True)
     search_query = SearchQuery(text=q, within=within, mode=mode, order=order, cursor=cursor)
-    return SearchResults.from_page(await log_access.search(search_query), first=cursor is None)
+    found = await log_access.search(search_query)
+    if cursor is not None:
+        return SearchResults.from_page(found, first=False)
+    answers = await log_access.answers(q, within, min(limit, _ANSWERS))
+    return SearchResults.from_page(found, answers, first=True)
 
 
 @router.get("/stats")

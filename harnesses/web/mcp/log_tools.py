@@ -6,23 +6,25 @@ Their caller is a model, so they leave out people who have opted out of being sh
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
 from pydantic import BaseModel, Field
 
-from harnesses.web.api.models import ChannelInfo, ChannelList, LogMessage
+from harnesses.web.api.models import Answer, ChannelInfo, ChannelList, LogMessage
 from harnesses.web.params import MAX_QUERY_CHARS, Moment
+from llm.retrieval import NOTHING, Retrieval
 from llm.tools.toolbox import ToolError, tool
 from storage.chat_log.channel_name import ChannelName
 from storage.chat_log.event import SPOKEN, Event, Scope
 from storage.chat_log.query import Query
 from storage.db.errors import BadCursor
-from storage.protocols import LogReader
 from storage.search.models import Order, SearchQuery
 from storage.search.query_parser import parse
 
 _MAX_LINES = 200  # lines in a result
+_MAX_ANSWERS = 3  # lines that may answer a question
 _MAX_COUNTED_LINES = 5_000  # lines that `who` counts
 _MAX_PEOPLE = 100
 
@@ -38,6 +40,7 @@ Id = Annotated[int, Field(ge=0, le=2**53 - 1)]
 class FoundLines(BaseModel):
     """A page of lines that a search has found; `next_cursor` fetches the next one."""
 
+    answers: list[Answer] = Field(description="of a plain question, on the first page")
     lines: list[LogMessage]
     next_cursor: str | None
 
@@ -64,11 +67,12 @@ class RecentSpeakers(BaseModel):
 
 
 class McpLogTools:
-    """The owner of the tools over `log`, confined to `scope`; links begin with `base`, the URL of
-    the site."""
+    """The owner of the tools over the log of `retrieval`, confined to `scope`; links begin with
+    `base`, the URL of the site."""
 
-    def __init__(self, log: LogReader, scope: Scope, base: str) -> None:
-        self._log = log
+    def __init__(self, retrieval: Retrieval, scope: Scope, base: str) -> None:
+        self._log = retrieval.log
+        self._retrieval = retrieval
         self._scope = scope
         self._base = base
 
@@ -100,7 +104,8 @@ class McpLogTools:
             str, Field(max_length=100, description="`next_cursor` of the page before")
         ] = "",
     ) -> FoundLines:
-        """Search what was said on the chat channels; the newest lines come first."""
+        """Search what was said on the chat channels; the newest lines come first. A plain question
+        also has `answers`, the lines that may answer it."""
         now = datetime.now(UTC)
         if not parse(query, now=now):
             raise ToolError("query: write at least one word to look for")
@@ -112,8 +117,15 @@ class McpLogTools:
             )
         except BadCursor as error:
             raise ToolError(f"cursor: {error}") from error
+        wanted = replace(within, limit=min(limit, _MAX_ANSWERS))
+        found = NOTHING if cursor else await self._retrieval.answers(query, wanted)
+        answers = Answer.from_found(found)
+        for each in answers:
+            each.link = self._base + each.link
         return FoundLines(
-            lines=[self._line(hit.event) for hit in page.hits], next_cursor=page.next_cursor
+            answers=answers,
+            lines=[self._line(hit.event) for hit in page.hits],
+            next_cursor=page.next_cursor,
         )
 
     @tool(reads=True, mcp=True)

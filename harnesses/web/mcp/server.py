@@ -102,7 +102,7 @@ class _Handlers:
         request = context.request
         assert request is not None
         base = state.settings.public_url or str(request.base_url).rstrip("/")
-        owners: list[object] = [McpLogTools(state.log, viewer.scope, base)]
+        owners: list[object] = [McpLogTools(state.retrieval, viewer.scope, base)]
         if viewer.is_authenticated:
             address = address_of(request)
             ask_tool = AskTool(state.chat, viewer.scope, address, state.questions)

@@ -16,12 +16,14 @@ from harnesses.web.log_access import LogAccessDep
 from harnesses.web.params import MAX_QUERY_CHARS
 from harnesses.web.rendering.timezones import ZoneDep, ZoneName
 from harnesses.web.rendering.view import page
+from llm.retrieval import NOTHING
 from storage.chat_log.channel_name import ChannelName
 from storage.chat_log.query import Query
 from storage.search.models import Facets, Order, SearchQuery
 from storage.search.query_parser import parse
 
 _HITS_PER_PAGE = 50
+_ANSWERS = 3  # lines that may answer a question
 _MONTH = r"(19[7-9]\d|20\d\d|21\d\d)-(0[1-9]|1[0-2])"
 router = APIRouter(include_in_schema=False)
 
@@ -85,10 +87,13 @@ async def show_search(
         searched=bool(parse(asked.text, now=datetime.now(UTC))),
         first=asked.cursor is None,
         result=found,
+        answers=await log_access.answers(asked.q, search.within, _ANSWERS)
+        if asked.cursor is None
+        else NOTHING,
         facets=_facets(found.facets),
         feed=asked.address("/feed.atom", month=None, order=None, tz=None),
         channels=await log_access.channels(),
-        meaning=log_access.semantic_index is not None and bool(asked.q.strip()),
+        meaning=log_access.retrieval.knows_meaning and bool(asked.q.strip()),
     )
 
 

@@ -9,17 +9,16 @@ from pathlib import Path
 import pytest
 
 from llm.log_questions.answers import (
-    NEAREST_LEAD,
+    PERHAPS_LEAD,
     QuotedAnswer,
     Quoting,
     answer_about_log,
     answer_from_log,
-    answer_plainly,
-    nearest_lines,
 )
 from llm.log_questions.parser import LogQuestion, log_question
 from llm.reading.reading import Reading
 from llm.reading.slots import Surroundings, read_slots
+from llm.retrieval import Retrieval
 from storage.chat_log.event import Event, EventType, Identity, Place, Scope
 from storage.chat_log.opt_outs import OptOuts
 from storage.db.database import Database
@@ -76,7 +75,7 @@ def asked(kind: str, text: str) -> LogQuestion | None:
 async def answer(log: ChatLog, kind: str, text: str) -> QuotedAnswer:
     question = asked(kind, text)
     assert question is not None
-    return await answer_from_log(log, question, Query(scope=POND), QUOTING, SPOKEN_HERE)
+    return await answer_from_log(Retrieval(log), question, Query(scope=POND), QUOTING, SPOKEN_HERE)
 
 
 QUOTED = f"[2026-11-20 06:00] <bob> {PUMP}  http://logs/bob"
@@ -125,14 +124,6 @@ async def test_the_lines_are_the_answer(log: ChatLog, kind: str, text: str, expe
     assert (await answer(log, kind, text)).text == expected
 
 
-async def test_a_plain_question_has_an_answer_only_where_it_was_said(log: ChatLog) -> None:
-    within = Query(scope=POND)
-    found = await answer_plainly(log, "when does the pump start?", within, QUOTING, SPOKEN_HERE)
-    assert found is not None
-    assert found.text == QUOTED
-    assert await answer_plainly(log, "what is the capital of France?", within) is None
-
-
 @pytest.mark.parametrize(
     ("kind", "text", "expected"),
     [
@@ -147,7 +138,9 @@ async def test_any_question_has_an_answer_if_it_is_about_the_log(
     log: ChatLog, kind: str, text: str, expected: str | None
 ) -> None:
     question = asked(kind, text)
-    found = await answer_about_log(log, text, Query(scope=POND), question, QUOTING, SPOKEN_HERE)
+    found = await answer_about_log(
+        Retrieval(log), text, Query(scope=POND), question, QUOTING, SPOKEN_HERE
+    )
     assert (found and found.text) == expected
 
 
@@ -160,13 +153,12 @@ async def test_a_question_about_a_time_alone_has_its_last_lines(log: ChatLog) ->
 
 async def test_nobody_is_quoted_who_has_opted_out(database: Database, log: ChatLog) -> None:
     await OptOuts(database).add("irc", Identity("bob"))
-    assert (
-        await answer(log, "who_said", "who mentioned the pump?")
-    ).text == "Nobody said that here."
-    assert (
-        await answer(log, "when_said", "when did bob last speak?")
-    ).text == "bob said nothing here."
-    assert await answer_plainly(log, "when does the pump start?", Query(scope=POND)) is None
+    found = await answer(log, "who_said", "who mentioned the pump?")
+    assert found.text == "Nobody said that here."
+    found = await answer(log, "when_said", "when did bob last speak?")
+    assert found.text == "bob said nothing here."
+    near = await Retrieval(log).find("when does the pump start?", Query(scope=POND))
+    assert PUMP not in [each.event.text for each in near.passages]
 
 
 def test_the_line_that_a_model_took_its_words_from_stands_first_below_them() -> None:
@@ -177,24 +169,10 @@ def test_the_line_that_a_model_took_its_words_from_stands_first_below_them() -> 
         said(1, "bob", "the meetup is in room 12, not in the big hall"),
     ]
     lines = tuple(map(QUOTING.line, told))
-    nearest = QuotedAnswer(NEAREST_LEAD, tuple(told[:3]), tuple(told), QUOTING)
+    nearest = QuotedAnswer(PERHAPS_LEAD, tuple(told[:3]), tuple(told), QUOTING)
     question = "which door do I go to for our get-together?"
     taken = nearest.evidence(question, "The door for our get-together is in room 12.")
     assert taken == (lines[3], lines[0], lines[1])
     assert nearest.evidence(question, "I do not know.") == lines[:3]
     sure = QuotedAnswer("", (told[1],), (told[1],), QUOTING)
     assert sure.evidence(question, "On linux.") == lines[1:2]
-
-
-async def test_a_question_of_somebody_else_is_the_nearest_line_if_there_is_no_other(
-    log: ChatLog,
-) -> None:
-    asked = "who lost an umbrella?"
-    within = Query(scope=POND)
-    assert (await nearest_lines(log, asked, within)).shown == ()
-    await log.add([said(0.6, "ada", "anyone seen my blue umbrella?"), said(0.5, "bob", "lol no")])
-    found = await nearest_lines(log, asked, within)
-    assert [event.nick for event in found.shown] == ["ada"]
-    await log.add([said(0.4, "eve", "I left an umbrella in the bus, can't find it")])
-    found = await nearest_lines(log, asked, within)
-    assert [event.nick for event in found.shown] == ["eve"]

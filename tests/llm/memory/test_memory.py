@@ -238,7 +238,7 @@ async def test_of_thirty_notes_the_oldest_twenty_become_one_episode(world: World
 async def test_with_vectors_memories_are_found_by_their_meaning_and_the_newer_ones_first(
     world: World,
 ) -> None:
-    tables = {**world.config.tables, "storage": {"semantic": True}}
+    tables = {**world.config.tables, "memory": {"semantic": True}}
     world.config = replace(world.config, tables=tables)
     world.script.vector = lambda text: (1, 0) if re.search("feline|cat", str(text)) else (0, 1)
     async with world.tendril() as tendril:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from llm.retrieval import SURE
 from storage.chat_log.event import PUBLIC, Event, EventType, Identity, Place, Scope
 from storage.chat_log.opt_outs import OptOuts
 from storage.connection import Connection
@@ -60,11 +61,12 @@ async def log(database: Database) -> ChatLog:
 
 
 async def asked(log: ChatLog, question: str, scope: Scope = PUBLIC) -> Passages:
-    return await log.passages(question, Query(scope=scope, limit=10), LineFilter(nicks=("Terra",)))
+    within = Query(scope=scope, limit=10)
+    return await log.passages_for_model(question, within, LineFilter(nicks=("Terra",)))
 
 
 def texts(passages: Passages) -> list[str]:
-    return [passage.event.text for passage in passages.answers]
+    return [passage.event.text for passage in passages.items if passage.score >= SURE]
 
 
 @pytest.mark.parametrize(
@@ -79,12 +81,6 @@ def texts(passages: Passages) -> list[str]:
 async def test_a_line_is_found_by_its_words_in_any_form(log: ChatLog, question: str) -> None:
     await log.add([said(PUMP, minute=100.5)])
     assert texts(await asked(log, question))[:1] == [PUMP]
-
-
-async def test_a_line_is_found_by_words_that_mean_the_same(log: ChatLog) -> None:
-    rubbish = "the trash is collected every second tuesday"
-    await log.add([said(rubbish, minute=100.5)])
-    assert texts(await asked(log, "when do they collect the garbage?"))[:1] == [rubbish]
 
 
 @pytest.mark.parametrize(
@@ -134,7 +130,7 @@ async def test_a_question_is_answered_by_the_reply_to_who_asked_it(log: ChatLog)
     )
     found = await asked(log, QUESTION)
     assert texts(found) == ["bob: at six, as always"]
-    [passage] = found.answers
+    passage = found.items[0]
     assert passage.asked is not None
     assert passage.asked.nick == "bob"
 
@@ -142,15 +138,15 @@ async def test_a_question_is_answered_by_the_reply_to_who_asked_it(log: ChatLog)
 async def test_the_line_that_asks_is_not_found(log: ChatLog) -> None:
     [event_id] = await log.add([said(f"I say {PUMP}", minute=400)])
     within = Query(scope=PUBLIC, before_id=event_id)
-    assert texts(await log.passages(QUESTION, within)) == []
+    assert texts(await log.passages_for_model(QUESTION, within)) == []
 
 
 async def test_of_equal_lines_the_newest_comes_first_or_the_oldest(log: ChatLog) -> None:
     lines = [f"the greenhouse pump starts at {hour}" for hour in ("six", "seven", "eight")]
     await log.add([said(text, minute=400 + n) for n, text in enumerate(lines)])
     within = Query(scope=PUBLIC, limit=3)
-    assert texts(await log.passages(QUESTION, within)) == lines[::-1]
-    found = await log.passages(QUESTION, within, LineFilter(oldest=True))
+    assert texts(await log.passages_for_model(QUESTION, within)) == lines[::-1]
+    found = await log.passages_for_model(QUESTION, within, LineFilter(oldest=True))
     assert texts(found) == lines
 
 
@@ -201,7 +197,7 @@ async def test_words_of_any_script_are_looked_up_as_the_index_has_them(
     log: ChatLog, line: str, question: str
 ) -> None:
     await log.add([said(line, minute=-60)])  # the newest lines are read without the index
-    assert texts(await asked(log, question))[:1] == [line]
+    assert (await asked(log, question)).items[0].event.text == line
 
 
 @pytest.mark.parametrize("oldest", [False, True])
@@ -214,7 +210,7 @@ async def test_a_search_that_is_interrupted_at_once_tells_no_time_in_the_future(
         conditions = LineConditions(db, Query(scope=PUBLIC), ParsedQuery())
         plan = IndexPlan(((Phrase("the"),),), 1.0)
         index = PassageIndex(db, conditions, oldest=oldest)
-        _, bound = index.candidates([plan] * 1_000_000, [], 1.0)
+        _, bound = index.candidates([plan] * 1_000_000)
         return bound
 
     bound = await database.read(searched)

@@ -24,7 +24,7 @@ from storage.queues.jobs import Jobs
 from storage.queues.outbox import Outbox
 from storage.queues.reminders import Owner, Reminder, Reminders
 from storage.search.models import SearchQuery
-from storage.search.vectors import VectorIndex
+from storage.search.vectors import DIMENSIONS, VectorIndex
 from storage.transfer.errors import NotTheSame, TransferRefused
 from storage.transfer.transfer import ROWS_PER_STEP, Transfer
 from storage.usage.api_keys import Key, Keys
@@ -85,9 +85,10 @@ async def fill(database: Database, lines: int = 100) -> None:
     )
     await OptOuts(database).add("irc", Identity("carol", "~c", "c.example", "carol"))
     vectors = VectorIndex(database)
-    await vectors.use_model("small")
-    await vectors.add({event.id: [0.6, 0.8] for event in await log.find(Query(scope=PUBLIC))})
-    await vectors.mark_backfill_complete()
+    await vectors.open()
+    await vectors.add(
+        {event.id: [0.6] * DIMENSIONS for event in await log.find(Query(scope=PUBLIC))}
+    )
     turn = Turn(3, NOON, ({"role": "user", "content": "¿frogs?"},))
     await Conversations(database).add("irc/#frogs/bob", turn, "irc/#frogs", "bob")
     await Memories(database).add(

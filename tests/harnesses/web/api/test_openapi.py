@@ -66,7 +66,9 @@ def ask(cases: SearchStrategy[Case[Any]]) -> None:
 
 
 async def test_the_api_answers_as_it_says_and_never_with_a_500(tmp_path: Path) -> None:
-    async with web_site(tmp_path, events=excerpt()) as site:
+    async with web_site(
+        tmp_path, events=excerpt(), tables={"storage": {"semantic": False}}
+    ) as site:
         asked = await asyncio.to_thread(ask_everything, site.url)
         described = await site.get("/openapi.json")
         assert {*asked, ENDLESS} == set(described["paths"])

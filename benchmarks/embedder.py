@@ -1,0 +1,76 @@
+"""The agent server's embedding model for benchmarks, with a cache of its results in a file."""
+
+from __future__ import annotations
+
+import sqlite3
+from array import array
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
+
+from agent_server.engines.embeddings import EmbeddingEngine
+from agent_server.model_files import embedder
+from agent_server.settings.models import ModelSettings
+from llm.client.client import RequestOptions
+from storage.search.vectors import MODEL
+from terrarium.config import Config
+
+_BATCH = 64
+
+
+class BenchEmbedder:
+    """Embeddings without a server. Those by `cached` are kept in the database `cache`."""
+
+    def __init__(self, engine: EmbeddingEngine, cache: sqlite3.Connection) -> None:
+        self._engine, self._cache = engine, cache
+
+    @classmethod
+    @asynccontextmanager
+    async def open(cls, cache: Path) -> AsyncIterator[BenchEmbedder]:
+        """Start the model; it is fetched if it is missing. Raises PullError."""
+        models = Config({}, None, Path("data")).section(ModelSettings).folder
+        embedder.pull(models)
+        engine = EmbeddingEngine(models)
+        with closing(sqlite3.connect(cache)) as connection:
+            connection.execute(
+                "CREATE TABLE IF NOT EXISTS made"
+                " (text TEXT, query INTEGER, vector BLOB, PRIMARY KEY (text, query))"
+            )
+            async with engine.lifespan():
+                yield cls(engine, connection)
+
+    async def embed(
+        self,
+        texts: Sequence[str],
+        options: RequestOptions | None = None,
+        *,
+        query: bool = False,
+        model: str | None = MODEL,
+    ) -> tuple[str, list[list[float]]]:
+        """Return the embeddings of texts."""
+        kind = {"input_type": "query"} if query else {}
+        made = await self._engine.embeddings(
+            {"input": list(texts), "encoding_format": "float", **kind}
+        )
+        return MODEL, [each["embedding"] for each in made["data"]]
+
+    async def cached(self, texts: Sequence[str], *, query: bool = False) -> dict[str, list[float]]:
+        """Return the embeddings of texts by text, from the cache if it has them."""
+        found, missing = {}, []
+        for text in dict.fromkeys(texts):
+            sql = "SELECT vector FROM made WHERE text = ? AND query = ?"
+            row = self._cache.execute(sql, [text, query]).fetchone()
+            if row:
+                found[text] = array("f", row[0]).tolist()
+            else:
+                missing.append(text)
+        for start in range(0, len(missing), _BATCH):
+            batch = missing[start : start + _BATCH]
+            _, made = await self.embed(batch, query=query)
+            for text, vector in zip(batch, made, strict=True):
+                found[text] = vector
+                self._cache.execute(
+                    "INSERT INTO made VALUES (?, ?, ?)", [text, query, array("f", vector).tobytes()]
+                )
+            self._cache.commit()
+        return found

@@ -1,0 +1,219 @@
+"""Retrieval: the lines of the log that answer a question, the same for every caller.
+
+Candidates are found by their words and, among the newest lines of each channel, by their meaning
+(storage/passages/passages.py). The best candidates without a vector are embedded when the question
+is asked, as many as there is time for: embeddings tell well which of some lines is the answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Protocol
+
+import structlog
+
+from llm.client.client import RequestOptions
+from llm.messages.errors import ModelError, RequestRejected
+from storage.chat_log.event import Event
+from storage.chat_log.query import Query
+from storage.db.database import Database
+from storage.db.errors import StorageError
+from storage.passages.passages import PEOPLE, LineFilter, Passage
+from storage.passages.words import asks
+from storage.protocols import LogReader
+from storage.search.models import SearchPage
+from storage.search.query_parser import ParsedQuery, parse
+from storage.search.vectors import DIMENSIONS, MODEL, VectorIndex, encode, likeness
+
+SURE = 0.65
+"""The score from which on a line is given as the answer."""
+PERHAPS = 0.12
+"""The score from which on a line is given as a possible answer."""
+
+_CANDIDATES = 30  # lines that are ranked anew when some of them are embedded
+_MAX_EMBEDDED = 4  # lines that are embedded for a question
+_HOPELESS = 0.02  # the score below which a line is not worth that
+_PATIENCE = 0.5  # seconds to wait for embeddings; without them words alone decide
+_REST = 10.0  # seconds without embeddings after none could be had
+_BATCH_SIZE = 8  # lines embedded at once in the background
+_PAUSE = 5.0  # seconds between two looks for new lines
+_PAUSE_AFTER_ERROR = 60.0
+_FULL_PASS_EVERY = 60  # every 60th look covers all lines that should have a vector
+_MAX_TEXT_LENGTH = 400  # characters of a line that are embedded
+_SESSION = "meaning"
+_OK = 200  # the status of such an answer
+
+_log = structlog.get_logger()
+
+
+class Embedder(Protocol):
+    """What computes embeddings: the client of the agent server."""
+
+    async def embed(
+        self,
+        texts: Sequence[str],
+        options: RequestOptions,
+        *,
+        query: bool = False,
+        model: str | None = None,
+    ) -> tuple[str, list[list[float]]]:
+        """Return the name of the model, and a vector for each text. Raises ModelError."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The lines that may answer a question, best first.
+
+    `searched_back_to` is set if there was no time to search the whole log.
+    """
+
+    passages: tuple[Passage, ...] = ()
+    searched_back_to: datetime | None = None
+
+    @property
+    def is_sure(self) -> bool:
+        """True if the first line is likely the answer."""
+        return bool(self.passages) and self.passages[0].score >= SURE
+
+    @property
+    def shown(self) -> tuple[Passage, ...]:
+        """The lines worth showing: those that are nearly as good as the first one if that is sure,
+        else possible answers."""
+        least = self.passages[0].score - 0.1 if self.is_sure else PERHAPS
+        return tuple(each for each in self.passages if each.score >= max(least, PERHAPS))
+
+
+NOTHING = Found()
+"""No line."""
+
+
+class Retrieval:
+    """Finds lines of `log`; `embedder` is None where nothing is compared by meaning."""
+
+    def __init__(self, log: LogReader, embedder: Embedder | None = None) -> None:
+        self.log = log
+        self._embedder = embedder
+        self._resting_until = 0.0
+
+    @property
+    def knows_meaning(self) -> bool:
+        """True if lines are also found by their meaning."""
+        return self._embedder is not None
+
+    async def find(
+        self,
+        question: str,
+        within: Query,
+        *,
+        vector: Sequence[float] | None = None,
+        line_filter: LineFilter = PEOPLE,
+    ) -> Found:
+        """Return at most `within.limit` lines that may answer a question.
+
+        `vector` is the question's embedding as a query, if the caller has it. Nobody who has opted
+        out is found. Raises Unavailable.
+        """
+        vector = vector or await self._embed_question(question)
+        found = await self.log.passages_for_model(
+            question, replace(within, limit=max(within.limit, _CANDIDATES)), line_filter, vector
+        )
+        best = [
+            each.event
+            for each in found.items[:_MAX_EMBEDDED]
+            if each.likeness is None and each.score >= _HOPELESS
+        ]
+        if vector and best and (made := await self._embed([_beginning(e) for e in best])):
+            asked = encode(vector)
+            lines = zip(best, made, strict=True)
+            found = found.with_likeness({e.id: likeness(asked, encode(each)) for e, each in lines})
+        return Found(found.items[: within.limit], found.searched_back_to)
+
+    async def answers(self, text: str, within: Query, line_filter: LineFilter = PEOPLE) -> Found:
+        """Return the lines that are shown for a text typed into a search: those that may answer it,
+        if it is a plain question. Raises Unavailable."""
+        if not is_question(text):
+            return NOTHING
+        found = await self.find(text, within, line_filter=line_filter)
+        return replace(found, passages=found.shown)
+
+    async def near(self, text: str, within: Query) -> SearchPage | None:
+        """Return the newer lines of people that are nearest in meaning to a text, best first; None
+        if the text cannot be embedded. Raises Unavailable."""
+        vector = await self._embed_question(text)
+        return None if vector is None else await self.log.near_for_model(vector, within)
+
+    async def _embed_question(self, question: str) -> Sequence[float] | None:
+        made = await self._embed([question[:_MAX_TEXT_LENGTH]], query=True)
+        return made[0] if made else None
+
+    async def _embed(
+        self, texts: Sequence[str], *, query: bool = False
+    ) -> Sequence[Sequence[float]]:
+        """Return embeddings, none if they cannot be had in time."""
+        is_resting = time.monotonic() < self._resting_until
+        if self._embedder is None or is_resting or not all(text.strip() for text in texts):
+            return []
+        options = RequestOptions(_SESSION)
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                _, made = await self._embedder.embed(texts, options, query=query, model=MODEL)
+        except (ModelError, TimeoutError) as error:
+            # Not each question has to wait for a server that is away.
+            self._resting_until = time.monotonic() + _REST
+            _log.info("meaning.not_compared", reason=type(error).__name__)
+            return []
+        return made if all(len(each) == DIMENSIONS for each in made) else []
+
+
+class LineEmbedding:
+    """Embeds the newest lines of each channel, with background priority."""
+
+    def __init__(self, database: Database, embedder: Embedder) -> None:
+        self._vectors = VectorIndex(database)
+        self._embedder = embedder
+
+    async def run(self) -> None:
+        """Embed all lines that should have a vector, newest first, and new ones soon after they are
+        said, until cancelled."""
+        newest, looks, trouble = 0, 0, ""
+        while True:
+            pause = _PAUSE
+            try:
+                # Imported lines have ids among older ones, so all are looked through regularly.
+                newest = max(newest, await self.embed_missing(newest if looks else 0))
+                looks, trouble = (looks + 1) % _FULL_PASS_EVERY, ""
+            except (ModelError, StorageError) as error:
+                pause = _PAUSE_AFTER_ERROR
+                if str(error) != trouble:  # once: a server may lack its model for months
+                    trouble = str(error)
+                    _log.warning("meaning.no_vectors", reason=type(error).__name__, error=trouble)
+            await asyncio.sleep(pause)
+
+    async def embed_missing(self, after: int = 0) -> int:
+        """Embed the lines after the id `after` that lack a vector. Return the newest one's id, 0 if
+        none did. Raises ModelError and StorageError, keeping the vectors stored so far."""
+        await self._vectors.open()
+        options, newest = RequestOptions(_SESSION, "background"), 0
+        while lines := await self._vectors.missing(after, _BATCH_SIZE):
+            texts = [text[:_MAX_TEXT_LENGTH] for _, text in lines]
+            _, made = await self._embedder.embed(texts, options, model=MODEL)
+            if any(len(each) != DIMENSIONS for each in made):
+                raise RequestRejected("the embeddings are of another model", _OK)
+            ids = [event_id for event_id, _ in lines]
+            await self._vectors.add(dict(zip(ids, made, strict=True)))
+            newest = max(newest, *ids)
+        return newest
+
+
+def is_question(text: str) -> bool:
+    """Return whether a text typed into a search is a plain question, without operators."""
+    wanted = parse(text, now=datetime.now(UTC))
+    return asks(text) and wanted == ParsedQuery(clauses=wanted.clauses) and len(wanted.clauses) == 1
+
+
+def _beginning(event: Event) -> str:
+    return event.text[:_MAX_TEXT_LENGTH]
