@@ -29,7 +29,7 @@ class AskedQuestion:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class DirectAnswer:
     """An answer without the model: its text, the name of the answerer, and how certain that is,
     from 0 to 1."""
 
@@ -41,5 +41,5 @@ class Answer:
 class Answerer(Protocol):
     """Answers some questions without the model."""
 
-    async def answer(self, reading: Reading, turn: AskedQuestion) -> Answer | None:
+    async def answer(self, reading: Reading, turn: AskedQuestion) -> DirectAnswer | None:
         """Return the answer, or None to leave the question to the next. Raises StorageError."""

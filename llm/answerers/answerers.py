@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from functools import cache
 from importlib.metadata import entry_points
 
-from llm.answerers.answer import Answer, Answerer, AskedQuestion
+from llm.answerers.answer import Answerer, AskedQuestion, DirectAnswer
 from llm.answerers.facts import FactAnswerer
-from llm.reading.reading import Reading
+from llm.reading.reading import OF_PLACE, Reading
 
 ENTRY_POINT_GROUP = "terrarium.answerers"
 
@@ -47,39 +47,45 @@ COURTESIES = {
 class SkillAnswerer:
     """Gives what a skill has worked out, whatever the model."""
 
-    async def answer(self, reading: Reading, turn: AskedQuestion) -> Answer | None:
+    async def answer(self, reading: Reading, turn: AskedQuestion) -> DirectAnswer | None:
         """Return the result of the skill."""
-        return Answer(turn.worked_out, "skill") if turn.worked_out else None
+        return DirectAnswer(turn.worked_out, "skill") if turn.worked_out else None
 
 
 class LogAnswerer:
     """Quotes the lines of the log that answer the question, for models that retell them wrongly."""
 
-    async def answer(self, reading: Reading, turn: AskedQuestion) -> Answer | None:
+    async def answer(self, reading: Reading, turn: AskedQuestion) -> DirectAnswer | None:
         """Return the lines, or that nothing was found where only people here can know."""
         quoted, quotes = turn.quoted, turn.profile.quotes
-        if quoted is None or quotes == "none" or not (quoted.is_about_log or quotes == "all"):
+        if quoted is None:
+            # A model that is shown nothing would only invent it.
+            is_lost = quotes != "none" and turn.log_window and reading.is_one_of(OF_PLACE)
+            return DirectAnswer(NOT_SAID, "log") if is_lost else None
+        if quotes == "none" or not (quoted.is_about_log or quotes == "all"):
             return None
-        return Answer(quoted.text or NOT_SAID, "log", quoted.score if quoted.shown else 1.0)
+        return DirectAnswer(quoted.text or NOT_SAID, "log", quoted.score if quoted.shown else 1.0)
 
 
 class HonestAnswerer:
     """Says for a tiny model what it cannot do, and is polite in its place."""
 
-    async def answer(self, reading: Reading, turn: AskedQuestion) -> Answer | None:
+    async def answer(self, reading: Reading, turn: AskedQuestion) -> DirectAnswer | None:
         """Return the sentence for a kind that the model only pretends to fulfil."""
         if turn.profile.makes_small_talk:
             return None
         if reading.is_one_of(_SMALL_TALK):
-            return Answer(COURTESIES.get(reading.courtesy, TAKEN_NOTE), "honest")
+            return DirectAnswer(COURTESIES.get(reading.courtesy, TAKEN_NOTE), "honest")
         for kinds, text in (
             (_ACTS, CANNOT),
             (_TOO_HARD, TOO_SMALL),
             (_STATEMENTS, TAKEN_NOTE),
         ):
             if reading.is_one_of(kinds, _CERTAIN):
-                return Answer(text, "honest", sum(reading.kinds.get(kind, 0) for kind in kinds))
-        return Answer(ONLY_ENGLISH, "honest") if reading.is_foreign else None
+                return DirectAnswer(
+                    text, "honest", sum(reading.kinds.get(kind, 0) for kind in kinds)
+                )
+        return DirectAnswer(ONLY_ENGLISH, "honest") if reading.is_foreign else None
 
 
 @cache
@@ -89,7 +95,7 @@ def answerers() -> Sequence[Answerer]:
     return [FactAnswerer(), SkillAnswerer(), *added, LogAnswerer(), HonestAnswerer()]
 
 
-async def first_answer(reading: Reading, turn: AskedQuestion) -> Answer | None:
+async def first_answer(reading: Reading, turn: AskedQuestion) -> DirectAnswer | None:
     """Return the first answer without the model; None if the model is to be asked."""
     for answerer in answerers():
         if answer := await answerer.answer(reading, turn):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 
-from llm.answerers.answer import Answer, AskedQuestion
+from llm.answerers.answer import AskedQuestion, DirectAnswer
 from llm.log_questions.answers import QuotedAnswer
 from llm.prompt.log_window import LogWindow
 from llm.reading.reading import Reading
@@ -36,14 +36,14 @@ class FactAnswerer:
     """Answers questions about the people in a room and about the log as a whole, for models that
     have no tools to look it up."""
 
-    async def answer(self, reading: Reading, turn: AskedQuestion) -> Answer | None:
+    async def answer(self, reading: Reading, turn: AskedQuestion) -> DirectAnswer | None:
         """Return the fact, None if the question asks for none that is known."""
         if turn.profile.shortcuts != "all" or reading.certainty < _CERTAIN:
             return None
         text = self._of_room(reading, turn)
         if text is None and turn.log_window:
             text = await self._of_log(reading, turn.log_window, turn)
-        return None if text is None else Answer(text, "facts", reading.certainty)
+        return None if text is None else DirectAnswer(text, "facts", reading.certainty)
 
     def _of_room(self, reading: Reading, turn: AskedQuestion) -> str | None:
         room, slots = turn.room, reading.slots
@@ -122,7 +122,10 @@ async def _missed(window: LogWindow, query: Query, phrase: str) -> str | None:
             query = replace(query, after_id=last[0].id)
             phrase = f" since {last[0].time.astimezone(window.quoting.zone):%Y-%m-%d %H:%M}"
         else:
-            query, phrase = replace(query, since=window.asked_at() - _WITHOUT_ABSENCE), " in a day"
+            query, phrase = (
+                replace(query, since=window.time_of_question() - _WITHOUT_ABSENCE),
+                " in a day",
+            )
     [found] = await window.log.for_model(query)
     said = [event for event in found if not window.line_filter.leaves_out(event)]
     if not said:
@@ -136,13 +139,13 @@ async def _missed(window: LogWindow, query: Query, phrase: str) -> str | None:
     links = sum("://" in event.text for event in said)
     linked = f", {links} with links" if links else ""
     head = f"{lines} by {people}{phrase}{linked}; most by {most}. Most answered:"
-    quoted = _most_answered(said)
+    quoted = _select_most_answered(said)
     if not quoted:
         return head.removesuffix(" Most answered:")
     return QuotedAnswer(head, quoted, quoted, window.quoting).text
 
 
-def _most_answered(said: Sequence[Event]) -> tuple[Event, ...]:
+def _select_most_answered(said: Sequence[Event]) -> tuple[Event, ...]:
     """Return the lines that most of the lines after them seem to reply to, in order of time."""
     scores = {
         event.id: sum(each.chance for each in replies(event, said[place + 1 :][:FOLLOWING_LINES]))

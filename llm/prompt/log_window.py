@@ -189,7 +189,7 @@ class LogWindow:
                 return name
         return ""
 
-    def asked_at(self) -> datetime:
+    def time_of_question(self) -> datetime:
         """Return the time of the question."""
         return from_micros(self.anchor * 1_000)  # ids of the log follow time
 

@@ -65,7 +65,7 @@ def read_slots(kind: str, text: str, around: Surroundings) -> Slots:
         words=strip_frame(text, kind),
         topic=" ".join(word for word in content if _bare(word) != person.casefold()),
         person=person,
-        names=tuple(dict.fromkeys([*known, *(_named(word) for word in content)])),
+        names=tuple(dict.fromkeys([*known, *(_without_possessive(word) for word in content)])),
         span=span,
         number=numbers[0] if numbers and numbers[0] < 10**15 else None,
         wants=wants,
@@ -108,7 +108,7 @@ def _bare(word: str) -> str:
     return re.sub(r"['’]s?$", "", word.casefold())
 
 
-def _named(word: str) -> str:
+def _without_possessive(word: str) -> str:
     return re.sub(r"['’]s?$", "", word)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from harnesses.core.tendril.preparation import reading_of
 from harnesses.core.tendril.turn import TurnRequest
-from llm.answerers.answer import Answer, AskedQuestion
+from llm.answerers.answer import AskedQuestion, DirectAnswer
 from llm.answerers.answerers import first_answer
 from llm.client.profile import Profile
 from llm.log_questions.answers import QuotedAnswer
@@ -14,7 +14,7 @@ from llm.prompt.log_window import quoted_answer
 
 async def direct_answer(
     request: TurnRequest, profile: Profile, prompt: Prompt, quoted: QuotedAnswer | None
-) -> Answer | None:
+) -> DirectAnswer | None:
     """Return the first answer to a person's question that needs no model."""
     turn = AskedQuestion(
         profile=profile,

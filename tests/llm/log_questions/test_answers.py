@@ -67,13 +67,13 @@ def log(database: Database) -> ChatLog:
     return ChatLog(database)
 
 
-def asked(kind: str, text: str) -> LogQuestion | None:
+def question_of(kind: str, text: str) -> LogQuestion | None:
     slots = read_slots(kind, text, Surroundings(NOW, UTC, "eve", PEOPLE))
     return log_question(Reading(text, {kind: 1.0}, slots=slots), slots.person)
 
 
 async def answer(log: ChatLog, kind: str, text: str) -> QuotedAnswer:
-    question = asked(kind, text)
+    question = question_of(kind, text)
     assert question is not None
     return await answer_from_log(Retrieval(log), question, Query(scope=POND), QUOTING, SPOKEN_HERE)
 
@@ -137,7 +137,7 @@ async def test_the_lines_are_the_answer(log: ChatLog, kind: str, text: str, expe
 async def test_any_question_has_an_answer_if_it_is_about_the_log(
     log: ChatLog, kind: str, text: str, expected: str | None
 ) -> None:
-    question = asked(kind, text)
+    question = question_of(kind, text)
     found = await answer_about_log(
         Retrieval(log), text, Query(scope=POND), question, QUOTING, SPOKEN_HERE
     )

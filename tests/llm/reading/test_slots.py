@@ -14,7 +14,7 @@ NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 HERE = Surroundings(NOW, UTC, "eve", ("bob", "Lena"))
 
 
-def asked(kind: str, text: str, person: str = "") -> LogQuestion | None:
+def question_of(kind: str, text: str, person: str = "") -> LogQuestion | None:
     slots = read_slots(kind, text, HERE)
     return log_question(Reading(text, {kind: 1.0}, slots=slots), person or slots.person)
 
@@ -34,24 +34,24 @@ def asked(kind: str, text: str, person: str = "") -> LogQuestion | None:
 def test_a_question_to_the_log_has_a_topic_and_a_person(
     kind: str, text: str, topic: str, nick: str | None, wish: Wish
 ) -> None:
-    found = asked(kind, text)
+    found = question_of(kind, text)
     assert found
     assert (found.topic, found.nick, found.wish) == (topic, nick, wish)
 
 
 def test_a_question_for_a_time_asks_when_it_was_said() -> None:
-    found = asked("when_said", "when did bob mention the pump?")
+    found = question_of("when_said", "when did bob mention the pump?")
     assert found
     assert (found.about_time, found.topic, found.nick) == (True, "pump", "bob")
-    timed = asked("who_said", "who talked about the kayak yesterday?")
+    timed = question_of("who_said", "who talked about the kayak yesterday?")
     assert timed
     assert timed.topic == "kayak"
     assert timed.span.since == datetime(2026, 11, 21, tzinfo=UTC)
 
 
 def test_without_a_topic_or_a_person_nothing_is_asked_of_the_log() -> None:
-    assert asked("said_by", "what did they say about it?") is None
-    assert asked("who_said", "who said that?") is None
+    assert question_of("said_by", "what did they say about it?") is None
+    assert question_of("who_said", "who said that?") is None
 
 
 def test_somebody_who_has_left_is_among_the_names() -> None:
