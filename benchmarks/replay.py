@@ -44,12 +44,13 @@ class Channel:
         """Add the next `lines` lines to the log."""
         await self.log.add([self._event(*next(self._lines)) for _ in range(lines)])
 
-    async def question(self) -> Asked:
-        """Log the next message as a question to the bot and return it."""
+    async def question(self, asker: str = _EVERYBODY) -> Asked:
+        """Log the next message as a question to the bot, of this `asker` if one is given, and
+        return it."""
         kind, nick, text = next(self._lines)
         while kind not in SPOKEN or not text.strip():
             kind, nick, text = next(self._lines)
-        who = self._asker or nick
+        who = asker or self._asker or nick
         event = self._event(EventType.PRIVMSG, who, f".terrarium {text}")
         [anchor] = await self.log.add([event])
         return Asked(who, text, anchor)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 
+from llm.log_questions.answers import Quoting
 from llm.prompt.log_window import LogWindow
 from storage.chat_log.event import SPOKEN, Place, Scope
 from storage.db.database import to_micros
@@ -15,12 +16,13 @@ from storage.protocols import LogReader
 @dataclass(frozen=True, slots=True)
 class LogExcerpt:
     """The last `hours` of a place: the newest `lines` that people said, with the events between
-    them."""
+    them, and with times in a `zone`."""
 
     log: LogReader
     place: Place
     hours: int
     lines: int
+    zone: tzinfo = UTC
 
     async def view(self, now: datetime) -> LogWindow | None:
         """Return the log window that ends at `now`, None if nobody said anything in it."""
@@ -43,4 +45,5 @@ class LogExcerpt:
             anchor=max(said[-1].id + 1, to_micros(now) // 1000),
             last=self.lines,
             since=said[0].time,
+            quoting=Quoting(self.zone),
         )

@@ -9,6 +9,7 @@ from harnesses.cron.delivery import ChannelDelivery, Delivery, FileDelivery, Web
 from harnesses.cron.digest import LogExcerpt
 from harnesses.cron.settings import CronSettings
 from harnesses.cron.target import FileTarget, WebhookTarget, networks, parse_channel, parse_target
+from llm.client.settings import AgentSettings
 from llm.scheduling.cron_schedule import Timetable
 from storage.log import ChatLog
 from terrarium.config import Config, ConfigError
@@ -30,6 +31,7 @@ class CronJob:
 def read_jobs(config: Config, log: ChatLog, outbox: TendrilOutbox) -> dict[str, CronJob]:
     """Return the jobs of a configuration by name; they read `log`, and deliver to channels through
     `outbox`. Raises ConfigError."""
+    zone = config.section(AgentSettings).zone
     return {
         name: CronJob(
             name,
@@ -42,6 +44,7 @@ def read_jobs(config: Config, log: ChatLog, outbox: TendrilOutbox) -> dict[str, 
                 parse_channel(settings.log).place(config, f"jobs.{name}.log"),
                 settings.hours,
                 settings.lines,
+                zone,
             ),
             _delivery(config, name, settings.deliver, outbox),
             settings.review,

@@ -87,7 +87,7 @@ class FactAnswerer:
                 who = window.quoting.nick(slots.person)
                 return f"{who} has said {lines} here{slots.span.phrase}{since}."
             case "missed":
-                return await _missed(window, slots.span.within(within), slots.span.phrase)
+                return await _sum_up_missed(window, slots.span.within(within), slots.span.phrase)
             case "links":
                 return await _links(window, slots.span.within(within), slots.person)
         return None
@@ -111,7 +111,7 @@ async def _last_seen(window: LogWindow, nick: str, turn: AskedQuestion) -> str:
     return QuotedAnswer(f"{lead}; last said:", tuple(said), tuple(said), window.quoting).text
 
 
-async def _missed(window: LogWindow, query: Query, phrase: str) -> str | None:
+async def _sum_up_missed(window: LogWindow, query: Query, phrase: str) -> str | None:
     """Return what was said since the asker last spoke, or in the time they named: how much, by
     whom, the questions most replied to, and links."""
     query = replace(query, types=SPOKEN, own=False, limit=_MAX_EVENTS)

@@ -31,7 +31,8 @@ _ASSUMED_WINDOW = 32_768  # tokens; of a model whose server says nothing of its 
 _MIN_WINDOW = 4_096  # tokens; no smaller one is believed in because of a refused prompt
 _MAX_ANSWER_RESERVE = 16_000  # tokens kept free for an answer without a limit, thoughts included
 _MAX_TEMPLATE_TOKENS = 32  # tokens, at most, that a chat template puts around a message
-_MAX_KNOWN_PROMPTS = 1_000  # conversations
+# Conversations whose last prompt is kept, for the rounds of a turn; one may have 200 KB.
+_MAX_KNOWN_PROMPTS = 50
 _CANNOT_COUNT = (404, 405, 501)  # HTTP statuses of a server without `/tokenize`
 _RECHECK_SECONDS = 600.0  # after which such a server is asked again, as it may be another one
 

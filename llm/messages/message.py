@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import UTC, datetime, tzinfo
 from itertools import groupby
 from typing import Any, Literal
 from unicodedata import normalize
@@ -146,9 +146,10 @@ EARLIER = "earlier_irc_logs"
 """The tag of older lines that belong to a question."""
 
 
-def stamp(time: datetime) -> str:
-    """Render the time of a line, in UTC."""
-    return f"[{time.isoformat(' ', 'seconds')[:19]}]"
+def stamp(time: datetime, zone: tzinfo = UTC) -> str:
+    """Render the time of a line, in a time zone."""
+    local = time if zone is time.tzinfo else time.astimezone(zone)
+    return f"[{local.isoformat(' ', 'seconds')[:19]}]"
 
 
 def render_block(lines: Sequence[str], tag: str = "irc_logs") -> str:
@@ -168,10 +169,10 @@ def render_membership(events: Iterable[Event]) -> str:
     return escape_tags(f"*** {'; '.join(changes)}")
 
 
-def render_line(event: Event) -> str:
-    """Render one event with its time, escaped and on one line, so that nobody can forge a line of
-    somebody else."""
-    return escape_tags(" ".join(f"{stamp(event.time)} {event_line(event)}".splitlines()))
+def render_line(event: Event, zone: tzinfo = UTC) -> str:
+    """Render one event with its time in a time zone, escaped and on one line, so that nobody can
+    forge a line of somebody else."""
+    return escape_tags(" ".join(f"{stamp(event.time, zone)} {event_line(event)}".splitlines()))
 
 
 NO_ASKER = "nobody"

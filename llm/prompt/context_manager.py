@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from functools import partial
 from typing import TypeVar
 
@@ -122,6 +122,7 @@ class PromptContext:
         self._now = now
         self._question = given.question
         self._log_window = given.log_window
+        self._zone = given.log_window.quoting.zone if given.log_window else UTC
         self._window = 0  # tokens; 0: not known yet
         self._characters = 0  # of lines and turns
         self._stored: list[Turn] = []
@@ -227,13 +228,13 @@ class PromptContext:
             # The window of a channel comes first, so that earlier turns need a time. A view by time
             # belongs to its question.
             if is_channel:
-                before, lines = f"{lines}{_asked_at(turn)} ", ""
+                before, lines = f"{lines}{_asked_at(turn, self._zone)} ", ""
             messages += [
                 _render_question(turn.messages[0], before),
                 *map(_render_step, turn.messages[1:]),
             ]
         shown = {line.id for line in self._lines}
-        found = [render_line(event) for event in self._found if event.id not in shown]
+        found = [render_line(event, self._zone) for event in self._found if event.id not in shown]
         sections = render_sections(self._sections)
         before = lines + render_block(found, EARLIER) + (f"{sections}\n\n" if sections else "")
         return [
@@ -249,11 +250,11 @@ def _render_question(question: Message, before: str = "") -> Message:
     return {"role": "user", "content": before + escape_tags(f"{who}{question['content']}")}
 
 
-def _asked_at(turn: Turn) -> str:
+def _asked_at(turn: Turn, zone: tzinfo) -> str:
     """Return the time of an earlier question: that of its event, which ids follow, so that it reads
     as in the window of the channel."""
     event = turn.question_event_id
-    return stamp(from_micros(event * 1000) if event else turn.time)
+    return stamp(from_micros(event * 1000) if event else turn.time, zone)
 
 
 def texts_shown(turn: Turn) -> Iterator[ShownText]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, tzinfo
 from itertools import groupby
 
 import structlog
@@ -78,8 +78,9 @@ class LogWindow:
     - `speaker` is the nick of the asker.
     - `pending_event` is the question's event if that may not be written yet; `anchor` is then a
       lower bound of its id.
-    - `quoting` is the style of quoted lines, `line_filter` says which are never quoted, `people`
-      are the nicks that a question may name; `retrieval` finds lines, by words alone if it is None.
+    - `quoting` is the style of quoted lines, with the time zone of all lines; `line_filter` says
+      which are never quoted, `people` are the nicks that a question may name; `retrieval` finds
+      lines, by words alone if it is None.
     """
 
     log: LogReader
@@ -140,7 +141,7 @@ class LogWindow:
     ) -> Iterator[WindowLine]:
         """Yield the events as lines. Our answers stand in full where their first line was said;
         further pages of one are left out."""
-        by_id = {event.id: event for event in events}
+        by_id, zone = {event.id: event for event in events}, self.quoting.zone
         shown: set[int] = set()
         for merged, group in groupby(events, key=lambda event: event.type in MERGED_TYPES):
             if merged:
@@ -150,13 +151,14 @@ class LogWindow:
             for event in group:
                 question = event.reply_to or 0
                 if not event.own:
-                    yield WindowLine(event.id, render_line(event), event.text, event.type in SPOKEN)
+                    text, is_said = render_line(event, zone), event.type in SPOKEN
+                    yield WindowLine(event.id, text, event.text, is_said)
                 elif question in answers and question not in shown:
                     shown.add(question)
-                    text = _whole(event, answers[question], longest)
+                    text = _whole(event, answers[question], longest, zone)
                     yield WindowLine(event.id, text, answers[question], answers=question)
                 elif question not in answers and not self._asks_for_more(by_id.get(question)):
-                    yield WindowLine(event.id, render_line(event), event.text)
+                    yield WindowLine(event.id, render_line(event, zone), event.text)
 
     def _asks_for_more(self, asked: Event | None) -> bool:
         """Return whether a line asked for one more page of an answer."""
@@ -237,14 +239,14 @@ def _newest(lines: Sequence[WindowLine], most_said: int, characters: int) -> lis
     return kept[::-1]
 
 
-def _whole(event: Event, answer: str, longest: int) -> str:
+def _whole(event: Event, answer: str, longest: int, zone: tzinfo) -> str:
     """Render our answer in full, at the place of the event that began it."""
     answer = answer.removeprefix(f"{NO_ASKER}: ")
     if len(answer) > longest:
         answer = f"{answer[:longest]}\n[{len(answer) - longest:,} more characters]"
     # Further lines are indented: at the beginning of one, text could pass for a line of the log.
     text = "\n  ".join(escape_tags(answer).splitlines())
-    return f"{stamp(event.time)} <{event.nick}> {text}"
+    return f"{stamp(event.time, zone)} <{event.nick}> {text}"
 
 
 async def quoted_answer(log_window: LogWindow, reading: Reading) -> QuotedAnswer | None:

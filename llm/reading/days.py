@@ -172,12 +172,12 @@ def _date(sentence: Sentence, at: int, on: bool) -> tuple[Day, int] | None:
     if (named := sentence.phrase("month", the)) is not None:
         start = sentence.skip("the", named[1])
         if (number := sentence.word(start)).isdecimal() and len(number) < 3:
-            end = sentence.skip("ordinal", start + 1) if sentence.glued(start + 1) else start + 1
+            end = sentence.skip("ordinal", start + 1) if sentence.is_glued(start + 1) else start + 1
             return _with_year(sentence, Day(month=int(named[0]), day=int(number)), end)
     if not word.replace(".", "").replace("-", "").replace("/", "").isdecimal() or len(word) > 10:
         return None
     numbers = [int(part) for part in word.replace("-", ".").replace("/", ".").split(".")]
-    has_dot = sentence.word(the + 1) == "." and sentence.glued(the + 1)
+    has_dot = sentence.word(the + 1) == "." and sentence.is_glued(the + 1)
     end = the + 1 + has_dot
     match numbers:
         case [year, month, day] if word[:4].isdecimal():
@@ -187,7 +187,7 @@ def _date(sentence: Sentence, at: int, on: bool) -> tuple[Day, int] | None:
         case [day, month] if has_dot or on:
             return _with_year(sentence, Day(month=month, day=day), end)
         case [day] if len(word) < 3:
-            ordinal = sentence.after("ordinal", the + 1) if sentence.glued(the + 1) else None
+            ordinal = sentence.after("ordinal", the + 1) if sentence.is_glued(the + 1) else None
             end = ordinal or end
             if named := sentence.phrase("month", sentence.skip("of", end)):
                 return _with_year(sentence, Day(month=int(named[0]), day=day), named[1])
@@ -196,7 +196,7 @@ def _date(sentence: Sentence, at: int, on: bool) -> tuple[Day, int] | None:
                 has_dot
                 and second.isdecimal()
                 and len(second) < 3
-                and sentence.glued(end + 1)
+                and sentence.is_glued(end + 1)
                 and sentence.word(end + 1) == "."
             ):
                 return _with_year(sentence, Day(month=int(second), day=day), end + 2)

@@ -77,7 +77,11 @@ def number_at(sentence: Sentence, at: int) -> tuple[Fraction, int] | None:
     word = sentence.word(at)
     if word[:1].isdecimal() and word.isascii():
         after = at + 1
-        if sentence.word(after) == "," and sentence.glued(after) and sentence.glued(after + 1):
+        if (
+            sentence.word(after) == ","
+            and sentence.is_glued(after)
+            and sentence.is_glued(after + 1)
+        ):
             cents = sentence.word(after + 1)
             is_decimal = cents.isdecimal() and len(cents) < 3  # "1,5 Stunden"
             word, after = (f"{word}.{cents}", after + 2) if is_decimal else (word, after)
@@ -98,7 +102,7 @@ def _in_words(sentence: Sentence, at: int) -> tuple[Fraction, int] | None:
         part, room, end = 1, 0, at + 1
     while True:
         start = sentence.skip(joint, end) if joint else end
-        if sentence.word(end) == "-" and not (sentence.glued(end) and sentence.glued(start)):
+        if sentence.word(end) == "-" and not (sentence.is_glued(end) and sentence.is_glued(start)):
             start = end  # "twenty - one" is a sum
         if (number := sentence.phrase("number", start)) and int(number[0]) < room:
             value, end = int(number[0]), number[1]
@@ -140,7 +144,7 @@ def duration_at(sentence: Sentence, at: int) -> tuple[Duration, int] | None:
         added = Duration.of(count, unit)
         months, seconds = months + added.months, seconds + added.seconds
         minutes = sentence.word(end)
-        is_last = sentence.glued(end) and sentence.is_end(end + 1)
+        is_last = sentence.is_glued(end) and sentence.is_end(end + 1)
         if unit == "hour" and is_last and minutes.isdecimal() and len(minutes) == 2:
             seconds, end = seconds + 60 * int(minutes), end + 1  # "1h30"
         start = end + 1 if sentence.word(end) == "," else end

@@ -229,7 +229,7 @@ def _text_around(sentence: Sentence, gaps: Sequence[_Time], tail: int) -> str:
         after = sentence.after("filling", at)
         if sentence.word(at) in ",:;-":
             first += 1
-        elif after and (not sentence.glued(after) or sentence.word(after) == ","):
+        elif after and (not sentence.is_glued(after) or sentence.word(after) == ","):
             first += after - at
         elif sentence.word(at) == "an" and sentence.phrase("an_article", at + 1):
             first += 1
@@ -316,7 +316,7 @@ def _day_time(sentence: Sentence, at: int) -> _Time | None:
     if day is None or (day[0].offset or 0) < 0 or (day[0].feast and not day[0].firm):
         return None
     named, end = day
-    start = end + (sentence.word(end) == "t" and sentence.glued(end))
+    start = end + (sentence.word(end) == "t" and sentence.is_glued(end))
     clocks = _clocks_at(sentence, start, 0)
     if clocks and clocks[0][0].certainty == 0 and at and not goes_no_further(sentence, clocks[1]):
         clocks = None
@@ -394,7 +394,7 @@ def _weekdays_at(sentence: Sentence, at: int) -> tuple[str, int] | None:
 def _ordinal_at(sentence: Sentence, at: int) -> int | None:
     """Return the position after a day of the month, "3rd" or "3.", None if there is none."""
     is_day = sentence.word(at).isdecimal() and 1 <= int(sentence.word(at)[:3]) <= 31
-    if not is_day or not sentence.glued(at + 1):
+    if not is_day or not sentence.is_glued(at + 1):
         return None
     return at + 2 if sentence.word(at + 1) == "." else sentence.after("ordinal", at + 1)
 
@@ -469,7 +469,7 @@ def _clock_at(sentence: Sentence, at: int, *, listed: bool = False) -> tuple[_Cl
     if part := sentence.phrase("in_part", end):
         clock, end, is_clear = replace(clock, part=part[0]), part[1], True
     goes_on = not goes_no_further(sentence, end)
-    if not sentence.is_end(end) or (sentence.glued(end) and sentence.word(end) in "%€$£"):
+    if not sentence.is_end(end) or (sentence.is_glued(end) and sentence.word(end) in "%€$£"):
         return None
     is_hour = (preposition and clock.hour > 1) or (not goes_on and (preposition or listed))
     if in_words and not is_clear and not is_hour:

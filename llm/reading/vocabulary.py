@@ -40,7 +40,7 @@ class Sentence:
         """Return the token at a position, "" outside of the text."""
         return self._words[at] if 0 <= at < len(self._words) else ""
 
-    def glued(self, at: int) -> bool:
+    def is_glued(self, at: int) -> bool:
         """Return whether no space separates a token from the one before it."""
         is_inside = 0 < at < len(self._words)
         return is_inside and self.matches[at].start() == self.matches[at - 1].end()
@@ -79,11 +79,11 @@ class Sentence:
     def begins(self, at: int) -> bool:
         """Return whether a time may begin at a position: not inside of a word, path or version."""
         before = self.word(at - 1)[-1:]
-        return not self.glued(at) or not (before.isalnum() or before in "'.:/-_")
+        return not self.is_glued(at) or not (before.isalnum() or before in "'.:/-_")
 
     def is_end(self, at: int) -> bool:
         """Return whether a time may end before a position."""
-        return not self.glued(at) or not (self.word(at)[0].isalnum() or self.word(at) in "'/-_")
+        return not self.is_glued(at) or not (self.word(at)[0].isalnum() or self.word(at) in "'/-_")
 
 
 def _plain(word: str) -> str:

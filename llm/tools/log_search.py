@@ -1,14 +1,14 @@
 """Tools over the chat log within a scope: search, whole spans, people, channels.
 
-Times are those of the log, in UTC. Wherever one is given, the number of a line is accepted too: the
-notes of long results name one to go on with, as several lines may have the same time.
+All times are in one zone. Wherever one is given, the number of a line is accepted too: the notes of
+long results name one to go on with, as several lines may have the same time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
@@ -46,18 +46,17 @@ Present = Callable[[], Mapping[Place, Sequence[str]]]
 
 
 def _moment(given: object) -> object:
-    """Parse a time in the form of rendered lines, UTC unless it has an offset, or the number of a
-    line. Raises ValueError."""
+    """Parse a time in the form of rendered lines, without a zone unless it has an offset, or the
+    number of a line. Raises ValueError."""
     text = str(given).strip().strip("[]") if given is not None else ""
     if not text:
         return None
     if text.isdecimal() and len(text) > len("20260301"):
         return int(text)
     try:
-        time = datetime.fromisoformat(text)
+        return datetime.fromisoformat(text)
     except ValueError as error:
         raise ValueError("write a time as 2026-03-01 12:00:00") from error
-    return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
 def _end(given: object) -> object:
@@ -121,7 +120,7 @@ class LogTools:
     only on request. `link` returns the permalink of a line, None if there is none. `present`
     returns who is in the places of the scope now; None where that is not known. `retrieval`
     finds the lines that may answer a question, and those near in meaning when no line has all
-    words; None: by words alone.
+    words; None: by words alone. `zone` is that of all times.
     """
 
     log: LogReader
@@ -131,12 +130,13 @@ class LogTools:
     link: Callable[[Event], str | None] = lambda _: None
     present: Present | None = None
     retrieval: Retrieval | None = None
+    zone: tzinfo = UTC
 
     @tool(reads=True, research=True, activity="searching the log for {query}", links="quoted")
     async def search_log(self, asked: LogSearch, most: ResultLength) -> QuotingText:
         """Search what was said on the channels that the person who asks may read. The best lines
         are shown in order of time, with the count of all; without a query the newest. Times are
-        UTC."""
+        in the zone of <now>."""
         after, before = asked.after, asked.before
         if asked.around and asked.query:
             middle = await self._time(asked.around)
@@ -168,7 +168,7 @@ class LogTools:
         channel: Channel = "",
     ) -> QuotingText:
         """Read all that was said in a span of time, in order, as much as fits: from its beginning,
-        or, without `from`, its end. Times are UTC."""
+        or, without `from`, its end. Times are in the zone of <now>."""
         query = await self._within(channel, since, until)
         is_forward = since is not None
         query = replace(query, types=_READ, limit=most // _SHORTEST_LINE + 1)
@@ -210,7 +210,9 @@ class LogTools:
             Query(scope=self.scope, types=SPOKEN, own=False, limit=_RECENT_LINES)
         )
         last = {event.nick: event.time for event in said}  # in order of time: the last one wins
-        told = ", ".join(f"{escape_tags(who)} {stamp(time)}" for who, time in last.items())
+        told = ", ".join(
+            f"{escape_tags(who)} {stamp(time, self.zone)}" for who, time in last.items()
+        )
         return f"who is there now is not known here; last lines: {told or 'none'}"
 
     @tool(reads=True)
@@ -219,7 +221,7 @@ class LogTools:
         found = await self.log.channels(self.scope)
         lines = (
             f"{self._name(each.place)}: {each.events:,} events"
-            + (f", the last {stamp(each.last_time)}" if each.last_time else "")
+            + (f", the last {stamp(each.last_time, self.zone)}" if each.last_time else "")
             for each in found
         )
         return "\n".join(lines) or "none"
@@ -250,7 +252,7 @@ class LogTools:
                 *await self._nearest(text, within, line_filter, mentions),
             ],
             most,
-            _notes(mentions, within.limit),
+            _notes(mentions, within.limit, self.zone),
         )
 
     async def _matching(
@@ -321,9 +323,9 @@ class LogTools:
         ends = [each for each in (anchor, before) if isinstance(each, int) and each]
         return Query(
             scope=self.scope,
-            since=after if isinstance(after, datetime) else None,
+            since=self._aware(after) if isinstance(after, datetime) else None,
             after_id=after - 1 if isinstance(after, int) else None,
-            until=before if isinstance(before, datetime) else None,
+            until=self._aware(before) if isinstance(before, datetime) else None,
             before_id=min(ends, default=None),
         ).in_channel(await self._channel(channel))
 
@@ -342,11 +344,15 @@ class LogTools:
     async def _time(self, bound: datetime | int) -> datetime:
         """Return a time, or that of a line. Raises ToolError if there is no such line."""
         if isinstance(bound, datetime):
-            return bound
+            return self._aware(bound)
         event = await self.log.get(self.scope, bound)
         if event is None:
             raise ToolError("around: there is no such line")
         return event.time
+
+    def _aware(self, time: datetime) -> datetime:
+        """Return a time that was given with its zone."""
+        return time if time.tzinfo else time.replace(tzinfo=self.zone)
 
     def _render(self, blocks: Iterable[_Block], most: ResultLength, note: str = "") -> QuotingText:
         """Render the best lines of blocks that fit, those of each block in order of time, then a
@@ -374,7 +380,7 @@ class LogTools:
         """Render a line for the model, with its channel if the scope has several."""
         one_place = self.scope.places is not None and len(self.scope.places) == 1
         where = "" if one_place else f"{self._name(Place(event.network, event.channel))} "
-        return f"{where}{render_line(event)}{f'  {link}' if link else ''}"
+        return f"{where}{render_line(event, self.zone)}{f'  {link}' if link else ''}"
 
     def _name(self, place: Place) -> str:
         """Return the name of a place as `channel` takes it."""
@@ -427,14 +433,14 @@ def _blocks(mentions: Mentions, answers: Sequence[Event]) -> Iterable[_Block]:
         yield _Block("with some of them:", some)
 
 
-def _notes(mentions: Mentions, limit: int) -> str:
+def _notes(mentions: Mentions, limit: int, zone: tzinfo) -> str:
     """Return how to go on, and how much was searched."""
     complete = [each.event.id for each in mentions.found.items if each.has_all]
     notes = []
     if len(complete) >= limit and mentions.count > limit:
         notes.append(f"(older ones with all: before={min(complete)})")
     if reached := mentions.found.searched_back_to:
-        notes.append(f"(searched back to {stamp(reached)} only)")
+        notes.append(f"(searched back to {stamp(reached, zone)} only)")
     return "\n".join(notes)
 
 

@@ -97,7 +97,7 @@ class Conversations:
         def read(db: Connection) -> dict[int, str]:
             rows = db.execute(_ANSWERS, [room, json.dumps(sorted(questions))]).fetchall()
             turns = {row["anchor"]: _messages(row["messages"]) for row in rows}
-            return {anchor: _addressed(messages) for anchor, messages in turns.items()}
+            return {anchor: _address(messages) for anchor, messages in turns.items()}
 
         return await self._database.read(read) if questions else {}
 
@@ -170,7 +170,7 @@ def _turns(db: Connection, name: str, start: int, limit: int) -> list[Turn]:
     ]
 
 
-def _addressed(messages: Sequence[Message]) -> str:
+def _address(messages: Sequence[Message]) -> str:
     """Return the answer of a turn after the asker's name, with which a model may have begun it."""
     name, answer = messages[0].get("name", ""), messages[-1]["content"] or ""
     return answer if answer.lower().startswith(f"{name.lower()}: ") else f"{name}: {answer}"

@@ -6,10 +6,11 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any
 
 from llm.client.token_usage import TokenCountResult
+from llm.log_questions.answers import Quoting
 from llm.messages.message import Message, PromptSection, Question, wire
 from llm.prompt.context_manager import ContextLimits, Conversation, PromptContext, PromptInput
 from llm.prompt.log_window import LogWindow, WindowStarts
@@ -35,6 +36,7 @@ class Room:
     last: int = 50
     window: int = 100_000
     since: datetime | None = None
+    zone: tzinfo = UTC
     sections: Sequence[PromptSection] = ()
     shared: bool = False
     limits: ContextLimits = field(default_factory=lambda: ContextLimits(1.0))
@@ -91,6 +93,7 @@ class Room:
             since=self.since,
             starts=self.starts,
             speaker=nick,
+            quoting=Quoting(self.zone),
         )
 
     async def sent(

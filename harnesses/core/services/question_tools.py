@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, tzinfo
 from typing import Annotated
 
 from pydantic import Field
@@ -90,16 +90,20 @@ class Door:
 
 
 def question_tools(
-    door: Door, remind: ReminderService, skills: SkillTable, now: Callable[[], datetime]
+    door: Door,
+    remind: ReminderService,
+    skills: SkillTable,
+    now: Callable[[], datetime],
+    zone: tzinfo,
 ) -> list[object]:
-    """Return the owners of the tools of a question: the log, reminders and scheduled questions,
-    lessons, pastes."""
+    """Return the owners of the tools of a question: the log with times in a `zone`, reminders and
+    scheduled questions, lessons, pastes."""
 
     def link(event: Event) -> str | None:
         is_shown = door.address and not event.private
         return f"{door.address}{short_link(event)}" if is_shown else None
 
-    tools: list[object] = [replace(door.log, link=link)]
+    tools: list[object] = [replace(door.log, link=link, zone=zone)]
     if door.requester:
         tools.append(ReminderTools(remind, door.requester, door.find_other))
         if (may := door.may_schedule) is not None:

@@ -150,7 +150,7 @@ class TendrilMedium(TendrilResources, ABC):
 
     def tools_for(self, door: Door) -> list[object]:
         """Return the owners of the tools of a question that comes through a door."""
-        return question_tools(door, self.remind, self.skills, self.clock.now)
+        return question_tools(door, self.remind, self.skills, self.clock.now, self.agent.zone)
 
     @property
     def _speaks(self) -> bool:

@@ -180,12 +180,12 @@ def create_trace(
 
 
 def _clock_section(tendril: TendrilResources) -> PromptSection:
-    """Return a section with the local time, and the zone of the log's times."""
+    """Return a section with the local time and its zone, which is that of all lines too."""
     now = tendril.clock.now().astimezone(tendril.agent.zone)
     zone, offset = tendril.agent.zone_name, f"{now:%z}"
     ahead = f" (UTC{offset[:3]}:{offset[3:]})" if now.utcoffset() else ""
     return PromptSection(
-        "now", f"{now:%A %Y-%m-%d %H:%M} {zone}{ahead}. Times in logs are UTC.", 120
+        "now", f"{now:%A %Y-%m-%d %H:%M} {zone}{ahead}. All lines have times of this zone.", 120
     )
 
 

@@ -62,6 +62,7 @@ class LogViews:
             last=last,
             starts=self._starts,
             speaker=speaker,
+            quoting=self._quoting(),
             line_filter=self._quotable_lines(place),
         )
 

@@ -17,6 +17,7 @@ from harnesses.irc.questions.channel_view import persona_values
 from harnesses.irc.questions.handler import QuestionHandler
 from harnesses.irc.reminder_delivery import find_owner
 from harnesses.irc.services import BotServices
+from llm.log_questions.answers import Quoting
 from llm.prompt.log_window import LogWindow
 from storage.chat_log.event import Event, Identity, PendingEvent, Scope
 from storage.db.database import to_micros
@@ -145,4 +146,5 @@ class ScheduledQuestions:
             last=_MAX_LINES,
             since=previous_due(reminder),
             speaker=reminder.owner.nick,
+            quoting=Quoting(self._services.tendril.agent.zone),
         )

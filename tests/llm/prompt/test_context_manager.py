@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given, settings
@@ -112,6 +113,15 @@ async def test_an_answer_stands_in_full_in_everybodys_window(room: Room) -> None
     indented = "\n  ".join(f"ada: {whole}".splitlines())
     assert f"<Terra> {indented}\n[2026" in prompt[-1]["content"]
     assert flat(prompt).count("[Unit]") == 1
+
+
+async def test_all_times_are_in_one_zone(room: Room) -> None:
+    room.zone = ZoneInfo("Europe/Vienna")
+    await room.asks("look it up", *calls("search"))
+    text = flat(await room.asks("and?"))
+    assert "[2026-03-01 13:00:01] <bob> .terrarium look it up\n" in text
+    assert "[2026-03-01 13:00:02] <Terra> bob: So.\n" in text
+    assert "[2026-03-01 13:00:01] bob asks: look it up\n" in text
 
 
 async def test_an_answer_is_shown_with_one_address(room: Room) -> None:

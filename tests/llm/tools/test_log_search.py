@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -158,6 +159,21 @@ async def test_a_search_is_narrowed_by_nick_and_time(log: ChatLog) -> None:
         await search(log, "greenhouse", before="yesterday")
     with pytest.raises(ToolError, match="around: there is no such line"):
         await search(log, around="1234567890123")
+
+
+async def test_times_are_given_and_shown_in_one_zone(log: ChatLog) -> None:
+    tools = LogTools(log=log, scope=HERE, line_filter=TERRA, zone=ZoneInfo("Europe/Vienna"))
+    ada = ADA.replace("12:00:00", "13:00:00")
+    wanted: tuple[dict[str, Any], ...] = (
+        {"query": "pump", "after": "2026-03-01 13:00:00"},
+        {"query": "pump", "around": "2026-03-01"},
+        {"around": "2026-03-01T12:00:01Z", "limit": 2},
+    )
+    for given in wanted:
+        assert ada in await call(tools, "search_log", **given)
+    assert ada not in await call(tools, "search_log", query="pump", after="2026-03-01 13:00:30")
+    span: dict[str, Any] = {"from": "2026-03-01 13:00", "to": "2026-03-01 13:01"}
+    assert await call(tools, "read_log", **span) == [ada]
 
 
 async def test_a_channel_that_may_not_be_read_is_refused_with_those_that_may(log: ChatLog) -> None:
