@@ -39,7 +39,7 @@ from storage.chat_log.event import PUBLIC, SPOKEN, Scope
 from storage.chat_log.query import Query
 from storage.connection import Connection
 from storage.db.database import Database
-from storage.passages.passages import PEOPLE, Passage, PassageSearch
+from storage.passages.passages import PEOPLE, Passage, PassageSearch, compare_likeness
 from storage.passages.score import FEATURES, WEIGHTS
 from storage.search.vectors import MEAN, encode, likeness
 
