@@ -39,7 +39,7 @@ from storage.chat_log.event import PUBLIC, SPOKEN, Scope
 from storage.chat_log.query import Query
 from storage.connection import Connection
 from storage.db.database import Database
-from storage.passages.passages import PEOPLE, Passage, PassageSearch, compared
+from storage.passages.passages import PEOPLE, Passage, PassageSearch, compare
 from storage.passages.score import FEATURES, WEIGHTS
 from storage.search.vectors import MEAN, encode, likeness
 
@@ -150,7 +150,7 @@ async def _samples(
             lines = [
                 replace(each, likeness=near.get(each.event.id, each.likeness)) for each in lines
             ]
-        rows = np.array(list(compared(lines))).reshape(-1, len(FEATURES))
+        rows = np.array(list(compare(lines))).reshape(-1, len(FEATURES))
         right = np.array([float(each.event.text == asked.right) for each in lines])
         likely = np.argsort(-(rows @ _LIKELY + 9 * right), kind="stable")[:_LINES]
         rows, right = rows[likely], right[likely]

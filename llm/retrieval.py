@@ -50,8 +50,8 @@ _OK = 200  # the status of such an answer
 _log = structlog.get_logger()
 
 
-class Embedder(Protocol):
-    """What computes embeddings: the client of the agent server."""
+class TextEmbedder(Protocol):
+    """A source of embeddings, such as the client of the agent server."""
 
     async def embed(
         self,
@@ -94,7 +94,7 @@ NOTHING = Found()
 class Retrieval:
     """Finds lines of `log`; `embedder` is None where nothing is compared by meaning."""
 
-    def __init__(self, log: LogReader, embedder: Embedder | None = None) -> None:
+    def __init__(self, log: LogReader, embedder: TextEmbedder | None = None) -> None:
         self.log = log
         self._embedder = embedder
         self._resting_until = 0.0
@@ -172,7 +172,7 @@ class Retrieval:
 class LineEmbedding:
     """Embeds the newest lines of each channel, with background priority."""
 
-    def __init__(self, database: Database, embedder: Embedder) -> None:
+    def __init__(self, database: Database, embedder: TextEmbedder) -> None:
         self._vectors = VectorIndex(database)
         self._embedder = embedder
 

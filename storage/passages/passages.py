@@ -293,19 +293,19 @@ class Passages:
             replace(each, likeness=likeness.get(each.event.id, each.likeness))
             for each in self.items
         )
-        return replace(self, items=tuple(ranked(known)))
+        return replace(self, items=tuple(rank(known)))
 
 
-def ranked(passages: Iterable[Passage], *, oldest: bool = False) -> list[Passage]:
+def rank(passages: Iterable[Passage], *, oldest: bool = False) -> list[Passage]:
     """Return passages with their scores, best first, without those whose text repeats an earlier
     one's, ignoring case."""
     found = list(passages)
-    scores = map(chance, compared(found))
+    scores = map(chance, compare(found))
     scored = (replace(each, score=score) for each, score in zip(found, scores, strict=True))
     return _distinct(scored, oldest=oldest)
 
 
-def compared(passages: Sequence[Passage]) -> Iterator[Sequence[float]]:
+def compare(passages: Sequence[Passage]) -> Iterator[Sequence[float]]:
     """Yield the features of each passage, including those that compare its likeness with the best
     one of the others."""
     best = nlargest(2, (each.likeness for each in passages if each.likeness is not None))
@@ -484,7 +484,7 @@ class PassageSearch:
             found = (replace(each, score=each.coverage) for each in self.candidates())
             best = _distinct((f for f in found if f.score), oldest=self._line_filter.oldest)
         else:
-            best = ranked(self.candidates(), oldest=self._line_filter.oldest)
+            best = rank(self.candidates(), oldest=self._line_filter.oldest)
         items = tuple(best[:limit])
         if self._reached is None:
             return Passages(items)

@@ -70,7 +70,6 @@ NO_PROMISES = (
     "When nothing is known three prompts",
     "and neither uses tools by itself nor keeps a memory",
     "and never more than it was trained for",
-    "the bot says that nobody has said it here",
     'or "Nobody said that here."',
     "the others cost nothing",
     "## What is never fetched",
