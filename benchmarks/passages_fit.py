@@ -46,12 +46,12 @@ from storage.search.vectors import MEAN, encode, likeness
 _PENALTY = 0.3  # L2 regularisation
 _FOLDS = 5
 _WRONG = 3  # weight of a question that no line answers
-_MOST = 4  # lines of the large log that are embedded for a question
+_MOST = 3  # lines of the large log that are embedded for a question
 _MEAN_LINES = 5_000
 _STEPS, _LONGEST_STEP = 25, 1.5  # of Newton's method
 _POSITIVE = frozenset(
-    ("coverage", "evidence", "shows", "density", "speaker", "recent", "reply", "states all",
-     "meaning", "outstanding")
+    ("all words", "evidence", "shows", "speaker", "recent", "reply", "states all", "meaning",
+     "outstanding")
 )  # fmt: skip
 _NEGATIVE = frozenset(
     ("heaviest missing", "asks", "lacks", "length", "short", "nothing new", "name missing",

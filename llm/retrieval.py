@@ -35,7 +35,7 @@ PERHAPS = 0.12
 """The score from which on a line is given as a possible answer."""
 
 _CANDIDATES = 30  # lines that are ranked anew when some of them are embedded
-_MAX_EMBEDDED = 4  # lines that are embedded for a question
+_MAX_EMBEDDED = 3  # lines that are embedded for a question
 _HOPELESS = 0.02  # the score below which a line is not worth that
 _PATIENCE = 0.5  # seconds to wait for embeddings; without them words alone decide
 _REST = 10.0  # seconds without embeddings after none could be had
@@ -43,7 +43,7 @@ _BATCH_SIZE = 8  # lines embedded at once in the background
 _PAUSE = 5.0  # seconds between two looks for new lines
 _PAUSE_AFTER_ERROR = 60.0
 _FULL_PASS_EVERY = 60  # every 60th look covers all lines that should have a vector
-_MAX_TEXT_LENGTH = 400  # characters of a line that are embedded
+_MAX_TEXT_LENGTH = 240  # characters of a line that are embedded
 _SESSION = "meaning"
 _OK = 200  # the status of such an answer
 
