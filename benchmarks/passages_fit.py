@@ -39,19 +39,19 @@ from storage.chat_log.event import PUBLIC, SPOKEN, Scope
 from storage.chat_log.query import Query
 from storage.connection import Connection
 from storage.db.database import Database
-from storage.passages.passages import PEOPLE, Passage, PassageSearch, compare_likeness
+from storage.passages.passages import PEOPLE, Passage, PassageSearch, compare
 from storage.passages.score import FEATURES, WEIGHTS
 from storage.search.vectors import MEAN, encode, likeness
 
 _PENALTY = 0.3  # L2 regularisation
 _FOLDS = 5
 _WRONG = 3  # weight of a question that no line answers
-_MOST = 4  # lines of the large log that are embedded for a question
+_MOST = 3  # lines of the large log that are embedded for a question
 _MEAN_LINES = 5_000
 _STEPS, _LONGEST_STEP = 25, 1.5  # of Newton's method
 _POSITIVE = frozenset(
-    ("coverage", "evidence", "shows", "density", "speaker", "recent", "reply", "states all",
-     "meaning", "outstanding")
+    ("all words", "evidence", "shows", "speaker", "recent", "reply", "states all", "meaning",
+     "outstanding")
 )  # fmt: skip
 _NEGATIVE = frozenset(
     ("heaviest missing", "asks", "lacks", "length", "short", "nothing new", "name missing",
@@ -150,7 +150,7 @@ async def _samples(
             lines = [
                 replace(each, likeness=near.get(each.event.id, each.likeness)) for each in lines
             ]
-        rows = np.array(list(compare_likeness(lines))).reshape(-1, len(FEATURES))
+        rows = np.array(list(compare(lines))).reshape(-1, len(FEATURES))
         right = np.array([float(each.event.text == asked.right) for each in lines])
         likely = np.argsort(-(rows @ _LIKELY + 9 * right), kind="stable")[:_LINES]
         rows, right = rows[likely], right[likely]

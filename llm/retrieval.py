@@ -35,7 +35,7 @@ PERHAPS = 0.12
 """The score from which on a line is given as a possible answer."""
 
 _CANDIDATES = 30  # lines that are ranked anew when some of them are embedded
-_MAX_EMBEDDED = 4  # lines that are embedded for a question
+_MAX_EMBEDDED = 3  # lines that are embedded for a question
 _HOPELESS = 0.02  # the score below which a line is not worth that
 _PATIENCE = 0.5  # seconds to wait for embeddings; without them words alone decide
 _REST = 10.0  # seconds without embeddings after none could be had
@@ -43,15 +43,15 @@ _BATCH_SIZE = 8  # lines embedded at once in the background
 _PAUSE = 5.0  # seconds between two looks for new lines
 _PAUSE_AFTER_ERROR = 60.0
 _FULL_PASS_EVERY = 60  # every 60th look covers all lines that should have a vector
-_MAX_TEXT_LENGTH = 400  # characters of a line that are embedded
+_MAX_TEXT_LENGTH = 240  # characters of a line that are embedded
 _SESSION = "meaning"
 _OK = 200  # the status of such an answer
 
 _log = structlog.get_logger()
 
 
-class EmbeddingClient(Protocol):
-    """A client that computes embeddings, such as that of the agent server."""
+class TextEmbedder(Protocol):
+    """A source of embeddings, such as the client of the agent server."""
 
     async def embed(
         self,
@@ -94,7 +94,7 @@ NOTHING = Found()
 class Retrieval:
     """Finds lines of `log`; `embedder` is None where nothing is compared by meaning."""
 
-    def __init__(self, log: LogReader, embedder: EmbeddingClient | None = None) -> None:
+    def __init__(self, log: LogReader, embedder: TextEmbedder | None = None) -> None:
         self.log = log
         self._embedder = embedder
         self._resting_until = 0.0
@@ -172,7 +172,7 @@ class Retrieval:
 class LineEmbedding:
     """Embeds the newest lines of each channel, with background priority."""
 
-    def __init__(self, database: Database, embedder: EmbeddingClient) -> None:
+    def __init__(self, database: Database, embedder: TextEmbedder) -> None:
         self._vectors = VectorIndex(database)
         self._embedder = embedder
 

@@ -29,7 +29,6 @@ from storage.search.query_parser import ParsedQuery, TermKind, parse
 _MAX_LINES = 100  # lines of a search
 _MAX_MATCHES = 200  # lines that a search with operators counts
 _MAX_SEMANTIC = 6  # lines near in meaning
-_MAX_ANSWERS = 3  # lines that may answer a question
 # The share of the best line's score that a line with only some of the words needs: if some line
 # has all of them, and if none has.
 _MIN_SHARE, _MIN_SHARE_OF_SOME = 0.5, 0.25
@@ -118,9 +117,8 @@ class LogTools:
 
     The bot's own lines, and those that `line_filter` leaves out, such as commands, are searched
     only on request. `link` returns the permalink of a line, None if there is none. `present`
-    returns who is in the places of the scope now; None where that is not known. `retrieval`
-    finds the lines that may answer a question, and those near in meaning when no line has all
-    words; None: by words alone. `zone` is that of all times.
+    returns who is in the places of the scope now; None where that is not known. When no line has
+    all words, `retrieval` finds those near in meaning, if given. `zone` is that of all times.
     """
 
     log: LogReader
@@ -240,17 +238,8 @@ class LogTools:
         if not mentions.words:  # none but the most frequent words
             found = await self._matching(text, within, line_filter, most)
             return found or _quoting(f"no line matches: {escape_tags(text)}")
-        retrieval = self.retrieval or Retrieval(self.log)
-        likely = await retrieval.answers(text, replace(within, limit=_MAX_ANSWERS), line_filter)
-        answers = [each.event for each in likely.passages]
-        heading = "the answer:" if likely.is_sure else "perhaps the answer:"
-        blocks = [_Block(heading, answers)] if answers else []
         return self._render(
-            [
-                *blocks,
-                *_blocks(mentions, answers),
-                *await self._nearest(text, within, line_filter, mentions),
-            ],
+            [*_blocks(mentions), *await self._nearest(text, within, line_filter, mentions)],
             most,
             _notes(mentions, within.limit, self.zone),
         )
@@ -409,12 +398,11 @@ def _narrows(wanted: ParsedQuery) -> bool:
     )
 
 
-def _blocks(mentions: Mentions, answers: Sequence[Event]) -> Iterable[_Block]:
-    """Yield the lines with all words of a query, and those with some of them, but for the
-    answers."""
+def _blocks(mentions: Mentions) -> Iterable[_Block]:
+    """Yield the lines with all words of a query, and those with some of them."""
     words = escape_tags(", ".join(mentions.words))
     all_of = "all of: " if len(mentions.words) > 1 else ""
-    items = [each for each in mentions.found.items if each.event not in answers]
+    items = mentions.found.items
     if mentions.count:
         count = _lines(mentions.count, at_least=mentions.count == MAX_COUNTED)
         complete = [each.event for each in items if each.has_all]

@@ -293,19 +293,19 @@ class Passages:
             replace(each, likeness=likeness.get(each.event.id, each.likeness))
             for each in self.items
         )
-        return replace(self, items=tuple(rank_passages(known)))
+        return replace(self, items=tuple(rank(known)))
 
 
-def rank_passages(passages: Iterable[Passage], *, oldest: bool = False) -> list[Passage]:
+def rank(passages: Iterable[Passage], *, oldest: bool = False) -> list[Passage]:
     """Return passages with their scores, best first, without those whose text repeats an earlier
     one's, ignoring case."""
     found = list(passages)
-    scores = map(chance, compare_likeness(found))
+    scores = map(chance, compare(found))
     scored = (replace(each, score=score) for each, score in zip(found, scores, strict=True))
     return _distinct(scored, oldest=oldest)
 
 
-def compare_likeness(passages: Sequence[Passage]) -> Iterator[Sequence[float]]:
+def compare(passages: Sequence[Passage]) -> Iterator[Sequence[float]]:
     """Yield the features of each passage, including those that compare its likeness with the best
     one of the others."""
     best = nlargest(2, (each.likeness for each in passages if each.likeness is not None))
@@ -319,14 +319,14 @@ def compare_likeness(passages: Sequence[Passage]) -> Iterator[Sequence[float]]:
 def _distinct(passages: Iterable[Passage], *, oldest: bool) -> list[Passage]:
     # Rounded scores make lines equal that are about as good; then their age decides.
     sign = 1 if oldest else -1
-    order = sorted(passages, key=lambda each: (-_round_share(each.score), sign * each.event.id))
+    order = sorted(passages, key=lambda each: (-_rounded(each.score), sign * each.event.id))
     found: dict[str, Passage] = {}
     for passage in order:
         found.setdefault(passage.event.text.strip().lower(), passage)
     return list(found.values())
 
 
-def _round_share(share: float) -> float:
+def _rounded(share: float) -> float:
     """Return the log-odds of a probability in steps of 0.5, which is about its precision."""
     kept = min(max(share, 1e-9), 1 - 1e-9)
     return round(2 * math.log(kept / (1 - kept))) / 2
@@ -484,7 +484,7 @@ class PassageSearch:
             found = (replace(each, score=each.coverage) for each in self.candidates())
             best = _distinct((f for f in found if f.score), oldest=self._line_filter.oldest)
         else:
-            best = rank_passages(self.candidates(), oldest=self._line_filter.oldest)
+            best = rank(self.candidates(), oldest=self._line_filter.oldest)
         items = tuple(best[:limit])
         if self._reached is None:
             return Passages(items)

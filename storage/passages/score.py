@@ -21,7 +21,6 @@ from storage.passages.words import (
     QuestionWords,
     asks,
     is_content,
-    rarity,
     shows,
     stem,
     tokens,
@@ -31,15 +30,18 @@ WEIGHTS = Path(__file__).with_name("weights.json")
 FEATURES = (
     "bias",
     "coverage",
+    "coverage cubed",
+    "coverage in a large log",
+    "all words",
     "heaviest missing",
     "evidence",
+    "evidence in a large log",
     "asks",
     "shows",
     "lacks",
     "length",
     "short",
     "nothing new",
-    "density",
     "name missing",
     "speaker",
     "recent",
@@ -52,9 +54,12 @@ FEATURES = (
     "outstanding",
     "meaning and words",
     "meaning without a word",
+    "meaning in a large log",
     "no meaning",
+    "coverage without meaning",
 )
 _COVERAGE, _MISSING = FEATURES.index("coverage"), FEATURES.index("heaviest missing")
+_SIZE = FEATURES.index("log size")
 _MAX_WEIGHT = 7.0
 _MIN_TYPO_LENGTH = 5  # least letters of a word that may be misspelt
 _MIN_TYPO_WEIGHT = 5.0  # and its least weight: only rare words are compared with misspellings
@@ -125,20 +130,23 @@ class WeighedQuestion:
         is_person = self.question.expected is Expected.PERSON
         shown = shows(self.question.expected, line.text if is_person else rest)
         content = [root for w, root in zip(words, line.stems, strict=True) if is_content(w)]
-        told = sum(map(rarity, content)) or 1.0
         size = math.log10(self.lines + 10) / 6
+        coverage, evidence = exact / self.whole, min(exact, 3 * _MAX_WEIGHT) / 10
         return [
             1.0,
-            exact / self.whole,
+            coverage,
+            coverage**3,
+            coverage * size,
+            float(not heaviest),
             heaviest / _MAX_WEIGHT,
-            min(exact, 3 * _MAX_WEIGHT) / 10,
+            evidence,
+            evidence * size,
             float(asks(line.text)),
             float(shown is True),
             float(shown is False),
             min(max(0, len(words) - _SHORT_LINE_WORDS), _MAX_EXCESS_WORDS) / 10,
             float(len(content) < _MIN_CONTENT_WORDS),
             float(all(root in matched for root in content)),
-            sum(rarity(root) for root in content if root in matched) / told,
             float(name_missing),
             float(speaker),
             float(recent),
@@ -146,7 +154,9 @@ class WeighedQuestion:
             size * (1 - rarest / _MAX_WEIGHT),
             float("http" in line.text),
             float(self.question.is_state and not heaviest and _states(line, matched)),
-            *(0.0, 0.0, 0.0, 0.0, 0.0, 1.0),  # until the meaning is known
+            0.0,  # the chance that it is a reply
+            # Until the meaning is known:
+            *(0.0, 0.0, 0.0, 0.0, 0.0, 1.0, coverage),
         ]
 
 
@@ -196,7 +206,9 @@ def with_meaning(values: Sequence[float], likeness: float, best_other: float) ->
         "outstanding": likeness - best_other,
         "meaning and words": likeness * values[_COVERAGE],
         "meaning without a word": likeness * values[_MISSING],
+        "meaning in a large log": likeness * values[_SIZE],
         "no meaning": 0.0,
+        "coverage without meaning": 0.0,
     }
     return [known.get(name, value) for name, value in zip(FEATURES, values, strict=True)]
 

@@ -148,7 +148,7 @@ async def test_only_what_may_be_seen_is_near(tmp_path: Path) -> None:
             assert {each.event.text for each in found.passages} <= set(texts)
 
 
-async def test_the_newest_lines_get_vectors_and_no_others(tmp_path: Path) -> None:
+async def test_the_newest_lines_of_a_channel_get_vectors(tmp_path: Path) -> None:
     events = [said(f"a line of some length {number}", number) for number in range(1_010)]
     embedder = Embedder()
     async with filled(tmp_path, [*events, said("short", 2_000)]) as (database, _, ids):

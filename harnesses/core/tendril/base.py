@@ -9,7 +9,6 @@ from typing import TypeVar
 
 import structlog
 
-from harnesses.core.services.peers import PeerAnswer, PeerQuestion
 from harnesses.core.tendril.process import TendrilProcess
 from harnesses.core.tendril.responder import Responder
 from harnesses.core.tendril.turn import (
@@ -64,18 +63,27 @@ class Tendril(TendrilProcess):
         """Answer a question, one at a time per conversation; return `NO_REPLY` if it was stopped or
         joined another. Never raises, except when cancelled."""
         queue = self._queues.for_conversation(request.conversation)
-        reading = request.reading
-        if reading is None and request.is_by_person:
-            people = request.log_window.people if request.log_window else ()
-            reading = await self.read(request.text, request.who, people)
-            request = replace(request, reading=reading)
-        follows_up = reading is not None and reading.follows_up
-        # What needs no model overtakes the questions that wait for it.
-        if len(queue) and not follows_up and (done := await self._answer_directly(request, queue)):
-            return done
-        # Only a question that memory keeps may join: the turn that takes it in is remembered.
-        joins = request.joins and request.keeps and follows_up
-        if not await queue.enter(request.question(), joins=joins):
+        command = direct = place = None
+        async with queue.arrivals:
+            if request.is_by_person:
+                people = request.log_window.people if request.log_window else ()
+                reading = await self.read(request.text, request.who, people)
+                request = replace(request, reading=reading)
+                if request.command:
+                    command = await self._log_errors(request.command(reading))
+                # What needs no model overtakes the questions that wait for it.
+                if len(queue) and not command and not reading.follows_up:
+                    direct = await self._answer_directly(request)
+            if not (command or direct):
+                # Only what memory keeps may join: the turn that takes it in is remembered.
+                follows_up = request.reading is not None and request.reading.follows_up
+                joins = request.joins and request.keeps and follows_up
+                place = queue.place(request.question(), joins)
+        if command:
+            await self._log_errors(command())
+        if direct:
+            return await self._finish(request, direct, queue, self._memory_of(request))
+        if place is None or not await queue.wait(place):
             return NO_REPLY
         try:
             return await queue.run(self._take_turn(request, queue), request.keeps) or NO_REPLY
@@ -88,25 +96,15 @@ class Tendril(TendrilProcess):
         around = Surroundings(self.clock.now(), self.agent.zone, speaker, people)
         return await self.reader.read(text, RequestOptions(f"{self.name}/reading"), around)
 
-    async def _answer_directly(
-        self, request: TurnRequest, queue: ConversationQueue
-    ) -> TurnResult | None:
-        """Answer a request without the model and without waiting; None if it needs the model."""
+    async def _answer_directly(self, request: TurnRequest) -> TurnResult | None:
+        """Return the answer to a request that needs no model, None if it needs the model."""
         memory = self._memory_of(request)
 
         async def answer() -> TurnResult:
             return await self._responder.answer(request, None, memory) or NO_REPLY
 
         result = await self.catch_errors(answer)
-        return await self._finish(request, result, queue, memory) if result.ok else None
-
-    async def answer_peer(self, question: PeerQuestion) -> PeerAnswer:
-        """Answer a question from another tendril, on behalf of the person who asked it. Never
-        raises."""
-        result = await self.catch_errors(lambda: self.turn(self.request_from_peer(question)))
-        return PeerAnswer(
-            result.text, result.ok, result.iterations, result.calls, sorted(result.quotes)
-        )
+        return result if result.ok else None
 
     async def _take_turn(self, request: TurnRequest, queue: ConversationQueue) -> TurnResult:
         """Answer a request, deliver the answer, and remember the turn if it was delivered."""

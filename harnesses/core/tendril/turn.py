@@ -105,8 +105,9 @@ class TurnRequest:
     - `on_text` receives each piece of the answer, `on_activity` what a tool is doing for it;
       `deliver` receives the whole answer before the next question has its turn. A turn that was not
       delivered is not remembered.
-    - `reading`: what was read from the question; None: the turn reads it. `room_view`: who and what
-      is in the room now, if the medium knows.
+    - `command` returns what runs the command that a reading asks for, None if it asks for none.
+    - `room_view`: who and what is in the room now, if the medium knows. `reading` is what was read
+      from the question, by the turn itself.
     - `joins`: the question may join the one being answered, if it is a follow-up.
     - `keeps`: memory keeps the turn. Otherwise nothing of it is stored and, for a person's
       question, no trace either.
@@ -144,6 +145,7 @@ class TurnRequest:
     wants_status: bool = False
     origin: Origin | None = None
     image: Image | None = None
+    command: Callable[[Reading], Awaitable[Action | None]] | None = None
     reading: Reading | None = None
     room_view: RoomView | None = None
 
@@ -222,7 +224,7 @@ class TurnRequest:
 
 
 @dataclass(slots=True, eq=False)
-class _Waiting:
+class Waiting:
     """A queued question; the future resolves to True if it may run, False if it joined another or
     was stopped."""
 
@@ -234,16 +236,19 @@ class _Waiting:
 class ConversationQueue:
     """The queue of one conversation: `enter`, then `run`, then `leave`. Others may `stop` it.
 
-    Hold the lock `memory` while writing to or deleting from the conversation, and write only while
-    `keeps` is True: it is False if the current turn must not be remembered.
+    Hold the lock `arrivals` from the arrival of a question until it is placed: what is done to it
+    before must not change the order. Hold the lock `memory` while writing to or deleting from the
+    conversation, and write only while `keeps` is True: it is False if the current turn must not be
+    remembered.
     """
 
     def __init__(self) -> None:
         self.memory = asyncio.Lock()
+        self.arrivals = asyncio.Lock()
         self.keeps = True
         self._busy = False
-        self._waiting: deque[_Waiting] = deque()
-        self._granted: _Waiting | None = None  # until its `enter` resumes
+        self._waiting: deque[Waiting] = deque()
+        self._granted: Waiting | None = None  # until its `enter` resumes
         self._running: asyncio.Task[TurnResult] | None = None
 
     def __repr__(self) -> str:
@@ -258,11 +263,22 @@ class ConversationQueue:
 
         After True the caller must call `leave`.
         """
-        if not self._busy:
+        return await self.wait(self.place(question, joins))
+
+    def place(self, question: Question, joins: bool) -> Waiting:
+        """Put a question at the end of the queue; its turn has come if it is the only one. The
+        caller must `wait` for it."""
+        waiting = Waiting(question, joins, asyncio.get_running_loop().create_future())
+        if self._busy:
+            self._waiting.append(waiting)
+        else:
             self._busy = True
-            return True
-        waiting = _Waiting(question, joins, asyncio.get_running_loop().create_future())
-        self._waiting.append(waiting)
+            self._granted = waiting
+            waiting.turn.set_result(True)
+        return waiting
+
+    async def wait(self, waiting: Waiting) -> bool:
+        """Wait for the turn of a placed question, as `enter` does."""
         try:
             may_run = await waiting.turn
         except asyncio.CancelledError:
@@ -340,7 +356,7 @@ class ConversationQueue:
         return cancelled or granted is not None or bool(dropped)
 
 
-def _is_follow_up(waiting: _Waiting) -> bool:
+def _is_follow_up(waiting: Waiting) -> bool:
     return waiting.joins
 
 

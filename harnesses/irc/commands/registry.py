@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from importlib.metadata import version
 
+from harnesses.core.tendril.turn import Action, TurnResult
 from harnesses.core.text import counted
 from harnesses.irc.commands.admin import AdminCommands
 from harnesses.irc.commands.log import LogCommands
@@ -98,13 +99,24 @@ class Commands:
         request = replace(request, words=sanitize(request.words).strip())  # no colour codes
         if not request.words:
             return f"Ask me something: {self._services.prefix(request.place)}{ASK_COMMAND} QUESTION"
-        people = request.network.members(request.place.channel)
-        reading = await self._services.tendril.read(request.words, request.nick, people)
-        meant = await self.match_plain_command(request, reading)
-        if meant is None:
-            return await self._questions.ask(request, reading)
-        name, given = meant
-        return await self.known[name](given)  # it overtakes what waits for the model
+        if exact := await self.match_plain_command(request, Reading(request.words)):
+            name, given = exact
+            return await self.known[name](given)
+
+        async def command(reading: Reading) -> Action | None:
+            meant = await self.match_plain_command(request, reading)
+            return functools.partial(self._run, *meant) if meant else None
+
+        return await self._questions.ask(request, command)
+
+    async def _run(self, name: str, request: CommandRequest) -> None:
+        """Run a command that a question asks for, and reply."""
+
+        async def execute() -> TurnResult:
+            return TurnResult(await self.known[name](request))
+
+        result = await self._services.tendril.catch_errors(execute)
+        await self._services.sender.reply(request, result.text)
 
     async def who(self, request: CommandRequest) -> str:
         """who: who is here"""

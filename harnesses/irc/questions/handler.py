@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -12,7 +12,7 @@ from datetime import timedelta
 from harnesses.core.rate_limit import ConcurrencyLimit
 from harnesses.core.services.peers import EMPTY_SCOPE
 from harnesses.core.services.question_tools import Door, PasteTools
-from harnesses.core.tendril.turn import TurnRequest, TurnResult
+from harnesses.core.tendril.turn import Action, TurnRequest, TurnResult
 from harnesses.irc.policy.log_records import room_key
 from harnesses.irc.policy.requests import (
     CommandRequest,
@@ -54,8 +54,11 @@ class QuestionHandler:
         self._services, self._log_views, self._proactive = services, log_views, proactive
         self._concurrency, self._progress = ConcurrencyLimit(), ProgressSigns(services)
 
-    async def ask(self, request: CommandRequest, reading: Reading) -> str:
-        """Run the turn of a question, which delivers the answer itself; return a refusal or ""."""
+    async def ask(
+        self, request: CommandRequest, command: Callable[[Reading], Awaitable[Action | None]]
+    ) -> str:
+        """Run the turn of a question, which delivers the answer itself, or the `command` that it
+        asks for in plain words; return a refusal or ""."""
         services = self._services
         person = _person(request)
         if self._concurrency.is_full(person):
@@ -65,7 +68,7 @@ class QuestionHandler:
             clock = asyncio.get_running_loop().time
             reply = StreamingReply(services.sender, target, services.networks.settings, clock)
             with self._progress.shown(target, reply) as on_activity:
-                await self._turn(request, reading, reply, on_activity)
+                await self._turn(request, command, reply, on_activity)
         return ""
 
     def _refusal(self, request: CommandRequest) -> str:
@@ -75,7 +78,7 @@ class QuestionHandler:
     async def _turn(
         self,
         request: CommandRequest,
-        reading: Reading,
+        command: Callable[[Reading], Awaitable[Action | None]],
         reply: StreamingReply,
         on_activity: Callable[[str], None],
     ) -> None:
@@ -101,7 +104,7 @@ class QuestionHandler:
                 person=network.fold(request.who.name),
                 budget_owner=payer_of(network, request.who),
                 text=request.words,
-                reading=reading,
+                command=command,
                 room_view=room_view(network, request.place.channel),
                 room=room_key(request.place, network.fold),
                 log_window=self._log_views.for_question(request) if behaviour.logging else None,

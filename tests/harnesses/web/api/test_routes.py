@@ -242,7 +242,7 @@ async def test_the_api_describes_itself_with_examples(tmp_path: Path) -> None:
         }
         assert set(parameters) == {
             *("q", "channel", "nick", "since", "until", "hours", "mode", "order"),
-            *("limit", "cursor"),
+            *("said", "limit", "cursor"),
         }
         assert "irc/#terrarium" in str(parameters["channel"])
         assert unresolved_references(described) == []
