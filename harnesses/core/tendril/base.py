@@ -106,6 +106,14 @@ class Tendril(TendrilProcess):
         result = await self.catch_errors(answer)
         return result if result.ok else None
 
+    async def answer_peer(self, question: PeerQuestion) -> PeerAnswer:
+        """Answer a question from another tendril, on behalf of the person who asked it. Never
+        raises."""
+        result = await self.catch_errors(lambda: self.turn(self.request_from_peer(question)))
+        return PeerAnswer(
+            result.text, result.ok, result.iterations, result.calls, sorted(result.quotes)
+        )
+
     async def _take_turn(self, request: TurnRequest, queue: ConversationQueue) -> TurnResult:
         """Answer a request, deliver the answer, and remember the turn if it was delivered."""
         memory = self._memory_of(request)
