@@ -9,6 +9,7 @@ from typing import TypeVar
 
 import structlog
 
+from harnesses.core.services.peers import PeerAnswer, PeerQuestion
 from harnesses.core.tendril.process import TendrilProcess
 from harnesses.core.tendril.responder import Responder
 from harnesses.core.tendril.turn import (
