@@ -27,7 +27,7 @@ from storage.passages.words import asks
 from storage.protocols import LogReader
 from storage.search.models import SearchPage
 from storage.search.query_parser import ParsedQuery, parse
-from storage.search.vectors import DIMENSIONS, MODEL, VectorIndex, encode, likeness
+from storage.search.vectors import DIMENSIONS, MIN_TEXT_LENGTH, MODEL, VectorIndex, encode, likeness
 
 SURE = 0.65
 """The score from which on a line is given as the answer."""
@@ -124,7 +124,9 @@ class Retrieval:
         best = [
             each.event
             for each in found.items[:_MAX_EMBEDDED]
-            if each.likeness is None and each.score >= _HOPELESS
+            if each.likeness is None
+            and each.score >= _HOPELESS
+            and len(each.event.text) >= MIN_TEXT_LENGTH
         ]
         if vector and best and (made := await self._embed([_beginning(e) for e in best])):
             asked = encode(vector)

@@ -30,6 +30,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from llm.client.reader import EMBEDDER
+from storage.search.vectors import DIMENSIONS
 from tests.kit.openai_wire import call_delta, chat_choice, error_object, event, text_choice, words
 from tests.kit.patience import PATIENCE
 from tests.kit.readings import embedding_of
@@ -258,14 +259,20 @@ class ScriptedOpenAI:
     async def _embeddings(self, request: Request) -> Response:
         body = await request.json()
         if body.get("model") == EMBEDDER:
-            kind = self.reads(body["input"][0])
-            if not kind:
+            if body.get("input_type") == "query":
+                kind = self.reads(body["input"][0])
+                made = [embedding_of(kind)] if kind else []
+            else:  # lines of the log, if there are vectors of this model's length
+                found = [list(self.vector(text)) for text in body["input"]]
+                made = [each for each in found if len(each) == DIMENSIONS]
+            if not made:
                 return JSONResponse(error_object(f"no model is called {EMBEDDER}"), 404)
-            read = {"object": "embedding", "index": 0, "embedding": embedding_of(kind)}
+            read = [
+                {"object": "embedding", "index": index, "embedding": each}
+                for index, each in enumerate(made)
+            ]
             usage = {"prompt_tokens": 1, "total_tokens": 1}
-            return JSONResponse(
-                {"object": "list", "data": [read], "model": EMBEDDER, "usage": usage}
-            )
+            return JSONResponse({"object": "list", "data": read, "model": EMBEDDER, "usage": usage})
         if request.headers.get("x-session-id", "").endswith("/memory"):
             self.beside.append(body)
         else:
