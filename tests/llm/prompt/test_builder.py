@@ -14,6 +14,7 @@ from llm.client.profile import CAPABLE, SMALL
 from llm.prompt.builder import (
     CORE,
     TOOLS,
+    UNTAGGED,
     Persona,
     Prompt,
     PromptBuilder,
@@ -73,6 +74,18 @@ async def test_the_system_text_is_the_same_for_all_questions_of_a_room(
     questions = ("hi", "what is 2*3?", "who said that?", "roll a die")
     found = [await prompts.build(table, asking(text), CAPABLE) for text in questions]
     assert {prompt.system for prompt in found} == {f"You are Terra.\n\n{CORE} {TOOLS}"}
+
+
+async def test_only_a_model_whose_answers_are_repaired_is_to_write_no_tags(
+    prompts: PromptBuilder, table: SkillTable
+) -> None:
+    repaired = replace(CAPABLE, repairs_output=True)
+    plain, told = [
+        (await prompts.build(table, asking("as XML, please"), profile)).system
+        for profile in (CAPABLE, repaired)
+    ]
+    assert UNTAGGED not in plain
+    assert UNTAGGED in told
 
 
 async def test_a_capable_model_is_not_told_how_to_use_a_result_that_it_works_out_itself(
