@@ -113,7 +113,8 @@ async def test_questions_that_wait_have_a_turn_and_an_answer_each(tmp_path: Path
         script.release()
         for answer in ("First", "Second", "Third"):
             await alice.expect(rf":alice: {answer}\.$")
-        assert words(script.requests[1]) == ["alice asks: one", "alice asks: two"]
+        asked = words(script.requests[1])
+        assert [each.partition("alice ")[2] for each in asked] == ["asks: one", "asks: two"]
         assert len(script.requests) == 3
 
 
@@ -125,14 +126,11 @@ async def test_queued_questions_of_different_kinds_keep_their_tools_and_answers(
         script.hang("Paris.").say("A frog.")
         await alice.say(ROOM, ".terrarium what is the capital of France?")
         await script.arrived(1)
-        for question in (
-            "please remind me in 20 minutes to check the oven",
-            "what is 12 * 34?",
-            "which animal says ribbit?",
-        ):
-            await alice.say(ROOM, f".terrarium {question}")
+        await alice.say(ROOM, ".terrarium please remind me in 20 minutes to check the oven")
         await alice.expect(r":alice: I will remind you on ")
+        await alice.say(ROOM, ".terrarium what is 12 * 34?")
         await alice.expect(r":alice: 12 × 34 = 408$")
+        await alice.say(ROOM, ".terrarium which animal says ribbit?")
         await until(alice, tendril, 2)
         script.release()
         await alice.expect(r":alice: Paris\.$")

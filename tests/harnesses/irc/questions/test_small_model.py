@@ -140,6 +140,7 @@ async def test_html_entities_of_a_small_model_are_read_as_characters(tmp_path: P
         script.say("It&#39;s &quot;Oslo&quot;, written `&Oslash;`.")
         answer = await ask(alice, ".terrarium which city is the capital of Norway?")
         assert answer == 'It\'s "Oslo", written `&Oslash;`.'
+        script.reads = lambda _: "local"
         await alice.say(ROOM, "the boat house sells fish &amp; chips")
         script.say("Fish &amp; chips.")
         await alice.say(ROOM, ".terrarium what does the boat house sell?")
