@@ -65,21 +65,28 @@ class Tendril(TendrilProcess):
         joined another. Never raises, except when cancelled."""
         queue = self._queues.for_conversation(request.conversation)
         command = direct = place = None
-        async with queue.arrivals:
-            if request.is_by_person:
-                people = request.log_window.people if request.log_window else ()
-                reading = await self.read(request.text, request.who, people)
-                request = replace(request, reading=reading)
-                if request.command:
-                    command = await self._log_errors(request.command(reading))
-                # What needs no model overtakes the questions that wait for it.
-                if len(queue) and not command and not reading.follows_up:
-                    direct = await self._answer_directly(request)
-            if not (command or direct):
-                # Only what memory keeps may join: the turn that takes it in is remembered.
-                follows_up = request.reading is not None and request.reading.follows_up
-                joins = request.joins and request.keeps and follows_up
-                place = queue.place(request.question(), joins)
+        stops = queue.stops
+        queue.arriving += 1
+        try:
+            async with queue.arrivals:
+                if request.is_by_person:
+                    people = request.log_window.people if request.log_window else ()
+                    reading = await self.read(request.text, request.who, people)
+                    request = replace(request, reading=reading)
+                    if request.command:
+                        command = await self._log_errors(request.command(reading))
+                    # What needs no model overtakes the questions that wait for it.
+                    if queue.is_busy and not command and not reading.follows_up:
+                        direct = await self._answer_directly(request)
+                if queue.stops != stops:
+                    return NO_REPLY
+                if not (command or direct):
+                    # Only what memory keeps may join: the turn that takes it in is remembered.
+                    follows_up = request.reading is not None and request.reading.follows_up
+                    joins = request.joins and request.keeps and follows_up
+                    place = queue.place(request.question(), joins)
+        finally:
+            queue.arriving -= 1
         if command:
             await self._log_errors(command())
         if direct:

@@ -237,7 +237,7 @@ class ConversationQueue:
     """The queue of one conversation: `enter`, then `run`, then `leave`. Others may `stop` it.
 
     Hold the lock `arrivals` from the arrival of a question until it is placed: what is done to it
-    before must not change the order. Hold the lock `memory` while writing to or deleting from the
+    before must not change the order, and it is dropped if the number of `stops` has grown. Hold the lock `memory` while writing to or deleting from the
     conversation, and write only while `keeps` is True: it is False if the current turn must not be
     remembered.
     """
@@ -245,6 +245,7 @@ class ConversationQueue:
     def __init__(self) -> None:
         self.memory = asyncio.Lock()
         self.arrivals = asyncio.Lock()
+        self.stops = self.arriving = 0
         self.keeps = True
         self._busy = False
         self._waiting: deque[Waiting] = deque()
@@ -256,7 +257,12 @@ class ConversationQueue:
         return f"<ConversationQueue {state}, {len(self._waiting)} waiting>"
 
     def __len__(self) -> int:
-        return self._busy + len(self._waiting)
+        return self._busy + len(self._waiting) + self.arriving
+
+    @property
+    def is_busy(self) -> bool:
+        """True while a question is being answered."""
+        return self._busy
 
     async def enter(self, question: Question, joins: bool) -> bool:
         """Wait for the turn of `question`; return False if it joined another or was stopped.
@@ -347,13 +353,14 @@ class ConversationQueue:
     def stop(self) -> bool:
         """Cancel the running turn and drop all waiting questions; return False if there were
         none."""
+        self.stops += 1
         dropped = [waiting for waiting in self._waiting if not waiting.turn.done()]
         for waiting in dropped:
             waiting.turn.set_result(False)
         self._waiting.clear()
         granted, self._granted = self._granted, None
         cancelled = self._running is not None and self._running.cancel()
-        return cancelled or granted is not None or bool(dropped)
+        return cancelled or granted is not None or bool(dropped) or self.arrivals.locked()
 
 
 def _is_follow_up(waiting: Waiting) -> bool:

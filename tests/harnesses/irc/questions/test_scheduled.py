@@ -18,6 +18,7 @@ from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril, logged
 from tests.kit.ircd import embedded_ircd
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.patience import PATIENCE
+from tests.kit.readings import by_cues
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)  # a Friday
 MONDAY = datetime(2026, 5, 4, 9, tzinfo=UTC)
@@ -63,6 +64,7 @@ async def world(data: Path, **tables: Any) -> AsyncIterator[World]:
         irc_client(ircd.port, "alice") as alice,
         irc_client(ircd.port, "bob") as bob,
     ):
+        script.reads = by_cues(schedule="every monday")
         for client in (alice, bob):
             await client.join(ROOM)
         async with irc_tendril(irc_config(data, ircd.port, script.url, **tables), clock):
