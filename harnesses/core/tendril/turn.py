@@ -236,10 +236,10 @@ class Waiting:
 class ConversationQueue:
     """The queue of one conversation: `enter`, then `run`, then `leave`. Others may `stop` it.
 
-    Hold the lock `arrivals` from the arrival of a question until it is placed: what is done to it
-    before must not change the order, and it is dropped if the number of `stops` has grown. Hold the lock `memory` while writing to or deleting from the
-    conversation, and write only while `keeps` is True: it is False if the current turn must not be
-    remembered.
+    Hold the lock `arrivals` from the arrival of a question until it is placed, and count it as
+    `arriving`: what is done to it before must not change the order. It is dropped if the number of
+    `stops` has grown. Hold the lock `memory` while writing to or deleting from the conversation,
+    and write only while `keeps` is True: it is False if the current turn must not be remembered.
     """
 
     def __init__(self) -> None:
