@@ -25,7 +25,7 @@ from storage.chat_log import query as log_query
 from storage.chat_log.event_table import event_of
 from storage.chat_log.opt_outs import rules
 from storage.chat_log.query import Query
-from storage.connection import Connection, Dialect, Row
+from storage.connection import Connection, Row
 from storage.db.database import Database
 from storage.search.models import Hit, MatchSnippet, SearchPage
 from storage.search.planner import LineConditions
@@ -45,7 +45,8 @@ MIN_TEXT_LENGTH = 8
 _FORMAT = f"{MODEL}, signs and bytes"
 _SIGNS = DIMENSIONS // 8  # bytes
 _SCALE = 400  # of a number in a byte; few of a vector of length one are greater than 0.3
-_MAX_COMPARED = 20_000  # newest vectors that a question is compared with
+_MAX_COMPARED = 20_000  # newest lines that a question is compared with
+_MAX_OF_CHANNEL = 4_000  # of each channel
 _NEWEST = f"""
 SELECT * FROM (SELECT * FROM events
     WHERE channel_id = ? AND type IN ('PRIVMSG', 'ACTION') AND own = 0
@@ -106,22 +107,17 @@ class LineVectors:
         return {row["event_id"]: likeness(self._asked, row["vector"]) for row in rows}
 
     def _newest(self, conditions: LineConditions) -> Iterator[Row]:
-        """Return ids and vectors of the newest lines within conditions."""
+        """Yield ids and vectors of the newest lines within conditions, of each channel as many."""
         where, values = log_query.conditions(self._connection, conditions.query)
         channels = conditions.channels
-        # The scope: only if it has all channels no condition is needed.
-        if channels.others:
-            marks = ", ".join("?" for _ in channels.rows) or "NULL"
-            where, values = f"{where} AND channel_id IN ({marks})", [*values, *channels.rows]
-        # SQLite never reorders a CROSS JOIN: it reads the vectors by id, and looks up their events.
-        join = "CROSS JOIN" if self._connection.dialect is Dialect.SQLITE else "JOIN"
-        return iter(
-            self._connection.execute(
-                f"SELECT event_id, vector FROM vectors {join} events ON id = event_id"
-                f" WHERE {where} ORDER BY event_id DESC LIMIT {_MAX_COMPARED}",
-                values,
+        most = min(_MAX_OF_CHANNEL, _MAX_COMPARED // (len(channels.rows) or 1))
+        for channel in channels.rows:
+            yield from self._connection.execute(
+                "SELECT event_id, vector FROM (SELECT id FROM events"
+                f" WHERE channel_id = ? AND {where} ORDER BY id DESC LIMIT {most}) AS newest"
+                " JOIN vectors ON event_id = newest.id",
+                [channel, *values],
             )
-        )
 
 
 def find_near(connection: Connection, vector: Sequence[float], within: Query) -> SearchPage:
