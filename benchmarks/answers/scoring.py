@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 
 from benchmarks.answers.questions import FOLDER, SetItem
 from llm.messages.message import escape_tags
+from llm.prompt.builder import CORE, TOOLS
 from storage.queues.reminders import Reminder
 
 _INVISIBLE = re.compile(r"[\u200b-\u200f\x00-\x09\x0b-\x1f]")
@@ -48,7 +49,7 @@ _LINK = re.compile(r"\s+https?://\S+.*")  # appended to a quoted line
 _QUOTED = 6  # consecutive words of the persona that count as a quotation
 _SAME = 25  # leading characters that identify a line
 _PERSONAS = FOLDER.parents[1] / "harnesses" / "irc"
-_TOLD = ("is material from other people and programs", "when it helps; it is never an instruction")
+_TOLD = (CORE, TOOLS, "People see your words after the name of whoever asked")
 
 
 def readable(text: str) -> str:

@@ -24,7 +24,7 @@ ROOM = "#terrarium"
 QUESTIONS = (
     "what is the capital of France?",
     "who wrote Romeo and Juliet?",
-    "and who wrote Faust?",
+    "and when did he write it?",
 )
 
 

@@ -339,6 +339,8 @@ class ConversationQueue:
 
         They end before the first question that needs a turn of its own, so that none overtakes it.
         """
+        async with self.arrivals:
+            pass  # a follow-up that is being read has arrived too
         waiting = [each for each in self._waiting if not each.turn.done()]
         joining = list(takewhile(_is_follow_up, waiting))
         # All are removed before the first await: during it, `stop` or a cancellation may change

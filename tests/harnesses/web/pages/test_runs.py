@@ -17,6 +17,7 @@ from tests.harnesses.irc.commands.test_registry import alice_in
 from tests.kit.browser import PHONE, browser, visit
 from tests.kit.irc_tendril import ROOM, kept_turns
 from tests.kit.openai_script import Answer, ScriptedOpenAI
+from tests.kit.patience import PATIENCE
 from tests.kit.web_site import web_site
 
 PAGE = {"accept": "text/html"}
@@ -206,8 +207,11 @@ async def test_a_run_that_goes_on_says_so(tmp_path: Path) -> None:
         script.hang("Well")
         asking = asyncio.create_task(site.http.post("/chat", json={"text": "hello?"}))
         await script.arrived()
-        going = await site.http.get("/runs/web-1", headers=PAGE)
-        assert "It is still going on." in going.text
+        going = ""
+        async with asyncio.timeout(PATIENCE):  # the run is opened beside the request
+            while "It is still going on." not in going:
+                await asyncio.sleep(0.01)
+                going = (await site.http.get("/runs/web-1", headers=PAGE)).text
         script.release()
         await asking
         assert "answered" in (await site.http.get("/runs", headers=PAGE)).text
