@@ -12,7 +12,7 @@ from importlib.metadata import entry_points
 
 from llm.answerers.answer import Answerer, AskedQuestion, DirectAnswer
 from llm.answerers.facts import FactAnswerer
-from llm.reading.reading import OF_PLACE, Reading
+from llm.reading.reading import FROM_HERE, OF_PLACE, Reading
 
 ENTRY_POINT_GROUP = "terrarium.answerers"
 
@@ -22,11 +22,10 @@ ONLY_ENGLISH = "My model is too small for other languages than English; please a
 TAKEN_NOTE = "I see."
 NOT_SAID = "I find nothing about that in what was said here."
 
-_TOO_HARD = frozenset({"creative", "howto", "live", "page", "text"})
-"""Kinds of requests that a tiny model only pretends to fulfil."""
+_ASKED = frozenset({"general"})
+"""The kinds of questions that a tiny model answers well enough to be asked."""
 _ACTS = frozenset({"order", "tell", "remind", "schedule"})
 _STATEMENTS = frozenset({"statement"})
-_CERTAIN = 0.6  # from which a reading decides that a tiny model is not asked at all
 _SMALL_TALK = frozenset({"small_talk"})
 
 COURTESIES = {
@@ -74,18 +73,19 @@ class HonestAnswerer:
         """Return the sentence for a kind that the model only pretends to fulfil."""
         if turn.profile.makes_small_talk:
             return None
+        if not reading.kind or reading.is_one_of(_ASKED):
+            return DirectAnswer(ONLY_ENGLISH, "honest") if reading.is_foreign else None
         if reading.is_one_of(_SMALL_TALK):
-            return DirectAnswer(COURTESIES.get(reading.courtesy, TAKEN_NOTE), "honest")
-        for kinds, text in (
-            (_ACTS, CANNOT),
-            (_TOO_HARD, TOO_SMALL),
-            (_STATEMENTS, TAKEN_NOTE),
-        ):
-            if reading.is_one_of(kinds, _CERTAIN):
-                return DirectAnswer(
-                    text, "honest", sum(reading.kinds.get(kind, 0) for kind in kinds)
-                )
-        return DirectAnswer(ONLY_ENGLISH, "honest") if reading.is_foreign else None
+            text = COURTESIES.get(reading.courtesy, TAKEN_NOTE)
+        elif reading.is_one_of(_STATEMENTS):
+            text = TAKEN_NOTE
+        elif reading.is_one_of(_ACTS):
+            text = CANNOT
+        elif reading.is_foreign:
+            text = ONLY_ENGLISH
+        else:
+            text = NOT_SAID if reading.is_one_of(FROM_HERE) else TOO_SMALL
+        return DirectAnswer(text, "honest", reading.certainty)
 
 
 @cache

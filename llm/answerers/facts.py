@@ -69,9 +69,11 @@ class FactAnswerer:
                 nick = slots.person or await window.nick_in(slots.names[:_MAX_NAMES])
                 if nick:
                     return await _last_seen(window, nick, turn)
-                if reading.kind == "present" and turn.room and slots.topic:
-                    return f"Nobody called {slots.topic.split()[0]} is here."
-                return None
+                if not slots.names:
+                    return None
+                if reading.kind == "present":
+                    return f"Nobody called {slots.names[0]} is here."
+                return f"I have not seen {slots.names[0]} here."
             case "counts" if slots.topic and not slots.person:
                 found = await window.log.mentions_for_model(
                     slots.topic, slots.span.within(within), window.line_filter

@@ -36,7 +36,10 @@ FROM_HERE = (
 )
 """Kinds of questions that nobody elsewhere can answer."""
 
-NOT_ASKED = frozenset({"creative", "order", "small_talk", "statement", "text"})
+NOT_ASKED = frozenset(
+    {"about_bot", "calculation", "creative", "dice", "help", "more", "order", "remind", "schedule"}
+    | {"small_talk", "statement", "stop", "tell", "text", "time"}
+)
 """Kinds to which no line of the log is an answer."""
 
 _LONG = frozenset({"creative", "howto", "text", "page", "missed"})

@@ -91,6 +91,7 @@ async def fact(window: LogWindow | None, kind: str, text: str, certainty: float 
         ("counts", "how many lines did bob write?", "bob has said 2 lines here, the first on"),
         ("counts", "how often was the pump mentioned?", "1 line here with: pump."),
         ("seen", "when did you last see carol?", "carol was last here on 2026-11-20 at 10:10"),
+        ("seen", "when did you last see zoe?", "I have not seen zoe here."),
         ("seen", "have you seen ada today?", "ada is here now; last said:"),
         ("links", "what link did ada post?", "https://frogs.example/list"),
         ("links", "any links by bob?", "I find no link by bob here."),
