@@ -22,8 +22,8 @@ ONLY_ENGLISH = "My model is too small for other languages than English; please a
 TAKEN_NOTE = "I see."
 NOT_SAID = "I find nothing about that in what was said here."
 
-_ASKED = frozenset({"general"})
-"""The kinds of questions that a tiny model answers well enough to be asked."""
+_ASKED = frozenset({"follow_up", "general"})
+"""The kinds of questions that a tiny model is asked: what follows up may be general, too."""
 _ACTS = frozenset({"order", "tell", "remind", "schedule"})
 _STATEMENTS = frozenset({"statement"})
 _SMALL_TALK = frozenset({"small_talk"})

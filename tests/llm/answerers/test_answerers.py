@@ -30,7 +30,7 @@ async def answered(reading: Reading, asked: AskedQuestion) -> tuple[str, str]:
         ("howto", TOO_SMALL),
         ("creative", TOO_SMALL),
         ("live", TOO_SMALL),
-        ("follow_up", TOO_SMALL),
+        ("follow_up", ""),
         ("talk", NOT_SAID),
         ("missed", NOT_SAID),
         ("local", NOT_SAID),
@@ -39,7 +39,9 @@ async def answered(reading: Reading, asked: AskedQuestion) -> tuple[str, str]:
         ("statement", TAKEN_NOTE),
     ],
 )
-async def test_a_tiny_model_is_asked_for_general_knowledge_only(kind: str, text: str) -> None:
+async def test_a_tiny_model_is_asked_for_general_knowledge_and_what_follows_up(
+    kind: str, text: str
+) -> None:
     found, by = await answered(Reading("x", {kind: 0.8}), AskedQuestion(profile=TINY))
     assert (found, by) == (text, "honest" if text else "")
 
