@@ -177,9 +177,10 @@ class Trace:
         """Add a step for an answerer that answered without the model, `certainty` from 0 to 1."""
         self._add(Step("answerer", by, ok=True, ms=0, verdict=f"{certainty:.2f}"), now())
 
-    def add_reading(self, kind: str, certainty: float) -> None:
-        """Add a step for the kind that the question was read as."""
-        self._add(Step("reading", kind, ok=True, ms=0, verdict=f"{certainty:.2f}"), now())
+    def add_reading(self, kind: str, certainty: float, language: str) -> None:
+        """Add a step for the kind and language that the question was read as."""
+        verdict = f"{certainty:.2f} {language}"
+        self._add(Step("reading", kind, ok=True, ms=0, verdict=verdict), now())
 
     def add_failed_request(self, model: str, reason: str, began: float) -> None:
         """Add a step for a model that could not be asked; `began` is a time from `now()`."""

@@ -30,16 +30,20 @@ class AskedQuestion:
 
 @dataclass(frozen=True, slots=True)
 class DirectAnswer:
-    """An answer without the model: its text, the name of the answerer, and how certain that is,
-    from 0 to 1."""
+    """An answer without the model: its text, the name of the answerer, how certain that is, from 0
+    to 1, and the log lines that the text quotes.
+
+    Lines that are quoted but not named here would outlive the erasure of who said them.
+    """
 
     text: str
     by: str
     certainty: float = 1.0
+    quoted: QuotedAnswer | None = None
 
 
 class Answerer(Protocol):
     """Answers some questions without the model."""
 
-    async def answer(self, reading: Reading, turn: AskedQuestion) -> DirectAnswer | None:
+    async def answer(self, reading: Reading, asked: AskedQuestion) -> DirectAnswer | None:
         """Return the answer, or None to leave the question to the next. Raises StorageError."""

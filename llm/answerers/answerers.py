@@ -17,13 +17,14 @@ from llm.reading.reading import FROM_HERE, OF_PLACE, Reading
 ENTRY_POINT_GROUP = "terrarium.answerers"
 
 TOO_SMALL = "My model is too small for that; ask people here, or search the log."
-CANNOT = "I cannot do that; I can only answer, search the log and remind you."
+CANNOT = "I cannot do that; I can only answer questions and find what was said."
 ONLY_ENGLISH = "My model is too small for other languages than English; please ask in English."
 TAKEN_NOTE = "I see."
 NOT_SAID = "I find nothing about that in what was said here."
 
-_ASKED = frozenset({"follow_up", "general"})
-"""The kinds of questions that a tiny model is asked: what follows up may be general, too."""
+_ASKED = frozenset({"about_bot", "follow_up", "general", "help"})
+"""The kinds of questions that a tiny model is asked: its persona says who it is, and what follows
+up may be general, too."""
 _ACTS = frozenset({"order", "tell", "remind", "schedule"})
 _STATEMENTS = frozenset({"statement"})
 _SMALL_TALK = frozenset({"small_talk"})
@@ -46,32 +47,33 @@ COURTESIES = {
 class SkillAnswerer:
     """Gives what a skill has worked out, whatever the model."""
 
-    async def answer(self, reading: Reading, turn: AskedQuestion) -> DirectAnswer | None:
+    async def answer(self, reading: Reading, asked: AskedQuestion) -> DirectAnswer | None:
         """Return the result of the skill."""
-        return DirectAnswer(turn.worked_out, "skill") if turn.worked_out else None
+        return DirectAnswer(asked.worked_out, "skill") if asked.worked_out else None
 
 
 class LogAnswerer:
     """Quotes the lines of the log that answer the question, for models that retell them wrongly."""
 
-    async def answer(self, reading: Reading, turn: AskedQuestion) -> DirectAnswer | None:
+    async def answer(self, reading: Reading, asked: AskedQuestion) -> DirectAnswer | None:
         """Return the lines, or that nothing was found where only people here can know."""
-        quoted, quotes = turn.quoted, turn.profile.quotes
+        quoted, quotes = asked.quoted, asked.profile.quotes
         if quoted is None:
             # A model that is shown nothing would only invent it.
-            is_lost = quotes != "none" and turn.log_window and reading.is_one_of(OF_PLACE)
+            is_lost = quotes != "none" and asked.log_window and reading.is_one_of(OF_PLACE)
             return DirectAnswer(NOT_SAID, "log") if is_lost else None
         if quotes == "none" or not (quoted.is_about_log or quotes == "all"):
             return None
-        return DirectAnswer(quoted.text or NOT_SAID, "log", quoted.score if quoted.shown else 1.0)
+        score = quoted.score if quoted.shown else 1.0
+        return DirectAnswer(quoted.text or NOT_SAID, "log", score, quoted)
 
 
 class HonestAnswerer:
     """Says for a tiny model what it cannot do, and is polite in its place."""
 
-    async def answer(self, reading: Reading, turn: AskedQuestion) -> DirectAnswer | None:
+    async def answer(self, reading: Reading, asked: AskedQuestion) -> DirectAnswer | None:
         """Return the sentence for a kind that the model only pretends to fulfil."""
-        if turn.profile.makes_small_talk:
+        if asked.profile.makes_small_talk:
             return None
         if not reading.kind or reading.is_one_of(_ASKED):
             return DirectAnswer(ONLY_ENGLISH, "honest") if reading.is_foreign else None
@@ -84,7 +86,8 @@ class HonestAnswerer:
         elif reading.is_foreign:
             text = ONLY_ENGLISH
         else:
-            text = NOT_SAID if reading.is_one_of(FROM_HERE) else TOO_SMALL
+            searched = asked.log_window is not None and reading.is_one_of(FROM_HERE)
+            text = NOT_SAID if searched else TOO_SMALL
         return DirectAnswer(text, "honest", reading.certainty)
 
 
@@ -95,9 +98,9 @@ def answerers() -> Sequence[Answerer]:
     return [FactAnswerer(), SkillAnswerer(), *added, LogAnswerer(), HonestAnswerer()]
 
 
-async def first_answer(reading: Reading, turn: AskedQuestion) -> DirectAnswer | None:
+async def first_answer(reading: Reading, asked: AskedQuestion) -> DirectAnswer | None:
     """Return the first answer without the model; None if the model is to be asked."""
     for answerer in answerers():
-        if answer := await answerer.answer(reading, turn):
+        if answer := await answerer.answer(reading, asked):
             return answer
     return None

@@ -36,17 +36,19 @@ class FactAnswerer:
     """Answers questions about the people in a room and about the log as a whole, for models that
     have no tools to look it up."""
 
-    async def answer(self, reading: Reading, turn: AskedQuestion) -> DirectAnswer | None:
+    async def answer(self, reading: Reading, asked: AskedQuestion) -> DirectAnswer | None:
         """Return the fact, None if the question asks for none that is known."""
-        if turn.profile.shortcuts != "all" or reading.certainty < _CERTAIN:
+        if asked.profile.shortcuts != "all" or reading.certainty < _CERTAIN:
             return None
-        text = self._of_room(reading, turn)
-        if text is None and turn.log_window:
-            text = await self._of_log(reading, turn.log_window, turn)
-        return None if text is None else DirectAnswer(text, "facts", reading.certainty)
+        fact: str | QuotedAnswer | None = self._of_room(reading, asked)
+        if fact is None and asked.log_window:
+            fact = await self._of_log(reading, asked.log_window, asked)
+        if isinstance(fact, QuotedAnswer):
+            return DirectAnswer(fact.text, "facts", reading.certainty, fact)
+        return None if fact is None else DirectAnswer(fact, "facts", reading.certainty)
 
-    def _of_room(self, reading: Reading, turn: AskedQuestion) -> str | None:
-        room, slots = turn.room, reading.slots
+    def _of_room(self, reading: Reading, asked: AskedQuestion) -> str | None:
+        room, slots = asked.room, reading.slots
         if room is None or not room.members:
             return None
         shown = room.shown
@@ -62,13 +64,15 @@ class FactAnswerer:
                 return f"The topic is: {room.topic}" if room.topic else "No topic is set here."
         return None
 
-    async def _of_log(self, reading: Reading, window: LogWindow, turn: AskedQuestion) -> str | None:
+    async def _of_log(
+        self, reading: Reading, window: LogWindow, asked: AskedQuestion
+    ) -> str | QuotedAnswer | None:
         slots, within = reading.slots, window.before()
         match reading.kind:
             case "seen" | "present":
                 nick = slots.person or await window.nick_in(slots.names[:_MAX_NAMES])
                 if nick:
-                    return await _last_seen(window, nick, turn)
+                    return await _last_seen(window, nick, asked)
                 if not slots.names:
                     return None
                 if reading.kind == "present":
@@ -95,12 +99,12 @@ class FactAnswerer:
         return None
 
 
-async def _last_seen(window: LogWindow, nick: str, turn: AskedQuestion) -> str:
+async def _last_seen(window: LogWindow, nick: str, asked: AskedQuestion) -> str | QuotedAnswer:
     """Return when somebody was last here, by anything that they did, and what they last said."""
     shown = window.quoting.nick(nick)
     query = replace(window.before(), nick=nick, limit=1)
     done, said = await window.log.for_model(query, replace(query, types=SPOKEN))
-    here = turn.room is not None and nick in turn.room.members
+    here = asked.room is not None and nick in asked.room.members
     lead = f"{shown} is here now" if here else ""
     if not done:
         return f"{lead}, and has said nothing yet." if here else f"I have not seen {shown} here."
@@ -110,10 +114,10 @@ async def _last_seen(window: LogWindow, nick: str, turn: AskedQuestion) -> str:
         lead = f"{shown} was last here on {time:%Y-%m-%d at %H:%M}{f' ({act})' if act else ''}"
     if not said:
         return f"{lead}."
-    return QuotedAnswer(f"{lead}; last said:", tuple(said), tuple(said), window.quoting).text
+    return QuotedAnswer(f"{lead}; last said:", tuple(said), tuple(said), window.quoting)
 
 
-async def _sum_up_missed(window: LogWindow, query: Query, phrase: str) -> str | None:
+async def _sum_up_missed(window: LogWindow, query: Query, phrase: str) -> str | QuotedAnswer:
     """Return what was said since the asker last spoke, or in the time they named: how much, by
     whom, the questions most replied to, and links."""
     query = replace(query, types=SPOKEN, own=False, limit=_MAX_EVENTS)
@@ -144,7 +148,7 @@ async def _sum_up_missed(window: LogWindow, query: Query, phrase: str) -> str | 
     quoted = _select_most_answered(said)
     if not quoted:
         return head.removesuffix(" Most answered:")
-    return QuotedAnswer(head, quoted, quoted, window.quoting).text
+    return QuotedAnswer(head, quoted, quoted, window.quoting)
 
 
 def _select_most_answered(said: Sequence[Event]) -> tuple[Event, ...]:
@@ -158,7 +162,7 @@ def _select_most_answered(said: Sequence[Event]) -> tuple[Event, ...]:
     return tuple(event for event in said if event.id in best)
 
 
-async def _links(window: LogWindow, query: Query, person: str) -> str | None:
+async def _links(window: LogWindow, query: Query, person: str) -> str | QuotedAnswer:
     """Return the newest lines with links, of a person if one is named."""
     query = replace(query, types=SPOKEN, own=False, nick=person or None, limit=_MAX_EVENTS)
     [found] = await window.log.for_model(query)
@@ -168,4 +172,4 @@ async def _links(window: LogWindow, query: Query, person: str) -> str | None:
         who = f" by {window.quoting.nick(person)}" if person else ""
         return f"I find no link{who} here."
     shown = tuple(linked[-_MAX_LINKS:][::-1])
-    return QuotedAnswer("", shown, shown, window.quoting).text
+    return QuotedAnswer("", shown, shown, window.quoting)

@@ -17,14 +17,14 @@ from llm.reading.times import without_time
 _PLAIN = {
     "help": ("about", "abilities"),
     "reminders": ("reminders", ""),
-    "forget_me": ("forget", ""),
-    "nolog": ("help", "nolog"),
-    "clear": ("help", "clear"),
     "counts": ("stats", ""),
     "stop": ("stop", ""),
     "more": ("more", ""),
 }
 """Commands that need no slot, by the kinds that ask for them."""
+
+_TOLD = {"forget_me": ("forget", ""), "nolog": ("help", "nolog"), "clear": ("help", "clear")}
+"""Commands that only say how something is destroyed."""
 
 EXACT = {
     "memory": ("memory", ""),
@@ -77,8 +77,12 @@ def asks_for_fact(reading: Reading) -> bool:
 
 def _command(reading: Reading, facts: Sequence[str]) -> PlainCommand | None:
     kind, slots = reading.kind, reading.slots
+    # A capable model gets what has room for more than the command.
+    whole = (reading.text,)
+    if kind in _TOLD:
+        return PlainCommand(*_TOLD[kind])
     if kind in _PLAIN and not (kind == "counts" and (slots.topic or slots.person)):
-        return PlainCommand(*_PLAIN[kind])
+        return PlainCommand(*_PLAIN[kind], whole)
     match kind:
         case "remind":
             return _reminder(reading.text, slots)
@@ -88,15 +92,18 @@ def _command(reading: Reading, facts: Sequence[str]) -> PlainCommand | None:
         case "cancel_reminder":
             beside = words_beside_frame(reading.text, kind)
             what = str(slots.number) if slots.number is not None else beside
-            return PlainCommand("reminders", f"cancel {what or 'all'}", (what,))
+            # Without a name or a number they are listed: a vague wish cancels nothing.
+            return PlainCommand("reminders", f"cancel {what}" if what else "", (what or whole[0],))
         case "remember" if slots.words:
             return PlainCommand("remember", slots.words, (slots.words,))
         case "recall":
             key = _key_in(reading.text, facts)
-            return PlainCommand("recall", key) if key else PlainCommand("memory")
+            return PlainCommand("recall", key, whole) if key else PlainCommand("memory", "", whole)
         case "forget_fact":
             key = _key_in(reading.text, facts)
-            return PlainCommand("forget", key) if key else None
+            return PlainCommand("forget", key, whole) if key else None
+        case "about_bot":
+            return PlainCommand("about", "identity", whole)
     return None
 
 

@@ -130,7 +130,7 @@ class Profile:
             return None
         if reading.kind == "howto":
             return AnswerLimit(_STEP_SENTENCES)
-        if reading.kind == "creative":
+        if reading.wants_long:
             return AnswerLimit(_LONG_ANSWER_SENTENCES)
         # What a tiny model adds to a correct clause ("Paris, which ...") is mostly wrong.
         return AnswerLimit(self.sentences, main_clause=self.name == "tiny")

@@ -8,6 +8,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from harnesses.irc.tendril import IrcTendril
 from storage.chat_log.event import EVERYTHING, Place
 from storage.db.database import Database
@@ -61,6 +63,31 @@ async def left(tendril: IrcTendril) -> tuple[list[str], list[str]]:
 
 def files_with(data: Path, text: str) -> list[str]:
     return [path.name for path in data.glob("*.db*") if text.encode() in path.read_bytes()]
+
+
+@pytest.mark.parametrize(
+    ("kind", "question"),
+    [
+        ("seen", "when did you last see zoe?"),
+        ("missed", "what did I miss?"),
+        ("links", "which link did zoe post?"),
+    ],
+)
+async def test_a_line_that_code_has_quoted_as_a_fact_goes_with_who_said_it(
+    kind: str, question: str, tmp_path: Path
+) -> None:
+    async with a_channel(tmp_path) as (zoe, bob, tendril, script):
+        script.card = {"parameters": 135_000_000}
+        script.reads = lambda _: kind
+        await zoe.say(ROOM, f"who knows that it is {SECRET}? see https://frogs.example/")
+        await bob.say(ROOM, f".terrarium {question}")
+        await bob.expect(rf":bob: .*{SECRET}")
+        assert any(SECRET in line for line in (await left(tendril))[0])
+        await forget_me(zoe)
+        lines, questions = await left(tendril)
+        assert [line for line in lines if SECRET in line] == []
+        assert questions == []
+        assert files_with(tmp_path, SECRET) == []
 
 
 async def test_an_answer_that_repeats_what_the_model_was_shown_goes_and_another_stays(

@@ -68,10 +68,10 @@ class Responder:
         context = await create_context(tendril, request, memory, choice, prompt, quoted)
         async with trace:
             if reading.kind:
-                trace.add_reading(reading.kind, reading.certainty)
+                trace.add_reading(reading.kind, reading.certainty, reading.language)
             if direct is not None:
                 trace.add_answer(direct.by, direct.certainty)
-                outcome = Outcome.without_model(direct.text)
+                outcome, quoted = Outcome.without_model(direct.text), direct.quoted
             else:
                 assert queue  # or it had returned
                 await context.load()

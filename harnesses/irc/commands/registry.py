@@ -75,14 +75,11 @@ class Commands:
         """Return the name of the command that a question asks for in plain words, with the request
         for it; None if it asks for none, or may ask a capable model for more than that. Raises
         StorageError."""
-        profile = await self._profile(request)
-        if reading.kind == "about_bot" and profile.is_compact:
-            return "about", replace(request, words=IDENTITY)
         facts: list[str] = []
         if asks_for_fact(reading) and not request.who.bridged:
             mine = memory_of(self._services.tendril.memory, request)
             facts = [fact.key for fact in await mine.facts()]
-        found = plain_command(reading, profile, facts)
+        found = plain_command(reading, await self._profile(request), facts)
         return (found.name, replace(request, words=found.words)) if found else None
 
     async def _profile(self, request: CommandRequest) -> Profile:

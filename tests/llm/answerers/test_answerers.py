@@ -8,7 +8,6 @@ from llm.answerers.answer import AskedQuestion
 from llm.answerers.answerers import (
     CANNOT,
     COURTESIES,
-    NOT_SAID,
     ONLY_ENGLISH,
     TAKEN_NOTE,
     TOO_SMALL,
@@ -31,9 +30,9 @@ async def answered(reading: Reading, asked: AskedQuestion) -> tuple[str, str]:
         ("creative", TOO_SMALL),
         ("live", TOO_SMALL),
         ("follow_up", ""),
-        ("talk", NOT_SAID),
-        ("missed", NOT_SAID),
-        ("local", NOT_SAID),
+        ("talk", TOO_SMALL),  # no log is searched here
+        ("local", TOO_SMALL),
+        ("about_bot", ""),
         ("order", CANNOT),
         ("tell", CANNOT),
         ("statement", TAKEN_NOTE),

@@ -63,6 +63,37 @@ def test_what_may_hold_another_request_is_left_to_a_capable_model(kind: str, tex
     assert plain_command(reading, CAPABLE) is None
 
 
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("reminders", "what are my reminders and which one is most urgent?"),
+        ("recall", "when is my birthday and what day of the week is it"),
+        ("counts", "who talks most here and about what?"),
+        ("help", "what can you do about the leaking pump"),
+        ("about_bot", "who made you and why?"),
+    ],
+)
+def test_a_capable_model_is_asked_what_may_be_more_than_a_command(kind: str, text: str) -> None:
+    reading = Reading(text, {kind: 0.99}, slots=read_slots(kind, text, HERE))
+    assert plain_command(reading, TINY, FACTS) is not None or kind == "counts"
+    assert plain_command(reading, CAPABLE, FACTS) is None
+
+
+def test_without_a_name_or_number_no_reminder_is_cancelled() -> None:
+    for text, words in (
+        ("never mind the reminder", ""),
+        ("cancel my reminder please", ""),
+        ("cancel all my reminders", "cancel all"),
+        ("cancel reminder 3", "cancel 3"),
+    ):
+        reading = Reading(
+            text, {"cancel_reminder": 0.99}, slots=read_slots("cancel_reminder", text, HERE)
+        )
+        found = plain_command(reading, TINY)
+        assert found
+        assert (found.name, found.words) == ("reminders", words), text
+
+
 def test_a_kind_whose_slot_is_missing_is_no_command() -> None:
     for kind, text in (
         ("remind", "set a timer"),
@@ -83,5 +114,7 @@ def test_what_destroys_needs_its_exact_words() -> None:
 
 def test_only_known_facts_are_recalled_by_name() -> None:
     reading = Reading("what's my favorite tea again?", {"recall": 0.9})
-    assert plain_command(reading, TINY, FACTS) == PlainCommand("recall", "favourite tea")
-    assert plain_command(reading, TINY, ()) == PlainCommand("memory")
+    for facts, name, words in ((FACTS, "recall", "favourite tea"), ((), "memory", "")):
+        found = plain_command(reading, TINY, facts)
+        assert found
+        assert (found.name, found.words) == (name, words)

@@ -17,6 +17,7 @@ from tests.kit.irc_tendril import ROOM
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.readings import by_cues
 
+TINY = {"parameters": 135_000_000}
 READS = by_cues(
     cancel_reminder="cancel",
     reminders="my reminders",
@@ -33,7 +34,7 @@ async def test_reminders_in_plain_words_need_no_model(tmp_path: Path) -> None:
         world(tmp_path) as it,
         it.life(NOON, script.url) as clock,
     ):
-        script.reads = READS
+        script.reads, script.card = READS, dict(TINY)
         await it.alice.say(ROOM, "Terra: remind me in 20 minutes to check the oven")
         await it.alice.expect("on Fri 2026-05-01 at 12:20 UTC. Its number is 1")
         await it.alice.say(ROOM, ".terrarium can you remind me tomorrow at 9 to call Mum please?")
@@ -62,7 +63,7 @@ async def test_reminders_in_plain_words_need_no_model(tmp_path: Path) -> None:
 
 async def test_a_person_has_facts_remembered_looked_up_and_removed(tmp_path: Path) -> None:
     async with ScriptedOpenAI() as script, alice_in(tmp_path, script.url) as (alice, tendril):
-        script.reads = READS
+        script.reads, script.card = READS, dict(TINY)
         first = "I will remember: your favourite tea is oolong."
         assert await ask(alice, ".remember that my favourite tea is oolong") == first
         assert (
@@ -91,7 +92,7 @@ async def test_what_is_kept_of_a_person_is_told_to_them_alone(tmp_path: Path) ->
         world(tmp_path) as it,
         it.tendril(ManualClock(NOON), script.url) as tendril,
     ):
-        script.reads = READS
+        script.reads, script.card = READS, dict(TINY)
         await it.alice.say(ROOM, ".remember that I like frogs")
         await it.alice.expect("I will remember: I like frogs")
         await it.alice.say(ROOM, ".remember my name is Ada")
@@ -137,7 +138,7 @@ async def test_a_time_zone_that_is_remembered_counts_at_once(tmp_path: Path) -> 
 
 async def test_the_bot_says_what_it_is_in_written_words(tmp_path: Path) -> None:
     async with ScriptedOpenAI() as script, alice_in(tmp_path, script.url) as (alice, _):
-        script.card = {"parameters": 135_000_000}
+        script.card = dict(TINY)
         script.reads = by_cues(help="can you do", about_bot="you")
         assert (await ask(alice, ".terrarium who are you?")).startswith("I am Terra, a bot: ")
         assert "find what was said here: .search" in await ask(alice, ".terrarium what can you do?")
@@ -177,7 +178,7 @@ async def test_a_capable_model_is_asked_what_a_command_in_plain_words_leaves_ove
 
 async def test_a_tiny_model_is_spared_all_that_a_form_recognises(tmp_path: Path) -> None:
     async with ScriptedOpenAI() as script:
-        script.card = {"parameters": 135_000_000}
+        script.card = dict(TINY)
         script.reads = REMINDS
         async with alice_in(tmp_path, script.url) as (alice, _):
             await ask(alice, ".terrarium remind me in 2 hours to call bob, and who has the key?")
