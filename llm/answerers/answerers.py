@@ -20,11 +20,15 @@ TOO_SMALL = "My model is too small for that; ask people here, or search the log.
 CANNOT = "I cannot do that; I can only answer questions and find what was said."
 ONLY_ENGLISH = "My model is too small for other languages than English; please ask in English."
 TAKEN_NOTE = "I see."
+SELF = (
+    "I am a bot: a program with a small language model. I work out sums, units, dates and times,"
+    " and answer simple questions."
+)
 NOT_SAID = "I find nothing about that in what was said here."
 
-_ASKED = frozenset({"about_bot", "follow_up", "general", "help"})
-"""The kinds of questions that a tiny model is asked: its persona says who it is, and what follows
-up may be general, too."""
+_ASKED = frozenset({"follow_up", "general"})
+"""The kinds of questions that a tiny model is asked: what follows up may be general, too."""
+_ABOUT = frozenset({"about_bot", "help"})
 _ACTS = frozenset({"order", "tell", "remind", "schedule"})
 _STATEMENTS = frozenset({"statement"})
 _SMALL_TALK = frozenset({"small_talk"})
@@ -79,6 +83,8 @@ class HonestAnswerer:
             return DirectAnswer(ONLY_ENGLISH, "honest") if reading.is_foreign else None
         if reading.is_one_of(_SMALL_TALK):
             text = COURTESIES.get(reading.courtesy, TAKEN_NOTE)
+        elif reading.is_one_of(_ABOUT):
+            text = SELF
         elif reading.is_one_of(_STATEMENTS):
             text = TAKEN_NOTE
         elif reading.is_one_of(_ACTS):

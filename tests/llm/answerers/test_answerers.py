@@ -9,6 +9,7 @@ from llm.answerers.answerers import (
     CANNOT,
     COURTESIES,
     ONLY_ENGLISH,
+    SELF,
     TAKEN_NOTE,
     TOO_SMALL,
     first_answer,
@@ -32,7 +33,7 @@ async def answered(reading: Reading, asked: AskedQuestion) -> tuple[str, str]:
         ("follow_up", ""),
         ("talk", TOO_SMALL),  # no log is searched here
         ("local", TOO_SMALL),
-        ("about_bot", ""),
+        ("about_bot", SELF),
         ("order", CANNOT),
         ("tell", CANNOT),
         ("statement", TAKEN_NOTE),
