@@ -2,7 +2,8 @@
 and the time that it takes.
 
 The unseen half of `questions/reading` is only counted, never looked at to improve anything. A false
-command is a sentence of another kind that is read as a command with a certainty of 0.9.
+command is a sentence of another kind that is read as a command with a certainty of 0.9; it is also
+looked for in real questions of #ubuntu, which people asked each other.
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ import numpy as np
 
 from agent_server.engines.embeddings import EmbeddingEngine
 from agent_server.settings.models import ModelSettings
+from benchmarks import ubuntu
 from benchmarks.figure import Figure, percentile
 from benchmarks.reading_fit import LANGUAGES, embed, sentences
 from llm.reading.classifier import classifier
-from llm.reading.reading import FROM_HERE, Reading, shorten
+from llm.reading.reading import FROM_HERE, MOST_TOKENS, Reading, shorten
 from terrarium.config import Config
 
 KNOWLEDGE = Path(__file__).parent / "questions" / "knowledge.json"
@@ -32,8 +34,12 @@ COMMANDS = frozenset((
 _CERTAIN = 0.9
 _RIGHT_ENGLISH, _RIGHT_OTHERS, _MOST_WRONG = 95.0, 88.0, 3.0  # percent
 _MOST_MILLISECONDS, _MOST_ALWAYS = 25.0, 50.0
+_REAL = 900
+"""Real questions that are read."""
 _STRANGE = (
     "x", "?" * 400, "\u202e" * 300, "漢字" * 200, "a" * 4_000, "🙂" * 500, "1+" * 1_000, "ё" * 600,
+    "q7x@k2#" * 50, "1 2 3 4 5 6 7 8 9 0 " * 30, "zażółć gęślą jaźń " * 30, "สวัสดีครับ" * 40,
+    "".join(chr(33 + 37 * each % 93) for each in range(400)), "שלום עולם " * 40, "𓀀𓁀𓂀" * 60,
 )  # fmt: skip
 
 
@@ -65,11 +71,23 @@ async def figures() -> AsyncIterator[Figure]:
         yield Figure(f"{name}: judged wrongly", share, "%", goal=_MOST_WRONG)
         asked += len(texts)
         false += sum(map(_is_command, read))
+    real = _real_questions()
+    asked += len(real)
+    false += sum(map(_is_command, await _readings(real)))
     yield Figure(f"false commands in {asked} sentences", false, "", goal=0)
     usual, strange = await _milliseconds()
     yield Figure("a question, median", percentile(usual, 0.5), "ms", goal=_MOST_MILLISECONDS)
     yield Figure("a question, p95", percentile(usual, 0.95), "ms")
     yield Figure("any text, longest", max(strange), "ms", goal=_MOST_ALWAYS)
+
+
+def _real_questions() -> list[str]:
+    try:
+        said = dict.fromkeys(text for _, _, text in ubuntu.lines())
+    except ubuntu.NoCorpus:
+        return []
+    questions = [text for text in said if "?" in text and 20 <= len(text) <= 200]
+    return questions[:: len(questions) // _REAL]
 
 
 def _is_command(reading: Reading) -> bool:
@@ -95,7 +113,12 @@ async def _milliseconds() -> tuple[list[float], list[float]]:
     async def timed(text: str) -> float:
         began = time.perf_counter()
         made = await engine.embeddings(
-            {"input": shorten(text), "input_type": "query", "encoding_format": "float"}
+            {
+                "input": shorten(text),
+                "input_type": "query",
+                "encoding_format": "float",
+                "truncate_prompt_tokens": MOST_TOKENS,
+            }
         )
         _read(text, made["data"][0]["embedding"])
         return 1_000 * (time.perf_counter() - began)

@@ -24,7 +24,7 @@ from agent_server.engines.embeddings import EmbeddingEngine
 from agent_server.model_files import embedder
 from agent_server.settings.models import ModelSettings
 from llm.reading.classifier import BUCKETS, DIMENSIONS, PIECES_LENGTH, WEIGHTS, buckets
-from llm.reading.reading import shorten
+from llm.reading.reading import MOST_TOKENS, shorten
 from terrarium.config import Config
 
 SENTENCES = Path(__file__).parent / "questions" / "reading"
@@ -58,6 +58,7 @@ async def embed(texts: Sequence[str]) -> Floats:
                 "input": [shorten(text) for text in texts],
                 "input_type": "query",
                 "encoding_format": "float",
+                "truncate_prompt_tokens": MOST_TOKENS,
             }
         )
     return np.array([each["embedding"] for each in made["data"]], np.float32)

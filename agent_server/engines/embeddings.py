@@ -74,14 +74,21 @@ class EmbeddingEngine:
             await self._end()
 
     async def embeddings(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Answer `{"input", "encoding_format", "dimensions"?, "input_type"?}`. Raises ApiError."""
+        """Answer `{"input", "encoding_format", "dimensions"?, "input_type"?,
+        "truncate_prompt_tokens"?}`. Raises ApiError."""
         texts = _texts(body)
         if body.get("dimensions", DIMENSIONS) != DIMENSIONS:
             text = f"{NAME} has {DIMENSIONS} dimensions and cannot have fewer"
             raise InvalidRequest(text, param="dimensions", code="unsupported_value")
         vectors, tokens = b"", 0
         for start, batch in _batches(texts):
-            made = await self._embed(batch, query=body.get("input_type") == "query")
+            made = await self._embed(
+                {
+                    "texts": batch,
+                    "query": body.get("input_type") == "query",
+                    "most": body.get("truncate_prompt_tokens"),
+                }
+            )
             if "too_long" in made:
                 place = start + made["too_long"]
                 text = f"input[{place}] is longer than {MAX_TEXT_TOKENS} tokens"
@@ -113,14 +120,14 @@ class EmbeddingEngine:
             context=MAX_TEXT_TOKENS, tools=False, vision=False, reasoning=False, embeddings=True
         )
 
-    async def _embed(self, texts: Sequence[str], *, query: bool) -> dict[str, Any]:
+    async def _embed(self, asked: Mapping[str, Any]) -> dict[str, Any]:
         number = next(self._ids)
         answer = asyncio.get_running_loop().create_future()
         self._waiting[number] = answer
         try:
             process = await self._start()
             assert process.stdin is not None
-            process.stdin.write(to_json({"id": number, "texts": texts, "query": query}) + b"\n")
+            process.stdin.write(to_json({"id": number, **asked}) + b"\n")
             await process.stdin.drain()
             made: dict[str, Any] = await answer
         except OSError as error:

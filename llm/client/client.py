@@ -267,15 +267,22 @@ class AgentClient:
         *,
         query: bool = False,
         model: str | None = None,
+        most_tokens: int | None = None,
     ) -> tuple[str, list[list[float]]]:
         """Return the name of the embedding model, and one vector per text in the order of `texts`.
 
         With `query` the texts are search queries rather than the passages to be found. `model`
-        names the embedding model; None: the server's choice. Raises ModelError.
+        names the embedding model; None: the server's choice. Of a longer text the first
+        `most_tokens` are embedded; None: it is refused if it is too long. Raises ModelError.
         """
-        body = {"input": list(texts), "input_type": "query" if query else "passage"}
+        body: dict[str, Any] = {
+            "input": list(texts),
+            "input_type": "query" if query else "passage",
+        }
         if model is not None:
             body["model"] = model
+        if most_tokens is not None:
+            body["truncate_prompt_tokens"] = most_tokens
         content = await _with_retry(lambda: self._ask("POST", "/v1/embeddings", body, options))
         answer = _validate(EmbeddingsAnswer, content)
         if len(answer.data) != len(texts):

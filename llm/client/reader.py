@@ -9,7 +9,7 @@ import structlog
 from llm.client.client import AgentClient, RequestOptions
 from llm.messages.errors import ModelError
 from llm.reading.classifier import DIMENSIONS, classifier
-from llm.reading.reading import Reading, shorten
+from llm.reading.reading import MOST_TOKENS, Reading, shorten
 from llm.reading.slots import Surroundings, read_slots
 
 EMBEDDER = "multilingual-e5-small"
@@ -33,7 +33,9 @@ class Reader:
         said = shorten(text)
         try:
             async with asyncio.timeout(_PATIENCE):
-                _, (vector,) = await self._client.embed([said], options, query=True, model=EMBEDDER)
+                _, (vector,) = await self._client.embed(
+                    [said], options, query=True, model=EMBEDDER, most_tokens=MOST_TOKENS
+                )
         except (ModelError, TimeoutError) as error:
             _log.info("question.not_read", reason=type(error).__name__)
             return Reading(text)

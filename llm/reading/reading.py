@@ -12,11 +12,13 @@ from dataclasses import dataclass, field
 
 from llm.reading.slots import Slots
 
+MOST_TOKENS = 40
+"""Tokens of a question that are embedded, as the time to do so grows with them. A sentence of 38
+words has as many; strange scripts and symbols need up to one for each character."""
+
 _BEGINNING, _END = 120, 40
 """Characters at the beginning and the end of a longer question that are read: there people say what
-they want, and the time to embed a text grows with its length."""
-_DENSE = 3  # characters of the scripts from here on count so many times
-_DENSE_FROM = "\u2e80"
+they want."""
 _REPEATED = re.compile(r"(.{1,2}?)\1{3,}", re.DOTALL)
 
 ABOUT_TALK = frozenset({"missed", "talk"})
@@ -107,6 +109,5 @@ def _likeliest(shares: Mapping[str, float]) -> str:
 def shorten(text: str) -> str:
     """Return the parts of a text that are read."""
     text = _REPEATED.sub(r"\1\1\1", text)
-    dense = any(character >= _DENSE_FROM for character in text)
-    beginning, end = (_BEGINNING // _DENSE, _END // _DENSE) if dense else (_BEGINNING, _END)
-    return text if len(text) <= beginning + end else f"{text[:beginning]} {text[-end:]}"
+    is_short = len(text) <= _BEGINNING + _END
+    return text if is_short else f"{text[:_BEGINNING]} {text[-_END:]}"

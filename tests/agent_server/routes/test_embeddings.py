@@ -104,9 +104,22 @@ async def test_strange_texts_are_embedded_too(openai: AsyncOpenAI) -> None:
     assert likeness(answer.data[1].embedding, answer.data[2].embedding) > 0.999
 
 
+async def test_a_long_text_is_cut_to_the_tokens_that_are_asked_for(openai: AsyncOpenAI) -> None:
+    text = "q7x@k2#" * 50
+    answer = await openai.embeddings.create(
+        model=E5, input=[text, "bread"], extra_body={"truncate_prompt_tokens": 20}
+    )
+    assert answer.usage.prompt_tokens <= 20 + 6
+    whole = await openai.embeddings.create(model=E5, input=[text, "bread"])
+    assert whole.usage.prompt_tokens > 150
+    assert likeness(answer.data[1].embedding, whole.data[1].embedding) > 0.999
+    assert 0.5 < likeness(answer.data[0].embedding, whole.data[0].embedding) < 0.999
+
+
 @pytest.mark.parametrize(
     ("body", "param", "code"),
     [
+        ({"input": "x", "truncate_prompt_tokens": 0}, "truncate_prompt_tokens", None),
         ({"input": ""}, "input", None),
         ({"input": []}, "input", None),
         ({"input": ["a", ""]}, "input[1]", None),
