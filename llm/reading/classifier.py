@@ -25,7 +25,7 @@ from pathlib import Path
 DIMENSIONS = 384
 """Those of the embeddings that the weights were fitted to."""
 
-BUCKETS = 4_096
+BUCKETS = 16_384
 """The number of buckets into which words and pieces of words are hashed."""
 
 PIECES_LENGTH = 2.0
@@ -109,8 +109,13 @@ def classifier() -> Classifier:
 
 
 def _rows(stored: Mapping[str, str]) -> Rows:
-    form = f"<{DIMENSIONS + 1 + BUCKETS}e"
-    return {
-        label: array("f", struct.unpack(form, base64.b64decode(row)))
-        for label, row in stored.items()
-    }
+    return {label: _row(packed) for label, packed in stored.items()}
+
+
+def _row(packed: str) -> Sequence[float]:
+    """Unpack the weights of a label: those of the embedding and the bias as little-endian floats of
+    half precision, a float by which those of the buckets are to be multiplied, and these, a signed
+    byte each."""
+    raw = base64.b64decode(packed)
+    *embedding, scale = struct.unpack_from(f"<{DIMENSIONS + 1}ef", raw)
+    return array("f", [*embedding, *(scale * each for each in array("b", raw[-BUCKETS:]))])
