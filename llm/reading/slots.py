@@ -103,6 +103,14 @@ def words_beside_frame(text: str, kind: str) -> str:
     return " ".join(word for word in words if word and word.casefold() not in frame)
 
 
+def refers_back(text: str) -> bool:
+    """Return whether a text names nothing itself, but stands for what was said before: "do it"."""
+    frames = _frames()
+    empty = frames.back | frames.talk | frames.joins | frames.me
+    words = [word.strip(_ENDS).casefold() for word in text.split()]
+    return not frames.back.isdisjoint(words) and empty.issuperset(filter(None, words))
+
+
 def _bare(word: str) -> str:
     """Return a word for comparison, without a possessive ending."""
     return re.sub(r"['’]s?$", "", word.casefold())
@@ -120,6 +128,7 @@ class _Frames:
     beginnings: dict[str, frozenset[str]]
     talk: frozenset[str]
     me: frozenset[str]
+    back: frozenset[str]
     last: frozenset[str]
     first: frozenset[str]
 
@@ -129,7 +138,8 @@ def _frames() -> _Frames:
     """Return the tables of `frames.toml`."""
     read = tomllib.loads(Path(__file__).with_name("frames.toml").read_text(encoding="utf-8"))
     words = {
-        name: frozenset(read[name].split()) for name in ("courtesies", "closings", "joins", "me")
+        name: frozenset(read[name].split())
+        for name in ("courtesies", "closings", "joins", "me", "back")
     }
     beginnings = {kind: frozenset(each.split()) for kind, each in read["frames"].items()}
     talk = frozenset(read["talk"]["words"].split())
