@@ -103,12 +103,17 @@ def words_beside_frame(text: str, kind: str) -> str:
     return " ".join(word for word in words if word and word.casefold() not in frame)
 
 
-def refers_back(text: str) -> bool:
-    """Return whether a text names nothing itself, but stands for what was said before: "do it"."""
+def names_nothing(text: str) -> bool:
+    """Return whether a text has no words of its own: "it", "my last one"."""
     frames = _frames()
-    empty = frames.back | frames.talk | frames.joins | frames.me
+    empty = frames.back | frames.talk | frames.joins | frames.me | frames.last | frames.first
+    return all(word.strip(_ENDS).casefold() in {*empty, ""} for word in text.split())
+
+
+def refers_back(text: str) -> bool:
+    """Return whether a text names nothing, but stands for what was said before: "do it"."""
     words = [word.strip(_ENDS).casefold() for word in text.split()]
-    return not frames.back.isdisjoint(words) and empty.issuperset(filter(None, words))
+    return names_nothing(text) and not _frames().back.isdisjoint(words)
 
 
 def _bare(word: str) -> str:
