@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from llm.client.profile import Profile
 from llm.reading.reading import Reading
-from llm.reading.slots import Slots, strip_frame, words_beside_frame
+from llm.reading.slots import Slots, speaks_of_all, strip_frame, words_beside_frame
 from llm.reading.times import without_time
 
 _PLAIN = {
@@ -126,8 +126,9 @@ def _reminder(said: str, slots: Slots) -> PlainCommand | None:
     if words.split()[:1] == said.split()[:1] and words.endswith(text):
         bare = strip_frame(text, "remind") or text
         words, text = words.removesuffix(text) + bare, bare
-    # A model that sees the talk knows of what else than an alarm.
-    return PlainCommand("remind", words, None if text == _ALARM else (text,))
+    # A model that sees the talk knows of what else than an alarm, and can remind others.
+    is_vague = text == _ALARM or speaks_of_all(said)
+    return PlainCommand("remind", words, None if is_vague else (text,))
 
 
 def _key_in(text: str, facts: Sequence[str]) -> str:

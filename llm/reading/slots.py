@@ -103,6 +103,12 @@ def words_beside_frame(text: str, kind: str) -> str:
     return " ".join(word for word in words if word and word.casefold() not in frame)
 
 
+def speaks_of_all(text: str) -> bool:
+    """Return whether a text speaks of all people here, without their names: "remind us"."""
+    group = _frames().group
+    return any(word.strip(_ENDS).casefold() in group for word in text.split())
+
+
 def names_nothing(text: str) -> bool:
     """Return whether a text has no words of its own: "it", "my last one"."""
     frames = _frames()
@@ -134,6 +140,7 @@ class _Frames:
     talk: frozenset[str]
     me: frozenset[str]
     back: frozenset[str]
+    group: frozenset[str]
     last: frozenset[str]
     first: frozenset[str]
 
@@ -144,7 +151,7 @@ def _frames() -> _Frames:
     read = tomllib.loads(Path(__file__).with_name("frames.toml").read_text(encoding="utf-8"))
     words = {
         name: frozenset(read[name].split())
-        for name in ("courtesies", "closings", "joins", "me", "back")
+        for name in ("courtesies", "closings", "joins", "me", "back", "group")
     }
     beginnings = {kind: frozenset(each.split()) for kind, each in read["frames"].items()}
     talk = frozenset(read["talk"]["words"].split())

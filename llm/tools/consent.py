@@ -11,7 +11,7 @@ person has said. A tool names its rule here by its option `asked`:
   named by any of its words, and of the reminders the model may choose for "cancel my last one".
 - `to_remember`, `to_learn`: what is kept is in the asker's own words.
 - `to_remind`: the asker orders a reminder, or its text is in their own words; whoever else is to be
-  reminded is named.
+  reminded is named, or the asker speaks of all who are here ("remind us").
 - `to_schedule`: the question is a part of this message, word for word, and orders nothing that
   needs a right: cut out of its sentence it may mean something else.
 - `to_open`: the address, as the asker or a result of this turn has it.
@@ -27,7 +27,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, 
 from dataclasses import dataclass
 from typing import Any
 
-from llm.reading.slots import names_nothing, words_beside_frame
+from llm.reading.slots import names_nothing, speaks_of_all, words_beside_frame
 from llm.web.links import address_key, addresses_in
 from storage.passages.words import is_content, rarity, stem, tokens
 
@@ -183,8 +183,9 @@ def to_remember(said: Said, given: Mapping[str, Any]) -> str:
 def to_remind(said: Said, given: Mapping[str, Any]) -> str:
     """The asker orders it or has said what they are reminded of, and has named the others."""
     others = (nick for nick in given["who"] if nick.casefold() not in ("me", said.who.casefold()))
-    if why := next(filter(None, (_not_named(said, nick) for nick in others)), ""):
-        return why
+    unnamed = next(filter(None, (_not_named(said, nick) for nick in others)), "")
+    if unnamed and not any(map(speaks_of_all, said.now)):
+        return unnamed
     # Whoever orders "remind me of what we decided" leaves the words to the model.
     return "" if any(_orders(said, _REMIND, "remind")) else _in_own_words(said, given["text"])
 

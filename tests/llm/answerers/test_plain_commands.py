@@ -78,6 +78,7 @@ def test_what_may_hold_another_request_is_left_to_a_capable_model(kind: str, tex
         ("remind", "remind me about it tomorrow at 9"),
         ("remind", "remind me to do it tomorrow"),
         ("remind", "remind me at 9"),
+        ("remind", "remind us tomorrow at 9 of the vase"),
         ("remind", "erinnere mich morgen um 9 daran"),
         ("remind", "erinnere mich in 10 Minuten an das"),
         ("remind", "rappelle-moi ça demain à 9h"),

@@ -186,6 +186,7 @@ def test_who_orders_a_reminder_or_says_its_text_gets_it() -> None:
         assert to_remind(said(text), {"text": "pay bob", "who": []}), text
     assert "ada has not named bob" in to_remind(said("call my mom"), mom | {"who": ["bob"]})
     assert not to_remind(said("remind bob to call your mom"), mom | {"who": ["bob"]})
+    assert not to_remind(said("remind us all of the call"), mom | {"who": ["me", "bob"]})
 
 
 @pytest.mark.parametrize(
