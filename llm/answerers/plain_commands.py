@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from llm.client.profile import Profile
 from llm.reading.reading import Reading
-from llm.reading.slots import Slots, strip_frame, words_beside_frame
+from llm.reading.slots import Slots, speaks_of_all, strip_frame, words_beside_frame
 from llm.reading.times import without_time
 
 _PLAIN = {
@@ -35,6 +35,7 @@ EXACT = {
     "commands": ("help", ""),
     "clear": ("clear", ""),
     "stop": ("stop", ""),
+    "stop it": ("stop", ""),
     "more": ("more", ""),
     "forget our conversation": ("clear", ""),
     "forget this conversation": ("clear", ""),
@@ -48,11 +49,12 @@ _CERTAIN = {"all": 0.6, "whole sentences": 0.9}
 
 @dataclass(frozen=True, slots=True)
 class PlainCommand:
-    """A command by name, its argument, and the pieces of the sentence that were taken over."""
+    """A command by name, its argument, and the pieces of the sentence that were taken over; None
+    if it was not looked at what the sentence says beside its kind."""
 
     name: str
     words: str = ""
-    free: tuple[str, ...] = ()
+    free: tuple[str, ...] | None = ()
 
 
 def plain_command(
@@ -66,7 +68,9 @@ def plain_command(
     if reading.certainty < _CERTAIN[profile.shortcuts]:
         return None
     found = _command(reading, facts)
-    return found if found and profile.may_shortcut(found.free) else None
+    if found is None or (found.free is None and profile.shortcuts != "all"):
+        return None
+    return found if profile.may_shortcut(found.free or ()) else None
 
 
 def asks_for_fact(reading: Reading) -> bool:
@@ -77,12 +81,10 @@ def asks_for_fact(reading: Reading) -> bool:
 
 def _command(reading: Reading, facts: Sequence[str]) -> PlainCommand | None:
     kind, slots = reading.kind, reading.slots
-    # A capable model gets what has room for more than the command.
-    whole = (reading.text,)
     if kind in _TOLD:
-        return PlainCommand(*_TOLD[kind])
+        return PlainCommand(*_TOLD[kind], None)
     if kind in _PLAIN and not (kind == "counts" and (slots.topic or slots.person)):
-        return PlainCommand(*_PLAIN[kind], whole)
+        return PlainCommand(*_PLAIN[kind], None)
     match kind:
         case "remind":
             return _reminder(reading.text, slots)
@@ -93,17 +95,19 @@ def _command(reading: Reading, facts: Sequence[str]) -> PlainCommand | None:
             beside = words_beside_frame(reading.text, kind)
             what = str(slots.number) if slots.number is not None else beside
             # Without a name or a number they are listed: a vague wish cancels nothing.
-            return PlainCommand("reminders", f"cancel {what}" if what else "", (what or whole[0],))
+            words = f"cancel {what}" if what else ""
+            is_whole = beside in (str(slots.number), "all")
+            return PlainCommand("reminders", words, () if is_whole else None)
         case "remember" if slots.words:
             return PlainCommand("remember", slots.words, (slots.words,))
         case "recall":
             key = _key_in(reading.text, facts)
-            return PlainCommand("recall", key, whole) if key else PlainCommand("memory", "", whole)
+            return PlainCommand("recall", key, None) if key else PlainCommand("memory", "", None)
         case "forget_fact":
             key = _key_in(reading.text, facts)
-            return PlainCommand("forget", key, whole) if key else None
+            return PlainCommand("forget", key, None) if key else None
         case "about_bot":
-            return PlainCommand("about", "identity", whole)
+            return PlainCommand("about", "identity", None)
     return None
 
 
@@ -122,7 +126,9 @@ def _reminder(said: str, slots: Slots) -> PlainCommand | None:
     if words.split()[:1] == said.split()[:1] and words.endswith(text):
         bare = strip_frame(text, "remind") or text
         words, text = words.removesuffix(text) + bare, bare
-    return PlainCommand("remind", words, (text,))
+    # A model that sees the talk knows of what else than an alarm, and can remind others.
+    is_vague = text == _ALARM or speaks_of_all(said)
+    return PlainCommand("remind", words, None if is_vague else (text,))
 
 
 def _key_in(text: str, facts: Sequence[str]) -> str:

@@ -23,6 +23,7 @@ from llm.client.response import ModelCard
 from llm.parsing.stream_parser import AnswerLimit
 from llm.reading.question_text import is_one_piece
 from llm.reading.reading import Reading
+from llm.reading.slots import refers_back
 
 ProfileName = Literal["tiny", "small", "capable"]
 
@@ -122,7 +123,9 @@ class Profile:
     def may_shortcut(self, free: Iterable[str]) -> bool:
         """Return whether a form that has taken the pieces `free` over as they stand may answer in
         place of the model."""
-        return self.shortcuts == "all" or all(map(is_one_piece, free))
+        return self.shortcuts == "all" or all(
+            is_one_piece(piece) and not refers_back(piece) for piece in free
+        )
 
     def answer_limit(self, reading: Reading) -> AnswerLimit | None:
         """Return how much of the answer to a question is shown; None: all of it."""

@@ -11,7 +11,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 
-from llm.messages.message import Message, PromptSection
+from llm.messages.message import NO_ASKER, Message, PromptSection
 from llm.parsing.lenient_json import IncompleteJson, ParseError, read_value
 from storage.chat_log.opt_outs import person_of
 from storage.memory.consolidation_state import RoomTurn
@@ -106,9 +106,9 @@ def facts_messages(turns: Sequence[RoomTurn], longest: int) -> list[Message]:
     """Return the prompt that extracts facts from what people said, in numbered lines of at most
     `longest` characters."""
     lines = [
-        f"{number} {turn.name}: {text}"
+        f"{number} {_line(turn.name, text, longest)}"
         for number, turn in enumerate(turns, 1)
-        for text in _texts_of(turn, "user", longest)
+        if (text := " ".join(str(m["content"] or "") for m in turn.messages if m["role"] == "user"))
     ]
     return _messages(_FACTS, _block("\n".join(lines)))
 
@@ -155,13 +155,15 @@ def _lines(turn: RoomTurn, longest: int) -> list[str]:
     for message in turn.messages:
         if message["role"] in ("user", "assistant") and message.get("content"):
             name = message.get("name") or turn.name if message["role"] == "user" else "you"
-            lines.append(f"{name}: {one_line(str(message['content']), longest)}")
+            lines.append(_line(name, str(message["content"]), longest))
     return lines
 
 
-def _texts_of(turn: RoomTurn, role: str, longest: int) -> list[str]:
-    texts = [str(m["content"]) for m in turn.messages if m["role"] == role and m.get("content")]
-    return [one_line(" ".join(texts), longest)] if texts else []
+def _line(name: str, text: str, longest: int) -> str:
+    """Return a message as a line; of the prompt of a turn that nobody asked for, what happened."""
+    if name == NO_ASKER:
+        return one_line(text.partition("\n")[0], longest)
+    return f"{name}: {one_line(text, longest)}"
 
 
 def _read(answer: str) -> list[ExtractedFact]:

@@ -352,7 +352,12 @@ class MemoryTools:
     async def forget(
         self,
         scope: Annotated[
-            str, Field(min_length=1, max_length=200, description='the name of a fact, or "all"')
+            str,
+            Field(
+                min_length=1,
+                max_length=200,
+                description='the name of a fact, as `recall` lists it, or "all"',
+            ),
         ],
     ) -> str:
         """Forget what is remembered about the person who asks, when they ask for it."""

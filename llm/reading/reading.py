@@ -68,6 +68,11 @@ class Reading:
         return _likeliest(self.kinds)
 
     @property
+    def sure_kind(self) -> str:
+        """The kind if it is likelier than all others together, else ""."""
+        return self.kind if self.certainty >= _SURE else ""
+
+    @property
     def certainty(self) -> float:
         """The probability of the kind, from 0 to 1."""
         return self.kinds.get(self.kind, 0.0)

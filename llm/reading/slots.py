@@ -103,6 +103,25 @@ def words_beside_frame(text: str, kind: str) -> str:
     return " ".join(word for word in words if word and word.casefold() not in frame)
 
 
+def speaks_of_all(text: str) -> bool:
+    """Return whether a text speaks of all people here, without their names: "remind us"."""
+    group = _frames().group
+    return any(word.strip(_ENDS).casefold() in group for word in text.split())
+
+
+def names_nothing(text: str) -> bool:
+    """Return whether a text has no words of its own: "it", "my last one"."""
+    frames = _frames()
+    empty = frames.back | frames.talk | frames.joins | frames.me | frames.last | frames.first
+    return all(word.strip(_ENDS).casefold() in {*empty, ""} for word in text.split())
+
+
+def refers_back(text: str) -> bool:
+    """Return whether a text names nothing, but stands for what was said before: "do it"."""
+    words = [word.strip(_ENDS).casefold() for word in text.split()]
+    return names_nothing(text) and not _frames().back.isdisjoint(words)
+
+
 def _bare(word: str) -> str:
     """Return a word for comparison, without a possessive ending."""
     return re.sub(r"['’]s?$", "", word.casefold())
@@ -120,6 +139,8 @@ class _Frames:
     beginnings: dict[str, frozenset[str]]
     talk: frozenset[str]
     me: frozenset[str]
+    back: frozenset[str]
+    group: frozenset[str]
     last: frozenset[str]
     first: frozenset[str]
 
@@ -129,7 +150,8 @@ def _frames() -> _Frames:
     """Return the tables of `frames.toml`."""
     read = tomllib.loads(Path(__file__).with_name("frames.toml").read_text(encoding="utf-8"))
     words = {
-        name: frozenset(read[name].split()) for name in ("courtesies", "closings", "joins", "me")
+        name: frozenset(read[name].split())
+        for name in ("courtesies", "closings", "joins", "me", "back", "group")
     }
     beginnings = {kind: frozenset(each.split()) for kind, each in read["frames"].items()}
     talk = frozenset(read["talk"]["words"].split())

@@ -7,10 +7,11 @@ person has said. A tool names its rule here by its option `asked`:
 - `to_kick`, `to_ban`, `to_mode`: an order in this turn that names the nick, or the mode.
 - `to_set_topic`: the words of the topic, in this turn.
 - `to_forget`, `to_unlearn`, `to_cancel`: an order in this turn that names what is to go; for
-  everything exactly "forget all".
+  everything exactly "forget all". A fact or reminder that a tool has listed in this turn may be
+  named by any of its words, and of the reminders the model may choose for "cancel my last one".
 - `to_remember`, `to_learn`: what is kept is in the asker's own words.
 - `to_remind`: the asker orders a reminder, or its text is in their own words; whoever else is to be
-  reminded is named.
+  reminded is named, or the asker speaks of all who are here ("remind us").
 - `to_schedule`: the question is a part of this message, word for word, and orders nothing that
   needs a right: cut out of its sentence it may mean something else.
 - `to_open`: the address, as the asker or a result of this turn has it.
@@ -26,6 +27,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, 
 from dataclasses import dataclass
 from typing import Any
 
+from llm.reading.slots import names_nothing, speaks_of_all, words_beside_frame
 from llm.web.links import address_key, addresses_in
 from storage.passages.words import is_content, rarity, stem, tokens
 
@@ -42,7 +44,8 @@ class Asker:
     """The person for whom the tools of a turn run.
 
     `words` are their question, "" if nobody asked; `earlier` returns what they said before in this
-    conversation. `calls_for` are the tools of the skills that the question itself brings in.
+    conversation. `calls_for` are the tools of the skills that the question itself brings in. `kind`
+    is that of the question as it was read, in any language; "" if that was not sure.
     """
 
     who: str = "nobody"
@@ -51,6 +54,7 @@ class Asker:
     earlier: Callable[[], Awaitable[Sequence[str]]] = _nothing
     private: bool = True
     calls_for: frozenset[str] = frozenset()
+    kind: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +69,22 @@ class RunSoFar:
 @dataclass(frozen=True, slots=True)
 class Said:
     """The texts that a call is judged by: those of the asker in this turn (`now`) and before, and
-    those in which addresses were `found` that may be opened."""
+    those in which addresses were `found` that may be opened.
+
+    `kind` is that of the question, `listed` what tools have listed in this turn of the asker's own.
+    """
 
     who: str
     now: Sequence[str]
     earlier: Sequence[str] = ()
     found: Sequence[str] = ()
+    kind: str = ""
+    listed: Sequence[str] = ()
+
+    def listed_line(self, beginning: str) -> str:
+        """Return the listed line that begins so, "" if there is none."""
+        lines = (line for text in self.listed for line in text.splitlines())
+        return next((line for line in lines if line.startswith(beginning)), "")
 
 
 Rule = Callable[[Said, Mapping[str, Any]], str]
@@ -93,6 +107,9 @@ _REQUEST = r"\b(?:can|could|will|would) you(?: please| just| now)?"
 _ORDER = rf"(?:\A|[,;]|{_REQUEST}|\b(?:please|pls|and|then|now|also|just))\s*(?:{{verbs}})\b"
 
 _MODE = re.compile(r"(?<!\S)[+-][a-zA-Z]+\b")
+
+LISTS = frozenset({"recall", "reminders"})
+"""The tools that list what the asker has: each thing in a line, after its name or number."""
 
 _EVERYDAY = 4.0  # the `rarity` of the words up to which a model may choose its own
 
@@ -130,7 +147,11 @@ def to_forget(said: Said, given: Mapping[str, Any]) -> str:
     if scope.strip().lower() == "all":
         is_asked = any(text.strip(" .!").lower() == "forget all" for text in said.now)
     else:
-        is_asked = any(stands_in(scope, sentence) for sentence in _orders(said, _DELETE))
+        fact = said.listed_line(f"{scope.strip().lower()} = ")
+        is_asked = any(
+            stands_in(scope, sentence) or _speaks_of(sentence, fact, "forget_fact")
+            for sentence in _orders(said, _DELETE, "forget_fact")
+        )
     return "" if is_asked else _not_asked(said, f"forget {scope}")
 
 
@@ -142,9 +163,15 @@ def to_unlearn(said: Said, given: Mapping[str, Any]) -> str:
 
 
 def to_cancel(said: Said, given: Mapping[str, Any]) -> str:
-    """The asker orders to cancel the reminder of this number."""
+    """The asker orders to cancel the reminder of this number, or one of the listed reminders."""
     number = re.compile(rf"(?<!\w){given['number']}(?!\w)")
-    is_asked = any(map(number.search, _orders(said, _DELETE)))
+    line = said.listed_line(f"{given['number']}: ")
+    is_asked = any(
+        number.search(sentence)
+        or _speaks_of(sentence, line, "cancel_reminder")
+        or (line and names_nothing(words_beside_frame(sentence, "cancel_reminder")))
+        for sentence in _orders(said, _DELETE, "cancel_reminder")
+    )
     return "" if is_asked else _not_asked(said, f"cancel reminder {given['number']}")
 
 
@@ -156,10 +183,11 @@ def to_remember(said: Said, given: Mapping[str, Any]) -> str:
 def to_remind(said: Said, given: Mapping[str, Any]) -> str:
     """The asker orders it or has said what they are reminded of, and has named the others."""
     others = (nick for nick in given["who"] if nick.casefold() not in ("me", said.who.casefold()))
-    if why := next(filter(None, (_not_named(said, nick) for nick in others)), ""):
-        return why
+    unnamed = next(filter(None, (_not_named(said, nick) for nick in others)), "")
+    if unnamed and not any(map(speaks_of_all, said.now)):
+        return unnamed
     # Whoever orders "remind me of what we decided" leaves the words to the model.
-    return "" if any(_orders(said, _REMIND)) else _in_own_words(said, given["text"])
+    return "" if any(_orders(said, _REMIND, "remind")) else _in_own_words(said, given["text"])
 
 
 def to_schedule(said: Said, given: Mapping[str, Any]) -> str:
@@ -246,8 +274,16 @@ def _in_own_words(said: Said, text: str) -> str:
     )
 
 
-def _orders(said: Said, verbs: str) -> Iterator[str]:
-    """Yield the sentences of this turn that are orders with one of these verbs."""
+def _speaks_of(order: str, line: str, kind: str) -> bool:
+    """Return whether an order has a content word of a listed line."""
+    return not _stems(words_beside_frame(order, kind)).isdisjoint(_stems(line))
+
+
+def _orders(said: Said, verbs: str, kind: str = "") -> Iterator[str]:
+    """Yield the sentences of this turn that are orders with one of these verbs, and the question if
+    it was read as one of this `kind`: the verbs are English."""
+    if kind and said.kind == kind and not _NO_ORDER.match(said.now[0]):
+        yield said.now[0]
     for text in said.now:
         yield from (each for each in _possible_orders(text, "") if _has_order(each, verbs))
 

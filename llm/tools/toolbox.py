@@ -21,7 +21,7 @@ from pydantic_core import to_jsonable_python
 from llm.messages.image import Image
 from llm.messages.message import ToolCall, escape_tags
 from llm.messages.quotes import QuotingText, ShownText
-from llm.tools.consent import Asker, Rule, RunSoFar, Said
+from llm.tools.consent import LISTS, Asker, Rule, RunSoFar, Said
 from llm.web.links import has_address
 
 MCP_SEPARATOR = "__"
@@ -327,7 +327,9 @@ class Toolbox:
         if item.options.needs:
             return Said(asker.who, (asker.words,))
         found = tuple(self._openable(item, run))
-        return Said(asker.who, (asker.words, *run.joined), await asker.earlier(), found)
+        listed = tuple(text for name, text in run.results if name in LISTS)
+        words, earlier = (asker.words, *run.joined), await asker.earlier()
+        return Said(asker.who, words, earlier, found, asker.kind, listed)
 
     def _openable(self, item: Tool, run: RunSoFar) -> Iterator[str]:
         """Yield the results whose addresses `item` may open."""

@@ -373,7 +373,8 @@ class ReminderTools:
 
     @tool(effect=True, asked=to_cancel)
     async def cancel_reminder(self, number: Annotated[int, Field(ge=1, lt=2**53)]) -> str:
-        """Cancel a reminder or scheduled question of the person who asks you, by its number."""
+        """Cancel a reminder or scheduled question of the person who asks you, by its number, which
+        `reminders` tells."""
         if not await self._reminder_service.cancel(self._requester, number):
             raise ToolError(f"they have no reminder {number}")
         return "cancelled"

@@ -194,7 +194,10 @@ class TurnRequest:
             messages = (message for turn in turns for message in turn.messages)
             return [each["content"] for each in messages if each.get("name") == self.who]
 
-        return Asker(self.who, self.asker_words, self.rights, earlier, self.private)
+        # What was read is the text, which `asker_words` may not be.
+        is_read = self.reading is not None and self.asker_words == self.text
+        kind = self.reading.sure_kind if self.reading and is_read else ""
+        return Asker(self.who, self.asker_words, self.rights, earlier, self.private, kind=kind)
 
     def question(self) -> Question:
         """Return the question for the model; with its pending event only if it may join."""

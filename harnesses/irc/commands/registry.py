@@ -149,6 +149,8 @@ class Commands:
     async def more(self, request: CommandRequest) -> str:
         """more: the rest of a long answer"""
         sender = self._services.sender
+        if request.place in sender.streaming.values():
+            return PrivateReply("The answer is still being written; ask again when it is there.")
         return "" if await sender.send_more(sender.target_of(request)) else "There is no more."
 
     async def ping(self, request: CommandRequest) -> str:

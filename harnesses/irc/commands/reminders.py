@@ -10,7 +10,7 @@ from harnesses.irc.reminder_delivery import requester_of
 from harnesses.irc.services import BotServices
 from llm.reading.times import EXAMPLE_TIMES, NotUnderstood
 
-_ME = re.compile(r"(?:me|mich)\b[\s,:]*", re.IGNORECASE)  # as in "remind me", also in German
+_ME = re.compile(r"\A(?:me|mich)\b[\s,:]*", re.IGNORECASE)  # as in "remind me", also in German
 
 
 class ReminderCommands:

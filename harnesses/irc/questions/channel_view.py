@@ -136,8 +136,9 @@ def persona_values(
     which commands begin with `prefix`."""
     abilities = (
         f"People can also give you commands, which you are not asked about: {prefix}remind,"
-        f" {prefix}schedule, {prefix}search, {prefix}more for the rest of a long answer, and"
-        f" {prefix}help for all of them."
+        f" {prefix}schedule, {prefix}search, {prefix}more for the rest of a long answer,"
+        f" {prefix}clear, {prefix}nolog and {prefix}forget me for what is kept of them, and"
+        f" {prefix}help for all."
     )
     shown = "as plain text: use no Markdown but fences around code."
     values = {"nick": network.nick, "abilities": abilities}

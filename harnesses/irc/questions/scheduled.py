@@ -24,7 +24,11 @@ from storage.db.database import to_micros
 from storage.log import Query
 from storage.queues.reminders import Reminder
 
-_MAX_LINES = 300  # spoken lines since the last run that the model is shown
+_SCHEDULED = (
+    "The person who asks has not just spoken: they scheduled this question earlier, for now. Do it;"
+    " if it is to ask or tell people something, write that."
+)
+_MAX_LINES = 5_000  # spoken lines since the last run that the model is shown
 
 
 class ScheduledQuestions:
@@ -107,6 +111,9 @@ class ScheduledQuestions:
             return await services.sender.deliver(target, answer)
 
         now = to_micros(services.tendril.clock.now()) // 1000  # ids of the log follow time
+        values = persona_values(
+            network, request.place.channel, behaviour.command_prefix, private=request.private
+        )
         return await services.tendril.turn(
             TurnRequest(
                 conversation=conversation_of(request),
@@ -118,12 +125,7 @@ class ScheduledQuestions:
                 log_window=self._window(reminder, now) if behaviour.logging else None,
                 tools=self._questions.tools(request, now, logs=behaviour.logging),
                 rights=functools.partial(self._questions.rights, request),
-                values=persona_values(
-                    network,
-                    request.place.channel,
-                    behaviour.command_prefix,
-                    private=request.private,
-                ),
+                values={**values, "abilities": f"{values['abilities']}\n\n{_SCHEDULED}"},
                 persona=behaviour.persona,
                 model=behaviour.model,
                 priority="background",

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from weakref import WeakValueDictionary
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import structlog
 
@@ -129,7 +129,7 @@ class MessageSender:
     """The sender of texts to channels and people, under the settings in `behaviours`.
 
     `web_address` returns the base URL of pastes, None while nobody could open one; `lifetime`
-    returns how long they are kept.
+    returns how long they are kept. `streaming` has the replies that are begun and not finished.
     """
 
     def __init__(
@@ -143,6 +143,7 @@ class MessageSender:
         self._log, self._pastes, self._behaviours = log, pastes, behaviours
         self._web_address, self._lifetime = web_address, lifetime
         self._waiting = 0
+        self.streaming: WeakKeyDictionary[StreamingReply, Place] = WeakKeyDictionary()
         # Weak, so that the lock of a place lasts only while somebody holds it or waits for it.
         self._more_locks: WeakValueDictionary[Place, asyncio.Lock] = WeakValueDictionary()
 
@@ -578,6 +579,7 @@ class StreamingReply:
             return
         if await self._sender.send_line(self._target, answer.lines[0]):
             self._first = answer.lines[0]
+            self._sender.streaming[self] = self._target.place
 
     async def finish(self, result: TurnResult) -> bool:
         """Deliver the lines of the answer not sent yet; return whether the person has all of it.
@@ -592,4 +594,7 @@ class StreamingReply:
         # If the whole answer begins otherwise than what was streamed, all of it is sent.
         already = int(list(answer.lines[:1]) == [self._first])
         target = replace(self._target, quotes=result.quotes)
-        return not answer.lines or await self._sender.deliver(target, answer, already)
+        try:
+            return not answer.lines or await self._sender.deliver(target, answer, already)
+        finally:
+            self._sender.streaming.pop(self, None)

@@ -76,7 +76,7 @@ def answer_html(text: str) -> Markup:
     html = nh3.clean(
         _markdown.render(plain_lines(text)),
         tags=_TAGS,
-        attributes={"a": {"href", "title"}},
+        attributes={"a": {"href", "title"}, "ol": {"start"}},
         url_schemes={"http", "https", "mailto"},
         link_rel="noopener noreferrer nofollow",
     )

@@ -55,10 +55,11 @@ async def hint(question: str, context: HintContext) -> WorkedOut | None:
     for form, answer in ((_COIN, _coin), (_NOTATION, _dice), (_DICE, _dice), (_NUMBER, _number)):
         # Surely a matter of chance: then it may say more around it, such as what the coin is for.
         match = form.search(asked) if is_sure else form.fullmatch(asked)
-        if match and re.search(r"\d", asked[: match.start()] + asked[match.end() :]):
+        beside = asked[: match.start()] + asked[match.end() :] if match else ""
+        if re.search(r"\d", beside):
             return None  # "2d20, keep the higher 1", "the coin shall decide, best of 3"
         if match and (said := answer({key: part or "" for key, part in match.groupdict().items()})):
-            return WorkedOut(said, is_whole=True)
+            return WorkedOut(said, is_whole=True, free=(beside,))
     return None
 
 

@@ -304,12 +304,17 @@ async def test_a_sum_in_a_longer_question_helps_and_does_not_settle_it() -> None
     [
         ("choose between tea and coffee", False),
         ("choose between tea and coffee, given what ada said", True),
+        ("choose between this and that", True),
+        ("flip a coin", False),
+        ("flip a coin and tell me why", True),
     ],
 )
 async def test_a_capable_model_is_asked_what_an_unquoted_text_may_hold(
     question: str, is_asked: bool
 ) -> None:
-    (match,) = [match for match in await shelf().matching(question, None) if match.is_whole]
+    context = HintContext(datetime.now(UTC), reading=Reading(question, {"dice": 0.9}))
+    found = await shelf().matching(question, None, context)
+    (match,) = [match for match in found if match.is_whole]
     assert TINY.may_shortcut(match.free)
     assert CAPABLE.may_shortcut(match.free) is not is_asked
 

@@ -186,6 +186,7 @@ def test_who_orders_a_reminder_or_says_its_text_gets_it() -> None:
         assert to_remind(said(text), {"text": "pay bob", "who": []}), text
     assert "ada has not named bob" in to_remind(said("call my mom"), mom | {"who": ["bob"]})
     assert not to_remind(said("remind bob to call your mom"), mom | {"who": ["bob"]})
+    assert not to_remind(said("remind us all of the call"), mom | {"who": ["me", "bob"]})
 
 
 @pytest.mark.parametrize(
@@ -226,6 +227,39 @@ def test_a_skill_and_a_reminder_go_when_that_is_ordered() -> None:
     assert not to_cancel(said("cancel reminder 3, please"), {"number": 3})
     assert to_cancel(said("cancel reminder 13"), {"number": 3})
     assert to_cancel(said("remind me in 3 hours of tea"), {"number": 3})
+
+
+def test_what_was_listed_may_be_named_by_any_of_its_words() -> None:
+    facts = "sister = my sister is called Lena\ntea = green"
+    order = "forget everything I told you about Lena but leave the rest"
+    assert not to_forget(replace(said(order), listed=(facts,)), {"scope": "sister"})
+    assert to_forget(replace(said(order), listed=(facts,)), {"scope": "tea"})
+    assert to_forget(said(order), {"scope": "sister"}), "not listed in this turn"
+    oven = "3: Fri 2026-11-27 at 09:00 UTC: the oven\n13: Sat 2026-11-28 at 09:00 UTC: the pump"
+    for text, number, is_allowed in (
+        ("cancel the reminder about the oven", 3, True),
+        ("cancel the reminder about the oven", 13, False),
+        ("cancel my last reminder", 13, True),
+        ("cancel that", 3, True),
+        ("cancel that", 4, False),
+        ("why did you cancel my last reminder?", 3, False),
+        ("do not cancel my reminder", 3, False),
+    ):
+        why = to_cancel(replace(said(text), listed=(oven,)), {"number": number})
+        assert (not why) is is_allowed, text
+    assert to_cancel(said("cancel my last reminder"), {"number": 13}), "not listed in this turn"
+
+
+def test_an_order_in_any_language_is_one_if_it_was_read_as_such() -> None:
+    text = "erinnere mich um halb zehn an die Feuerbeschau und sag mir, wer dann da ist"
+    given = {"text": "Feuerbeschau um 10:00", "who": []}
+    assert to_remind(said(text), given)
+    assert not to_remind(replace(said(text), kind="remind"), given)
+    oven = ("3: Fri 2026-11-27 at 09:00 UTC: der Ofen",)
+    for text in ("lösche die Erinnerung an den Ofen", "lösche meine letzte Erinnerung"):
+        cancelling = replace(said(text), kind="cancel_reminder", listed=oven)
+        assert not to_cancel(cancelling, {"number": 3})
+        assert to_cancel(replace(cancelling, kind="reminders"), {"number": 3})
 
 
 PAGE, LEAK = "https://a.example/x?y=1", "https://leak.example/?d=hello"

@@ -112,13 +112,13 @@ async def test_a_reminder_is_not_lost_because_the_model_is_busy(tmp_path: Path) 
         world(tmp_path) as it,
         it.life(NOON, script.url) as clock,
     ):
-        await it.alice.say(ROOM, ".remind in 20 minutes tea")
+        await it.alice.say(ROOM, ".remind in 20 minutes it is time to go home")
         await it.alice.expect("I will remind you")
         script.hang("Well,")
         await it.alice.say(ROOM, ".terrarium what is tea?")
         await script.arrived(1)
         await clock.advance(20 * MINUTE)
-        await it.alice.expect("alice: reminder: tea$")
+        await it.alice.expect("alice: reminder: it is time to go home$")
         script.release()
 
 

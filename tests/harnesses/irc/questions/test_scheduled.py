@@ -95,6 +95,7 @@ async def test_a_scheduled_question_is_asked_each_time_in_the_name_of_who_schedu
         assert len(asked) == 2
         assert "sum up the week here" in asked[0]
         assert "alice" in asked[0]
+        assert "scheduled this question" in it.script.requests[0]["messages"][0]["content"]
         names = {tool["function"]["name"] for tool in it.script.requests[0].get("tools", [])}
         assert "search_log" in names
         assert "kick" not in names

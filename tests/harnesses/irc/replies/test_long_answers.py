@@ -240,6 +240,30 @@ async def test_the_first_line_goes_out_while_the_model_still_writes(tmp_path: Pa
         assert said(alice) == ["alice: first", "second", "alice: pong"]
 
 
+async def test_more_of_an_answer_that_is_still_written_is_not_that_of_an_older_one(
+    tmp_path: Path,
+) -> None:
+    async with (
+        inspircd() as ircd,
+        ScriptedOpenAI() as script,
+        web_site(tmp_path),
+        asking(tmp_path, script.url, ircd, stream_after=0) as alice,
+    ):
+        script.say("\n".join(f"old {number}" for number in range(8)))
+        await alice.say(ROOM, ".terrarium count")
+        await alice.expect(LINK)
+        text = "\n".join(f"This is the line of the new answer with number {n}." for n in range(8))
+        script.answer(Answer(text, hang=True))
+        await alice.say(ROOM, ".terrarium count again")
+        await alice.expect("with number 0")
+        await alice.say(ROOM, ".more")
+        await alice.expect("NOTICE alice :.*still being written")
+        script.release()
+        await alice.expect(LINK)
+        await alice.say(ROOM, ".more")
+        await alice.expect("alice: .* with number 2")
+
+
 async def test_an_answer_that_is_written_quickly_is_said_at_once_as_a_whole(
     tmp_path: Path,
 ) -> None:

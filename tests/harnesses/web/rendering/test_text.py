@@ -96,6 +96,10 @@ def test_markdown_is_formatted() -> None:
         assert expected in html
 
 
+def test_steps_keep_their_numbers_across_code() -> None:
+    assert '<ol start="2">' in answer_html("1. pull:\n```\ngit pull\n```\n2. build")
+
+
 @pytest.mark.parametrize(
     "text",
     [
