@@ -9,6 +9,7 @@ looked for in real questions of #ubuntu, which people asked each other.
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
@@ -34,6 +35,7 @@ COMMANDS = frozenset((
 _CERTAIN = 0.9
 _RIGHT_ENGLISH, _RIGHT_OTHERS, _MOST_WRONG = 95.0, 88.0, 3.0  # percent
 _MOST_MILLISECONDS, _MOST_ALWAYS = 25.0, 50.0
+_TO_SOMEBODY = re.compile(r"\S+[:,] ")
 _REAL = 900
 """Real questions that are read."""
 _STRANGE = (
@@ -86,7 +88,9 @@ def _real_questions() -> list[str]:
         said = dict.fromkeys(text for _, _, text in ubuntu.lines())
     except ubuntu.NoCorpus:
         return []
-    questions = [text for text in said if "?" in text and 20 <= len(text) <= 200]
+    # What begins with a nick was said to somebody else, so that a command may be meant.
+    asked = (text for text in said if text.endswith("?") and not _TO_SOMEBODY.match(text))
+    questions = [text for text in asked if 20 <= len(text) <= 200 and "://" not in text]
     return questions[:: len(questions) // _REAL]
 
 
