@@ -9,7 +9,6 @@ looked for in real questions of #ubuntu, which people asked each other.
 from __future__ import annotations
 
 import json
-import re
 import time
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
@@ -18,9 +17,8 @@ import numpy as np
 
 from agent_server.engines.embeddings import EmbeddingEngine
 from agent_server.settings.models import ModelSettings
-from benchmarks import ubuntu
 from benchmarks.figure import Figure, percentile
-from benchmarks.reading_fit import LANGUAGES, embed, sentences
+from benchmarks.reading_fit import LANGUAGES, REAL, embed, sentences
 from llm.reading.classifier import classifier
 from llm.reading.reading import FROM_HERE, MOST_TOKENS, Reading, shorten
 from terrarium.config import Config
@@ -35,9 +33,6 @@ COMMANDS = frozenset((
 _CERTAIN = 0.9
 _RIGHT_ENGLISH, _RIGHT_OTHERS, _MOST_WRONG = 95.0, 88.0, 3.0  # percent
 _MOST_MILLISECONDS, _MOST_ALWAYS = 25.0, 50.0
-_TO_SOMEBODY = re.compile(r"\S+[:,] ")
-_REAL = 900
-"""Real questions that are read."""
 _STRANGE = (
     "x", "?" * 400, "\u202e" * 300, "漢字" * 200, "a" * 4_000, "🙂" * 500, "1+" * 1_000, "ё" * 600,
     "q7x@k2#" * 50, "1 2 3 4 5 6 7 8 9 0 " * 30, "zażółć gęślą jaźń " * 30, "สวัสดีครับ" * 40,
@@ -73,25 +68,14 @@ async def figures() -> AsyncIterator[Figure]:
         yield Figure(f"{name}: judged wrongly", share, "%", goal=_MOST_WRONG)
         asked += len(texts)
         false += sum(map(_is_command, read))
-    real = _real_questions()
+    real = [(kind, text) for kind, text in sentences("unseen", REAL) if kind not in COMMANDS]
     asked += len(real)
-    false += sum(map(_is_command, await _readings(real)))
+    false += sum(map(_is_command, await _readings([text for _, text in real])))
     yield Figure(f"false commands in {asked} sentences", false, "", goal=0)
     usual, strange = await _milliseconds()
     yield Figure("a question, median", percentile(usual, 0.5), "ms", goal=_MOST_MILLISECONDS)
     yield Figure("a question, p95", percentile(usual, 0.95), "ms")
     yield Figure("any text, longest", max(strange), "ms", goal=_MOST_ALWAYS)
-
-
-def _real_questions() -> list[str]:
-    try:
-        said = dict.fromkeys(text for _, _, text in ubuntu.lines())
-    except ubuntu.NoCorpus:
-        return []
-    # What begins with a nick was said to somebody else, so that a command may be meant.
-    asked = (text for text in said if text.endswith("?") and not _TO_SOMEBODY.match(text))
-    questions = [text for text in asked if 20 <= len(text) <= 200 and "://" not in text]
-    return questions[:: len(questions) // _REAL]
 
 
 def _is_command(reading: Reading) -> bool:

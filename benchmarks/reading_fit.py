@@ -32,6 +32,8 @@ from terrarium.config import Config
 
 SENTENCES = Path(__file__).parent / "questions" / "reading"
 LANGUAGES = ("de", "en", "es", "fr", "it", "pl")
+REAL = "ubuntu"
+"""The name of the file of real questions, in English."""
 
 _LEFT_OUT = 5  # the divisor that gives the sentences that are left out of the first fit
 _STEPS, _RATE = 300, 0.5
@@ -40,9 +42,9 @@ _PENALTY = 0.1  # of the squared weights, by the sentences left out
 Floats = NDArray[np.float32]
 
 
-def sentences(half: str, language: str) -> list[tuple[str, str]]:
-    """Return the labelled sentences of a half and a language, as (kind, text)."""
-    return _labelled(SENTENCES / half / f"{language}.tsv")
+def sentences(half: str, name: str) -> list[tuple[str, str]]:
+    """Return the labelled sentences of a half and a language or REAL, as (kind, text)."""
+    return _labelled(SENTENCES / half / f"{name}.tsv")
 
 
 def _labelled(path: Path) -> list[tuple[str, str]]:
@@ -135,6 +137,7 @@ def pack(names: Sequence[str], weights: Floats) -> dict[str, str]:
 def main() -> None:
     """Fit the weights, print how well they generalise, and write them."""
     data = [(kind, text, name) for name in LANGUAGES for kind, text in sentences("seen", name)]
+    data += [(kind, text, "en") for kind, text in sentences("seen", REAL)]
     polite = _labelled(SENTENCES / "courtesies.tsv")
     texts = [text for _, text, _ in data]
     vectors = asyncio.run(embed([*texts, *(text for _, text in polite)]))
