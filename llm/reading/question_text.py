@@ -1,12 +1,11 @@
-"""The text of a question: stripped of courtesies, and matched against the forms of skills."""
+"""The text of a question, stripped of courtesies, and whether there is room for another one."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 
 MAX_QUESTION_LENGTH = 400
-"""The length in characters up to which a question is matched against forms and by skills."""
+"""The length in characters up to which a question is matched by skills."""
 
 _BEFORE = re.compile(
     r"(?:(?:hey|hi|hello|ok|okay|so|well|um+|please|pls|bitte|and|quick question|question|sag mal)"
@@ -24,10 +23,6 @@ _AFTER = re.compile(
     re.IGNORECASE,
 )
 _END = re.compile(r"(?:[\s?.,;]|(?<!\d)!)+$")  # "5!" is a sum
-_TURNED = re.compile(  # "(tell me) what time it is"
-    r"^(what(?: (?:time|day|date|year|week|month))?|when|how much) ((?!is |are |was )[^?]+)"
-    r" (is|are|was)$"
-)
 _QUOTES = str.maketrans({"’": "'", "‘": "'", "“": '"', "”": '"', "„": '"', "−": "-", "–": "-"})
 
 
@@ -46,28 +41,6 @@ def strip_courtesies(question: str) -> str:
             break
         text = text[match.end() :]
     return _END.sub("", _AFTER.sub("", _END.sub("", text)))
-
-
-def without_courtesies(question: str) -> str:
-    """Return `strip_courtesies(question)` in lower case, with "(tell me) what X is" as "what is
-    X"."""
-    return _TURNED.sub(r"\1 \3 \2", strip_courtesies(question).lower())
-
-
-def forms(*patterns: str) -> tuple[re.Pattern[str], ...]:
-    """Compile the forms that a question may have."""
-    return tuple(map(re.compile, patterns))
-
-
-def found_in(questions: tuple[re.Pattern[str], ...], text: str) -> Mapping[str, str] | None:
-    """Return the named groups of the first form that matches the whole text, None without a match.
-
-    A group that took no part in the match is "".
-    """
-    for form in questions:
-        if match := form.fullmatch(text):
-            return {name: part or "" for name, part in match.groupdict().items()}
-    return None
 
 
 _MAX_PIECE = 6  # words; another request needs a verb and something to do it to

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from llm.reading.question_text import strip_courtesies, without_courtesies
+from llm.reading.question_text import strip_courtesies
 from llm.skills.calculator.sums import DivisionByZero, ExpressionError, evaluate, format_number
 from llm.skills.calculator.units import (
     UnitError,
@@ -45,7 +45,7 @@ _NO_SUM = re.compile(r"\d+([-/.:])\d+\1\d+(?:[-/.:]\d+)*")
 async def hint(question: str, context: HintContext) -> WorkedOut | None:
     """Return the result of a sum or conversion that the question consists of, or else of the sum
     that it contains: a whole answer if it surely asks for a calculation only."""
-    words = symbols_of(without_courtesies(question)).split()
+    words = symbols_of(strip_courtesies(question)).split()
     is_sure = context.reading is not None and context.reading.is_one_of(_KINDS)
     first, last = 0, len(words)
     while first < last and words[first] in ASKING:
