@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, tzinfo
 from functools import cache
 from pathlib import Path
@@ -49,28 +49,47 @@ class Surroundings:
     people: Collection[str] = ()
 
 
+_OF_LOG = frozenset(
+    ["counts", "links", "missed", "present", "search", "seen", "who_said", "said_by", "when_said"]
+)
+_SLOTS = {
+    "words": frozenset({"remember", "remind", "schedule"}),
+    "number": frozenset({"cancel_reminder"}),
+    "person": _OF_LOG | {"remind"},
+    "topic": _OF_LOG,
+}
+"""The kinds of sentences by the slots that are read for them; the topic with names and time."""
+
+
 def read_slots(kind: str, text: str, around: Surroundings) -> Slots:
-    """Return the slots of a sentence of this kind."""
+    """Return the slots that a sentence of this kind has; the others stay empty."""
     frames, text = _frames(), text[:_MAX_LENGTH]
-    span, rest = time_span(text, around.now, around.zone)
+    uses = {slot for slot, kinds in _SLOTS.items() if kind in kinds}
+    if not uses:
+        return Slots()
+    span, rest = time_span(text, around.now, around.zone) if "topic" in uses else (ALL_TIME, text)
     words = [word.strip(_ENDS) for word in _TOKEN.findall(rest)]
-    nicks = {plain_word(nick): nick for nick in around.people}
-    known = [nicks[bare] for word in words if (bare := _bare(word)) in nicks]
-    content = [word for word in words if word and _bare(word) not in frames.talk]
-    own = around.speaker if any(plain_word(word) in frames.me for word in words) else ""
-    person = known[0] if known else own
-    numbers = [int(word.lstrip("#")) for word in words if word.lstrip("#").isdecimal()]
-    asked = {plain_word(word) for word in words}
-    wants = "last" if asked & frames.last else "first" if asked & frames.first else ""
-    return Slots(
-        words=strip_frame(text, kind),
-        topic=" ".join(word for word in content if _bare(word) != plain_word(person)),
-        person=person,
-        names=tuple(dict.fromkeys([*known, *(_without_possessive(word) for word in content)])),
-        span=span,
-        number=numbers[0] if numbers and numbers[0] < 10**15 else None,
-        wants=wants,
-    )
+    slots = Slots(words=strip_frame(text, kind) if "words" in uses else "", span=span)
+    if "number" in uses:
+        numbers = [int(word.lstrip("#")) for word in words if word.lstrip("#").isdecimal()]
+        slots = replace(slots, number=numbers[0] if numbers and numbers[0] < 10**15 else None)
+    known: list[str] = []
+    if "person" in uses:
+        nicks = {plain_word(nick): nick for nick in around.people}
+        known = [nicks[bare] for word in words if (bare := _bare(word)) in nicks]
+        own = around.speaker if any(plain_word(word) in frames.me for word in words) else ""
+        slots = replace(slots, person=known[0] if known else own)
+    if "topic" in uses:
+        content = [word for word in words if word and _bare(word) not in frames.talk]
+        asked = {plain_word(word) for word in words}
+        topic = [word for word in content if _bare(word) != plain_word(slots.person)]
+        slots = replace(
+            slots,
+            topic=" ".join(topic),
+            names=tuple(dict.fromkeys([*known, *map(_without_possessive, content)])),
+            wants="last" if asked & frames.last else "first" if asked & frames.first else "",
+        )
+    return slots
 
 
 def strip_frame(text: str, kind: str) -> str:
