@@ -144,6 +144,15 @@ async def test_what_asks_for_more_than_the_clock_knows_is_left_alone(row: Sequen
         ("pick one of: Ada, Bob, c", r"Picked at random: (Ada|Bob|c)\."),
         ("choose between tea and coffee", r"Picked at random: (tea|coffee)\."),
         ("random number between 1 and 10", r"Picked at random from 1 to 10: ([1-9]|10)\."),
+        ("a random number from -3 to 3", r"Picked at random from -3 to 3: (-?[0-3])\."),
+        ("flip 2 coins", r"The coins show (heads|tails), (heads|tails): heads [0-2] times\."),
+        ("roll 3 12-sided dice", r"Rolled 3d12: \d+ \+ \d+ \+ \d+ = \d+\."),
+        ("roll d%", r"Rolled 1d100: \d+\."),
+        ("wirf eine Münze", r"The coin shows (heads|tails)\."),
+        ("lance deux dés", r"Rolled 2d6: [1-6] \+ [1-6] = \d+\."),
+        ("tira una moneda", r"The coin shows (heads|tails)\."),
+        ("un numero a caso tra 5 e 6", r"Picked at random from 5 to 6: [56]\."),
+        ("rzuć kostką", r"Rolled 1d6: [1-6]\."),
     ],
 )
 async def test_what_is_left_to_chance_is_left_to_no_model(question: str, answer: str) -> None:
@@ -166,6 +175,9 @@ SURELY = {
         "could you throw two dice for monopoly": r"Rolled 2d6: [1-6] \+ [1-6] = \d+\.",
         "any number between ten and twenty, random": r"Picked at random from 10 to 20: \d\d\.",
         "draw straws between me, olm and pepita": None,
+        "draw me a lottery number, 6 out of 49": None,
+        "gimme a random number below 50": None,
+        "2d20, keep the higher 1": None,
     },
     # Plainly a sum, whatever the classifier says.
     "small_talk": {"17*3?": "17 × 3 = 51", "(2+3)^2": "(2 + 3)^2 = 25", "what is 17*3?": None},
