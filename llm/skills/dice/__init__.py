@@ -35,7 +35,7 @@ async def hint(question: str, context: HintContext) -> WorkedOut | None:
     asked = numbers_in_digits(written)
     if match := _DICE.search(asked):
         sides, more = int(match[2].replace("%", "100")), int(f"{match[3] or ''}{match[4] or 0}")
-        said, rest = _rolled(int(match[1] or 1), sides, more), asked.replace(match[0], "", 1)
+        said, rest = _roll_dice(int(match[1] or 1), sides, more), asked.replace(match[0], "", 1)
     else:
         said, rest = _draw(Sentence(asked))
     # Surely a matter of chance: then it may say more around it, such as what the coin is for. But
@@ -77,7 +77,7 @@ def _draw(sentence: Sentence) -> tuple[str, str]:
             sides = numbers.get(start, 0)
         count = numbers.get(start - 1, 2 if what == "dice" else 1)
         start -= start - 1 in numbers
-        said = _tossed(count) if what == "coin" else _rolled(count, sides)
+        said = _toss_coins(count) if what == "coin" else _roll_dice(count, sides)
     return said, f"{sentence.between(0, start)} {sentence.between(end, len(sentence))}"
 
 
@@ -91,13 +91,13 @@ def _choices(asked: str) -> tuple[str, ...]:
     return listed if is_marked and is_list else ()  # "pick a and b" may be anything
 
 
-def _tossed(count: int) -> str:
+def _toss_coins(count: int) -> str:
     sides = [random.choice(["heads", "tails"]) for _ in range(count)]
     many = f"The coins show {', '.join(sides)}: heads {sides.count('heads')} times."
     return many if len(sides) > 1 else f"The coin shows {sides[0]}." if sides else ""
 
 
-def _rolled(count: int, sides: int, more: int = 0) -> str:
+def _roll_dice(count: int, sides: int, more: int = 0) -> str:
     name = f"{count}d{sides}{f'{more:+}' if more else ''}"
     is_fair = 1 <= count <= 99 and 2 <= sides <= 9999
     return f"Rolled {name}: {_roll(count, sides, more)}." if is_fair else ""

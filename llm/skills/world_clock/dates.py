@@ -30,7 +30,7 @@ def date_answer(found: Entities, today: date) -> str | None:
             return None
         start = named[0][1] if named else today
         day = add_duration(start, found.span, found.sign)
-        return _told(Day(), day, found, today) if day else None
+        return _sentence(Day(), day, found, today) if day else None
     if len(named) == 2 and wishes & {"count", "between"}:
         first, second = sorted(day for _, day in named)
         days = _days_in_words((second - first).days, found)
@@ -39,7 +39,7 @@ def date_answer(found: Entities, today: date) -> str | None:
     ranks = [0 if day.offset is not None else 2 if day.is_weekday else 1 for day, _ in named]
     best = [each for each, rank in zip(named, ranks, strict=True) if rank == min(ranks)]
     is_open = len(named) > 1 and best[0][0].is_of_any_month  # "the next friday the 13th"
-    return _told(*best[0], found, today) if len(best) == 1 and not is_open else None
+    return _sentence(*best[0], found, today) if len(best) == 1 and not is_open else None
 
 
 def day_in_words(day: date) -> str:
@@ -64,7 +64,7 @@ def _days(found: Entities, today: date) -> list[tuple[Day, date]]:
     return named
 
 
-def _told(day: Day, when: date, found: Entities, today: date) -> str:
+def _sentence(day: Day, when: date, found: Entities, today: date) -> str:
     """Return a day and how far away it is."""
     days = (when - today).days
     told = f"{day_in_words(when)}{found.week_of(when)}"
