@@ -10,10 +10,17 @@ from typing import Annotated
 
 from pydantic import Field
 
-from llm.reading.question_text import strip_courtesies
+from llm.reading.question_text import plain
 from llm.skills.calculator.sums import DivisionByZero, ExpressionError, evaluate, format_number
 from llm.skills.calculator.units import UnitError, conversion_in, convert, unit_of
-from llm.skills.calculator.words import ASKING, CONJUNCTIONS, EXPLICIT, NAMES, answer_in, symbols_of
+from llm.skills.calculator.words import (
+    CONJUNCTIONS,
+    EXPLICIT,
+    NAMES,
+    answer_in,
+    is_asking,
+    symbols_of,
+)
 from llm.skills.hint import HintContext, WorkedOut
 from llm.tools.toolbox import ToolError, tool
 
@@ -28,13 +35,13 @@ _LOOSE = re.compile(r"[\d(]\S* \S+ \S")  # a sum with spaces, which few names ha
 async def hint(question: str, context: HintContext) -> WorkedOut | None:
     """Return the result of a sum or conversion that the question consists of, or else of the sum
     that it contains: a whole answer if it surely asks for a calculation only."""
-    asked = strip_courtesies(question)
+    asked = plain(question)
     words = symbols_of(asked).split()
     is_sure = context.reading is not None and context.reading.is_one_of(_KINDS)
     first, last = 0, len(words)
-    while first < last and words[first] in ASKING:
+    while first < last and is_asking(words[first]):
         first += 1
-    while first < last and words[last - 1] in ASKING:
+    while first < last and is_asking(words[last - 1]):
         last -= 1
     is_explicit = is_sure or "=" in "".join(words)[-2:] or not EXPLICIT.isdisjoint(words[:first])
     try:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from llm.reading.numbers import count_at, number_at
 from llm.reading.vocabulary import Sentence
-from llm.skills.calculator.words import ASKING, MANY, number_in
+from llm.skills.calculator.words import MANY, is_asking, number_in
 
 
 class UnitError(ValueError):
@@ -84,7 +84,7 @@ _GROUPS = re.compile(r"(?<=\d),(?=\d{3}\b)")  # "1,000,000"
 def conversion_in(asked: str, *, is_sure: bool = False) -> str | None:
     """Return the answer to a question that only asks to convert a measure, None for any other one.
 
-    `asked` is without courtesies, in its original case, which distinguishes Mb from MB. With
+    `asked` is in its original case, which distinguishes Mb from MB. With
     `is_sure` the question asks for a calculation, and so may have a few words more.
     """
     sentence = Sentence(_GROUPS.sub("", asked))
@@ -112,7 +112,7 @@ def _measures(sentence: Sentence, is_sure: bool) -> list[Measure]:
     while at < len(sentence):
         word, named = sentence.word(at), _unit_at(sentence, at)
         is_inch = number is not None or (found and at == len(sentence) - 1)
-        if named and (word not in ASKING or is_inch or named[1] > at + 1):
+        if named and (not is_asking(word) or is_inch or named[1] > at + 1):
             unit, at = named
             half = sentence.phrase("and_half", at)
             if half and number is not None:
@@ -121,10 +121,10 @@ def _measures(sentence: Sentence, is_sure: bool) -> list[Measure]:
                 return []
             found.append((number, unit))
             number, is_linked = None, word == "in"
-        elif word in ASKING or word in ",.;:?!":
-            is_linked, at = is_linked or word in ASKING, at + 1
         elif number is None and (counted := _count_at(sentence, at)):
             number, at = counted
+        elif is_asking(word) or word in ",.;:?!":
+            is_linked, at = is_linked or word not in ",.;:?!", at + 1
         elif is_sure and number is None and others < _MAX_OTHERS:
             others, at = others + 1, at + 1
         else:

@@ -9,6 +9,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from llm.reading.numbers import numbers_in_digits
+from llm.reading.slots import words_beside_frame
 from llm.reading.vocabulary import plain_word
 from llm.skills.calculator.sums import (
     DivisionByZero,
@@ -27,7 +28,7 @@ def _words(name: str) -> frozenset[str]:
     return frozenset([*listed, *map(plain_word, listed)])
 
 
-ASKING, EXPLICIT, CONJUNCTIONS, NAMES, MANY = map(
+_ASKING, EXPLICIT, CONJUNCTIONS, NAMES, MANY = map(
     _words, ("asking", "explicit", "conjunctions", "names", "many")
 )
 """Words around a sum or a measure, as `words.toml` explains."""
@@ -52,6 +53,14 @@ _LISTS: Mapping[str, str] = _STORED["lists"]
 _LIST = re.compile(rf"({'|'.join(_LISTS)}) (?:of|between):? (.+)")
 _SEPARATOR = re.compile(r" ?; ?|, ?and | and |, |,(?!\d{3}(?!\d))| ")
 _MAX_VALUES = 50
+
+
+def is_asking(word: str) -> bool:
+    """Return whether a word only says that a result is wanted, or is a courtesy."""
+    bare = word.strip(",:;.!")
+    return (
+        word in _ASKING or bare in _ASKING or (bare.isalpha() and not words_beside_frame(bare, ""))
+    )
 
 
 def answer_in(text: str) -> str | None:

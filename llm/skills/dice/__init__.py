@@ -9,8 +9,7 @@ from typing import Annotated
 from pydantic import Field
 
 from llm.reading.numbers import numbers_in_digits
-from llm.reading.question_text import strip_courtesies
-from llm.reading.slots import words_beside_frame
+from llm.reading.slots import strip_frame, words_beside_frame
 from llm.reading.vocabulary import Sentence
 from llm.skills.hint import HintContext, WorkedOut
 from llm.tools.toolbox import tool
@@ -29,7 +28,7 @@ _MAX_CHOICES, _MAX_CHOICE_LENGTH = 30, 60
 
 async def hint(question: str, context: HintContext) -> WorkedOut | None:
     """Return the result of a roll, flip or pick if the question asks for nothing else."""
-    written = strip_courtesies(question)
+    written = strip_frame(question, "")
     if things := _choices(written):
         return WorkedOut(f"Picked at random: {random.choice(things)}.", is_whole=True, free=things)
     asked = numbers_in_digits(written)
