@@ -117,10 +117,14 @@ def strip_frame(text: str, kind: str) -> str:
 
 def words_beside_frame(text: str, kind: str) -> str:
     """Return the words of a sentence that belong to no frame of this kind, wherever they stand."""
-    frames = _frames()
-    frame = frames.courtesies | frames.joins | frames.beginnings.get(kind, frozenset())
-    words = (word.strip(_ENDS) for word in text.split())
+    frame, words = _frame_of(kind), (word.strip(_ENDS) for word in text.split())
     return " ".join(word for word in words if word and plain_word(word) not in frame)
+
+
+@cache
+def _frame_of(kind: str) -> frozenset[str]:
+    frames = _frames()
+    return frames.courtesies | frames.joins | frames.beginnings.get(kind, frozenset())
 
 
 def speaks_of_all(text: str) -> bool:

@@ -59,8 +59,9 @@ async def hint(question: str, context: HintContext) -> WorkedOut | None:
         for begin, end in product(firsts, lasts):
             text = " ".join(words[begin:end])
             if (is_sure or _LOOSE.match(text)) and (said := answer_in(text)):
-                others = {*words[first:begin], *words[end:last]}
-                return WorkedOut(said, is_whole=is_sure and others.isdisjoint(CONJUNCTIONS))
+                others = [*words[first:begin], *words[end:last]]
+                is_whole = is_sure and CONJUNCTIONS.isdisjoint(others)
+                return WorkedOut(said, is_whole, free=(" ".join(others).strip(",:;.!"),))
     except DivisionByZero as error:
         return WorkedOut(f"{str(error).capitalize()}.", is_whole=True)
     return None

@@ -40,8 +40,10 @@ async def hint(question: str, context: HintContext) -> WorkedOut | None:
     # Surely a matter of chance: then it may say more around it, such as what the coin is for. But
     # another number matters: "2d20, keep the higher 1".
     is_sure = context.reading is not None and context.reading.is_one_of(_KINDS)
-    is_whole = (is_sure or not words_beside_frame(rest, "dice")) and not re.search(r"\d", rest)
-    return WorkedOut(said, is_whole=True, free=(rest,)) if said and is_whole else None
+    others = words_beside_frame(rest, "dice")
+    if not said or (others and not is_sure) or re.search(r"\d", rest):
+        return None
+    return WorkedOut(said, is_whole=True, free=(rest if others else "",))
 
 
 @tool

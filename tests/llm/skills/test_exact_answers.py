@@ -308,21 +308,25 @@ async def test_a_sum_in_a_longer_question_helps_and_does_not_settle_it() -> None
 
 
 @pytest.mark.parametrize(
-    ("question", "is_asked"),
+    ("kind", "question", "is_asked"),
     [
-        ("choose between tea and coffee", False),
-        ("choose between tea and coffee, given what ada said", True),
-        ("choose between this and that", True),
-        ("flip a coin", False),
-        ("flip a coin and tell me why", True),
+        ("dice", "choose between tea and coffee", False),
+        ("dice", "choose between tea and coffee, given what ada said", True),
+        ("dice", "coin toss, loser does the dishes", True),
+        ("dice", "flip a coin, then say what bob said about the pump", True),
+        ("calculation", "quick maths: 99 x 99", False),
+        ("calculation", "99 x 99 because bob cannot", True),
+        ("dice", "choose between this and that", True),
+        ("dice", "flip a coin", False),
+        ("dice", "flip a coin and tell me why", True),
     ],
 )
 async def test_a_capable_model_is_asked_what_an_unquoted_text_may_hold(
-    question: str, is_asked: bool
+    kind: str, question: str, is_asked: bool
 ) -> None:
-    context = HintContext(datetime.now(UTC), reading=Reading(question, {"dice": 0.9}))
-    found = await shelf().matching(question, None, context)
-    (match,) = [match for match in found if match.is_whole]
+    context = HintContext(NOW, VIENNA, Reading(question, {kind: 1.0}))
+    matches = await shelf().matching(question, None, context)
+    (match,) = [match for match in matches if match.is_whole]
     assert TINY.may_shortcut(match.free)
     assert CAPABLE.may_shortcut(match.free) is not is_asked
 
