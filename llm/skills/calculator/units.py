@@ -143,6 +143,9 @@ def _count_at(sentence: Sentence, at: int) -> tuple[Fraction, int] | None:
         return (-found[0], found[1]) if found else None
     if (number := number_in(sentence.word(at))) is not None and not sentence.word(at).isdecimal():
         return number, at + 1  # "½", "2.5"
+    whole = sentence.between(at, min(at + 3, len(sentence)))
+    if re.fullmatch(r"\d{1,4}/[1-9]\d{0,3}", whole):  # "1/8 inch"
+        return Fraction(whole), at + 3
     found = count_at(sentence, at)
     is_vague = found and found[0] == 3 and number_at(sentence, at) is None  # "a few"
     return None if is_vague else found

@@ -15,7 +15,8 @@ def time_answer(found: Entities, now: datetime, zone: tzinfo) -> str | None:
     """Return the answer to a question about the time of day, asked at `now` by somebody in `zone`;
     None for any other question. Raises OverflowError for times that do not exist."""
     wishes, span, places = found.wishes, found.span, found.places
-    if found.year or found.years_away or found.month is not None:
+    is_of_year = found.years_away is not None and not wishes & {"week", "week number"}
+    if found.year or is_of_year or found.month is not None or "second" in wishes:
         return None
     if found.clock:
         return None if found.days or span else _of_clock(found, found.clock, now, zone)

@@ -20,7 +20,9 @@ def date_answer(found: Entities, today: date) -> str | None:
     """
     wishes = found.wishes
     is_of_hours = "count" in wishes and wishes & _OTHER_UNITS
-    if found.clock or found.places or is_of_hours:
+    # "the last sunday in october", "in what year is 29 february a saturday"
+    is_rule = found.days and (found.month is not None or {"year", "count"} & wishes == {"year"})
+    if found.clock or found.places or is_of_hours or is_rule or "second" in wishes:
         return None
     if not (found.days or found.span or wishes & {"until", "past"}):
         return _of_calendar(found, today)
@@ -31,6 +33,8 @@ def date_answer(found: Entities, today: date) -> str | None:
         start = named[0][1] if named else today
         day = add_duration(start, found.span, found.sign)
         return _sentence(Day(), day, found, today) if day else None
+    if len(named) > 1 and any(day.is_of_any_month for day, _ in named):
+        return None  # "the next friday the 13th", "from the 3rd to the 29th of february"
     if len(named) == 2 and wishes & {"count", "between"}:
         first, second = sorted(day for _, day in named)
         days = _days_in_words((second - first).days, found)
@@ -38,8 +42,7 @@ def date_answer(found: Entities, today: date) -> str | None:
     # "is tomorrow a tuesday?" asks for tomorrow.
     ranks = [0 if day.offset is not None else 2 if day.is_weekday else 1 for day, _ in named]
     best = [each for each, rank in zip(named, ranks, strict=True) if rank == min(ranks)]
-    is_open = len(named) > 1 and best[0][0].is_of_any_month  # "the next friday the 13th"
-    return _sentence(*best[0], found, today) if len(best) == 1 and not is_open else None
+    return _sentence(*best[0], found, today) if len(best) == 1 else None
 
 
 def day_in_words(day: date) -> str:

@@ -170,6 +170,7 @@ SURELY = {
         "how many minutes are an hour and a half": "1.5 hours = 90 minutes",
         "half a mile in km": "0.5 miles = 0.804672 km",
         "1,000 m in km": "1000 m = 1 km",
+        "whats 1/8 inch in mm": "0.125 inches = 3.175 mm",
         "-40 f in c": "-40 °F = -40 °C",
         "12 zoll in cm": "12 inches = 30.48 cm",
         "combien font 12 fois 7": "12 × 7 = 84",
