@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
 
-from llm.reading.numbers import Duration, duration_at
+from llm.reading.numbers import Duration
 from llm.reading.vocabulary import Sentence
 
 _YEARS = range(1, 10_000)
@@ -42,6 +42,11 @@ class Day:
         """True for a day such as "the 24th"."""
         return bool(self.day) and not self.month
 
+    @property
+    def is_weekday(self) -> bool:
+        """True for a day such as "next friday"."""
+        return self.weekday is not None
+
     def dates(self, today: date, *, past: bool = False) -> Iterator[date]:
         """Yield the dates that it may mean, the nearest first, from `today` on or, with `past`,
         back from it. None for a day that does not exist."""
@@ -67,6 +72,11 @@ class Day:
             nearby = (today + sign * timedelta(days=step) for step in range(366))
             yield from (each for each in nearby if each.day == self.day)
 
+    def nearest(self, today: date, *, past: bool = False) -> date | None:
+        """Return the next such date or, with `past`, the last one; None if there is none. `today`
+        itself counts, except for a weekday: "monday" on a Monday is a week away."""
+        return next(replace(self, is_next=True).dates(today, past=past), None)
+
     def _of_year(self, year: int) -> date | None:
         if not self.feast:
             is_day = 1 <= self.month <= 12 and 1 <= self.day <= _last(year, self.month)
@@ -80,47 +90,19 @@ class Day:
         return start + timedelta(days=int(f"{sign}{days}"))
 
 
-def day_at(sentence: Sentence, at: int) -> tuple[Day, int] | None:
-    """Return the day at a position, and the position after it."""
+def day_at(sentence: Sentence, at: int, *, is_asked: bool = False) -> tuple[Day, int] | None:
+    """Return the day at a position, and the position after it; if one `is_asked` for, also "24.12"
+    and "the 24th" without "on"."""
     on = sentence.after("on", at)
     start = at if on is None else on
     preposition = sentence.after("at_feast", at)
     for read in (_date, _near, _weekday, _feast):
         if read is _feast and preposition:
             start, on = preposition, preposition
-        if found := read(sentence, start, on is not None):
+        is_firm = on is not None or (is_asked and read is _date)
+        if found := read(sentence, start, is_firm):
             return replace(found[0], words=sentence.between(start, found[1])), found[1]
     return None
-
-
-def day_in(text: str, today: date, *, past: bool = False) -> date | None:
-    """Return the date that a whole text names, None if it names none.
-
-    Without a year it is the next such date or, with `past`, the last one. `today` itself counts,
-    except for a weekday: "monday" on a Monday is a week away.
-    """
-    sentence = Sentence(text)
-    found = day_at(sentence, sentence.skip("day_before_name", 0)) or day_at(sentence, 0)
-    if found is None or found[1] != len(sentence) or found[0].part:
-        return today if sentence.word(0) == "now" and len(sentence) == 1 else None
-    day = replace(found[0], is_next=True)
-    try:
-        return next(day.dates(today, past=past), None)
-    except OverflowError:
-        return None
-
-
-def shift_day(day: date, span: str, sign: int = 1) -> date | None:
-    """Return `day` shifted by a span such as "3 weeks" or "a month"; `sign` -1 goes back.
-
-    Months and years keep the day of the month, at most the last one of the month. None if the text
-    is not a span of days or the result is not a valid date.
-    """
-    sentence = Sentence(span)
-    found = duration_at(sentence, 0)
-    if found is None or found[1] != len(sentence) or not found[0].is_of_days:
-        return None
-    return add_duration(day, found[0], sign)
 
 
 def add_duration(day: date, by: Duration, sign: int = 1) -> date | None:
@@ -140,13 +122,6 @@ def replace_month(day: date, month: int, number: int) -> date:
 
 def _last(year: int, month: int) -> int:
     return calendar.monthrange(year, month)[1]
-
-
-def month_of(name: str) -> int | None:
-    """Return the number of a month, 1 to 12, by its name; None for any other text."""
-    sentence = Sentence(name)
-    found = sentence.phrase("month", 0)
-    return int(found[0]) if found and found[1] == len(sentence) else None
 
 
 def easter(year: int) -> date:
@@ -189,7 +164,8 @@ def _date(sentence: Sentence, at: int, on: bool) -> tuple[Day, int] | None:
         case [day] if len(word) < 3:
             ordinal = sentence.after("ordinal", the + 1) if sentence.is_glued(the + 1) else None
             end = ordinal or end
-            if named := sentence.phrase("month", sentence.skip("of", end)):
+            of = sentence.skip("of", end)
+            if named := sentence.phrase("month", end) or sentence.phrase("month", of):
                 return _with_year(sentence, Day(month=int(named[0]), day=day), named[1])
             second = sentence.word(end)
             if (

@@ -47,16 +47,6 @@ class Duration:
         return self.months.denominator == 1 and self.seconds % _SECONDS["day"] == 0
 
 
-def read_number(text: str) -> Fraction | None:
-    """Return the number that a whole text is, in digits or words: "2.5", "twenty-one", "half a".
-
-    None for any other text.
-    """
-    sentence = Sentence(text.strip())
-    found = count_at(sentence, 0)
-    return found[0] if found and found[1] == len(sentence) and text.isprintable() else None
-
-
 def numbers_in_digits(text: str) -> str:
     """Return a text with its numbers in words replaced by digits: "2 plus twenty-one" is "2 plus
     21". An article alone is no number."""

@@ -1,73 +1,22 @@
-"""The text of a question: stripped of courtesies, and matched against the forms of skills."""
+"""The text of a question for skills, and whether it has room for another one."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 
 MAX_QUESTION_LENGTH = 400
-"""The length in characters up to which a question is matched against forms and by skills."""
+"""The length in characters up to which a question is matched by skills."""
 
-_BEFORE = re.compile(
-    r"(?:(?:hey|hi|hello|ok|okay|so|well|um+|please|pls|bitte|and|quick question|question|sag mal)"
-    r"(?:\s*[,:!.]+\s*|\s+)"
-    r"|(?:can|could|would|will) you (?:please |kindly )?(?=\w)"
-    r"|(?:kannst|könntest) du (?:mir )?(?:bitte )?(?=\w)"
-    r"|do you (?:happen to )?know (?=what|how|when|which|the|if)"
-    r"|(?:please )?(?:tell|show|give) me (?=what|how|when|which|the|a\b|today|if)"
-    r"|sag(?:e)? mir (?:bitte )?(?=was|wie|wann)"
-    r"|(?:i want to know|i'd like to know|i wonder|let me know) (?=what|how|when|which|if))",
-    re.IGNORECASE,
-)
-_AFTER = re.compile(
-    r"(?:[\s,]+(?:please|pls|bitte|thanks|thank you|thx|danke|for me|exactly|genau))+[\s.!?]*$",
-    re.IGNORECASE,
-)
 _END = re.compile(r"(?:[\s?.,;]|(?<!\d)!)+$")  # "5!" is a sum
-_TURNED = re.compile(  # "(tell me) what time it is"
-    r"^(what(?: (?:time|day|date|year|week|month))?|when|how much) ((?!is |are |was )[^?]+)"
-    r" (is|are|was)$"
-)
 _QUOTES = str.maketrans({"’": "'", "‘": "'", "“": '"', "”": '"', "„": '"', "−": "-", "–": "-"})
 
 
 def plain(question: str) -> str:
-    """Return a question with straight quotes and single spaces; "" if it is too long."""
+    """Return a question with straight quotes and single spaces, without final punctuation; "" if it
+    is too long."""
     text = " ".join(question.translate(_QUOTES).split())
     # The length bounds the backtracking of all patterns that the text is matched against.
-    return text if len(text) <= MAX_QUESTION_LENGTH else ""
-
-
-def strip_courtesies(question: str) -> str:
-    """Return `plain(question)` without "hey", "can you", "please" and final punctuation."""
-    text = plain(question)
-    for _ in range(4):  # "hey, can you please tell me what ..."
-        if not (match := _BEFORE.match(text)):
-            break
-        text = text[match.end() :]
-    return _END.sub("", _AFTER.sub("", _END.sub("", text)))
-
-
-def without_courtesies(question: str) -> str:
-    """Return `strip_courtesies(question)` in lower case, with "(tell me) what X is" as "what is
-    X"."""
-    return _TURNED.sub(r"\1 \3 \2", strip_courtesies(question).lower())
-
-
-def forms(*patterns: str) -> tuple[re.Pattern[str], ...]:
-    """Compile the forms that a question may have."""
-    return tuple(map(re.compile, patterns))
-
-
-def found_in(questions: tuple[re.Pattern[str], ...], text: str) -> Mapping[str, str] | None:
-    """Return the named groups of the first form that matches the whole text, None without a match.
-
-    A group that took no part in the match is "".
-    """
-    for form in questions:
-        if match := form.fullmatch(text):
-            return {name: part or "" for name, part in match.groupdict().items()}
-    return None
+    return _END.sub("", text) if len(text) <= MAX_QUESTION_LENGTH else ""
 
 
 _MAX_PIECE = 6  # words; another request needs a verb and something to do it to

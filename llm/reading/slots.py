@@ -6,16 +6,17 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, tzinfo
 from functools import cache
 from pathlib import Path
 
 from llm.reading.spans import ALL_TIME, TimeSpan, time_span
+from llm.reading.vocabulary import plain_word
 
 _TOKEN = re.compile(r"[^\s,;!?.\"“”„()]+(?:\.[^\s,;!?.\"]+)*")
 _MAX_LENGTH = 1_000  # characters that are looked through: the patterns of times block
-_ENDS = " \t,.;:!?-–\"'"
+_ENDS = " \t,.;:!?¿¡…()-–\"'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,28 +49,47 @@ class Surroundings:
     people: Collection[str] = ()
 
 
+_OF_LOG = frozenset(
+    ["counts", "links", "missed", "present", "search", "seen", "who_said", "said_by", "when_said"]
+)
+_SLOTS = {
+    "words": frozenset({"remember", "remind", "schedule"}),
+    "number": frozenset({"cancel_reminder"}),
+    "person": _OF_LOG | {"remind"},
+    "topic": _OF_LOG,
+}
+"""The kinds of sentences by the slots that are read for them; the topic with names and time."""
+
+
 def read_slots(kind: str, text: str, around: Surroundings) -> Slots:
-    """Return the slots of a sentence of this kind."""
+    """Return the slots that a sentence of this kind has; the others stay empty."""
     frames, text = _frames(), text[:_MAX_LENGTH]
-    span, rest = time_span(text, around.now, around.zone)
+    uses = {slot for slot, kinds in _SLOTS.items() if kind in kinds}
+    if not uses:
+        return Slots()
+    span, rest = time_span(text, around.now, around.zone) if "topic" in uses else (ALL_TIME, text)
     words = [word.strip(_ENDS) for word in _TOKEN.findall(rest)]
-    nicks = {nick.casefold(): nick for nick in around.people}
-    known = [nicks[bare] for word in words if (bare := _bare(word)) in nicks]
-    content = [word for word in words if word and _bare(word) not in frames.talk]
-    own = around.speaker if any(word.casefold() in frames.me for word in words) else ""
-    person = known[0] if known else own
-    numbers = [int(word.lstrip("#")) for word in words if word.lstrip("#").isdecimal()]
-    asked = {word.casefold() for word in words}
-    wants = "last" if asked & frames.last else "first" if asked & frames.first else ""
-    return Slots(
-        words=strip_frame(text, kind),
-        topic=" ".join(word for word in content if _bare(word) != person.casefold()),
-        person=person,
-        names=tuple(dict.fromkeys([*known, *(_without_possessive(word) for word in content)])),
-        span=span,
-        number=numbers[0] if numbers and numbers[0] < 10**15 else None,
-        wants=wants,
-    )
+    slots = Slots(words=strip_frame(text, kind) if "words" in uses else "", span=span)
+    if "number" in uses:
+        numbers = [int(word.lstrip("#")) for word in words if word.lstrip("#").isdecimal()]
+        slots = replace(slots, number=numbers[0] if numbers and numbers[0] < 10**15 else None)
+    known: list[str] = []
+    if "person" in uses:
+        nicks = {plain_word(nick): nick for nick in around.people}
+        known = [nicks[bare] for word in words if (bare := _bare(word)) in nicks]
+        own = around.speaker if any(plain_word(word) in frames.me for word in words) else ""
+        slots = replace(slots, person=known[0] if known else own)
+    if "topic" in uses:
+        content = [word for word in words if word and _bare(word) not in frames.talk]
+        asked = {plain_word(word) for word in words}
+        topic = [word for word in content if _bare(word) != plain_word(slots.person)]
+        slots = replace(
+            slots,
+            topic=" ".join(topic),
+            names=tuple(dict.fromkeys([*known, *map(_without_possessive, content)])),
+            wants="last" if asked & frames.last else "first" if asked & frames.first else "",
+        )
+    return slots
 
 
 def strip_frame(text: str, kind: str) -> str:
@@ -80,7 +100,7 @@ def strip_frame(text: str, kind: str) -> str:
     rest = " ".join(text.split())
     while rest:
         word, _, after = rest.partition(" ")
-        bare = word.strip(_ENDS).casefold()
+        bare = plain_word(word.strip(_ENDS))
         if bare in frames.joins or (word.endswith(":") and bare in beginning):
             rest = after
             break
@@ -90,41 +110,45 @@ def strip_frame(text: str, kind: str) -> str:
     first, _, after = rest.partition(" ")  # "about it: the rest"
     rest = after if first == ":" else rest
     rest = rest.strip(" ,:;").rstrip(" .!?")
-    while rest.rpartition(" ")[2].strip(_ENDS).casefold() in frames.closings:
+    while plain_word(rest.rpartition(" ")[2].strip(_ENDS)) in frames.closings:
         rest = rest.rpartition(" ")[0].rstrip(_ENDS)
     return rest
 
 
 def words_beside_frame(text: str, kind: str) -> str:
     """Return the words of a sentence that belong to no frame of this kind, wherever they stand."""
+    frame, words = _frame_of(kind), (word.strip(_ENDS) for word in text.split())
+    return " ".join(word for word in words if word and plain_word(word) not in frame)
+
+
+@cache
+def _frame_of(kind: str) -> frozenset[str]:
     frames = _frames()
-    frame = frames.courtesies | frames.joins | frames.beginnings.get(kind, frozenset())
-    words = (word.strip(_ENDS) for word in text.split())
-    return " ".join(word for word in words if word and word.casefold() not in frame)
+    return frames.courtesies | frames.joins | frames.beginnings.get(kind, frozenset())
 
 
 def speaks_of_all(text: str) -> bool:
     """Return whether a text speaks of all people here, without their names: "remind us"."""
     group = _frames().group
-    return any(word.strip(_ENDS).casefold() in group for word in text.split())
+    return any(plain_word(word.strip(_ENDS)) in group for word in text.split())
 
 
 def names_nothing(text: str) -> bool:
     """Return whether a text has no words of its own: "it", "my last one"."""
     frames = _frames()
     empty = frames.back | frames.talk | frames.joins | frames.me | frames.last | frames.first
-    return all(word.strip(_ENDS).casefold() in {*empty, ""} for word in text.split())
+    return all(plain_word(word.strip(_ENDS)) in {*empty, ""} for word in text.split())
 
 
 def refers_back(text: str) -> bool:
     """Return whether a text names nothing, but stands for what was said before: "do it"."""
-    words = [word.strip(_ENDS).casefold() for word in text.split()]
+    words = [plain_word(word.strip(_ENDS)) for word in text.split()]
     return names_nothing(text) and not _frames().back.isdisjoint(words)
 
 
 def _bare(word: str) -> str:
     """Return a word for comparison, without a possessive ending."""
-    return re.sub(r"['’]s?$", "", word.casefold())
+    return plain_word(_without_possessive(word))
 
 
 def _without_possessive(word: str) -> str:
@@ -149,11 +173,11 @@ class _Frames:
 def _frames() -> _Frames:
     """Return the tables of `frames.toml`."""
     read = tomllib.loads(Path(__file__).with_name("frames.toml").read_text(encoding="utf-8"))
-    words = {
-        name: frozenset(read[name].split())
-        for name in ("courtesies", "closings", "joins", "me", "back", "group")
-    }
-    beginnings = {kind: frozenset(each.split()) for kind, each in read["frames"].items()}
-    talk = frozenset(read["talk"]["words"].split())
-    last, first = frozenset(read["last"].split()), frozenset(read["first"].split())
-    return _Frames(**words, beginnings=beginnings, talk=talk, last=last, first=first)
+    names = ("courtesies", "closings", "joins", "me", "back", "group", "last", "first")
+    words = {name: _words(read[name]) for name in names}
+    beginnings = {kind: _words(each) for kind, each in read["frames"].items()}
+    return _Frames(**words, beginnings=beginnings, talk=_words(read["talk"]["words"]))
+
+
+def _words(listed: str) -> frozenset[str]:
+    return frozenset(map(plain_word, listed.split()))

@@ -175,7 +175,7 @@ def _day(sentence: Sentence, at: int, now: datetime, bound: bool) -> tuple[_Ends
     is_iso = bool(day.year) and day.words[:4].isdecimal()
     if not (is_near or is_iso or (is_named and (is_weekday or day.month or day.feast))):
         return None
-    date = next(replace(day, is_next=True).dates(now.date(), past=True), None)
+    date = day.nearest(now.date(), past=True)
     if date is None:
         return None
     midnight = datetime.combine(date, time(), now.tzinfo)

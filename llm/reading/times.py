@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 
+from llm.reading.clocks import ClockTime, clock_at, clocks_at
 from llm.reading.days import Day, add_duration, day_at, goes_no_further
 from llm.reading.numbers import Duration, count_at, duration_at, number_at
 from llm.reading.vocabulary import MAX_TEXT_LENGTH, Sentence
@@ -48,7 +49,6 @@ _PARTS: Mapping[str, time] = {  # of the day, and the time that stands for them
     "tonight": time(20),
     "night": time(21),
 }
-_MOST_CLOCKS = 24  # in a list
 _VAGUE = ("vague", "next_week")  # categories of words that name no day: "next month"
 _NO_RECURRENCE = f"I cannot repeat that. What I can repeat is: {EXAMPLE_RECURRENCES}."
 _ONE_TIME = (
@@ -71,26 +71,6 @@ class ResolvedTime:
 
 
 @dataclass(frozen=True, slots=True)
-class _Clock:
-    """A time of day as written. `half` is "a" or "p" for am or pm, `part` a part of the day.
-
-    One `in_words`, "half past six", may be meant before or after noon. Its `certainty` is 2 if it
-    is surely a time of day, 1 at the beginning or end of a text, 0 only beside a day; a `bare` one
-    is a number alone, as in "at 5". One that `is_choice` follows "or".
-    """
-
-    hour: int
-    minute: int = 0
-    certainty: int = 0
-    half: str = ""
-    part: str = ""
-    in_words: bool = False
-    named: bool = False
-    bare: bool = False
-    is_choice: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class _Every:
     """A recurrence: each `step`th `unit` (0: a step that is no number); `days` are the days of the
     week, as in cron, `nth` is a day of the month, `part` one of the day."""
@@ -109,7 +89,7 @@ class _Time:
     start: int
     end: int
     day: Day | None = None
-    clocks: Sequence[_Clock] = ()
+    clocks: Sequence[ClockTime] = ()
     wait: Duration | None = None
     every: _Every | None = None
     joined: bool = False
@@ -162,7 +142,7 @@ def _why_not(sentence: Sentence) -> str:
     if any(sentence.phrase("past", at) for at in range(len(sentence))):
         return "That time has passed."
     for at in range(len(sentence)):
-        if (clock := _clock_at(sentence, at)) and clock[0].bare and clock[0].certainty:
+        if (clock := clock_at(sentence, at)) and clock[0].bare and clock[0].certainty:
             number = sentence.word(clock[1] - 1)
             return f"Is {number} a time of day there? Write it as 9:00, 9am or 17:00."
     return f"I understand times like these: {EXAMPLE_TIMES}."
@@ -254,7 +234,7 @@ def _time_at(sentence: Sentence, at: int) -> _Time | None:
     other = _one_time_at(sentence, start) if joint else None
     if other is None and joint and (end := _ordinal_at(sentence, start)):
         other = _Time(start, end)
-        if clocks := _clocks_at(sentence, end, 1):
+        if clocks := clocks_at(sentence, end, 1):
             other = _Time(start, clocks[1])
     return replace(time, end=other.end, joined=True) if other else time
 
@@ -270,7 +250,7 @@ def _every_time(sentence: Sentence, at: int) -> _Time | None:
     """Read "every day at 9 and 17", "weekly on monday at 9"."""
     if (every := _every_at(sentence, at)) is None:
         return None
-    clocks, end = _clocks_at(sentence, every[1], 1) or ((), every[1])
+    clocks, end = clocks_at(sentence, every[1], 1) or ((), every[1])
     return _Time(at, end, None, clocks, every=every[0])
 
 
@@ -288,13 +268,13 @@ def _wait_time(sentence: Sentence, at: int) -> _Time | None:
         if at or is_article or sentence.phrase("no_wait", end):
             return None
         return _Time(at, end, wait=wait, firm=False)
-    clocks, end = (_clocks_at(sentence, end, 1) if wait.is_of_days else None) or ((), end)
+    clocks, end = (clocks_at(sentence, end, 1) if wait.is_of_days else None) or ((), end)
     return _Time(at, end, None, clocks, wait=wait)
 
 
 def _clock_time(sentence: Sentence, at: int) -> _Time | None:
     """Read "at 18:00", "at 9 and 17 every weekday", "at 9 tomorrow"."""
-    if (clocks := _clocks_at(sentence, at, 1)) is None:
+    if (clocks := clocks_at(sentence, at, 1)) is None:
         return None
     times, end = clocks
     is_last = at == 0 or goes_no_further(sentence, end)
@@ -317,7 +297,7 @@ def _day_time(sentence: Sentence, at: int) -> _Time | None:
         return None
     named, end = day
     start = end + (sentence.word(end) == "t" and sentence.is_glued(end))
-    clocks = _clocks_at(sentence, start, 0)
+    clocks = clocks_at(sentence, start, 0)
     if clocks and clocks[0][0].certainty == 0 and at and not goes_no_further(sentence, clocks[1]):
         clocks = None
     times, end = clocks or ((), end)
@@ -399,84 +379,6 @@ def _ordinal_at(sentence: Sentence, at: int) -> int | None:
     return at + 2 if sentence.word(at + 1) == "." else sentence.after("ordinal", at + 1)
 
 
-def _clocks_at(sentence: Sentence, at: int, certainty: int) -> tuple[Sequence[_Clock], int] | None:
-    """Return the times of day at a position, the first of at least this certainty, and the position
-    after them: "at 9, 12 and 17". A comma may precede them."""
-    first = _clock_at(sentence, at + (sentence.word(at) == ","))
-    if first is None or first[0].certainty < certainty:
-        return None
-    clocks, end = [first[0]], first[1]
-    listed, after = list(clocks), end  # those after commas count if it is sure that they are some
-    while len(listed) < _MOST_CLOCKS:
-        start = after + (sentence.word(after) == ",")
-        joint = sentence.phrase("and", start)
-        following = _clock_at(sentence, joint[1] if joint else start, listed=True)
-        if (start == after and joint is None) or following is None:
-            break
-        after = following[1]
-        listed.append(replace(following[0], is_choice=bool(joint and joint[0] == "or")))
-        word = sentence.word(after)
-        is_end = not word or word in ":;" or sentence.phrase("filling", after) is not None
-        if joint or following[0].certainty or is_end:
-            clocks, end = list(listed), after
-    return clocks, end
-
-
-def _clock_at(sentence: Sentence, at: int, *, listed: bool = False) -> tuple[_Clock, int] | None:
-    """Return the time of day at a position, and the position after it.
-
-    A number in words counts only after "at", or if it is `listed` after another time.
-    """
-    preposition = sentence.after("at", at)
-    start = at if preposition is None else preposition
-    certainty = 2 if sentence.phrase("sure_at", at) else int(preposition is not None)
-    if named := sentence.phrase("named_clock", start):
-        certainty = 2 if sentence.phrase("sure_clock", start) else certainty
-        return _Clock(int(named[0]), certainty=certainty, named=True), named[1]
-    if sentence.word(at) == "o" and sentence.word(at - 1).isdecimal():
-        return None  # "2 o 3" is a choice in Spanish and Italian
-    past = sentence.phrase("past_hour", start)
-    number = past[1] if past else start
-    hour, _, minute = sentence.word(number).replace(".", ":").partition(":")
-    in_words = sentence.phrase("number", number)
-    if in_words and 1 <= int(in_words[0]) <= 12:
-        hour, end = in_words
-    elif (
-        hour.isdecimal()
-        and len(hour) < 3
-        and (not minute or (len(minute) == 2 and minute.isdecimal()))
-    ):
-        end = number + 1
-    else:
-        return None
-    clock = _Clock(int(hour), int(minute or 0), certainty, in_words=bool(in_words or past))
-    if past:
-        minutes = int(past[0])
-        certainty = max(certainty, 1) if minutes == -30 else 2  # "halb" may be half of something
-        clock = replace(clock, hour=(clock.hour - (minutes < 0)) % 24, minute=minutes % 60)
-    is_clear = bool(past) or ":" in sentence.word(number)
-    certainty = 2 if ":" in sentence.word(number) else certainty
-    if half := sentence.phrase("half", end):
-        clock, end, certainty, is_clear = replace(clock, half=half[0]), half[1], 2, True
-    elif hours := sentence.phrase("oclock", end) or sentence.phrase("hours", end):
-        is_clear, certainty = True, 2 if sentence.phrase("oclock", end) else certainty
-        end = hours[1]
-        minute = sentence.word(end)
-        if minute.isdecimal() and len(minute) == 2 and minute < "60":  # "18 Uhr 30", "18h30"
-            clock, end = replace(clock, minute=int(minute)), end + 1
-    if not clock.minute and (more := sentence.phrase("after_hour", end)):
-        clock, end, is_clear = replace(clock, minute=int(more[0])), more[1], True
-    if part := sentence.phrase("in_part", end):
-        clock, end, is_clear = replace(clock, part=part[0]), part[1], True
-    goes_on = not goes_no_further(sentence, end)
-    if not sentence.is_end(end) or (sentence.is_glued(end) and sentence.word(end) in "%€$£"):
-        return None
-    is_hour = (preposition and clock.hour > 1) or (not goes_on and (preposition or listed))
-    if in_words and not is_clear and not is_hour:
-        return None
-    return replace(clock, certainty=certainty, bare=not is_clear), end
-
-
 def _resolve(found: _Time, now: datetime, zone: tzinfo) -> ResolvedTime:
     if found.every:
         rule = _rule(found, found.every, now.astimezone(zone))
@@ -486,7 +388,7 @@ def _resolve(found: _Time, now: datetime, zone: tzinfo) -> ResolvedTime:
     return ResolvedTime(_once(found, now, zone))
 
 
-def _later(wait: Duration, clocks: Sequence[_Clock], local: datetime) -> datetime:
+def _later(wait: Duration, clocks: Sequence[ClockTime], local: datetime) -> datetime:
     if local.tzinfo and wait.is_of_days and (wait.months or clocks):
         day = add_duration(local.date(), wait)
         clock = _time_of(clocks[0], "")[0] if clocks else local.time()
@@ -524,23 +426,12 @@ def _once(found: _Time, now: datetime, zone: tzinfo) -> datetime:
     raise NotUnderstood(f"{day.words} is no date." if due is None else "That time has passed.")
 
 
-def _time_of(clock: _Clock, part: str) -> tuple[time, int]:
-    """Return a time of day in a part of the day, and the number of days to add to the day: "tonight
-    at 1" is tomorrow. Raises NotUnderstood."""
-    hour, part = clock.hour, clock.part or part
-    if clock.named:
-        return time(hour), int(hour == 0 and bool(part))
-    if clock.half and not 1 <= hour <= 12:
-        raise NotUnderstood(f"{hour} {clock.half}m is no time of day.")
-    if clock.half:
-        hour = hour % 12 + (12 if clock.half == "p" else 0)
-    elif part in ("night", "tonight") and (hour == 12 or hour < 5):
-        return time(hour % 12, min(clock.minute, 59)), 1
-    elif part in ("afternoon", "evening", "night", "tonight") and hour <= 12:
-        hour = hour % 12 + 12
-    if hour > 23 or clock.minute > 59:
-        raise NotUnderstood(f"{hour}:{clock.minute:02} is no time of day.")
-    return time(hour, clock.minute), 0
+def _time_of(clock: ClockTime, part: str) -> tuple[time, int]:
+    """Return the time of day in a part of the day. Raises NotUnderstood."""
+    if (found := clock.time_in(part)) is None:
+        said = f"{clock.hour} {clock.half}m" if clock.half else f"{clock.hour}:{clock.minute:02}"
+        raise NotUnderstood(f"{said} is no time of day.")
+    return found
 
 
 def _at(day: date, clock: time, zone: tzinfo) -> datetime:

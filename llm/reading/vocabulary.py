@@ -31,25 +31,25 @@ class Sentence:
     def __init__(self, text: str) -> None:
         self.text = text
         self.matches = list(_TOKEN.finditer(text[:MAX_TEXT_LENGTH]))
-        self._words = tuple(_plain(match[0]) for match in self.matches)
+        self.words = tuple(plain_word(match[0]) for match in self.matches)
 
     def __len__(self) -> int:
-        return len(self._words)
+        return len(self.words)
 
     def word(self, at: int) -> str:
         """Return the token at a position, "" outside of the text."""
-        return self._words[at] if 0 <= at < len(self._words) else ""
+        return self.words[at] if 0 <= at < len(self.words) else ""
 
     def is_glued(self, at: int) -> bool:
         """Return whether no space separates a token from the one before it."""
-        is_inside = 0 < at < len(self._words)
+        is_inside = 0 < at < len(self.words)
         return is_inside and self.matches[at].start() == self.matches[at - 1].end()
 
     def phrase(self, category: str, at: int) -> tuple[str, int] | None:
         """Return the value of the longest phrase of a category that begins at a position, and the
         position after it; None if there is none."""
         for words, value in _vocabulary()[category].get(self.word(at), ()):
-            if self._words[at : at + len(words)] == words:
+            if self.words[at : at + len(words)] == words:
                 return value, at + len(words)
         return None
 
@@ -86,7 +86,8 @@ class Sentence:
         return not self.is_glued(at) or not (self.word(at)[0].isalnum() or self.word(at) in "'/-_")
 
 
-def _plain(word: str) -> str:
+def plain_word(word: str) -> str:
+    """Return a word in lower case and without accents."""
     word = word.lower().translate(_LETTERS)
     if word.isascii():
         return word
@@ -107,7 +108,7 @@ def _vocabulary() -> Mapping[str, Mapping[str, Sequence[tuple[tuple[str, ...], s
     found: dict[str, dict[str, list[tuple[tuple[str, ...], str]]]] = {}
     for category, values in stored.items():
         phrases = [
-            (tuple(_plain(match[0]) for match in _TOKEN.finditer(phrase)), value)
+            (tuple(plain_word(match[0]) for match in _TOKEN.finditer(phrase)), value)
             for value, listed in values.items()
             for phrase in listed.replace("|", ",").split(",")
         ]

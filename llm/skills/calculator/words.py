@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Mapping
 from fractions import Fraction
+from pathlib import Path
 
 from llm.reading.numbers import numbers_in_digits
+from llm.reading.slots import words_beside_frame
+from llm.reading.vocabulary import plain_word
 from llm.skills.calculator.sums import (
     DivisionByZero,
     ExpressionError,
@@ -16,62 +20,28 @@ from llm.skills.calculator.sums import (
     format_number,
 )
 
-# By symbol, the phrases for it, without "the". The longest one that matches is replaced.
-_PHRASES: Mapping[str, str] = {
-    "^": "to power of, raised to power of, raised to, hoch",
-    "*": "multiplied by, multiplied with, times, mal",
-    "/": "divided by, over, geteilt durch, durch",
-    "+": "plus, added to",
-    "-": "minus, take away, negative",
-    "mod": "modulo, modulus",
-    "%": "percent, percentage, per cent, pct, prozent",
-    "of": "von",
-    "sqrt": "square root of, sqrt of, wurzel aus, quadratwurzel aus, quadratwurzel von, wurzel von",
-    "cbrt": "cube root of",
-    "²": "squared, zum quadrat",
-    "³": "cubed",
-    "!": "factorial",
-    "½ of": "half of, 1 half of, a half of, half, die hälfte von, hälfte von",
-    "⅓ of": "third of, 1 third of, a third of",
-    "⅔ of": "2 thirds of",
-    "¼ of": "quarter of, 1 quarter of, a quarter of, fourth of, 1 fourth of, a fourth of",
-    "¾ of": "3 quarters of",
-    "2 *": "double, twice, das doppelte von",
-    "3 *": "triple, thrice",
-}
-_SYMBOLS = {
-    phrase: symbol for symbol, phrases in _PHRASES.items() for phrase in phrases.split(", ")
+_STORED = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+
+
+def _words(name: str) -> frozenset[str]:
+    listed = _STORED[name].split()
+    return frozenset([*listed, *map(plain_word, listed)])
+
+
+_ASKING, EXPLICIT, CONJUNCTIONS, NAMES, MANY = map(
+    _words, ("asking", "explicit", "conjunctions", "names", "many")
+)
+"""Words around a sum or a measure, as `words.toml` explains."""
+
+_SYMBOLS: Mapping[str, str] = {
+    phrase: symbol
+    for symbol, phrases in _STORED["symbols"].items()
+    for phrase in phrases.split(", ")
 }
 _PHRASE = re.compile(rf"\b(?:{'|'.join(sorted(_SYMBOLS, key=len, reverse=True))})\b(?!\()")
-# What such a request means, by its first words and those between its two operands.
-_FORMS: Mapping[tuple[str, str], str] = {
-    ("add", "and"): "({0}) + ({1})",
-    ("add", "to"): "({1}) + ({0})",
-    ("subtract", "from"): "({1}) - ({0})",
-    ("take", "from"): "({1}) - ({0})",
-    ("", "subtracted from"): "({1}) - ({0})",
-    ("multiply", "by"): "({0}) * ({1})",
-    ("multiply", "and"): "({0}) * ({1})",
-    ("multiply", "with"): "({0}) * ({1})",
-    ("divide", "by"): "({0}) / ({1})",
-    ("quotient of", "and"): "({0}) / ({1})",
-    ("remainder when", "is /"): "({0}) mod ({1})",
-    ("remainder of", "/"): "({0}) mod ({1})",
-    ("", "% off"): "({1}) - ({0})%",
-    ("", "% off of"): "({1}) - ({0})%",
-    ("", "% tip on"): "({0})% of ({1})",
-    ("", "% tip for"): "({0})% of ({1})",
-    ("increase", "by"): "({0}) + ({1})",
-    ("raise", "by"): "({0}) + ({1})",
-    ("decrease", "by"): "({0}) - ({1})",
-    ("reduce", "by"): "({0}) - ({1})",
-    ("square of", ""): "({0})²",
-    ("cube of", ""): "({0})³",
-    ("! of", ""): "({0})!",
-    ("% of", "is"): "{1} is % of {0}",
-    ("", "is what % of"): "{0} is % of {1}",
-    ("", "is a % of"): "{0} is % of {1}",
-    ("% is", "of"): "{0} is % of {1}",
+_PLACES = re.compile(r" ?\{[01]\} ?")
+_FORMS: Mapping[tuple[str, ...], str] = {  # by the words before and between their operands
+    tuple(_PLACES.split(form)[:2]): meaning for form, meaning in _STORED["forms"].items()
 }
 _FIRST, _BETWEEN = (
     "|".join(map(re.escape, sorted(filter(None, words), key=len, reverse=True)))
@@ -79,32 +49,18 @@ _FIRST, _BETWEEN = (
 )
 _FORM = re.compile(rf"(?:({_FIRST}) )?([^,;]{{1,60}}?)(?: ({_BETWEEN}) ([^,;]{{1,60}}))?")
 _ORDINAL_POWER = re.compile(r"\bto (\d{1,3})(?:st|nd|rd|th) power\b")
-_LISTS: Mapping[str, str] = {
-    **{name: name for name in ("average", "median", "gcd", "lcm", "max", "min")},
-    "sum": "+",
-    "total": "+",
-    "product": "*",
-    "difference": "-",
-    "mean": "average",
-    "maximum": "max",
-    "largest": "max",
-    "minimum": "min",
-    "smallest": "min",
-    "greatest common divisor": "gcd",
-    "least common multiple": "lcm",
-}
+_LISTS: Mapping[str, str] = _STORED["lists"]
 _LIST = re.compile(rf"({'|'.join(_LISTS)}) (?:of|between):? (.+)")
 _SEPARATOR = re.compile(r" ?; ?|, ?and | and |, |,(?!\d{3}(?!\d))| ")
 _MAX_VALUES = 50
 
-_ASKING = """
-    = ? what what's whats how is are does do in to into as of per up there have has many much far
-    long tall high heavy big hot cold warm fast large make makes equal equals contain contained
-    expressed convert converted change turn calculate calc compute evaluate solve work out
-    sum: result value answer was wie viel viele wieviel wieviele ist sind hat haben um
-    umgerechnet rechne berechne macht gibt ergibt"""
-ASKING = frozenset(_ASKING.split())
-"""Words around a sum or a measure which only say that its result is wanted."""
+
+def is_asking(word: str) -> bool:
+    """Return whether a word only says that a result is wanted, or is a courtesy."""
+    bare = word.strip(",:;.!")
+    return (
+        word in _ASKING or bare in _ASKING or (bare.isalpha() and not words_beside_frame(bare, ""))
+    )
 
 
 def answer_in(text: str) -> str | None:

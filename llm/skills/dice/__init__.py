@@ -4,37 +4,18 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Mapping
 from typing import Annotated
 
 from pydantic import Field
 
 from llm.reading.numbers import numbers_in_digits
-from llm.reading.question_text import strip_courtesies
+from llm.reading.slots import strip_frame, words_beside_frame
+from llm.reading.vocabulary import Sentence
 from llm.skills.hint import HintContext, WorkedOut
 from llm.tools.toolbox import tool
 
 _KINDS = frozenset({"dice"})
-_COUNT = r"(?:me )?(?P<article>an? |eine )?(?:the |some |my |die )?(?:(?P<count>\d{1,2}) )?"
-_AGAIN = r"(?: again| once more)?"
-_NOTATION = re.compile(
-    r"(?:(?:roll|throw|cast|würfle?) )?(?:me )?(?:an? |the )?\b"
-    r"(?P<count>\d{0,2})[dw](?P<sides>\d{1,4}\b|%)(?: ?(?P<more>[+-] ?\d{1,4}))?" + _AGAIN
-)
-_DICE = re.compile(
-    rf"(?:roll|throw|cast) {_COUNT}(?:(?P<sides>\d{{1,4}})[- ]sided )?"
-    rf"(?:die|(?P<dice>dices?))\b{_AGAIN}|würfle"
-)
-_COIN = re.compile(
-    rf"(?:flip|toss|throw|wirf) {_COUNT}(?:coins?|münzen?)\b{_AGAIN}|coin (?:flip|toss)"
-    r"|heads or tails|kopf oder zahl"
-)
-_NUMBER = re.compile(
-    r"(?:(?:give me|pick|choose|generate|say|what is) )?(?:an? |any |eine )?"
-    r"(?:random (?:number|integer)|(?:number|random|zufallszahl)(?= .*\d))"
-    r"(?:(?: (?:between|from|in|within|zwischen|von))? (?P<low>-?\d{1,12})"
-    r" ?(?:and|to|-|\.\.|through|und|bis) ?(?P<high>-?\d{1,12}))?"
-)
+_DICE = re.compile(r"\b(\d{0,2})[dw](\d{1,4}\b|%)(?: ?([+-]) ?(\d{1,4}))?", re.IGNORECASE)
 _CHOICE = re.compile(
     r"(?:(?:choose|pick)(?: for (?:me|us))?(?: (?:one|randomly|at random|something))?|wähle?)"
     r"(?P<marked> (?:between|from|of|among|out of|zwischen)(?: (?:these|the following))?:?|:)?"
@@ -47,20 +28,22 @@ _MAX_CHOICES, _MAX_CHOICE_LENGTH = 30, 60
 
 async def hint(question: str, context: HintContext) -> WorkedOut | None:
     """Return the result of a roll, flip or pick if the question asks for nothing else."""
-    written = strip_courtesies(question)
+    written = strip_frame(question, "")
     if things := _choices(written):
         return WorkedOut(f"Picked at random: {random.choice(things)}.", is_whole=True, free=things)
-    asked = numbers_in_digits(written.lower())
+    asked = numbers_in_digits(written)
+    if match := _DICE.search(asked):
+        sides, more = int(match[2].replace("%", "100")), int(f"{match[3] or ''}{match[4] or 0}")
+        said, rest = _roll_dice(int(match[1] or 1), sides, more), asked.replace(match[0], "", 1)
+    else:
+        said, rest = _draw(Sentence(asked))
+    # Surely a matter of chance: then it may say more around it, such as what the coin is for. But
+    # another number matters: "2d20, keep the higher 1".
     is_sure = context.reading is not None and context.reading.is_one_of(_KINDS)
-    for form, answer in ((_COIN, _coin), (_NOTATION, _dice), (_DICE, _dice), (_NUMBER, _number)):
-        # Surely a matter of chance: then it may say more around it, such as what the coin is for.
-        match = form.search(asked) if is_sure else form.fullmatch(asked)
-        beside = asked[: match.start()] + asked[match.end() :] if match else ""
-        if re.search(r"\d", beside):
-            return None  # "2d20, keep the higher 1", "the coin shall decide, best of 3"
-        if match and (said := answer({key: part or "" for key, part in match.groupdict().items()})):
-            return WorkedOut(said, is_whole=True, free=(beside,))
-    return None
+    others = words_beside_frame(rest, "dice")
+    if not said or (others and not is_sure) or re.search(r"\d", rest):
+        return None
+    return WorkedOut(said, is_whole=True, free=(rest if others else "",))
 
 
 @tool
@@ -72,26 +55,31 @@ async def roll_dice(
     return _roll(count, sides)
 
 
-def _coin(asked: Mapping[str, str]) -> str:
-    sides = [random.choice(["heads", "tails"]) for _ in range(max(1, int(asked["count"] or 1)))]
-    if len(sides) == 1:
-        return f"The coin shows {sides[0]}."
-    return f"The coins show {', '.join(sides)}: heads {sides.count('heads')} times."
-
-
-def _dice(asked: Mapping[str, str]) -> str | None:
-    several = 2 if asked.get("dice") and not asked["article"] else 1
-    count, sides = int(asked["count"] or several), int(asked["sides"].replace("%", "100") or 6)
-    more = int(asked.get("more", "").replace(" ", "") or 0)
-    if count < 1 or sides < 2:
-        return None
-    name = f"{count}d{sides}{f'{more:+}' if more else ''}"
-    return f"Rolled {name}: {_roll(count, sides, more)}."
-
-
-def _number(asked: Mapping[str, str]) -> str:
-    low, high = sorted((int(asked["low"] or 1), int(asked["high"] or 100)))
-    return f"Picked at random from {low} to {high}: {random.randint(low, high)}."
+def _draw(sentence: Sentence) -> tuple[str, str]:
+    """Return what the first words for chance ask for, "3 coins", "20-sided die" or "random number
+    from 1 to 6", "" for nothing, and the text around them."""
+    named = ((at, found) for at in range(len(sentence)) if (found := sentence.phrase("chance", at)))
+    start, (what, end) = next(named, (0, ("", 0)))
+    numbers = {at: int(word) for at, word in enumerate(sentence.words) if word.isdecimal()}
+    for at in numbers:
+        if sentence.word(at - 1) == "-" and sentence.is_glued(at) and not sentence.is_glued(at - 1):
+            numbers[at] *= -1
+    said, sides = "", {"coin": 2, "percentile": 100}.get(what, 6)
+    if what == "random":
+        low, high = sorted(numbers.values()) if len(numbers) == 2 else (1, 100)
+        if len(numbers) == 2 and "of" not in sentence.words:  # not "6 out of 49"
+            start, end = min(start, *numbers), max(end, max(numbers) + 1)
+        elif end == start + 1 or words_beside_frame(sentence.between(end, len(sentence)), "dice"):
+            return "", ""  # "number" alone, or "random number below fifty"
+        said = f"Picked at random from {low} to {high}: {random.randint(low, high)}."
+    elif what:
+        if sentence.word(start) == "sided":
+            start -= 2 if sentence.word(start - 1) == "-" else 1
+            sides = numbers.get(start, 0)
+        count = numbers.get(start - 1, 2 if what == "dice" else 1)
+        start -= start - 1 in numbers
+        said = _toss_coins(count) if what == "coin" else _roll_dice(count, sides)
+    return said, f"{sentence.between(0, start)} {sentence.between(end, len(sentence))}"
 
 
 def _choices(asked: str) -> tuple[str, ...]:
@@ -102,6 +90,18 @@ def _choices(asked: str) -> tuple[str, ...]:
     is_marked = match and (match["marked"] or re.search(r"\bo(?:r|der)\b", match["things"]))
     is_list = 2 <= len(listed) <= _MAX_CHOICES and max(map(len, listed)) <= _MAX_CHOICE_LENGTH
     return listed if is_marked and is_list else ()  # "pick a and b" may be anything
+
+
+def _toss_coins(count: int) -> str:
+    sides = [random.choice(["heads", "tails"]) for _ in range(count)]
+    many = f"The coins show {', '.join(sides)}: heads {sides.count('heads')} times."
+    return many if len(sides) > 1 else f"The coin shows {sides[0]}." if sides else ""
+
+
+def _roll_dice(count: int, sides: int, more: int = 0) -> str:
+    name = f"{count}d{sides}{f'{more:+}' if more else ''}"
+    is_fair = 1 <= count <= 99 and 2 <= sides <= 9999
+    return f"Rolled {name}: {_roll(count, sides, more)}." if is_fair else ""
 
 
 def _roll(count: int, sides: int, more: int = 0) -> str:

@@ -6,7 +6,8 @@ from fractions import Fraction
 
 import pytest
 
-from llm.reading.numbers import numbers_in_digits, read_number
+from llm.reading.numbers import count_at, numbers_in_digits
+from llm.reading.vocabulary import Sentence
 
 
 @pytest.mark.parametrize(
@@ -33,7 +34,9 @@ from llm.reading.numbers import numbers_in_digits, read_number
     ],
 )
 def test_a_number_is_read_as_a_whole(text: str, number: Fraction | int | None) -> None:
-    assert read_number(text) == number
+    sentence = Sentence(text)
+    found = count_at(sentence, 0)
+    assert (found[0] if found and found[1] == len(sentence) else None) == number
 
 
 def test_words_become_digits_and_all_else_stays() -> None:

@@ -8,7 +8,8 @@ import pytest
 
 from llm.log_questions.parser import LogQuestion, Wish, log_question
 from llm.reading.reading import Reading
-from llm.reading.slots import Surroundings, read_slots, strip_frame
+from llm.reading.slots import Slots, Surroundings, read_slots, strip_frame
+from llm.reading.spans import ALL_TIME
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 HERE = Surroundings(NOW, UTC, "eve", ("bob", "Lena"))
@@ -74,6 +75,14 @@ def test_somebody_who_has_left_is_among_the_names() -> None:
 )
 def test_the_frame_of_a_sentence_is_taken_off(kind: str, text: str, rest: str) -> None:
     assert strip_frame(text, kind) == rest
+
+
+def test_only_slots_that_the_kind_uses_are_read() -> None:
+    said = "did bob post 3 links yesterday?"
+    assert read_slots("general", said, HERE) == Slots()
+    reminder = read_slots("remind", said, HERE)
+    assert (reminder.words, reminder.person, reminder.span) == (said[:-1], "bob", ALL_TIME)
+    assert read_slots("cancel_reminder", said, HERE) == Slots(number=3)
 
 
 def test_strange_texts_have_slots() -> None:

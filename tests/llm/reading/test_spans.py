@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llm.reading.spans import ALL_TIME, time_span
-from tests.llm.reading.tables import rows
+from tests.kit.tables import rows
 
 NOW = datetime(2026, 11, 22, 8, tzinfo=UTC)  # a Sunday
 VIENNA = ZoneInfo("Europe/Vienna")
@@ -22,7 +22,7 @@ def told(time: datetime | None) -> str:
     return f"{time.astimezone(VIENNA):%Y-%m-%d %H:%M}" if time else "-"
 
 
-@pytest.mark.parametrize("row", rows("spans.txt"), ids=" | ".join)
+@pytest.mark.parametrize("row", rows("llm/reading/spans.txt"), ids=" | ".join)
 def test_a_span_is_read_in_the_zone_in_which_it_is_meant(row: Sequence[str]) -> None:
     text, since, until = row
     span, rest = time_span(text, NOW, VIENNA)

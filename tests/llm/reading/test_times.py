@@ -20,12 +20,12 @@ from llm.reading.times import (
     without_time,
 )
 from llm.scheduling.cron_schedule import Timetable
-from tests.llm.reading.tables import rows
+from tests.kit.tables import rows
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)  # a Friday
 VIENNA = ZoneInfo("Europe/Vienna")  # two hours ahead
-TIMES = [row for row in rows("times.txt") if len(row) == 3]
-REFUSED = [row for row in rows("times.txt") if len(row) == 2]
+TIMES = [row for row in rows("llm/reading/times.txt") if len(row) == 3]
+REFUSED = [row for row in rows("llm/reading/times.txt") if len(row) == 2]
 
 
 @pytest.mark.parametrize("row", TIMES, ids=" | ".join)

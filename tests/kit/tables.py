@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def rows(name: str) -> Sequence[Sequence[str]]:
-    """Return the rows of a table in this folder."""
-    lines = Path(__file__).with_name(name).read_text(encoding="utf-8").splitlines()
+    """Return the rows of a table by its path below `tests`."""
+    lines = (Path(__file__).parents[1] / name).read_text(encoding="utf-8").splitlines()
     told = [line for line in lines if line and not line.startswith("#")]
     return [[cell.strip() for cell in line.split(" | ")] for line in told]
