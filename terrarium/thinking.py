@@ -1,4 +1,4 @@
-"""Think blocks: the reasoning at the beginning of a model's answer, where its engine has left it.
+"""Think blocks: a model's reasoning in the text of its answer, where its engine has left it.
 
 A block opens with <think>, <thinking> or <thought>, also in double brackets as <<THINK>>, and
 closes with any of these words and a slash; case does not matter. A block that never closes hides
@@ -10,11 +10,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from terrarium.markdown_code import CodeSplitter
+
 _NAMES = "think|thinking|thought"
-OPENING_TAG = re.compile(rf"<(?:{_NAMES})>|<<(?:{_NAMES})>>", re.IGNORECASE)
-"""The opening tag of a block."""
-CLOSING_TAG = re.compile(rf"</(?:{_NAMES})>|<</(?:{_NAMES})>>", re.IGNORECASE)
-"""The closing tag of a block."""
+_OPENING_TAG = re.compile(rf"<(?:{_NAMES})>|<<(?:{_NAMES})>>", re.IGNORECASE)
+_CLOSING_TAG = re.compile(rf"</(?:{_NAMES})>|<</(?:{_NAMES})>>", re.IGNORECASE)
+_EITHER_TAG = re.compile(f"{_OPENING_TAG.pattern}|{_CLOSING_TAG.pattern}", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,14 +27,15 @@ class Split:
 
 
 class ThinkSplitter:
-    """Splits a stream of text into the think blocks that it begins with and the rest, however its
-    pieces cut the tags.
+    """Splits a stream of text into think blocks and the rest, however its pieces cut the tags.
 
-    Blanks before a block and line breaks after it are dropped. Once other text has begun, nothing
-    is a tag: an answer may mention <think>.
+    Blanks before a block that the text begins with are dropped, and line breaks after it. In the
+    text after that nothing is a tag, as an answer may mention <think>; with `anywhere` a tag is one
+    everywhere but in code, and a closing tag without a block is dropped.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, anywhere: bool = False) -> None:
+        self._code = CodeSplitter() if anywhere else None
         self._held = ""
         self._thinking = False
         self._after_block = False
@@ -41,59 +43,88 @@ class ThinkSplitter:
 
     def feed(self, text: str) -> Split:
         """Return the text that is certain now; a possible beginning of a tag is held back."""
-        if self._answering:
+        if self._answering and self._code is None:
             return Split(text)
-        self._held += text
-        return self._split(is_last=False)
+        return self._split(text, is_last=False)
 
     def finish(self) -> Split:
         """Return what was held back, at the end of the stream."""
-        return self._split(is_last=True)
+        return self._split("", is_last=True)
 
-    def _split(self, *, is_last: bool) -> Split:
-        thought = ""
-        while self._held and not self._answering:
+    def _split(self, text: str, *, is_last: bool) -> Split:
+        shown = thought = ""
+        while True:
             if self._thinking:
-                piece, closed = self._until_closed(is_last=is_last)
+                piece, text, closed = self._until_closed(text, is_last=is_last)
                 thought += piece
                 if not closed:
-                    return Split("", thought)
-                self._thinking, self._after_block = False, True
+                    return Split(shown, thought)
+            elif self._answering:
+                piece, text = self._answer(text, is_last=is_last)
+                shown += piece
+                if not self._thinking:
+                    return Split(shown, thought)
             else:
-                if self._after_block:
-                    self._held = self._held.lstrip("\n")
-                begun = self._held.lstrip()
-                if opening := OPENING_TAG.match(begun):
-                    self._held, self._thinking = begun[opening.end() :], True
-                elif not is_last and may_become_tag(begun):
-                    return Split("", thought)
+                text, self._held = self._held + text, ""
+                text = text.lstrip("\n") if self._after_block else text
+                begun = text.lstrip()
+                if opening := _OPENING_TAG.match(begun):
+                    text, self._thinking, self._after_block = begun[opening.end() :], True, True
+                elif not is_last and _may_become_tag(begun):
+                    self._held = text
+                    return Split(shown, thought)
                 else:
                     self._answering = True
-        shown, self._held = self._held, ""
-        return Split(shown, thought)
 
-    def _until_closed(self, *, is_last: bool) -> tuple[str, bool]:
-        """Take the text of the open block from what is held, and whether it closes there."""
-        certain = certain_length(self._held, is_last=is_last)
-        closing = CLOSING_TAG.search(self._held[:certain])
-        end = closing.start() if closing else certain
-        text, self._held = self._held[:end], self._held[closing.end() if closing else end :]
-        return text, closing is not None
+    def _until_closed(self, text: str, *, is_last: bool) -> tuple[str, str, bool]:
+        """Return the text of the open block, the text after it, and whether it closes."""
+        text, self._held = self._held + text, ""
+        certain = _certain_length(text, is_last=is_last)
+        closing = _CLOSING_TAG.search(text[:certain])
+        if closing is None:
+            self._held = text[certain:]
+            return text[:certain], "", False
+        self._thinking = False
+        return text[: closing.start()], text[closing.end() :], True
+
+    def _answer(self, text: str, *, is_last: bool) -> tuple[str, str]:
+        """Return the visible part of a text; if a block opens in it, also the text after the
+        tag."""
+        if self._code is None:
+            return text, ""
+        segments = self._code.feed(text) + (self._code.finish() if is_last else [])
+        shown = ""
+        for index, segment in enumerate(segments):
+            if segment.is_code:
+                shown, self._held = shown + self._held + segment.text, ""
+                continue
+            prose, self._held = self._held + segment.text, ""
+            while tag := _EITHER_TAG.search(prose[: _certain_length(prose, is_last=is_last)]):
+                shown, prose = shown + prose[: tag.start()], prose[tag.end() :]
+                if _OPENING_TAG.fullmatch(tag[0]):
+                    self._thinking = True
+                    later = "".join(each.text for each in segments[index + 1 :])
+                    return shown, prose + later + self._code.take_held()
+            certain = _certain_length(prose, is_last=is_last)
+            shown, self._held = shown + prose[:certain], prose[certain:]
+        if is_last:
+            shown, self._held = shown + self._held, ""
+        return shown, ""
 
 
-def certain_length(text: str, *, is_last: bool = False) -> int:
+def _certain_length(text: str, *, is_last: bool) -> int:
     """Return how many characters at the beginning of `text` are in no incomplete tag at its end;
     all of them if it `is_last`."""
     # `<<think>` is incomplete, although it has a whole `<think>`: another `>` may follow.
     start = -1 if is_last else text.find("<", max(0, len(text) - _MAX_TAG_LENGTH))
     while start >= 0:
-        if may_become_tag(text[start:]):
+        if _may_become_tag(text[start:]):
             return start
         start = text.find("<", start + 1)
     return len(text)
 
 
-def may_become_tag(text: str) -> bool:
+def _may_become_tag(text: str) -> bool:
     """Return whether a text is empty or a proper prefix of a tag."""
     return not text or _PREFIX.fullmatch(text) is not None
 

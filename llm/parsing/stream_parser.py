@@ -16,10 +16,9 @@ from typing import Any, Protocol, cast, get_args
 from llm.messages.message import Message, Status, ToolCall, escape_tags
 from llm.parsing.html_entities import HtmlEntityDecoder
 from llm.parsing.lenient_json import IncompleteJson, ParsedValue, ParseError, read_value
-from llm.parsing.markdown_code import CodeSplitter, Segment
-from llm.parsing.thoughts import ThoughtFilter
 from llm.parsing.tool_call_formats import ToolCallFormats
 from llm.parsing.tool_calls import ToolCallParser
+from terrarium.markdown_code import CodeSplitter, Segment
 from terrarium.thinking import Split, ThinkSplitter
 
 # A sentence ends only once the whitespace after it has arrived: "3." may become "3.5".
@@ -403,7 +402,8 @@ class StreamParser:
         limit: AnswerLimit | None = None,
         decode_entities: bool = False,
     ) -> None:
-        self._thinking = ThoughtFilter() if repairs else ThinkSplitter()
+        self._repairs = repairs
+        self._thinking = ThinkSplitter(anywhere=repairs)
         self._calling: ToolCallParser | None = None
         self._answering = OutputSplitter(repairs=repairs)
         self._echo = PromptEchoFilter(prompt)
@@ -450,7 +450,7 @@ class StreamParser:
     def feed(self, text: str, *, is_separated: bool = False) -> str:
         """Return the text that can be shown now. `is_separated`: the engine has told the thoughts
         of this answer from its text."""
-        if is_separated and isinstance(self._thinking, ThinkSplitter):
+        if is_separated and not self._repairs:
             held = self._thinking.finish()
             return self._pass_on(Split(held.shown + text, held.thought), final=False)
         return self._pass_on(self._thinking.feed(text), final=False)
