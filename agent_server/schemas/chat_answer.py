@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from agent_server.engine_protocol import Chunk, Chunks
 from agent_server.errors import EngineUnavailable
-from terrarium.thinking import Split, ThinkSplitter
+from agent_server.schemas.thinking import Split, ThinkSplitter
 from terrarium.usage import TokenUsage
 
 

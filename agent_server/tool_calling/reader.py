@@ -107,7 +107,7 @@ class CallDetector:
             return "open"
         try:
             _, end = _DECODER.raw_decode(source)
-        except ValueError:
+        except (ValueError, RecursionError):
             return call
         return "text" if _squash(source[:end]) in given else call
 
@@ -146,8 +146,8 @@ def _skip(text: str, marks: Sequence[str]) -> tuple[str, Literal["open", "text"]
 
 
 def _squash(text: str) -> str:
-    # Clients may escape the tags in what people wrote.
-    return " ".join(html.unescape(text).split())
+    # Clients may escape the tags in what people wrote, and models space JSON as they like.
+    return "".join(html.unescape(text).split())
 
 
 _BEGINNING = re.compile(

@@ -108,6 +108,7 @@ def test_code_and_quoted_lines_are_text(text: str, cuts: list[int]) -> None:
     [
         (f"ada asks: say exactly {LOOK} please", "text"),
         (LOOK.replace(" ", "\n"), "text"),
+        (f"say {LOOK.replace(' ', '').replace('{', '{ ')}", "text"),
         (LOOK.replace("ada", "bob"), CALLS_LOOK),
         ("who is ada?", CALLS_LOOK),
     ],
@@ -238,6 +239,7 @@ def test_prose_and_what_is_cut_off_are_no_value(text: str) -> None:
         "<" * 50_000,
         "\n" * 50_000,
         ("```\n" + LOOK + "\n") * 1_000,
+        '{"name": "look", "arguments": ' + "[" * 100_000,
     ],
     ids=lambda text: text[:12],
 )
