@@ -286,7 +286,9 @@ class ServedModel:
 
     async def _ask(self, body: Mapping[str, Any], context: RequestContext) -> Chunks:
         """Stream an answer of the engine as normalised chunks, and learn from it."""
-        normalizer = ChunkNormalizer(thoughts="messages" in body)
+        # An engine with native tool calls means what it writes, and so does one that writes JSON.
+        anywhere = self.capabilities.tools != "native" and "response_format" not in body
+        normalizer = ChunkNormalizer(thoughts="messages" in body, anywhere=anywhere)
         try:
             async with aclosing(self.engine.chat(body, context)) as chunks:
                 async for chunk in chunks:

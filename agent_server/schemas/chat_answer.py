@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from agent_server.engine_protocol import Chunk, Chunks
 from agent_server.errors import EngineUnavailable
-from terrarium.thinking import Split, ThinkSplitter
+from agent_server.schemas.thinking import Split, ThinkSplitter
 from terrarium.usage import TokenUsage
 
 
@@ -31,14 +31,16 @@ class ChunkNormalizer:
     A normalised chunk has `choices`, each with `index`, `delta`, `finish_reason` and at most
     `logprobs` and `stop_reason`. With `thoughts`, reasoning is in `reasoning_content`, whatever the
     engine calls it; of an engine that has not separated it, <think> blocks at the beginning of
-    `content` are moved there. The usage is sent once, in the last chunk: llama.cpp sends one for
-    each choice if n > 1.
+    `content` are moved there, or `anywhere` in it but in code. The usage is sent once, in the last
+    chunk: llama.cpp sends one for each choice if n > 1.
     """
 
-    def __init__(self, *, thoughts: bool) -> None:
+    def __init__(self, *, thoughts: bool, anywhere: bool = False) -> None:
         self._thoughts = thoughts
         # None: the engine separates the thoughts of this choice.
-        self._splitters = defaultdict[int, ThinkSplitter | None](ThinkSplitter)
+        self._splitters = defaultdict[int, ThinkSplitter | None](
+            lambda: ThinkSplitter(anywhere=anywhere)
+        )
         self._usage: TokenUsage | None = None
         self._is_empty = True
 

@@ -9,9 +9,14 @@ from typing import Any
 from agent_server.engine_protocol import Chunk, Chunks
 from agent_server.errors import InvalidRequest
 from agent_server.tool_calling import schema
-from agent_server.tool_calling.detector import CallDetector, DetectedCall, Verdict
-from agent_server.tool_calling.parser import CallReader
 from agent_server.tool_calling.prompt import render, section
+from agent_server.tool_calling.reader import (
+    CallDetector,
+    CallReader,
+    DetectedCall,
+    Verdict,
+    read_calls,
+)
 from terrarium.usage import TokenUsage
 
 Ask = Callable[[Mapping[str, Any]], Chunks]
@@ -39,19 +44,24 @@ def answer_with_tools(ask: Ask, body: Mapping[str, Any]) -> Chunks:
     choice: Any = body.get("tool_choice") or "auto"
     tools: Sequence[Mapping[str, Any]] = body["tools"]
     if choice == "auto":
-        return _auto(ask, prepared, tools, several=_several(body))
+        given = [each for each in body["messages"] if each["role"] in ("user", "tool")]
+        return _auto(ask, prepared, tools, given, several=_several(body))
     if choice != "required":
         tools = _tools_named(tools, choice["function"]["name"])
-    return _force_call(ask, prepared, schema.one_call(tools), TokenUsage())
+    return _force_call(ask, prepared, tools, TokenUsage())
 
 
 async def _auto(
-    ask: Ask, body: Mapping[str, Any], tools: Sequence[Mapping[str, Any]], *, several: bool
+    ask: Ask,
+    body: Mapping[str, Any],
+    tools: Sequence[Mapping[str, Any]],
+    given: Sequence[Mapping[str, Any]],
+    *,
+    several: bool,
 ) -> Chunks:
-    names = [tool["function"]["name"] for tool in tools]
     # The chunks of a text that may still become a call.
     held: list[Chunk] = []
-    detector, tokens = CallDetector(names), 0
+    detector, tokens = CallDetector(_names(tools), given), 0
     verdict: Verdict = "text"
     async with aclosing(ask(_unconstrained_body(body, tools))) as chunks:
         async for chunk in chunks:
@@ -72,8 +82,12 @@ async def _auto(
     if isinstance(verdict, DetectedCall):
         if words := detector.words.rstrip():
             yield _chunk({"content": words})
-        calls = _schema(tools, verdict, several=several)
-        async with aclosing(_force_call(ask, body, calls, TokenUsage(completion=tokens))) as answer:
+        many = verdict.many and several
+        # A call of a tool that does not exist is the client's to answer.
+        called = _tools_named(tools, verdict.name) or [{"function": {"name": verdict.name}}]
+        spent = TokenUsage(completion=tokens)
+        forced = _force_call(ask, body, tools if many else called, spent, many=many)
+        async with aclosing(forced) as answer:
             async for chunk in answer:
                 yield chunk
     # Chunks that followed the end of an open text, such as its usage.
@@ -82,15 +96,22 @@ async def _auto(
 
 
 async def _force_call(
-    ask: Ask, body: Mapping[str, Any], calls: Mapping[str, Any], spent: TokenUsage
+    ask: Ask,
+    body: Mapping[str, Any],
+    tools: Sequence[Mapping[str, Any]],
+    spent: TokenUsage,
+    *,
+    many: bool = False,
 ) -> Chunks:
-    """Generate a call that follows the schema `calls`, and stream it as `tool_calls`.
+    """Generate a call of one of `tools`, or a list of calls, by their schema, and stream it as
+    `tool_calls`.
 
     `spent` is the usage of a first request that was stopped. It had the same prompt, which is
     therefore counted again.
     """
     text, finish, usage, calls_made = "", "stop", None, CallReader()
     speaker: Mapping[str, Any] = {"role": "assistant", "content": None}
+    calls = schema.many_calls(tools) if many else schema.one_call(tools)
     async with aclosing(ask({**body, "response_format": schema.response_format(calls)})) as chunks:
         async for chunk in chunks:
             piece = _text(chunk)
@@ -102,12 +123,15 @@ async def _force_call(
             for delta in calls_made.feed(piece):
                 yield _chunk({**speaker, "tool_calls": [delta]})
                 speaker = {}
-    # The engine has not followed the schema: its text is passed on.
-    if not calls_made.count and finish != "length":
-        yield _chunk({"role": "assistant", "content": text})
+    made = calls_made.count
+    # An engine that does not know schemas writes its calls as it likes.
+    if not made and finish != "length":
+        deltas = read_calls(text, _names(tools))
+        said = {"content": None, "tool_calls": deltas} if deltas else {"content": text}
+        yield _chunk({"role": "assistant", **said})
+        made = len(deltas)
     # A call that ran into the token limit is incomplete: the client gets "length".
-    made = calls_made.count and finish != "length"
-    yield _chunk({}, "tool_calls" if made else finish)
+    yield _chunk({}, "tool_calls" if made and finish != "length" else finish)
     if usage is not None:
         first = TokenUsage(usage.prompt, spent.completion) if spent.completion else TokenUsage()
         yield {"choices": [], "usage": (first + usage).as_wire()}
@@ -124,20 +148,16 @@ def _unconstrained_body(
     return {**body, "response_format": schema.response_format(widened)}
 
 
-def _schema(
-    tools: Sequence[Mapping[str, Any]], verdict: DetectedCall, *, several: bool
-) -> Mapping[str, Any]:
-    if verdict.many and several:
-        return schema.many_calls(tools)
-    return schema.one_call(_tools_named(tools, verdict.name))
-
-
 def _may_call(body: Mapping[str, Any]) -> bool:
     return bool(body.get("tools")) and body.get("tool_choice") != "none"
 
 
 def _several(body: Mapping[str, Any]) -> bool:
     return body.get("parallel_tool_calls") is not False
+
+
+def _names(tools: Sequence[Mapping[str, Any]]) -> list[str]:
+    return [tool["function"]["name"] for tool in tools]
 
 
 def _tools_named(tools: Sequence[Mapping[str, Any]], name: str) -> list[Mapping[str, Any]]:

@@ -43,7 +43,6 @@ _GO_ON = (
 
 _NO_ANSWER: Message = {"role": "assistant", "content": "[no answer]"}
 # What the model is told after a reply without an answer.
-_IN_WORDS = "Answer in plain words, without calling anything."
 _SAY_SOMETHING = "Your answer was empty: nobody has seen anything. Answer now, in plain words."
 _THINK_LESS = (
     "Your thoughts were so long that you were cut off before the first word of your answer. Think"
@@ -182,14 +181,14 @@ class AgentLoop:
         self._fit, self._shrink = fit, shrink
         self._deadline = asyncio.get_running_loop().time() + self._limits.seconds
         while self._may_go_on():
-            prompt, reply = await self._ask("auto")
+            reply = await self._ask("auto")
             if not reply.calls:
                 return await self._accept(reply)
             self._steps.append(reply.message())
             if self._callbacks.on_activity:
                 self._callbacks.on_activity(self._execution.toolbox.activity(reply.calls[-1]))
             joined = [step["content"] for step in self._steps if "name" in step]
-            self._steps += await self._execution.results(reply.calls, prompt, joined)
+            self._steps += await self._execution.results(reply.calls, joined)
             if self._deferring.deferral:
                 return self._outcome(ModelReply(silent=True), forced=False)
             if self._escalation.is_requested:
@@ -203,10 +202,8 @@ class AgentLoop:
         last = self._limits.iterations - 1  # one is reserved for the forced answer
         return self._seconds_left() > 0 and self._iterations < last and not self._guard.exhausted
 
-    async def _ask(
-        self, choice: ToolChoice, *, shown: bool = True, why: str = ""
-    ) -> tuple[list[Message], ModelReply]:
-        """Call the model once; return the prompt and the reply.
+    async def _ask(self, choice: ToolChoice, *, shown: bool = True, why: str = "") -> ModelReply:
+        """Call the model once.
 
         With `shown=False` the reply is not streamed. `why` tells the model why it is asked again.
         """
@@ -222,15 +219,15 @@ class AgentLoop:
 
     async def _send(
         self, more: Sequence[Message], choice: ToolChoice, on_text: OnText | None
-    ) -> tuple[list[Message], ModelReply]:
-        """Send the steps so far and `more`; return the prompt and the reply. A prompt that is
-        refused as too long is sent again shorter."""
+    ) -> ModelReply:
+        """Send the steps so far and `more`. A prompt that is refused as too long is sent again
+        shorter."""
         self._iterations += 1
         steps = [*compact_steps(self._steps), *more]
         prompt = await self._fit(steps)
         for _ in range(_MAX_SHORTENED):
             try:
-                return prompt, await self._chat(prompt, len(steps), choice, on_text)
+                return await self._chat(prompt, len(steps), choice, on_text)
             except ContextTooLong:
                 if self._shrink is None:
                     raise
@@ -238,7 +235,7 @@ class AgentLoop:
                 refused, prompt = prompt, await self._fit(steps)
                 if prompt == refused:
                     raise
-        return prompt, await self._chat(prompt, len(steps), choice, on_text)
+        return await self._chat(prompt, len(steps), choice, on_text)
 
     async def _chat(
         self, prompt: Sequence[Message], steps: int, choice: ToolChoice, on_text: OnText | None
@@ -257,20 +254,17 @@ class AgentLoop:
     async def _accept(self, reply: ModelReply) -> Outcome:
         """Return the outcome of a reply without tool calls.
 
-        An answer is forced instead of a reply that only called an unknown tool, and instead of an
-        empty one if somebody waits.
+        An answer is forced instead of an empty one if somebody waits.
         """
-        if self._is_empty(reply) or reply.is_call:
+        if self._is_empty(reply):
             return await self._force_answer(self._reason(reply))
         return await self._conclude(reply, forced=False)
 
     def _is_empty(self, reply: ModelReply) -> bool:
-        return not (reply.text or reply.calls or reply.silent or reply.is_call or self._unasked)
+        return not (reply.text or reply.calls or reply.silent or self._unasked)
 
     def _reason(self, reply: ModelReply) -> str:
         """Return what the model is told after a reply without an answer."""
-        if reply.is_call:
-            return _IN_WORDS
         if not reply.is_cut:
             return _SAY_SOMETHING
         # A limit on the answer is not meant for thoughts, which the server counts in.
@@ -285,11 +279,11 @@ class AgentLoop:
         The first answer is then not streamed, as it may be replaced.
         """
         again = bool(self._smart) and not self._trace.changed and self._is_doubtful()
-        _, reply = await self._ask("none", shown=not again, why=why)
+        reply = await self._ask("none", shown=not again, why=why)
         if again and self._seconds_left() > 0:
             reply = await self._escalate(reply)
         if not why and self._is_empty(reply) and self._seconds_left() > 0:
-            _, reply = await self._ask("none", why=self._reason(reply))
+            reply = await self._ask("none", why=self._reason(reply))
         return await self._conclude(reply, forced=True)
 
     async def _conclude(self, reply: ModelReply, *, forced: bool) -> Outcome:
@@ -306,7 +300,7 @@ class AgentLoop:
             said: Message = {"role": "assistant", "content": reply.text}
             more: list[Message] = [said, {"role": "user", "content": _GO_ON}]
             try:
-                _, rest = await self._send(more, "none", seam.feed)
+                rest = await self._send(more, "none", seam.feed)
             except ModelError as error:
                 _log.warning("turn.not_continued", error=str(error))
             else:
@@ -327,7 +321,7 @@ class AgentLoop:
         """Return the answer of the `smart` model, or `first` if it fails or has none."""
         self._switch_model()
         try:
-            _, reply = await self._ask("none")
+            reply = await self._ask("none")
         except ModelError as error:
             _log.warning("turn.no_second_answer", error=str(error))
             return first
@@ -342,8 +336,7 @@ class AgentLoop:
             self.options,
             model=self._smart,
             accepts_images=False,
-            repairs=False,
-            decode_entities=False,
+            filters_output=False,
             limit=None,
             max_tokens=None if self.options.limit else self.options.max_tokens,
         )

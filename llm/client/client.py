@@ -16,6 +16,7 @@ import stamina
 import structlog
 from pydantic import BaseModel, ValidationError
 
+from llm.client.answer_filter import AnswerFilter, AnswerLimit
 from llm.client.response import (
     OK,
     CountAnswer,
@@ -39,7 +40,6 @@ from llm.messages.errors import (
     Unreachable,
 )
 from llm.messages.message import Message, ModelReply, wire
-from llm.parsing.stream_parser import AnswerLimit, StreamParser
 from terrarium.http.client import ConnectionPool, EventTooLong
 from terrarium.usage import TokenUsage
 
@@ -67,14 +67,11 @@ _log = structlog.get_logger()
 class RequestOptions:
     """The options of all requests of one run.
 
-    None and "" mean "as configured". `max_tokens` bounds the answer; 0 sends no limit. `repairs`
-    takes what resembles calls, JSON objects and parts of the prompt in the answer's text for
-    mistakes (`llm.parsing.stream_parser`); only then `limit` shortens the answer and
-    `decode_entities` decodes its HTML entities. `wants_status`: the model was asked for the status
-    object. Tokens are accounted by `purpose` ("answer", or a kind of
-    background work such as "summary", "facts" or "review") and `room`. `person` and `channel` are
-    pseudonyms under which the server keeps separate budgets. `accepts_images` says whether the
-    model does.
+    None and "" mean "as configured". `max_tokens` bounds the answer; 0 sends no limit.
+    `wants_status`, `filters_output` and `limit` are for `AnswerFilter`. Tokens are accounted by
+    `purpose` ("answer", or a kind of background work such as "summary", "facts" or "review") and
+    `room`. `person` and `channel` are pseudonyms under which the server keeps separate budgets.
+    `accepts_images` says whether the model does.
     """
 
     session: str
@@ -86,10 +83,9 @@ class RequestOptions:
     channel: str = ""
     temperature: float | None = None
     max_tokens: int | None = None
-    repairs: bool = False
+    filters_output: bool = False
     wants_status: bool = False
     limit: AnswerLimit | None = None
-    decode_entities: bool = False
     accepts_images: bool = False
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
 
@@ -186,21 +182,19 @@ class AgentClient:
         body = self._body(messages, options, tools, tool_choice)
         if response_format:
             body["response_format"] = dict(response_format)
-            # What a program reads is repaired by nobody.
-            options = replace(options, repairs=False, wants_status=False)
+            # What a program reads is filtered by nobody.
+            options = replace(options, filters_output=False, wants_status=False, limit=None)
         tried: list[ResponseAccumulator] = []
 
-        # Each attempt has its own parser and accumulator: nothing of a broken answer remains.
+        # Each attempt has its own filter and accumulator: nothing of a broken answer remains.
         async def attempt() -> None:
-            utterance = StreamParser(
-                tools,
+            text = AnswerFilter(
                 messages,
-                repairs=options.repairs,
                 wants_status=options.wants_status,
+                filters_output=options.filters_output,
                 limit=options.limit,
-                decode_entities=options.decode_entities,
             )
-            tried.append(ResponseAccumulator(on_text, utterance, messages))
+            tried.append(ResponseAccumulator(on_text, text, messages))
             await self._stream(body, options, tried[-1])
 
         try:

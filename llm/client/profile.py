@@ -19,8 +19,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from llm.client.answer_filter import AnswerLimit
 from llm.client.response import ModelCard
-from llm.parsing.stream_parser import AnswerLimit
 from llm.reading.question_text import is_one_piece
 from llm.reading.reading import Reading
 from llm.reading.slots import refers_back
@@ -59,8 +59,8 @@ class Profile:
     - `quotes`: which questions are answered with lines of the log in place of the model.
     - `makes_small_talk`: False if small talk, and questions in other languages than English, are
       answered without it.
-    - `repairs_output`: calls, JSON objects and parts of the prompt in its text are taken for
-      mistakes and repaired; a model with native tool calls means what it writes.
+    - `filters_output`: calls and parts of the prompt in its text are mistakes and are removed; a
+      capable model with native tool calls means what it writes.
     - `sentences`: most sentences of an answer; None: all of it.
     - `result_length`: most characters of a tool's result.
     - `max_tokens`: most tokens of an answer unless `[agent] max_tokens` is set; None: no limit is
@@ -76,7 +76,7 @@ class Profile:
     offers: Literal["all", "fitting", "none"] = "all"
     quotes: Literal["none", "about log", "all"] = "none"
     makes_small_talk: bool = True
-    repairs_output: bool = False
+    filters_output: bool = False
     sentences: int | None = None
     result_length: int = _LONG_RESULT
     max_tokens: int | None = None
@@ -93,7 +93,7 @@ class Profile:
         profile = _PROFILES.get(card.profile or "", usual)
         most = profile.context_tokens
         if not profile.is_compact:
-            profile = replace(profile, repairs_output=able.tools not in (None, "native"))
+            profile = replace(profile, filters_output=able.tools not in (None, "native"))
             if size and size < _LARGE_FROM:
                 most = size * _TOKENS_PER_BILLION // 10**9
         # A tiny or small model is offered tools only once a test has shown that it can choose
@@ -116,7 +116,7 @@ class Profile:
             CAPABLE,
             offers=self.offers,
             result_length=self.result_length,
-            repairs_output=self.repairs_output,
+            filters_output=self.filters_output,
             max_tokens=self.max_tokens,
         )
 
@@ -135,7 +135,7 @@ class Profile:
             return AnswerLimit(_STEP_SENTENCES)
         if reading.wants_long:
             return AnswerLimit(_LONG_ANSWER_SENTENCES)
-        # What a tiny model adds to a correct clause ("Paris, which ...") is mostly wrong.
+        # What a tiny model adds to a right clause ("Paris, which ...") is wrong every other time.
         return AnswerLimit(self.sentences, main_clause=self.name == "tiny")
 
 
@@ -145,7 +145,7 @@ SMALL = Profile(
     is_compact=True,
     offers="fitting",
     quotes="about log",
-    repairs_output=True,
+    filters_output=True,
     sentences=2,
     result_length=_SHORT_RESULT,
     max_tokens=256,

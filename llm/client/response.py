@@ -10,6 +10,7 @@ from typing import Any
 
 from pydantic import AliasChoices, BaseModel, Field, ValidationError
 
+from llm.client.answer_filter import AnswerFilter
 from llm.messages.errors import (
     BadEngine,
     BudgetSpent,
@@ -22,7 +23,6 @@ from llm.messages.errors import (
     Unreachable,
 )
 from llm.messages.message import Message, ModelReply, ToolCall
-from llm.parsing.stream_parser import StreamParser
 from terrarium.http.client import (
     ConnectFailed,
     ConnectionBroken,
@@ -52,9 +52,7 @@ class Delta(BaseModel):
     """The part of the answer that one chunk adds."""
 
     content: str | None = None
-    reasoning_content: str | None = Field(
-        None, validation_alias=AliasChoices("reasoning_content", "reasoning")
-    )
+    reasoning_content: str | None = None
     tool_calls: list[CallPart] | None = None
 
 
@@ -308,11 +306,11 @@ class ResponseAccumulator:
     """Assembles a reply from the events of a response."""
 
     def __init__(
-        self, on_text: OnText | None, utterance: StreamParser, prompt: Sequence[Message] = ()
+        self, on_text: OnText | None, text: AnswerFilter, prompt: Sequence[Message] = ()
     ) -> None:
         self._on_text = on_text
         self._prompt = prompt
-        self._utterance = utterance
+        self._text = text
         self._thought = ""
         self._length = 0  # of the text, in characters
         self._calls: dict[int, ToolCall] = {}
@@ -324,7 +322,7 @@ class ResponseAccumulator:
     @property
     def is_full(self) -> bool:
         """True if enough of the answer has arrived; the rest is left unread."""
-        return self._left <= 0 or self._utterance.has_ended
+        return self._left <= 0 or self._text.has_ended
 
     @property
     def reported_prompt_tokens(self) -> int:
@@ -333,13 +331,13 @@ class ResponseAccumulator:
 
     @property
     def _left(self) -> int:
-        """The characters that the text may still have; thoughts within it do not count."""
-        return _MAX_ANSWER_LENGTH + len(self._utterance.thought) - self._length
+        """The characters that the text may still have."""
+        return _MAX_ANSWER_LENGTH - self._length
 
     @property
     def has_shown_text(self) -> bool:
         """True if a piece was given to `on_text`, so that a retry would show it twice."""
-        return bool(self._on_text and self._utterance.shown)
+        return bool(self._on_text and self._text.shown)
 
     async def add(self, data: bytes) -> None:
         """Process the data of one server-sent event. Raises ModelError."""
@@ -361,35 +359,30 @@ class ResponseAccumulator:
         """Show the text that was held back. Raises Unreachable if the stream ended too early."""
         if not self._done and not self.is_full:
             raise Unreachable("the answer ended before its end")
-        await self._show(self._utterance.finish())
+        await self._show(self._text.finish())
 
     def reply(self) -> ModelReply:
-        """Return the whole reply; calls written as text count only if there are no others."""
-        utterance = self._utterance
+        """Return the whole reply."""
         finish_reason = "overlong" if self._left <= 0 else self._finish_reason or "stop"
-        text = utterance.shown.lstrip()
+        text = self._text.shown.lstrip()
         return ModelReply(
             # What follows a text that was cut off may continue its last line.
             text if finish_reason == "length" else text.rstrip(),
-            (self._thought + utterance.thought)[:_MAX_ANSWER_LENGTH].strip(),
-            tuple(call for _, call in sorted(self._calls.items())) or utterance.calls,
+            self._thought.strip(),
+            tuple(call for _, call in sorted(self._calls.items())),
             self._usage if self._usage.prompt else self._estimate_usage(),
-            utterance.output.status,
-            utterance.output.silent,
-            utterance.output.is_call,
+            self._text.status,
+            self._text.silent,
             finish_reason,
-            utterance.filters,
+            self._text.filters,
         )
 
     async def _add_delta(self, delta: Delta) -> None:
         self._pieces += 1
         self._thought = (self._thought + (delta.reasoning_content or ""))[:_MAX_ANSWER_LENGTH]
-        content = delta.content or ""
-        while content and (left := self._left) > 0:
-            piece, content = content[:left], content[left:]
+        if piece := (delta.content or "")[: max(0, self._left)]:
             self._length += len(piece)
-            separated = bool(self._thought)
-            await self._show(self._utterance.feed(piece, is_separated=separated))
+            await self._show(self._text.feed(piece))
         for position, part in enumerate(delta.tool_calls or ()):
             index = position if part.index is None else part.index
             self._calls[index] = _merge_call(self._calls.get(index), part)

@@ -231,7 +231,7 @@ class Consolidator:
             room=room,
             temperature=0.0,
             max_tokens=_MAX_ANSWER_TOKENS[purpose] if profile.max_tokens else 0,
-            repairs=profile.repairs_output,
+            filters_output=profile.filters_output,
         )
         try:
             reply = await self._services.client.chat(

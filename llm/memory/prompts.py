@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
+from pydantic_core import from_json
 
 from llm.messages.message import NO_ASKER, Message, PromptSection
-from llm.parsing.lenient_json import IncompleteJson, ParseError, read_value
 from storage.chat_log.opt_outs import person_of
 from storage.memory.consolidation_state import RoomTurn
 
@@ -168,14 +168,13 @@ def _line(name: str, text: str, longest: int) -> str:
 
 def _read(answer: str) -> list[ExtractedFact]:
     """Return the well-formed facts of an answer; none if it is not the expected JSON."""
-    # Models put text or fences around JSON, so take what begins with the first brace.
+    # Models put text or fences around JSON, so take what begins with the first brace; of an answer
+    # that was cut off, what is whole.
     try:
-        read = read_value(answer, max(0, answer.find("{")))
-    except (ParseError, IncompleteJson):
+        value = from_json(answer[max(0, answer.find("{")) :], allow_partial=True)
+    except ValueError:
         return []
-    listed = read.value.get("facts") if isinstance(read.value, dict) else None
-    if read.truncated and isinstance(listed, list):
-        listed = listed[:-1]  # the last one may lack its end
+    listed = value.get("facts") if isinstance(value, dict) else None
     found = []
     for each in listed if isinstance(listed, list) else ():
         try:

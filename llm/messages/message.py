@@ -45,9 +45,7 @@ _TOKENS = (
 _RESERVED = re.compile(  # our own tags and those of tool templates, also doubled
     rf"<(?=<?[\s/]{{0,9}}(?:{_TAGS})\b)|{_TOKENS}", re.IGNORECASE
 )
-_TEMPLATE = re.compile(
-    rf"<(?=<?[\s/]{{0,9}}(?:{_TEMPLATE_TAGS})\b)|<(?=<tool:)|{_TOKENS}", re.IGNORECASE
-)
+_TEMPLATE = re.compile(rf"<(?=<?[\s/]{{0,9}}(?:{_TEMPLATE_TAGS})\b)|{_TOKENS}", re.IGNORECASE)
 
 _INVISIBLE = re.compile(  # what nobody sees
     "[\u00ad\u034f\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufe00-\ufe0f\ufeff]"
@@ -68,8 +66,8 @@ def escape_tags(text: str) -> str:
 
 
 def escape_template(text: str) -> str:
-    """`text` with every tag made harmless that chat templates, engines or our parsers of calls give
-    a meaning in what the model itself has said. Idempotent."""
+    """`text` with every tag made harmless that chat templates, engines or the agent server give a
+    meaning in what the model itself has said. Idempotent."""
     return _TEMPLATE.sub(_escape, text)
 
 
@@ -201,17 +199,11 @@ _WIRE_FIELDS = ("role", "content", "tool_calls", "tool_call_id")
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A tool call that the model proposes; `arguments` is JSON text as the model wrote it.
-
-    `source` is the original text of a call that was written as text. `truncated`: its end was
-    missing.
-    """
+    """A tool call that the model proposes; `arguments` is JSON text as the model wrote it."""
 
     id: str
     name: str
     arguments: str
-    source: str = ""
-    truncated: bool = False
 
     def message_part(self) -> dict[str, Any]:
         """Return the call as a part of an assistant message.
@@ -230,9 +222,9 @@ class ModelReply:
     """One reply of the model: text for people, its thought, its tool calls, the token usage and the
     state of the conversation.
 
-    `silent`: it chose to say nothing. `is_call`: it only tried to call a tool that does not exist.
-    `finish_reason` is OpenAI's field; "length" if the model's limit ended the reply, and "overlong"
-    if ours did. `filters` are those that removed something of what the model wrote.
+    `silent`: it chose to say nothing. `finish_reason` is OpenAI's field; "length" if the model's
+    limit ended the reply, and "overlong" if ours did. `filters` are those that removed something of
+    what the model wrote.
     """
 
     text: str = ""
@@ -241,7 +233,6 @@ class ModelReply:
     usage: TokenUsage = field(default_factory=TokenUsage)
     status: Status | None = None
     silent: bool = False
-    is_call: bool = False
     finish_reason: str = "stop"
     filters: tuple[str, ...] = ()
 

@@ -293,7 +293,7 @@ class PromptBuilder:
         learned, taught = await _lessons(table, request)
         usable = toolbox.names()
         # One that means what it writes may be asked for XML.
-        untagged = UNTAGGED if profile.repairs_output else ""
+        untagged = UNTAGGED if profile.filters_output else ""
         rules = [CORE, untagged, TOOLS if usable else "", STATUS if request.wants_status else ""]
         system = f"{request.persona.render(request.values)}\n\n{' '.join(filter(None, rules))}"
         bodies = "\n".join(filter(None, (match.skill.body for match in matches)))

@@ -13,101 +13,10 @@ from hypothesis import strategies as st
 
 from agent_server.settings.models import ModelSettings
 from agent_server.settings.server import ServerSettings
-from agent_server.tool_calling.detector import CallDetector, DetectedCall, Verdict, detect
 from agent_server.tool_calling.schema import MAX_TEXT_LENGTH, any_of, many_calls, one_call
 from terrarium.config import Config, ConfigError
 from terrarium.http.client import MAX_LINE_BYTES, EventData, EventTooLong
-from terrarium.thinking import ThinkSplitter
 from terrarium.usage import TokenUsage
-
-
-def pieces_of(text: str, cuts: list[int]) -> list[str]:
-    marks = sorted({cut % (len(text) + 1) for cut in cuts} | {0, len(text)})
-    return [text[a:b] for a, b in itertools.pairwise(marks)]
-
-
-def split(pieces: list[str]) -> tuple[str, str]:
-    splitter = ThinkSplitter()
-    parts = [*map(splitter.feed, pieces), splitter.finish()]
-    return "".join(part.shown for part in parts), "".join(part.thought for part in parts)
-
-
-THOUGHTS = [
-    ("<think>a\nb</think>\n\nhello", ("hello", "a\nb")),
-    ("<think></think>\n\nhello", ("hello", "")),
-    ("  <think>a</think>b", ("b", "a")),
-    ("one\n<think>a</think>\ntwo", ("one\n<think>a</think>\ntwo", "")),
-    ("<think>a</think>\n`<think>b</think>`", ("`<think>b</think>`", "a")),
-    ("```xml\n<think>a</think>\n```", ("```xml\n<think>a</think>\n```", "")),
-    ("<<think>>a<</think>>\nb", ("b", "a")),
-    ("<think>a</think>\nYes, <think>", ("Yes, <think>", "a")),
-    ("<think>a</think><think>b</think>c", ("c", "ab")),
-    ("<think>never closed", ("", "never closed")),
-    ("the <think> tag is prose", ("the <think> tag is prose", "")),
-    ("\n\n  kept as it is\n", ("\n\n  kept as it is\n", "")),
-    ("ends like a tag <thi", ("ends like a tag <thi", "")),
-    ("<thi", ("<thi", "")),
-    ("stray </think> here", ("stray </think> here", "")),
-]
-
-
-@pytest.mark.parametrize(("text", "wanted"), THOUGHTS)
-@given(cuts=st.lists(st.integers(min_value=0), max_size=12))
-def test_thoughts_are_split_alike_wherever_the_text_is_cut(
-    text: str, wanted: tuple[str, str], cuts: list[int]
-) -> None:
-    assert split(pieces_of(text, cuts)) == wanted
-
-
-@given(text=st.text(), cuts=st.lists(st.integers(min_value=0), max_size=5))
-def test_text_without_tags_passes_unchanged(text: str, cuts: list[int]) -> None:
-    clean = text.replace("<think>", "")
-    assert split(pieces_of(clean, cuts)) == (clean, "")
-
-
-@pytest.mark.parametrize(
-    ("text", "verdict"),
-    [
-        ("", "open"),
-        (" \n", "open"),
-        ("{", "open"),
-        ('{ "na', "open"),
-        ('{"name": "lo', "open"),
-        ('{"name":"look"', DetectedCall("look", many=False)),
-        ('{"name": "lookup", ', DetectedCall("lookup", many=False)),
-        ('[ { "name" : "look"', DetectedCall("look", many=True)),
-        ("`", "open"),
-        ("``", "open"),
-        ("```js", "open"),
-        ('```json\n{"name": "look"', DetectedCall("look", many=False)),
-        ('```\n[{"name": "look"', DetectedCall("look", many=True)),
-        ("```python", "text"),
-        ("`code`", "text"),
-        ("Hello", "text"),
-        ('{"answer": 1}', "text"),
-        ('{"name": "other"', "text"),
-        ('{"name": 5', "text"),
-        ("[1", "text"),
-        ("json", "text"),
-    ],
-)
-def test_a_beginning_is_judged_as_soon_as_it_can_be(text: str, verdict: Verdict) -> None:
-    assert detect(text, ["look", "lookup"]) == verdict
-
-
-@given(st.lists(st.integers(0, 60), max_size=12))
-@pytest.mark.parametrize("fence", ["", "```json\n"])
-def test_a_call_after_some_words_is_found_however_the_text_is_cut(
-    fence: str, cuts: list[int]
-) -> None:
-    detector, let_go = CallDetector(["look"]), ""
-    verdict: Verdict = "open"
-    for piece in pieces_of(f'So:\n{{ not one\n{fence}{{"name": "look"', cuts):
-        before = detector.buffered + piece
-        verdict = detector.feed(piece)
-        let_go += before if verdict == "text" else ""
-    assert verdict == DetectedCall("look", many=False)
-    assert let_go + detector.words == "So:\n{ not one\n"
 
 
 def tool(name: str, parameters: dict[str, Any]) -> dict[str, Any]:

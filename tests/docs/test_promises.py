@@ -40,7 +40,6 @@ WORDS = re.compile(
 """Words that suggest a promise."""
 
 NO_PROMISES = (
-    "is left out, as it is mostly invented",
     "The log output is left out here",
     "or not on the network, that time is left out",
     "The answers to other people are left out",
@@ -59,7 +58,6 @@ NO_PROMISES = (
     "An invalid file changes nothing, and the log says why",
     "If only people here could answer and nobody has",
     "## What never reaches people",
-    "Text that looks like a call of a tool that does not exist is not shown",
     "accepted as a hint that changes nothing here",
     "always the model `X` of the table and never an alias",
     "An invalid table changes nothing, and the log says why",

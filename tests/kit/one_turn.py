@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,10 @@ from llm.client.settings import AgentSettings
 from llm.messages.message import Message
 from llm.tools.toolbox import IndeterminateToolError, Toolbox, ToolError, tool
 from terrarium.config import Config
+from tests.kit.agent_server import agent_server
 from tests.kit.openai_script import ScriptedOpenAI
 
-REPAIRED = RequestOptions("test", repairs=True, wants_status=True)
+FILTERED = RequestOptions("test", filters_output=True, wants_status=True)
 ASKED: list[Message] = [{"role": "user", "content": "ada asks: who is here?"}]
 
 
@@ -64,7 +66,7 @@ async def run(
     *owners: object,
     smart: str = "",
     profile: Profile = "standard",
-    options: RequestOptions = REPAIRED,
+    options: RequestOptions = FILTERED,
     shown: list[str] | None = None,
     asked: Sequence[Message] = ASKED,
     **values: Any,
@@ -102,6 +104,15 @@ async def run(
             smart=smart,
         )
         return await turn.run(fit, shrink)
+
+
+@asynccontextmanager
+async def reading_texts(script: ScriptedOpenAI) -> AsyncIterator[str]:
+    """Run an agent server that reads the calls in what the model `script` writes; yield its URL,
+    to be the `api_url` of a run."""
+    model = {"upstream": script.url, "tools": "constrained", "chooses_tools": True}
+    async with agent_server(model) as url:
+        yield url
 
 
 def results(messages: Sequence[Message]) -> list[str]:

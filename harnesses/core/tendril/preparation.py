@@ -67,8 +67,7 @@ async def choose_model(
         options,
         accepts_images=card is not None and card.accepts_images,
         max_tokens=persona.max_tokens or tendril.agent.max_tokens or profile.max_tokens,
-        repairs=profile.repairs_output,
-        decode_entities=profile.is_compact,
+        filters_output=profile.filters_output,
     )
     if request.profile == "job":
         profile = profile.for_job()

@@ -145,7 +145,9 @@ async def test_one_call_only_where_parallel_calls_are_off(
     "text",
     [
         "Ada was a mathematician.",
-        '{"name": "unknown", "arguments": {}}',
+        '{"name": "unknown", "age": 7}',
+        f"Like this:\n```json\n{CALL}\n```",
+        f"> {CALL}",
         '{"nam',
         '[1, 2, {"name": "lookup"}]',
         "```python\nprint()\n```",
@@ -161,6 +163,72 @@ async def test_what_is_not_a_call_arrives_unchanged(
     assert text_of(streamed) == whole["message"]["content"] == text
     assert whole["finish_reason"] == "stop"
     assert len(script.requests) == 2
+
+
+async def test_a_call_of_a_tool_that_does_not_exist_is_the_clients_to_answer(
+    http: httpx2.AsyncClient, script: ScriptedOpenAI
+) -> None:
+    call = '{"name": "sing", "arguments": {"song": "la"}}'
+    script.say(call).say(call)
+    message = (await http.post(CHAT, json=ASK)).json()["choices"][0]["message"]
+    assert message["tool_calls"][0]["function"] == {"name": "sing", "arguments": '{"song": "la"}'}
+
+
+async def test_a_call_that_stands_in_the_messages_is_a_quotation(
+    http: httpx2.AsyncClient, script: ScriptedOpenAI
+) -> None:
+    for message in (
+        {"role": "user", "content": f"say exactly {CALL} please"},
+        {"role": "tool", "tool_call_id": "1", "content": f"<page> {CALL}"},
+    ):
+        script.say(CALL)
+        body = {**ASK, "messages": [*ASK["messages"], message]}
+        choice = (await http.post(CHAT, json=body)).json()["choices"][0]
+        assert (choice["message"]["content"], choice["finish_reason"]) == (CALL, "stop")
+    # What the model itself has called before, it may call again.
+    function = {"name": "lookup", "arguments": '{"word": "ada"}'}
+    made = {"id": "1", "type": "function", "function": function}
+    earlier = [
+        {"role": "assistant", "content": None, "tool_calls": [made]},
+        {"role": "tool", "tool_call_id": "1", "content": "nothing"},
+    ]
+    script.say(CALL).say(CALL)
+    answer = await http.post(CHAT, json={**ASK, "messages": [*ASK["messages"], *earlier]})
+    assert answer.json()["choices"][0]["finish_reason"] == "tool_calls"
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments"),
+    [
+        (f"Let me look.\n<tool_call>\n{CALL}\n</tool_call>", '{"word": "ada"}'),
+        ("{\"name\": \"lookup\", 'arguments': {'word': 'ada',}}", '{"word": "ada"}'),
+        ('{"name": "lookup", "args', '{"name": "lookup", "args'),
+    ],
+)
+async def test_an_engine_that_does_not_follow_the_schema_calls_all_the_same(
+    http: httpx2.AsyncClient, script: ScriptedOpenAI, text: str, arguments: str
+) -> None:
+    script.say(text).say(text)
+    choice = (await http.post(CHAT, json=ASK)).json()["choices"][0]
+    [call] = choice["message"]["tool_calls"]
+    assert call["function"] == {"name": "lookup", "arguments": arguments}
+    assert choice["finish_reason"] == "tool_calls"
+    assert (choice["message"]["content"] or "") in ("", "Let me look.")
+
+
+async def test_thoughts_anywhere_but_in_code_are_kept_apart_and_no_call_in_them_is_made(
+    http: httpx2.AsyncClient, script: ScriptedOpenAI
+) -> None:
+    text = f"Yes, `<think>` it is.<think>or\n{CALL}\n</think> So."
+    script.say(text, pieces=tuple(text))
+    message = (await http.post(CHAT, json=ASK)).json()["choices"][0]["message"]
+    assert message["content"] == "Yes, `<think>` it is. So."
+    assert message["reasoning_content"] == f"or\n{CALL}\n"
+    script.say(f"<think>hm</think>{CALL}").say(
+        '{"name": "lookup", "arguments": {"word": "<think>"}}'
+    )
+    message = (await http.post(CHAT, json=ASK)).json()["choices"][0]["message"]
+    assert message["tool_calls"][0]["function"]["arguments"] == '{"word": "<think>"}'
 
 
 async def test_plain_text_streams_at_once(http: httpx2.AsyncClient, script: ScriptedOpenAI) -> None:

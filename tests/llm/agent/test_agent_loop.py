@@ -22,6 +22,7 @@ from llm.messages.message import Message
 from llm.tools.toolbox import ImageResult, Toolbox, tool
 from terrarium.config import Config
 from terrarium.usage import TokenUsage
+from tests.kit.one_turn import reading_texts
 from tests.kit.openai_script import Answer, ScriptedOpenAI
 
 ASKED: list[Message] = [{"role": "user", "content": "who is here?"}]
@@ -248,7 +249,7 @@ async def test_a_model_that_calls_tools_when_it_may_not_still_ends() -> None:
     assert outcome.messages[-1] == {"role": "assistant", "content": SPEECHLESS}
 
 
-@pytest.mark.parametrize("answer", [Answer(""), Answer("  \n"), Answer("<think>hm")])
+@pytest.mark.parametrize("answer", [Answer(""), Answer("  \n"), Answer(reasoning="hm")])
 async def test_an_empty_answer_becomes_a_sentence(answer: Answer) -> None:
     async with ScriptedOpenAI() as script:
         script.default = answer
@@ -261,7 +262,7 @@ async def test_thoughts_stay_in_memory_and_out_of_the_text_and_the_prompt() -> N
     shown: list[str] = []
     async with ScriptedOpenAI() as script:
         script.answer(Answer(reasoning="who knows", calls=(("who", "{}"),)))
-        script.say("<think>two of them</think>Ada and Bob.")
+        script.answer(Answer("Ada and Bob.", reasoning="two of them"))
         outcome = await run(script, Channel(), shown=shown)
         assert "who knows" not in json.dumps(script.requests)
     assert outcome.text == "".join(shown) == "Ada and Bob."
@@ -271,10 +272,12 @@ async def test_thoughts_stay_in_memory_and_out_of_the_text_and_the_prompt() -> N
 
 async def test_a_tool_in_a_thought_or_in_a_text_is_not_run() -> None:
     channel = Channel()
-    async with ScriptedOpenAI() as script:
-        script.say('<think><<TOOL:who:>> <tool_call>{"name": "who"}</tool_call>')
+    async with ScriptedOpenAI() as script, reading_texts(script) as url:
+        script.say('<think>So: \n{"name": "who"} <tool_call>{"name": "who"}</tool_call>')
         script.say("Fine.")
-        assert (await run(script, channel)).text == "Fine."
+        assert (await run(script, channel, api_url=url)).text == "Fine."
+        script.say('Like this:\n```json\n{"name": "who"}\n```')
+        assert "who" in (await run(script, channel, api_url=url)).text
     assert channel.asked == []
 
 

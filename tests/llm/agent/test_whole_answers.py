@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from llm.agent.agent_loop import CUT_MARK, SPEECHLESS, Seam
+from llm.client.answer_filter import AnswerLimit
 from llm.client.client import RequestOptions
 from llm.messages.errors import ContextTooLong
 from llm.messages.message import Message
-from llm.parsing.stream_parser import AnswerLimit
-from tests.kit.one_turn import ASKED, REPAIRED, World, results, run
+from tests.kit.one_turn import ASKED, FILTERED, World, results, run
 from tests.kit.openai_script import Answer, ScriptedOpenAI
 
 NATIVE = RequestOptions("test")
@@ -76,7 +76,7 @@ async def test_an_answer_that_is_too_long_for_us_is_not_asked_to_go_on() -> None
 async def test_what_ends_after_a_sentence_anyway_is_neither_continued_nor_marked() -> None:
     async with ScriptedOpenAI() as script:
         script.answer(Answer("It starts at six. It st", finish="length"))
-        outcome = await run(script, options=replace(REPAIRED, limit=AnswerLimit(1)))
+        outcome = await run(script, options=replace(FILTERED, limit=AnswerLimit(1)))
         assert len(script.requests) == 1
     assert (outcome.text, outcome.cut) == ("It starts at six.", False)
 
@@ -176,8 +176,7 @@ async def test_a_model_is_shown_the_arguments_that_it_broke(arguments: str, reas
 
 async def test_the_filters_that_acted_are_named() -> None:
     async with ScriptedOpenAI() as script:
-        script.say("<<TOOL:look:frogs>>").say("It is so.<think>hm</think>")
-        outcome = await run(script, World())
-        assert outcome.filters == ("calls: 19 characters", "thoughts: 2 characters")
+        script.say("<notes>It is so.</notes>")
+        assert (await run(script, World())).filters == ("prompt echo: 15 characters",)
         script.say("<notes>It is so.</notes>")
         assert (await run(script, World(), options=NATIVE)).filters == ()

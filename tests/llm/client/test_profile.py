@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from llm.client.answer_filter import AnswerLimit
 from llm.client.profile import CAPABLE, SMALL, TINY, Profile
 from llm.client.response import CapabilitiesPart, ModelCard
-from llm.parsing.stream_parser import AnswerLimit
 from llm.reading.reading import Reading
 
 MILLION = 1_000_000
@@ -42,7 +42,7 @@ NATIVE = CapabilitiesPart(tools="native", chooses_tools=True)
         (ModelCard(id="70b", parameters=70_000 * MILLION, capabilities=NATIVE), CAPABLE),
         (
             ModelCard(id="gguf", capabilities=CapabilitiesPart(tools="constrained")),
-            replace(CAPABLE, repairs_output=True),
+            replace(CAPABLE, filters_output=True),
         ),
         (ModelCard(id="odd", parameters=135 * MILLION, profile="capable"), None),
     ],

@@ -27,7 +27,6 @@ HOSTILE = [
     "<tool_response>",
     "<tool_call>",
     "<tools>",
-    "<<TOOL:REMEMBER:x>>",
     "<system>",
     "<think>",
     "</think>",

@@ -79,7 +79,7 @@ async def test_the_system_text_is_the_same_for_all_questions_of_a_room(
 async def test_only_a_model_whose_answers_are_repaired_is_to_write_no_tags(
     prompts: PromptBuilder, table: SkillTable
 ) -> None:
-    repaired = replace(CAPABLE, repairs_output=True)
+    repaired = replace(CAPABLE, filters_output=True)
     plain, told = [
         (await prompts.build(table, asking("as XML, please"), profile)).system
         for profile in (CAPABLE, repaired)

@@ -137,7 +137,7 @@ async def test_pieces_are_given_as_they_come(tmp_path: Path) -> None:
         pieces.append(piece)
 
     async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
-        script.say("<think>no</think>One two.")
+        script.answer(Scripted("One two.", reasoning="no"))
         result = await tendril.turn(
             TurnRequest(conversation="kitchen", who="ada", text="Count", on_text=show)
         )

@@ -26,7 +26,7 @@ from tests.kit.data_files import outbox_path
 from tests.kit.irc_client import IrcClient, irc_client
 from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril, kept_turns, logged
 from tests.kit.ircd import embedded_ircd
-from tests.kit.openai_script import ScriptedOpenAI
+from tests.kit.openai_script import Answer, ScriptedOpenAI
 from tests.kit.patience import PATIENCE
 from tests.kit.serving import serving
 
@@ -216,7 +216,7 @@ async def test_a_second_start_remembers_the_conversation(tmp_path: Path) -> None
 
 async def test_what_the_model_thinks_is_kept_and_never_said(tmp_path: Path) -> None:
     async with ScriptedOpenAI() as script, alice_in(tmp_path, script.url) as (alice, tendril):
-        script.say("<think>secret plan</think>Hello.")
+        script.answer(Answer("Hello.", reasoning="secret plan"))
         assert await ask(alice, ".terrarium hi") == "Hello."
         [turn] = await kept_turns(tendril, f"irc/{ROOM}/alice")
         assert turn.messages[-1]["reasoning_content"] == "secret plan"

@@ -135,19 +135,6 @@ async def test_what_looks_like_a_call_or_like_the_prompt_never_reaches_people(
         assert await ask(alice, ".terrarium what is the capital of Norway?") == "Oslo!"
 
 
-async def test_html_entities_of_a_small_model_are_read_as_characters(tmp_path: Path) -> None:
-    async with scripted(tmp_path, SMALL) as (alice, script):
-        script.say("It&#39;s &quot;Oslo&quot;, written `&Oslash;`.")
-        answer = await ask(alice, ".terrarium which city is the capital of Norway?")
-        assert answer == 'It\'s "Oslo", written `&Oslash;`.'
-        script.reads = lambda _: "local"
-        await alice.say(ROOM, "the boat house sells fish &amp; chips")
-        script.say("Fish &amp; chips.")
-        await alice.say(ROOM, ".terrarium what does the boat house sell?")
-        await alice.expect(r":alice: Fish &amp; chips\.$")
-        await alice.expect(r":\[.*\] <a\u200blice> the boat house sells fish &amp; chips$")
-
-
 async def test_while_the_model_is_away_the_log_still_answers(tmp_path: Path) -> None:
     async with alice_in(tmp_path, NOBODY) as (alice, _):
         await alice.say(ROOM, FACT)

@@ -1,1 +1,0 @@
-"""Parsers of model output: thoughts, tool calls, structured answers."""
