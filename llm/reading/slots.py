@@ -77,7 +77,9 @@ def read_slots(kind: str, text: str, around: Surroundings) -> Slots:
     if "person" in uses:
         nicks = {plain_word(nick): nick for nick in around.people}
         known = [nicks[bare] for word in words if (bare := _bare(word)) in nicks]
-        own = around.speaker if any(plain_word(word) in frames.me for word in words) else ""
+        # "show me" asks for nothing about the asker.
+        told = map(plain_word, strip_frame(" ".join(words), kind).split())
+        own = "" if frames.me.isdisjoint(told) else around.speaker
         slots = replace(slots, person=known[0] if known else own)
     if "topic" in uses:
         content = [word for word in words if word and _bare(word) not in frames.talk]
@@ -96,12 +98,15 @@ def strip_frame(text: str, kind: str) -> str:
     """Return a sentence without courtesies, the words by which a sentence of this kind begins, and
     the word that joins them to the rest."""
     frames = _frames()
-    beginning = frames.courtesies | frames.beginnings.get(kind, frozenset())
+    own = frames.beginnings.get(kind, frozenset())
+    beginning = frames.courtesies | own
     rest = " ".join(text.split())
     while rest:
         word, _, after = rest.partition(" ")
         bare = plain_word(word.strip(_ENDS))
-        if bare in frames.joins or (word.endswith(":") and bare in beginning):
+        # "an" joins in German, and is an article in "set an alarm".
+        is_article = bare in own and plain_word(after.partition(" ")[0]) in own
+        if (bare in frames.joins and not is_article) or (word.endswith(":") and bare in beginning):
             rest = after
             break
         if bare not in beginning:
