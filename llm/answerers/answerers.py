@@ -19,6 +19,7 @@ ENTRY_POINT_GROUP = "terrarium.answerers"
 TOO_SMALL = "My model is too small for that; ask people here, or search the log."
 CANNOT = "I cannot do that; I can only answer questions and find what was said."
 ONLY_ENGLISH = "My model is too small for other languages than English; please ask in English."
+NO_TIME = 'When? Say it like "remind me in 20 minutes to ..." or "remind me tomorrow at 9 to ...".'
 TAKEN_NOTE = "I see."
 SELF = (
     "I am a bot: a program with a small language model. I work out sums, units, dates and times,"
@@ -29,7 +30,8 @@ NOT_SAID = "I find nothing about that in what was said here."
 _ASKED = frozenset({"follow_up", "general"})
 """The kinds of questions that a tiny model is asked: what follows up may be general, too."""
 _ABOUT = frozenset({"about_bot", "help"})
-_ACTS = frozenset({"order", "tell", "remind", "schedule"})
+_ACTS = frozenset({"order", "tell", "schedule"})
+_REMINDERS = frozenset({"remind"})
 _STATEMENTS = frozenset({"statement"})
 _SMALL_TALK = frozenset({"small_talk"})
 
@@ -87,6 +89,8 @@ class HonestAnswerer:
             text = SELF
         elif reading.is_one_of(_STATEMENTS):
             text = TAKEN_NOTE
+        elif reading.is_one_of(_REMINDERS):  # those that are understood are set before
+            text = NO_TIME
         elif reading.is_one_of(_ACTS):
             text = CANNOT
         elif reading.is_foreign:

@@ -256,7 +256,7 @@ async def quoted_answer(log_window: LogWindow, reading: Reading) -> QuotedAnswer
         return None
     try:
         found = await log_window.answer(reading)
-        if reading.is_one_of(ABOUT_TALK) and not (found and found.is_about_log):
+        if found is None and reading.is_one_of(ABOUT_TALK):
             return await log_window.lately()
     except StorageError as error:  # the model is then asked without these lines
         _log.warning("turn.not_searched", error=str(error))
