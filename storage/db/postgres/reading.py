@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 
 import psycopg
@@ -23,8 +22,10 @@ SELECT nspname FROM pg_namespace WHERE starts_with(nspname, ?)
     AND to_regclass(quote_ident(nspname) || '.' || CAST(? AS TEXT)) IS NOT NULL ORDER BY 1"""
 """Query for the names of our schemas that have a table; bind `PREFIX` and the table's name."""
 
-_SESSIONS = "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s"
-_POLL_INTERVAL = 0.1  # seconds
+# Backends name their sessions after the schema.
+_SESSIONS = (
+    "SELECT 1 FROM pg_stat_activity WHERE application_name = %s AND datname = current_database()"
+)
 
 
 def schemas(url: str) -> list[PostgresSchema]:
@@ -37,22 +38,11 @@ def schemas(url: str) -> list[PostgresSchema]:
     return [PostgresSchema(url, row[0].removeprefix(PREFIX)) for row in rows]
 
 
-def is_in_use(address: PostgresSchema, patience: float) -> bool:
-    """Return True if a process, on any machine, still has the schema open after `patience` seconds.
-
-    The wait gives the server time to notice that sessions have ended. Blocks. Raises Unavailable.
-    """
-    # Backends name their sessions after the schema (`application_name`).
-    until = time.monotonic() + patience
+def is_in_use(address: PostgresSchema) -> bool:
+    """Return True if a process, on any machine, has the schema open. Blocks. Raises Unavailable."""
     try:
         with psycopg.connect(address.url, autocommit=True) as raw:
-            while True:
-                row = raw.execute(_SESSIONS, [address.schema]).fetchone()
-                if row is None or not row[0]:
-                    return False
-                if time.monotonic() > until:
-                    return True
-                time.sleep(_POLL_INTERVAL)
+            return raw.execute(_SESSIONS, [address.schema]).fetchone() is not None
     except psycopg.Error as error:
         raise Unavailable(f"the database cannot be read: {in_one_line(error)}") from error
 
