@@ -1,8 +1,8 @@
 """Tables derived from the events of the log: the full-text index and the counters.
 
 `add_events` and `remove_events` update both in the transaction that stores or removes the events.
-This module works on rows of the table `events`, not on `Event` objects, so that a migration can
-rebuild the derived tables.
+This module works on rows of the table `events`, not on `Event` objects, so that a copy of a store
+(`storage.transfer`) can fill the derived tables.
 
 The index is partitioned by id (`storage.text_index`). Ids follow time, and a partition is 2^33
 milliseconds of ids, about a hundred days: new lines go into the newest partition, a search reads
@@ -84,7 +84,6 @@ _DELETE_EMPTY = (
     "DELETE FROM people WHERE channel_id = ? AND nick = ? AND lines <= 0",
     "DELETE FROM people_days WHERE nick = ? AND channel_id = ? AND day = ? AND lines <= 0",
 )
-_REBUILD_BATCH = 10_000  # events held in memory at once
 
 _Counts = dict[str, dict[tuple[Any, ...], Sequence[int]]]
 """Increments of the counters: by table and primary key, what to add to the other columns."""
@@ -173,20 +172,6 @@ def remove_events(
     )
     for sql, emptied in zip(_DELETE_EMPTY, keys, strict=True):
         connection.executemany(sql, emptied)  # a row without lines would still name a person
-
-
-def rebuild(connection: Connection) -> None:
-    """Index and count all events, inside a transaction, in a database that has neither yet."""
-    private = {row[0] for row in connection.execute("SELECT id FROM channels WHERE private = 1")}
-    last = 0
-    while True:
-        sql = "SELECT * FROM events WHERE id > ? ORDER BY id LIMIT ?"
-        rows = connection.execute(sql, [last, _REBUILD_BATCH]).fetchall()
-        if not rows:
-            return
-        last = rows[-1][0]
-        drift = max(row[0] - row[3] // 1000 for row in rows)
-        add_events(connection, rows, private, drift)
 
 
 def merge(connection: Connection, number: int, *, begin: bool) -> bool:

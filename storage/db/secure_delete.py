@@ -21,7 +21,6 @@ from storage.connection import Dialect
 from storage.db.address import Address
 from storage.db.database import Database
 from storage.db.errors import Unavailable
-from storage.db.migration_copy import copies
 
 MAX_REWRITTEN_SIZE = 256 << 20
 """Size of the largest database, in bytes, that is rewritten whole, which takes a few seconds."""
@@ -30,7 +29,8 @@ _PAGES_PER_TRANSACTION = 2_000  # pages overwritten in one transaction, while ot
 
 
 COPY_LIFETIME = timedelta(days=7)
-"""How long the copy of a file that is made before a migration is kept."""
+"""How long the copy of a file (`irc.db.before-N`) is kept that earlier versions made before they
+changed it."""
 
 
 @asynccontextmanager
@@ -67,13 +67,13 @@ async def vacuum(database: Database) -> None:
 
 
 def remove_copies(log: Address, data: Path, older_than: timedelta = timedelta(0)) -> None:
-    """Remove the copies that were made before migrations of the log and of the files in `data`, if
-    they are older than `older_than`; by default all. Raises Unavailable.
+    """Remove the copies that earlier versions made before they changed the log or a file in `data`,
+    if they are older than `older_than`; by default all. Raises Unavailable.
     """
     until = time.time() - older_than.total_seconds()
     found = set(data.glob("*.db.before-*"))
     if isinstance(log, Path):
-        found.update(copies(log))
+        found.update(log.parent.glob(f"{log.name}.before-*"))
     try:
         for copy in found:
             with suppress(FileNotFoundError):  # another process removes them too

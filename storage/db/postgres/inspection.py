@@ -6,16 +6,17 @@ from collections.abc import Mapping
 
 import psycopg
 
-from storage.connection import Row
+from storage.connection import Dialect, Row
 from storage.db.address import PREFIX, PostgresSchema
 from storage.db.errors import Unavailable
+from storage.db.migration import pending_migrations
 from storage.db.postgres.connection import (
     PostgresConnection,
     adapt,
     in_one_line,
     row_factory,
 )
-from storage.db.postgres.migration import OWNER_HINT, require_known, require_locale
+from storage.db.postgres.migration import OWNER_HINT, require_locale
 from storage.db.postgres.reading import SCHEMAS_WITH
 
 _CONNECT_TIMEOUT = 5  # seconds after which a server that does not respond counts as away
@@ -25,7 +26,8 @@ _MAY_CREATE = "SELECT has_database_privilege(current_database(), 'CREATE')"
 def schema_versions(address: PostgresSchema) -> Mapping[str, int]:
     """Return the schema version of each store in a database by its name; {} for a new database.
 
-    Blocks. Raises Unavailable when the database cannot be reached or used, and NewerSchema.
+    Blocks. Raises Unavailable when the database cannot be reached or used, NewerSchema and
+    OlderSchema.
     """
     try:
         with psycopg.connect(
@@ -51,7 +53,8 @@ def _versions(connection: PostgresConnection, address: PostgresSchema) -> dict[s
     for (schema,) in connection.execute(SCHEMAS_WITH, [PREFIX, "schema_version"]).fetchall():
         row = connection.execute(f'SELECT version FROM "{schema}".schema_version').fetchone()
         store = PostgresSchema(address.url, schema.removeprefix(PREFIX))
-        found[store.name] = require_known(store, _first(row))
+        found[store.name] = _first(row)
+        pending_migrations(store, found[store.name], Dialect.POSTGRES)  # raises if it is unknown
     return found
 
 
