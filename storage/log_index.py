@@ -149,7 +149,10 @@ def add_events(
     `private` holds the ids of private channels, which are left out of the public totals. `drift`
     is the largest lead of an id of these rows over its event's time, in milliseconds.
     """
-    _index(connection, rows, drift)
+    for number, lines in by_partition(rows):
+        connection.execute(_ADD_LINES, [number, len(lines), drift])
+        if lines:
+            text_index(connection).add(connection, number, lines)
     _add_counts(connection, _count_rows(rows, private), 1)
     if connection.dialect is Dialect.POSTGRES:
         connection.execute(NOTIFY)
@@ -162,7 +165,10 @@ def remove_events(
 
     Their words stay in index pages that no query reads, until `merge` has rewritten these.
     """
-    _unindex(connection, rows)
+    for number, lines in by_partition(rows):
+        if lines:
+            text_index(connection).remove(connection, number, lines)
+            connection.execute(_SUBTRACT_LINES, [len(lines), number])
     counts = _count_rows(rows, private)
     _add_counts(connection, counts, -1)
     keys: Sequence[set[tuple[Any, ...]]] = (
@@ -194,20 +200,6 @@ def by_partition(rows: Iterable[Sequence[Any]]) -> Iterator[tuple[int, list[Inde
     ordered = sorted(rows, key=lambda row: int(row[0]))
     for number, group in groupby(ordered, key=lambda row: partition_of(row[0])):
         yield number, [line for row in group if (line := line_of(row)) is not None]
-
-
-def _index(connection: Connection, rows: Iterable[Sequence[Any]], drift: int) -> None:
-    for number, lines in by_partition(rows):
-        connection.execute(_ADD_LINES, [number, len(lines), drift])
-        if lines:
-            text_index(connection).add(connection, number, lines)
-
-
-def _unindex(connection: Connection, rows: Iterable[Sequence[Any]]) -> None:
-    for number, lines in by_partition(rows):
-        if lines:
-            text_index(connection).remove(connection, number, lines)
-            connection.execute(_SUBTRACT_LINES, [len(lines), number])
 
 
 def _add_counts(connection: Connection, counts: _Counts, sign: int) -> None:

@@ -41,13 +41,18 @@ async def secure_delete(database: Database, small: int = MAX_REWRITTEN_SIZE) -> 
     """
     if database.dialect is Dialect.POSTGRES:
         yield
-        await _vacuum_tables(database, full=await _schema_size(database) <= small)
+        row = await database.fetch_one(
+            "SELECT sum(pg_total_relation_size(c.oid)) FROM pg_class c"
+            " WHERE relnamespace = current_schema()::regnamespace AND relkind = 'r'"
+        )
+        await _vacuum_tables(database, full=int((row and row[0]) or 0) <= small)
         return
     # It holds for the main writing connection, which runs all transactions but inline ones.
     await database.execute_outside_transaction("PRAGMA secure_delete = ON")
     try:
         yield
-        if await _size(database) <= small:
+        size = await _number(database, "page_count") * await _number(database, "page_size")
+        if size <= small:
             await database.execute_outside_transaction("VACUUM")
         else:
             await _wipe_free_pages(database)
@@ -97,14 +102,6 @@ async def _vacuum_tables(database: Database, *, full: bool) -> None:
         await database.execute_outside_transaction("VACUUM FULL pg_catalog.pg_statistic")
 
 
-async def _schema_size(database: Database) -> int:
-    row = await database.fetch_one(
-        "SELECT sum(pg_total_relation_size(c.oid)) FROM pg_class c"
-        " WHERE relnamespace = current_schema()::regnamespace AND relkind = 'r'"
-    )
-    return int(row[0] or 0) if row else 0
-
-
 async def _empty_wal(database: Database) -> None:
     """Checkpoint the write-ahead log into the file, and truncate it.
 
@@ -119,10 +116,6 @@ async def _empty_wal(database: Database) -> None:
 async def _number(database: Database, pragma: str) -> int:
     row = await database.fetch_one(f"PRAGMA {pragma}")
     return int(row[0]) if row else 0
-
-
-async def _size(database: Database) -> int:
-    return await _number(database, "page_count") * await _number(database, "page_size")
 
 
 async def _wipe_free_pages(database: Database) -> None:

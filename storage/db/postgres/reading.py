@@ -1,14 +1,15 @@
-"""Reads across all stores that share a PostgreSQL database."""
+"""Reads across all stores that share a PostgreSQL database, which create and change nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import psycopg
 
-from storage.connection import Row, Values
+from storage.connection import Dialect, Row, Values
 from storage.db.address import PREFIX, PostgresSchema
 from storage.db.errors import Unavailable
+from storage.db.migration import pending_migrations
 from storage.db.postgres.connection import (
     PostgresConnection,
     adapt,
@@ -16,12 +17,15 @@ from storage.db.postgres.connection import (
     row_factory,
     translate,
 )
+from storage.db.postgres.migration import OWNER_HINT, require_locale
 
 SCHEMAS_WITH = """
 SELECT nspname FROM pg_namespace WHERE starts_with(nspname, ?)
     AND to_regclass(quote_ident(nspname) || '.' || CAST(? AS TEXT)) IS NOT NULL ORDER BY 1"""
 """Query for the names of our schemas that have a table; bind `PREFIX` and the table's name."""
 
+_CONNECT_TIMEOUT = 5  # seconds after which a server that does not respond counts as away
+_MAY_CREATE = "SELECT has_database_privilege(current_database(), 'CREATE')"
 # Backends name their sessions after the schema.
 _SESSIONS = (
     "SELECT 1 FROM pg_stat_activity WHERE application_name = %s AND datname = current_database()"
@@ -66,3 +70,42 @@ def read_schemas(
     except psycopg.Error:
         return found
     return found
+
+
+def schema_versions(address: PostgresSchema) -> Mapping[str, int]:
+    """Return the schema version of each store in a database by its name; {} for a new database.
+
+    Blocks. Raises Unavailable when the database cannot be reached or used, NewerSchema and
+    OlderSchema.
+    """
+    try:
+        with psycopg.connect(
+            address.url, autocommit=True, row_factory=row_factory, connect_timeout=_CONNECT_TIMEOUT
+        ) as raw:
+            adapt(raw)
+            raw.read_only = True
+            connection = PostgresConnection(raw)
+            require_locale(connection, address)
+            found = _versions(connection, address)
+            if not found and not _first(connection.execute(_MAY_CREATE).fetchone()):
+                raise Unavailable(f"{address}: the role may not create schemas in it; {OWNER_HINT}")
+            return found
+    except psycopg.Error as error:
+        raise Unavailable(
+            f"{address}: cannot be used: {in_one_line(error)}; start PostgreSQL, or correct"
+            " STORAGE_URL ([storage] url)"
+        ) from error
+
+
+def _versions(connection: PostgresConnection, address: PostgresSchema) -> dict[str, int]:
+    found = {}
+    for (schema,) in connection.execute(SCHEMAS_WITH, [PREFIX, "schema_version"]).fetchall():
+        row = connection.execute(f'SELECT version FROM "{schema}".schema_version').fetchone()
+        store = PostgresSchema(address.url, schema.removeprefix(PREFIX))
+        found[store.name] = _first(row)
+        pending_migrations(store, found[store.name], Dialect.POSTGRES)  # raises if it is unknown
+    return found
+
+
+def _first(row: Row | None) -> int:
+    return int(row[0]) if row else 0
