@@ -86,8 +86,17 @@ def schema_versions(address: PostgresSchema) -> Mapping[str, int]:
             raw.read_only = True
             connection = PostgresConnection(raw)
             require_locale(connection, address)
-            found = _versions(connection, address)
-            if not found and not _first(connection.execute(_MAY_CREATE).fetchone()):
+            found = {}
+            for (schema,) in connection.execute(SCHEMAS_WITH, [PREFIX, "schema_version"]):
+                row = connection.execute(
+                    f'SELECT version FROM "{schema}".schema_version'
+                ).fetchone()
+                store = PostgresSchema(address.url, schema.removeprefix(PREFIX))
+                found[store.name] = row[0] if row else 0
+                # Raises if the version is unknown.
+                pending_migrations(store, found[store.name], Dialect.POSTGRES)
+            row = connection.execute(_MAY_CREATE).fetchone()
+            if not found and not (row and row[0]):
                 raise Unavailable(f"{address}: the role may not create schemas in it; {OWNER_HINT}")
             return found
     except psycopg.Error as error:
@@ -95,17 +104,3 @@ def schema_versions(address: PostgresSchema) -> Mapping[str, int]:
             f"{address}: cannot be used: {in_one_line(error)}; start PostgreSQL, or correct"
             " STORAGE_URL ([storage] url)"
         ) from error
-
-
-def _versions(connection: PostgresConnection, address: PostgresSchema) -> dict[str, int]:
-    found = {}
-    for (schema,) in connection.execute(SCHEMAS_WITH, [PREFIX, "schema_version"]).fetchall():
-        row = connection.execute(f'SELECT version FROM "{schema}".schema_version').fetchone()
-        store = PostgresSchema(address.url, schema.removeprefix(PREFIX))
-        found[store.name] = _first(row)
-        pending_migrations(store, found[store.name], Dialect.POSTGRES)  # raises if it is unknown
-    return found
-
-
-def _first(row: Row | None) -> int:
-    return int(row[0]) if row else 0
