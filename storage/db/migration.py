@@ -1,6 +1,6 @@
 """Migration of databases by the numbered scripts in `storage/migrations`.
 
-`0031_initial.sql` creates all tables; each script with a greater number changes them. A script is
+`0029_initial.sql` creates the tables; each script with a greater number changes them. A script is
 written once, in SQLite's dialect, and translated for PostgreSQL (`storage.db.postgres.migration`).
 What only one of the databases needs is in a script of the same number in `migrations/sqlite` or
 `migrations/postgres`, which runs after it.
@@ -99,8 +99,8 @@ def pending_migrations(
     if 0 < version < oldest:
         raise OlderSchema(
             f"{address}: written by an older Terrarium (version {version}) than this one can read;"
-            f" start Terrarium 0.1.0 of commit 52bb8351 with it once, which brings it to version"
-            f" {oldest} (docs/upgrading.md); nothing was changed"
+            " start Terrarium 0.1.0 of commit 52bb8351 with it once, which migrates it"
+            " (docs/upgrading.md); nothing was changed"
         )
     return [(number, scripts[number]) for number in sorted(scripts) if number > version]
 

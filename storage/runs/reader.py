@@ -157,19 +157,18 @@ def _rows(path: Path, sql: str, values: Sequence[int | str]) -> list[Row]:
 
 def _step(row: Row) -> Step:
     named = dict(zip(row.keys(), row, strict=True))
+    # Missing, like some columns of runs, where no tendril has been started since their migration.
+    filters, parts = (json.loads(named.pop(name, "[]")) for name in ("filters", "parts"))
     del named["run_id"], named["number"]
     return Step(
-        **named
-        | {
-            "ok": bool(named["ok"]),
-            "filters": tuple(json.loads(named["filters"])),
-            "parts": tuple(PartSize(*part) for part in json.loads(named["parts"])),
-        }
+        **named | {"ok": bool(named["ok"])},
+        filters=tuple(filters),
+        parts=tuple(PartSize(*part) for part in parts),
     )
 
 
 def _run(tendril: str, row: Row, steps: tuple[Step, ...] = ()) -> RunRecord:
-    private = bool(row["private"])
+    private, named = bool(row["private"]), row.keys()
     return RunRecord(
         id=f"{tendril}-{row['id']}",
         tendril=tendril,
@@ -187,7 +186,7 @@ def _run(tendril: str, row: Row, steps: tuple[Step, ...] = ()) -> RunRecord:
         iterations=row["iterations"],
         forced=bool(row["forced"]),
         question_event_id=row["anchor"],
-        model_profile=row["model_profile"],
-        cut=bool(row["cut"]),
+        model_profile=row["model_profile"] if "model_profile" in named else "",
+        cut="cut" in named and bool(row["cut"]),
         steps=steps,
     )

@@ -1,7 +1,8 @@
-"""Stores of the first schema that this version reads, of an older one, and of one to come.
+"""Stores of the schemas that this version reads, of an older one, and of one to come.
 
 `tests/data/schema-31.*` were written by `fill(database, 20)` of tests/storage/test_transfer.py when
-the schema had just become 31.
+the schema had just become 31, `tests/data/schema-29.*` so by the last version of schema 29. Those
+have a run with two steps, a paste and an erasure that is not finished, too.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from storage.chat_log.event import EVERYTHING, PUBLIC, Identity
+from storage.chat_log.event import EVERYTHING, PUBLIC, Identity, Place
 from storage.chat_log.opt_outs import OptOuts
 from storage.connection import Dialect
 from storage.db.address import Address, PostgresSchema
@@ -29,9 +30,14 @@ from storage.db.sqlite import SqliteConnection
 from storage.log import ChatLog, Query
 from storage.memory.conversations import Conversations
 from storage.memory.memories import Memories, MemoryKind
+from storage.privacy.erasure import finish_erasures
+from storage.privacy.pending_erasures import PendingErasures
 from storage.queues.jobs import Jobs
 from storage.queues.outbox import Outbox
+from storage.queues.pastes import Pastes
 from storage.queues.reminders import Reminders
+from storage.runs.reader import read_run
+from storage.runs.runs import Step
 from storage.search.models import SearchQuery
 from storage.transfer import copy_store
 from tests.kit.postgres import PostgresStores, binaries, postgres_database
@@ -41,33 +47,78 @@ from tests.storage.test_transfer import said
 DATA = Path(__file__).parents[2] / "data"
 
 
-@pytest.fixture
-def old_file(tmp_path: Path) -> Path:
-    """A file of schema 31."""
-    path = tmp_path / "irc.db"
-    path.write_bytes(gzip.decompress((DATA / "schema-31.db.gz").read_bytes()))
+def _old_file(folder: Path, version: int) -> Path:
+    path = folder / "irc.db"
+    name = f"schema-{29 if version < 31 else 31}.db.gz"
+    path.write_bytes(gzip.decompress((DATA / name).read_bytes()))
+    if version == 30:
+        _migrate_file(path, _folder_up_to(30, folder))
     return path
 
 
-@pytest.fixture
-def old_schema() -> PostgresSchema:
-    """A schema of schema 31 in PostgreSQL."""
-    url = postgres_database()
-    dump = gzip.decompress((DATA / "schema-31.sql.gz").read_bytes())
-    restore = [str(binaries() / "psql"), "--quiet", f"--dbname={url}"]
+def _old_schema(folder: Path, version: int) -> PostgresSchema:
+    address = PostgresSchema(postgres_database(), "irc")
+    name = f"schema-{29 if version < 31 else 31}.sql.gz"
+    dump = gzip.decompress((DATA / name).read_bytes())
+    restore = [str(binaries() / "psql"), "--quiet", f"--dbname={address.url}"]
     subprocess.run(restore, input=dump, check=True, stdout=subprocess.DEVNULL)
-    return PostgresSchema(url, "irc")
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def old(request: pytest.FixtureRequest) -> Address:
-    """A store of schema 31 in each kind of database."""
-    name = "old_file" if request.param == "sqlite" else "old_schema"
-    address: Address = request.getfixturevalue(name)
+    if version == 30:
+        _migrate_schema(address, _folder_up_to(30, folder))
     return address
 
 
-async def test_a_store_of_schema_31_opens_with_all_that_is_in_it_and_goes_on(old: Address) -> None:
+def _folder_up_to(version: int, parent: Path) -> Path:
+    """The scripts that led to an earlier schema."""
+    folder = parent / f"migrations-{version}"
+    shutil.copytree(str(FOLDER), folder, dirs_exist_ok=True)
+    for script in folder.rglob("*.sql"):
+        if int(script.name[:4]) > version:
+            script.unlink()
+    return folder
+
+
+def _migrate_file(path: Path, folder: Path) -> None:
+    connection = sqlite3.connect(path, isolation_level=None, factory=SqliteConnection)
+    with closing(connection) as file:
+        migrate(file, path, folder)
+
+
+def _migrate_schema(address: PostgresSchema, folder: Path) -> None:
+    with psycopg.connect(address.url, autocommit=True) as raw:
+        adapt(raw)
+        raw.execute("SET search_path = terrarium_irc, public")
+        migrate_schema(PostgresConnection(raw), address, folder)
+
+
+@pytest.fixture(params=[29, 30, 31])
+def version(request: pytest.FixtureRequest) -> int:
+    """The schema version of old stores."""
+    number: int = request.param
+    return number
+
+
+@pytest.fixture
+def old_file(tmp_path: Path, version: int) -> Path:
+    """A file of an earlier schema."""
+    return _old_file(tmp_path, version)
+
+
+@pytest.fixture
+def old_schema(tmp_path: Path, version: int) -> PostgresSchema:
+    """An earlier schema in PostgreSQL."""
+    return _old_schema(tmp_path, version)
+
+
+@pytest.fixture(params=[_old_file, _old_schema])
+def old(request: pytest.FixtureRequest, tmp_path: Path, version: int) -> Address:
+    """A store of an earlier schema in each kind of database."""
+    address: Address = request.param(tmp_path, version)
+    return address
+
+
+async def test_a_store_of_an_earlier_schema_opens_with_all_that_is_in_it_and_goes_on(
+    old: Address,
+) -> None:
     async with Database.open(old) as database, ChatLog.open(database) as log:
         lines = await log.find(Query(scope=EVERYTHING, limit=50))
         assert len(lines) == 23
@@ -89,17 +140,38 @@ async def test_a_store_of_schema_31_opens_with_all_that_is_in_it_and_goes_on(old
         assert await Jobs(database).add("work", {}) == job.id + 1
 
 
+@pytest.mark.parametrize("version", [29, 30], indirect=True)
+async def test_what_later_migrations_change_is_shown_before_them_and_kept_by_them(
+    old: Address, tmp_path: Path
+) -> None:
+    place = tmp_path if isinstance(old, Path) else old
+    before = await read_run(place, "irc-1")
+    assert before
+    assert (before.question_event_id, before.model_profile, before.cut) == (5, "", False)
+    model = Step("model", "terra", True, 900, "allow", 10, 4, 2)
+    assert before.steps == (model, Step("tool", "look", True, 7, "allow"))
+    async with Database.open(old) as database, ChatLog.open(database) as log:
+        assert await read_run(place, "irc-1") == before
+        paste = await Pastes(database).latest(Place("irc", "#frogs"))
+        assert paste
+        assert (paste.text, paste.rest) == ("A long answer.", ("answer.",))
+        await finish_erasures(database, log, tmp_path)
+        nicks = {line.nick for line in await log.find(Query(scope=EVERYTHING, limit=50))}
+        assert nicks == {"bob", "Ådå", "Terra", "eve"}
+        assert await PendingErasures(database).list_all() == []
+
+
 async def test_a_new_store_has_the_tables_of_an_old_one(
     old_file: Path, old_schema: PostgresSchema, tmp_path: Path
 ) -> None:
     file, schema = tmp_path / "new.db", PostgresSchema(postgres_database(), "irc")
-    addresses: list[Address] = [file, schema]
+    addresses: list[Address] = [file, schema, old_file, old_schema]
     for address in addresses:
         async with Database.open(address) as database:
             await ChatLog(database).add([said(1)])  # which makes the tables of the index
     with closing(sqlite3.connect(old_file)) as old, closing(sqlite3.connect(file)) as new:
         assert _sqlite_tables(new) == _sqlite_tables(old)
-    assert _dumped(schema) == _dumped(old_schema)
+    assert _dumped(schema, "--schema-only") == _dumped(old_schema, "--schema-only")
 
 
 def _sqlite_tables(file: sqlite3.Connection) -> object:
@@ -107,7 +179,7 @@ def _sqlite_tables(file: sqlite3.Connection) -> object:
     rows = file.execute("SELECT type, name, sql FROM sqlite_master ORDER BY name").fetchall()
     return [
         file.execute(
-            "SELECT name, type, dflt_value, pk FROM pragma_table_xinfo(?)", [name]
+            'SELECT name, type, "notnull", dflt_value, pk FROM pragma_table_xinfo(?)', [name]
         ).fetchall()
         if kind == "table"
         else sql
@@ -115,13 +187,15 @@ def _sqlite_tables(file: sqlite3.Connection) -> object:
     ]
 
 
-def _dumped(schema: PostgresSchema) -> list[str]:
-    dump = [str(binaries() / "pg_dump"), "--schema-only", "--no-owner", schema.url]
+def _dumped(schema: PostgresSchema, *options: str) -> list[str]:
+    dump = [str(binaries() / "pg_dump"), "--no-owner", *options, schema.url]
     done = subprocess.run(dump, check=True, capture_output=True, text=True)
     return [line for line in done.stdout.splitlines() if "restrict" not in line]
 
 
-async def test_a_file_of_schema_31_moves_to_postgresql(old_file: Path, tmp_path: Path) -> None:
+async def test_a_file_of_an_earlier_schema_moves_to_postgresql(
+    old_file: Path, tmp_path: Path
+) -> None:
     async with (
         Database.open(old_file) as here,
         Database.open(PostgresStores(tmp_path)("irc")) as there,
@@ -138,17 +212,20 @@ async def test_an_older_store_is_told_which_version_to_pass_through_and_left_as_
         pass
     if isinstance(address, Path):
         with closing(sqlite3.connect(address)) as file:
-            file.execute("PRAGMA user_version = 17")
+            file.execute("PRAGMA user_version = 28")
             file.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        before = address.read_bytes()
     else:
         with psycopg.connect(address.url) as connection:
-            connection.execute("UPDATE terrarium_irc.schema_version SET version = 17")
-    with pytest.raises(OlderSchema, match=r"irc.*\(version 17\).* 0\.1\.0 .* nothing was changed"):
+            connection.execute("UPDATE terrarium_irc.schema_version SET version = 28")
+
+    def content() -> object:
+        return address.read_bytes() if isinstance(address, Path) else _dumped(address)
+
+    before = content()
+    with pytest.raises(OlderSchema, match=r"irc.*\(version 28\).* 0\.1\.0 .* nothing was changed"):
         async with Database.open(address):
             pass
-    if isinstance(address, Path):
-        assert address.read_bytes() == before
+    assert content() == before
 
 
 @pytest.fixture
@@ -165,36 +242,29 @@ def newer_folder(tmp_path: Path) -> Path:
     return folder
 
 
-def _connected(path: Path) -> SqliteConnection:
-    return sqlite3.connect(path, isolation_level=None, factory=SqliteConnection)
-
-
 def test_a_later_migration_runs_once_in_both_databases(
     old_file: Path, old_schema: PostgresSchema, newer_folder: Path
 ) -> None:
     query = "SELECT name FROM ponds WHERE name = 'SQLITE' OR name = 'POSTGRES'"
-    with closing(_connected(old_file)) as file:
-        for _ in range(2):
-            migrate(file, old_file, newer_folder)
+    for _ in range(2):
+        _migrate_file(old_file, newer_folder)
+        _migrate_schema(old_schema, newer_folder)
+    with closing(sqlite3.connect(old_file)) as file:
         assert file.execute(query).fetchall() == [("sqlite",)]
         assert file.execute("PRAGMA user_version").fetchone() == (32,)
-    with psycopg.connect(old_schema.url, autocommit=True) as raw:
-        adapt(raw)
+    with psycopg.connect(old_schema.url) as raw:
         raw.execute("SET search_path = terrarium_irc, public")
-        for _ in range(2):
-            migrate_schema(PostgresConnection(raw), old_schema, newer_folder)
         assert raw.execute(query.encode()).fetchall() == [("postgres",)]
         assert raw.execute("SELECT version FROM schema_version").fetchall() == [(32,)]
 
 
 def test_a_migration_that_is_interrupted_leaves_the_file_as_it_was(
-    old_file: Path, newer_folder: Path
+    old_file: Path, version: int, newer_folder: Path
 ) -> None:
     (newer_folder / "0033_lakes.sql").write_text("CREATE TABLE lakes (id);\nSELECT broken;")
-    with closing(_connected(old_file)) as file:
-        tables = file.execute("SELECT sql FROM sqlite_master ORDER BY name").fetchall()
-        with pytest.raises(sqlite3.OperationalError, match="broken"):
-            migrate(file, old_file, newer_folder)
+    before = old_file.read_bytes()
+    with pytest.raises(sqlite3.OperationalError, match="broken"):
+        _migrate_file(old_file, newer_folder)
     with closing(sqlite3.connect(old_file)) as file:
-        assert file.execute("PRAGMA user_version").fetchone() == (31,)
-        assert file.execute("SELECT sql FROM sqlite_master ORDER BY name").fetchall() == tables
+        assert file.execute("PRAGMA user_version").fetchone() == (version,)
+    assert old_file.read_bytes() == before

@@ -1,3 +1,6 @@
+-- All tables as of schema version 29. In PostgreSQL, INTEGER PRIMARY KEY becomes an identity; an id
+-- that the database never makes has its PRIMARY KEY in a line of its own.
+
 -- The log (storage/chat_log/).
 CREATE TABLE channels (
     id INTEGER PRIMARY KEY,
@@ -9,7 +12,7 @@ CREATE TABLE channels (
 
 -- Ids follow time: an event's id is its time in milliseconds since 1970, or the next one free.
 CREATE TABLE events (
-    id INTEGER NOT NULL PRIMARY KEY,
+    id INTEGER,
     channel_id INTEGER NOT NULL REFERENCES channels (id),
     type TEXT NOT NULL,
     time INTEGER NOT NULL, -- microseconds since 1970-01-01 UTC
@@ -21,7 +24,8 @@ CREATE TABLE events (
     text TEXT NOT NULL,
     msgid TEXT,
     own INTEGER NOT NULL,
-    reply_to INTEGER
+    reply_to INTEGER,
+    PRIMARY KEY (id)
 ) STRICT;
 
 -- The order in which events came (storage/chat_log/arrivals.py). The sequence never goes back. An
@@ -32,31 +36,24 @@ CREATE TABLE arrivals (
     event_id INTEGER NOT NULL
 ) STRICT;
 
--- Which lines of people our texts repeat, by the ids of these lines, so that a text goes with whom it
--- quotes. `answer_id` is a line of our own, or the question that lines of our own answer.
-CREATE TABLE quotes (
-    answer_id INTEGER NOT NULL REFERENCES events (id) ON DELETE CASCADE,
-    line_id INTEGER NOT NULL REFERENCES events (id) ON DELETE CASCADE,
-    PRIMARY KEY (answer_id, line_id)
-) STRICT, WITHOUT ROWID;
-CREATE INDEX quotes_line ON quotes (line_id);
-
 -- One full-text table of words, in SQLite also one of parts of words, for each stretch of ids
 -- (storage/text_index/ makes them).
 CREATE TABLE partitions (
-    number INTEGER NOT NULL PRIMARY KEY,
+    number INTEGER,
     lines INTEGER NOT NULL,
     removed INTEGER NOT NULL, -- lines whose words the index's files still hold somewhere
-    drift INTEGER NOT NULL -- the most that an id is ahead of its event's time, milliseconds
+    drift INTEGER NOT NULL, -- the most that an id is ahead of its event's time, milliseconds
+    PRIMARY KEY (number)
 ) STRICT;
 
 -- What is counted as it is written (storage/log_index.py). The channel 0 is all public ones together.
 CREATE TABLE totals (
-    channel_id INTEGER NOT NULL PRIMARY KEY,
+    channel_id INTEGER,
     events INTEGER NOT NULL,
     lines INTEGER NOT NULL,
     own INTEGER NOT NULL,
-    replies INTEGER NOT NULL
+    replies INTEGER NOT NULL,
+    PRIMARY KEY (channel_id)
 ) STRICT;
 CREATE TABLE hours (
     channel_id INTEGER NOT NULL,
@@ -93,8 +90,9 @@ CREATE INDEX people_days_day ON people_days (channel_id, day, lines, replies);
 
 -- What lines mean, as one embedding model sees it; a vector goes with its event.
 CREATE TABLE vectors (
-    event_id INTEGER NOT NULL PRIMARY KEY REFERENCES events (id) ON DELETE CASCADE,
-    vector BLOB NOT NULL -- float32, of length one
+    event_id INTEGER REFERENCES events (id) ON DELETE CASCADE,
+    vector BLOB NOT NULL, -- float32, of length one
+    PRIMARY KEY (event_id)
 ) STRICT;
 -- One row: the model of all vectors, and whether they have once reached the oldest line.
 CREATE TABLE vector_model (name TEXT NOT NULL, complete INTEGER NOT NULL) STRICT;
@@ -166,9 +164,10 @@ CREATE TABLE memory_sources (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX memory_sources_conversation ON memory_sources (conversation);
 CREATE TABLE memory_vectors (
-    memory_id INTEGER NOT NULL PRIMARY KEY REFERENCES memories (id) ON DELETE CASCADE,
+    memory_id INTEGER REFERENCES memories (id) ON DELETE CASCADE,
     model TEXT NOT NULL,
-    vector BLOB NOT NULL -- float32, of length one
+    vector BLOB NOT NULL, -- float32, of length one
+    PRIMARY KEY (memory_id)
 ) STRICT;
 -- How far each room has been gone through: the last turn that is in the summary, in an episode, or
 -- was looked at for facts.
@@ -204,8 +203,7 @@ CREATE TABLE skills (
     PRIMARY KEY (room, name)
 ) STRICT, WITHOUT ROWID;
 
--- What each turn did (storage/runs/). Its words are those of the turn, so that a run itself has none
--- to forget.
+-- What each turn did (storage/runs/).
 CREATE TABLE runs (
     id INTEGER PRIMARY KEY,
     key TEXT NOT NULL UNIQUE, -- the same for all attempts at one run
@@ -223,15 +221,14 @@ CREATE TABLE runs (
     completion INTEGER NOT NULL DEFAULT 0,
     iterations INTEGER NOT NULL DEFAULT 0,
     forced INTEGER NOT NULL DEFAULT 0,
-    caller TEXT NOT NULL DEFAULT '', -- key of the run of another tendril in which it was asked for
-    quotes TEXT NOT NULL DEFAULT '[]', -- JSON list of ids, as in the table quotes
-    model_profile TEXT NOT NULL DEFAULT '', -- tiny, small or capable
-    cut INTEGER NOT NULL DEFAULT 0 -- whether the answer ends too early
+    worded INTEGER NOT NULL, -- whether words are kept
+    question TEXT NOT NULL DEFAULT '',
+    answer TEXT NOT NULL DEFAULT '',
+    caller TEXT NOT NULL DEFAULT '' -- key of the run of another tendril in which it was asked for
 ) STRICT;
 CREATE INDEX runs_started ON runs (started);
 CREATE INDEX runs_open ON runs (outcome) WHERE outcome = 'running';
 CREATE INDEX runs_of_caller ON runs (caller) WHERE caller != '';
-CREATE INDEX runs_anchor ON runs (anchor) WHERE anchor > 0;
 CREATE TABLE run_steps (
     run_id INTEGER NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
     number INTEGER NOT NULL,
@@ -243,11 +240,6 @@ CREATE TABLE run_steps (
     prompt INTEGER NOT NULL,
     cached INTEGER NOT NULL,
     completion INTEGER NOT NULL,
-    began INTEGER NOT NULL DEFAULT 0, -- milliseconds into the run
-    call_id TEXT NOT NULL DEFAULT '', -- of a tool call, in the turn
-    finish_reason TEXT NOT NULL DEFAULT '',
-    filters TEXT NOT NULL DEFAULT '[]', -- JSON list of names
-    parts TEXT NOT NULL DEFAULT '[]', -- JSON list of [name, tokens, lines]
     PRIMARY KEY (run_id, number)
 ) STRICT, WITHOUT ROWID;
 -- Written before an effect (without a result) and after it, so that none happens twice.
@@ -312,8 +304,7 @@ CREATE TABLE outbox (
     text TEXT NOT NULL,
     time INTEGER NOT NULL,
     sent INTEGER,
-    tendril TEXT NOT NULL DEFAULT 'irc', -- the one that is to say it
-    quotes TEXT NOT NULL DEFAULT '[]' -- JSON list of ids, as in the table quotes
+    tendril TEXT NOT NULL DEFAULT 'irc' -- the one that is to say it
 ) STRICT;
 CREATE INDEX outbox_waiting ON outbox (id) WHERE sent IS NULL;
 -- Questions that tendrils ask one another; a row lives as long as who asks waits for the answer.
@@ -345,8 +336,7 @@ CREATE TABLE pastes (
     time INTEGER NOT NULL, -- microseconds since 1970-01-01 UTC, as is expires
     expires INTEGER NOT NULL,
     text TEXT NOT NULL,
-    rest TEXT NOT NULL, -- what has not been said yet
-    quotes TEXT NOT NULL DEFAULT '[]' -- JSON list of ids, as in the table quotes, and the question's
+    rest TEXT NOT NULL -- what has not been said yet
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX pastes_place ON pastes (network, channel, time);
 CREATE INDEX pastes_expires ON pastes (expires);
@@ -381,8 +371,12 @@ CREATE TABLE erasures (
     hosts TEXT NOT NULL, -- JSON list
     events BLOB NOT NULL, -- ids of the person's events, 64 bits each
     replies BLOB NOT NULL, -- and of the bot's lines that go with them
+    quote_key BLOB NOT NULL,
+    quotes BLOB NOT NULL, -- keyed hashes of the person's words
     steps TEXT NOT NULL, -- JSON list of what is left to be done
-    removed_events INTEGER NOT NULL
+    removed_events INTEGER NOT NULL,
+    removed_replies INTEGER NOT NULL,
+    removed_turns INTEGER NOT NULL
 ) STRICT;
 
 -- What a tendril's attention keeps over a restart. All times are microseconds since 1970-01-01 UTC.
@@ -412,9 +406,10 @@ CREATE TABLE contacts (
     PRIMARY KEY (network, channel)
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE energy (
-    id INTEGER NOT NULL PRIMARY KEY CHECK (id = 0),
+    id INTEGER CHECK (id = 0),
     level REAL NOT NULL,
-    time INTEGER NOT NULL
+    time INTEGER NOT NULL,
+    PRIMARY KEY (id)
 ) STRICT;
 
 -- Who may use the agent server. Only a digest of each key is kept. `launch` is 1 for keys that
