@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
 
-from agent_server.admission.admission import Admission, AdmissionPolicy, SharedResources
+from agent_server.admission.admission import Admission, AdmissionPolicy, ReplicatedEngine
 from agent_server.auth.key_cache import ApiKeyCache
 from agent_server.database import held_address
 from agent_server.http.middleware import (
@@ -19,12 +19,12 @@ from agent_server.http.middleware import (
 from agent_server.metering.accounts import Metering
 from agent_server.models.pool import ModelPool, ModelTable
 from agent_server.models.watcher import follow
-from agent_server.response_store import LocalResponseStore
+from agent_server.response_store import ResponseStore
 from agent_server.routes import api
 from agent_server.routes.dependencies import ServerState
 from agent_server.settings.prices import UsageSettings
 from agent_server.settings.server import ServerSettings
-from agent_server.tendril_registry import LocalTendrilRegistry
+from agent_server.tendril_registry import TendrilRegistry
 from storage.db.database import Database
 from terrarium.config import Config
 
@@ -35,19 +35,18 @@ DATABASE_PATIENCE = 1.0
 def create_app(
     config: Config,
     policy: AdmissionPolicy | None = None,
-    shared: SharedResources | None = None,
+    replicated: Mapping[str, ReplicatedEngine] | None = None,
 ) -> AgentServer:
     """Build the agent server from `[server]`, `[model]` and `[usage]`. Raises ConfigError.
 
-    Engines start and stop with the application's lifespan, except those of `shared`, which several
-    servers use.
+    Engines start and stop with the application's lifespan, except for those of the models in
+    `replicated`.
     """
     server = config.section(ServerSettings)
     server.require_key()
     usage = config.section(UsageSettings)
-    accounts = shared.accounts() if shared is not None else None
-    metering = Metering.from_settings(usage, accounts, log_prompts=server.log_prompts)
-    admission = Admission(config, metering, policy, shared)
+    metering = Metering.from_settings(usage, log_prompts=server.log_prompts)
+    admission = Admission(config, metering, policy, replicated)
     pool = ModelPool(ModelTable.from_config(config, admission.admitted_engine))
     embedder = admission.embedding_engine()
     api_keys = ApiKeyCache(server)
@@ -74,9 +73,9 @@ def create_app(
         docs_url=None,  # these pages load scripts from a CDN
         redoc_url=None,
     )
-    responses = shared.responses() if shared is not None else LocalResponseStore()
-    tendrils = shared.tendrils() if shared is not None else LocalTendrilRegistry()
-    state = ServerState(pool, embedder, metering, usage.currency, responses, tendrils)
+    state = ServerState(
+        pool, embedder, metering, usage.currency, ResponseStore(), TendrilRegistry()
+    )
     endpoints = api.mount(app, state)
     # Authentication comes before the body limit: without a valid key no byte of a body is read.
     limited = BodySizeLimitMiddleware(endpoints, server.max_body_bytes)

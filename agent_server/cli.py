@@ -34,7 +34,7 @@ def server(
     config: ConfigFile = None,
     data: DataFolder = Path("data"),
     ray: Annotated[
-        bool, typer.Option("--ray", help="on Ray Serve, with the replicas of [ray]")
+        bool, typer.Option("--ray", help="on Ray Serve, with the engines of [ray]")
     ] = False,
 ) -> None:
     """Run the agent server: the OpenAI API in front of one model.

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass
-from typing import Protocol
 
 MAX_RESPONSES = 1000
 MAX_BYTES = 64 * 1024 * 1024
@@ -18,8 +17,7 @@ MAX_BYTES = 64 * 1024 * 1024
 class StoredResponse:
     """A response, the chat messages up to and including it, and the session they belong to.
 
-    `response` and `messages` are JSON. As text they take the memory that is counted, and another
-    process can store them without parsing them.
+    `response` and `messages` are JSON. As text they take the memory that is counted.
     """
 
     id: str
@@ -33,25 +31,8 @@ class StoredResponse:
         return len(self.response) + len(self.messages)
 
 
-class ResponseStore(Protocol):
-    """A store of responses, in this process or shared by several servers.
-
-    Each response has an owner, and no owner sees another's. The methods are described at
-    `LocalResponseStore`.
-    """
-
-    async def save(self, owner: str, stored: StoredResponse) -> None:
-        """Store a response, if the store can be reached: the answer itself must not fail."""
-
-    async def get(self, owner: str, identity: str) -> StoredResponse | None:
-        """Return a response. Raises EngineUnavailable if the store cannot be reached."""
-
-    async def delete(self, owner: str, identity: str) -> bool:
-        """Delete a response. Raises EngineUnavailable if the store cannot be reached."""
-
-
-class LocalResponseStore:
-    """An LRU cache of responses by owner and id; fits `ResponseStore`.
+class ResponseStore:
+    """An LRU cache of responses by owner and id; no owner sees another's.
 
     At most `most` responses of `largest` bytes together.
     """

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from prometheus_client import Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -49,21 +48,9 @@ class RegisteredTendril:
     age: float
 
 
-class TendrilRegistry(Protocol):
-    """The latest reports, in this process or shared by several servers.
-
-    The methods are described at `LocalTendrilRegistry`. Both raise EngineUnavailable if the
-    registry cannot be reached.
-    """
-
-    async def record(self, name: str, key: str, report: TendrilReport) -> bool: ...
-
-    async def present(self) -> Sequence[RegisteredTendril]: ...
-
-
 @dataclass(slots=True)
-class LocalTendrilRegistry:
-    """The latest reports, by key and name; fits `TendrilRegistry`.
+class TendrilRegistry:
+    """The latest reports, by key and name.
 
     As the key is part of the index, no key can report for another key's tendril. The reports are
     stored with the time of `clock` at which they arrived.

@@ -1,4 +1,4 @@
-"""PostgreSQL against SQLite: imports, searches, a transfer there and back, and kills.
+"""PostgreSQL against SQLite: imports, searches, a copy there and back, and kills.
 
 Both are measured alternately in the same run. The server is Debian's, on this machine, with fsync
 on. `LINES=100000` and `KILLS=20` make it shorter; the SQLite log is kept in the folder `BENCH_LOGS`
@@ -13,8 +13,7 @@ import os
 import tempfile
 import time
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -32,7 +31,7 @@ from storage.db.address import Address, PostgresSchema
 from storage.db.database import Database
 from storage.log import ChatLog, Query
 from storage.search.models import Order, SearchQuery
-from storage.transfer.transfer import Transfer
+from storage.transfer import copy_store
 from tests.kit.log_writer import kill_in_turn
 from tests.kit.postgres import PostgresServer, postgres_server
 
@@ -40,14 +39,13 @@ LINES = int(os.environ.get("LINES", "1000000"))
 KILLS = int(os.environ.get("KILLS", "200"))
 IMPORTED = 50_000
 BATCH = 5_000
-DELTA = 1_000  # lines written after the copy, transferred in the downtime
 RUNS = 3  # of each search; the median counts
 LONGEST = 0.02  # seconds at most from an acknowledged line to a kill
 PER_ROUND = 1_000_000  # size of the range of line numbers of one round
 
 
 async def figures() -> AsyncIterator[Figure]:
-    """Yield lines per second, seconds of a transfer, milliseconds of searches, and lines lost by
+    """Yield lines per second, seconds of a copy, milliseconds of searches, and lines lost by
     kills."""
     try:
         with tempfile.TemporaryDirectory() as name, postgres_server() as server:
@@ -89,42 +87,15 @@ async def _move_and_search(log: Path, back: Path, server: PostgresServer) -> Asy
     async for figure in _move(schema, back, "back"):
         yield figure
     yield Figure("back: exports that differ", before != await _digest(back), "", 0)
-    async for figure in _last_delta(back, PostgresSchema(server.create("again"), "irc")):
-        yield figure
 
 
 async def _move(source: Address, target: Address, label: str) -> AsyncIterator[Figure]:
     async with Database.open(source) as here, Database.open(target) as there:
         began = time.perf_counter()
-        transfer = await Transfer.begin(here, there)
-        while await transfer.step() is not None:
-            pass
-        copied = time.perf_counter()
-        rows = await transfer.verify()
-        compared = time.perf_counter()
-        await transfer.finish()
+        rows = await copy_store(here, there, lambda line: None)
         ended = time.perf_counter()
-    yield Figure(f"{label}: rows", sum(rows.values()), "")
-    yield Figure(f"{label}: copied in", copied - began, "s")
-    yield Figure(f"{label}: compared in", compared - copied, "s")
-    yield Figure(f"{label}: downtime without a delta", ended - compared, "s")
-
-
-async def _last_delta(source: Path, target: PostgresSchema) -> AsyncIterator[Figure]:
-    """Yield the downtime of a transfer if DELTA lines are written after the copy."""
-    small = source.with_name("small.db")
-    async with Database.open(small) as here, Database.open(target) as there:
-        await ChatLog(here).add(list(events(20 * DELTA)))
-        transfer = await Transfer.begin(here, there)
-        while await transfer.step() is not None:
-            pass
-        await transfer.verify()
-        now = datetime.now(UTC)
-        late = [replace(event, time=now, channel="#late") for event in events(DELTA)]
-        await ChatLog(here).add(late)
-        began = time.perf_counter()
-        await transfer.finish()
-        yield Figure(f"downtime for {DELTA} lines", time.perf_counter() - began, "s")
+    yield Figure(f"{label}: rows", rows, "")
+    yield Figure(f"{label}: copied and compared in", ended - began, "s")
 
 
 @dataclass(slots=True)

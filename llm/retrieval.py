@@ -22,9 +22,9 @@ from storage.chat_log.event import Event
 from storage.chat_log.query import Query
 from storage.db.database import Database
 from storage.db.errors import StorageError
+from storage.log import ChatLog
 from storage.passages.passages import PEOPLE, LineFilter, Passage
 from storage.passages.words import asks
-from storage.protocols import LogReader
 from storage.search.models import SearchPage
 from storage.search.query_parser import ParsedQuery, parse
 from storage.search.vectors import DIMENSIONS, MIN_TEXT_LENGTH, MODEL, VectorIndex, encode, likeness
@@ -94,7 +94,7 @@ NOTHING = Found()
 class Retrieval:
     """Finds lines of `log`; `embedder` is None where nothing is compared by meaning."""
 
-    def __init__(self, log: LogReader, embedder: TextEmbedder | None = None) -> None:
+    def __init__(self, log: ChatLog, embedder: TextEmbedder | None = None) -> None:
         self.log = log
         self._embedder = embedder
         self._resting_until = 0.0

@@ -56,9 +56,6 @@ class Cursor(Protocol):
     def fetchone(self) -> Any:
         """Return the next row, or None after the last."""
 
-    def fetchmany(self, size: int = ..., /) -> Sequence[Any]:
-        """Return the next rows, at most `size`."""
-
     def fetchall(self) -> list[Any]:
         """Return all remaining rows."""
 

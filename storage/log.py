@@ -375,7 +375,13 @@ class LogWriter:
     async def _write_all(self) -> None:
         while True:
             batch = await self._batch()
-            events = [_event(pending_event) for pending_event in batch if pending_event.event]
+            events = [
+                replace(each.event, reply_to=each.answers.id or None)
+                if each.answers
+                else each.event
+                for each in batch
+                if each.event
+            ]
             ids = iter(await self._write_valid(events))
             for pending_event in batch:
                 # A position without an event takes the id of the last one stored as its bound.
@@ -473,13 +479,3 @@ class LogWriter:
         if self._errors.pop(step, None) and not self._errors:
             _log.info("log.written_again", waited=self.queued, lost=self._dropped)
             self._dropped = 0
-
-
-def _event(pending_event: PendingEvent) -> Event:
-    """Return the event to store, with `reply_to` set to the id of the question that it answers."""
-    assert pending_event.event
-    return (
-        replace(pending_event.event, reply_to=pending_event.answers.id or None)
-        if pending_event.answers
-        else pending_event.event
-    )

@@ -1,8 +1,8 @@
 """Tables derived from the events of the log: the full-text index and the counters.
 
 `add_events` and `remove_events` update both in the transaction that stores or removes the events.
-This module works on rows of the table `events`, not on `Event` objects, so that a migration can
-rebuild the derived tables.
+This module works on rows of the table `events`, not on `Event` objects, so that a copy of a store
+(`storage.transfer`) can fill the derived tables.
 
 The index is partitioned by id (`storage.text_index`). Ids follow time, and a partition is 2^33
 milliseconds of ids, about a hundred days: new lines go into the newest partition, a search reads
@@ -84,7 +84,6 @@ _DELETE_EMPTY = (
     "DELETE FROM people WHERE channel_id = ? AND nick = ? AND lines <= 0",
     "DELETE FROM people_days WHERE nick = ? AND channel_id = ? AND day = ? AND lines <= 0",
 )
-_REBUILD_BATCH = 10_000  # events held in memory at once
 
 _Counts = dict[str, dict[tuple[Any, ...], Sequence[int]]]
 """Increments of the counters: by table and primary key, what to add to the other columns."""
@@ -150,7 +149,10 @@ def add_events(
     `private` holds the ids of private channels, which are left out of the public totals. `drift`
     is the largest lead of an id of these rows over its event's time, in milliseconds.
     """
-    _index(connection, rows, drift)
+    for number, lines in by_partition(rows):
+        connection.execute(_ADD_LINES, [number, len(lines), drift])
+        if lines:
+            text_index(connection).add(connection, number, lines)
     _add_counts(connection, _count_rows(rows, private), 1)
     if connection.dialect is Dialect.POSTGRES:
         connection.execute(NOTIFY)
@@ -163,7 +165,10 @@ def remove_events(
 
     Their words stay in index pages that no query reads, until `merge` has rewritten these.
     """
-    _unindex(connection, rows)
+    for number, lines in by_partition(rows):
+        if lines:
+            text_index(connection).remove(connection, number, lines)
+            connection.execute(_SUBTRACT_LINES, [len(lines), number])
     counts = _count_rows(rows, private)
     _add_counts(connection, counts, -1)
     keys: Sequence[set[tuple[Any, ...]]] = (
@@ -173,20 +178,6 @@ def remove_events(
     )
     for sql, emptied in zip(_DELETE_EMPTY, keys, strict=True):
         connection.executemany(sql, emptied)  # a row without lines would still name a person
-
-
-def rebuild(connection: Connection) -> None:
-    """Index and count all events, inside a transaction, in a database that has neither yet."""
-    private = {row[0] for row in connection.execute("SELECT id FROM channels WHERE private = 1")}
-    last = 0
-    while True:
-        sql = "SELECT * FROM events WHERE id > ? ORDER BY id LIMIT ?"
-        rows = connection.execute(sql, [last, _REBUILD_BATCH]).fetchall()
-        if not rows:
-            return
-        last = rows[-1][0]
-        drift = max(row[0] - row[3] // 1000 for row in rows)
-        add_events(connection, rows, private, drift)
 
 
 def merge(connection: Connection, number: int, *, begin: bool) -> bool:
@@ -209,20 +200,6 @@ def by_partition(rows: Iterable[Sequence[Any]]) -> Iterator[tuple[int, list[Inde
     ordered = sorted(rows, key=lambda row: int(row[0]))
     for number, group in groupby(ordered, key=lambda row: partition_of(row[0])):
         yield number, [line for row in group if (line := line_of(row)) is not None]
-
-
-def _index(connection: Connection, rows: Iterable[Sequence[Any]], drift: int) -> None:
-    for number, lines in by_partition(rows):
-        connection.execute(_ADD_LINES, [number, len(lines), drift])
-        if lines:
-            text_index(connection).add(connection, number, lines)
-
-
-def _unindex(connection: Connection, rows: Iterable[Sequence[Any]]) -> None:
-    for number, lines in by_partition(rows):
-        if lines:
-            text_index(connection).remove(connection, number, lines)
-            connection.execute(_SUBTRACT_LINES, [len(lines), number])
 
 
 def _add_counts(connection: Connection, counts: _Counts, sign: int) -> None:

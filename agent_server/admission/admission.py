@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
 from agent_server.admission.admitted_engine import AdmittedEngine, EngineQueues
-from agent_server.admission.queue import AdmissionQueue, RequestQueue
+from agent_server.admission.queue import AdmissionQueue
 from agent_server.admission.scheduler import Scheduler
 from agent_server.engine_protocol import Engine
 from agent_server.engines.embeddings import NAME as EMBEDDER
 from agent_server.engines.embeddings import EmbeddingEngine
 from agent_server.engines.factory import create_engine
-from agent_server.metering.accounts import Accounts, Metering
-from agent_server.response_store import ResponseStore
+from agent_server.metering.accounts import Metering
 from agent_server.settings.admission import AdmissionSettings
 from agent_server.settings.models import ModelConfig, ModelSettings
-from agent_server.tendril_registry import TendrilRegistry
 from terrarium.config import Config
 
 EMBEDDING_SLOTS = 4
@@ -56,23 +55,11 @@ class AdmissionPolicy:
         )
 
 
-class SharedResources(Protocol):
-    """The engines, queues, accounts, responses and tendrils that several servers share."""
+class ReplicatedEngine(Engine, Protocol):
+    """An engine of which there are several, each with slots of its own."""
 
-    def engine(self, name: str, settings: ModelConfig) -> Engine:
-        """Return a client of the engine of the model `name`. Raises ConfigError."""
-
-    def queue(self, name: str) -> RequestQueue:
-        """Return a client of the queue of the model `name`."""
-
-    def accounts(self) -> Accounts:
-        """Return a client of the accounts of keys and budgets."""
-
-    def responses(self) -> ResponseStore:
-        """Return a client of the stored responses."""
-
-    def tendrils(self) -> TendrilRegistry:
-        """Return a client of the tendrils' reports."""
+    def attach(self, queue: AdmissionQueue) -> None:
+        """Give a queue with the slots of one replica those of all, while the lifespan lasts."""
 
 
 class Admission:
@@ -83,29 +70,30 @@ class Admission:
         config: Config,
         metering: Metering,
         policy: AdmissionPolicy | None = None,
-        shared: SharedResources | None = None,
+        replicated: Mapping[str, ReplicatedEngine] | None = None,
     ) -> None:
         self._settings = config.section(AdmissionSettings)
         self._models = config.section(ModelSettings).folder
         self._metering = metering
         self._policy = policy or AdmissionPolicy()
-        self._shared = shared
+        self._replicated = replicated or {}
 
     def admitted_engine(self, name: str, settings: ModelConfig) -> AdmittedEngine:
         """Create the engine of the model `name`, not yet started. Raises ConfigError."""
-        if self._shared is not None:
-            engine = self._shared.engine(name, settings)
-            return self._wrap(engine, name, self._shared.queue(name))
-        engine, preemptive = create_engine(name, settings), self._policy.preemptive
-        preemptive = not settings.urls if preemptive is None else preemptive
-        return self._wrap(engine, name, self._queue(settings.slot_count, preemptive=preemptive))
+        replicas, preemptive = self._replicated.get(name), self._policy.preemptive
+        if preemptive is None:
+            preemptive = not settings.urls and replicas is None
+        queue = self._queue(settings.slot_count, preemptive=preemptive)
+        if replicas is not None:
+            replicas.attach(queue)
+        return self._wrap(replicas or create_engine(name, settings), name, queue)
 
     def embedding_engine(self) -> AdmittedEngine:
         """Create the engine of this server's own embedding model."""
         queue = self._queue(EMBEDDING_SLOTS, preemptive=bool(self._policy.preemptive))
         return self._wrap(EmbeddingEngine(self._models), EMBEDDER, queue)
 
-    def _wrap(self, engine: Engine, name: str, queue: RequestQueue) -> AdmittedEngine:
+    def _wrap(self, engine: Engine, name: str, queue: AdmissionQueue) -> AdmittedEngine:
         # Counting tokens has its own queue, so that it does not wait for answers.
         queues = EngineQueues(queue, self._queue(COUNTING_SLOTS, preemptive=False))
         return AdmittedEngine(engine, name, queues, self._metering)

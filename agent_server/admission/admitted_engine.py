@@ -16,7 +16,7 @@ from typing import Any
 import structlog
 
 from agent_server.admission.prompt_history import PromptHistory, prefix_digests
-from agent_server.admission.queue import AdmissionQueue, RequestQueue
+from agent_server.admission.queue import AdmissionQueue
 from agent_server.admission.scheduler import QueuedRequest
 from agent_server.engine_protocol import Chunk, Chunks, Engine, ModelInfo, TokenCount
 from agent_server.engines.cache_salt import CACHE_SALT, cache_salt
@@ -100,7 +100,7 @@ _EMA_ALPHA = 0.1
 class EngineQueues:
     """The queues in front of one engine: one for answers, one for counting tokens."""
 
-    answers: RequestQueue
+    answers: AdmissionQueue
     counts: AdmissionQueue
 
 

@@ -5,40 +5,12 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from typing import Protocol
 
 from agent_server.admission.scheduler import QueuedRequest, Scheduler
 from agent_server.engine_protocol import Chunk, Chunks
 from agent_server.errors import QueueTimeout, RateLimited
 from agent_server.metering.metrics import AdmissionState
 from terrarium.cancellation import CancelScope, ScopeCancelled
-
-
-class RequestQueue(Protocol):
-    """The queue in front of one engine, in this process or shared by several servers.
-
-    `state` has its numbers. If it is `preemptive`, an interactive request preempts background
-    requests that have no first token yet. The methods are described at `AdmissionQueue`.
-    """
-
-    @property
-    def state(self) -> AdmissionState: ...
-
-    @property
-    def preemptive(self) -> bool: ...
-
-    @property
-    def is_busy(self) -> bool: ...
-
-    async def acquire(self, request: QueuedRequest) -> None: ...
-
-    async def await_first_token(self, request: QueuedRequest, chunks: Chunks) -> Chunk | None: ...
-
-    async def reacquire(self, request: QueuedRequest) -> None: ...
-
-    def on_first_token(self, request: QueuedRequest) -> None: ...
-
-    def release(self, request: QueuedRequest, cost: float) -> None: ...
 
 
 class AdmissionQueue:

@@ -1,8 +1,6 @@
 """Quotas and budgets, their accounts, and the recorded usage of keys.
 
-What a request is expected to use is reserved before it starts, and settled when it has ended. A
-single server keeps its own accounts; several servers share those of one process
-(`agent_server/ray/shared_admission.py`).
+What a request is expected to use is reserved before it starts, and settled when it has ended.
 
 Quotas are those of a key. Times are in seconds since 1970 of a `SteadyClock`: if a time of day were
 set back, windows would stay full for as long. A quota is exhausted once its limit has been used, so
@@ -22,10 +20,8 @@ import math
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
-from secrets import token_hex
-from typing import Protocol
 
 import structlog
 
@@ -290,39 +286,21 @@ class ExpectedUse:
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """An entry in the accounts of the process `ledger`, settled when its request has ended.
+    """An entry in the accounts, settled when its request has ended.
 
     `charge` is None for a key without quotas.
     """
 
-    ledger: str
     charge: Charge | None
     spender: Spender | None
 
 
-class Accounts(Protocol):
-    """The interface of the accounts of quotas and budgets."""
-
-    async def reserve(self, use: ExpectedUse) -> Reservation | None:
-        """Reserve the expected use of a request; return None if it has no limits.
-
-        Raises RateLimited while a quota or a budget is exhausted.
-        """
-
-    def settle(self, reservation: Reservation, tokens: int, cost: float) -> None:
-        """Correct a reservation to the actual `tokens` and `cost` of its request."""
-
-    async def restore(self, database: Database) -> None:
-        """Count what was used today before this start. Raises Unavailable."""
-
-
-class ServerAccounts:
-    """The accounts of one process; implements `Accounts`."""
+class Accounts:
+    """The accounts of quotas and budgets."""
 
     def __init__(
         self, budgets: Mapping[str, BudgetSettings], clock: SteadyClock | None = None
     ) -> None:
-        self._ledger = token_hex(8)
         self._answers, self._counts = Quotas(), Quotas()
         self._budgets = Budgets(budgets)
         self._clock = clock or SteadyClock()
@@ -337,18 +315,12 @@ class ServerAccounts:
         charge = quotas.charge(use.key, use.tokens, now, is_admitted=use.is_admitted)
         if charge is None and spender is None:
             return None
-        return Reservation(self._ledger, charge, use.spender)
+        return Reservation(charge, use.spender)
 
     def settle(self, reservation: Reservation, tokens: int, cost: float) -> None:
-        """Correct a reservation to the actual use of its request.
-
-        A reservation of an earlier process counts in full, as its estimate is not in these
-        accounts.
-        """
+        """Correct a reservation to the actual use of its request."""
         spender = reservation.spender
         if charge := reservation.charge:
-            if reservation.ledger != self._ledger:
-                charge = replace(charge, tokens=0)
             (self._answers if spender else self._counts).reconcile(charge, tokens)
         if spender and tokens:
             self._budgets.spend(spender, tokens, cost, self._clock.time())
@@ -470,11 +442,9 @@ class Metering:
     log_prompts: bool = False
 
     @classmethod
-    def from_settings(
-        cls, usage: UsageSettings, accounts: Accounts | None, *, log_prompts: bool
-    ) -> Metering:
-        """Create the metering for `[usage]`; without `accounts` to share it has its own."""
-        accounts = accounts or ServerAccounts(usage.budgets)
+    def from_settings(cls, usage: UsageSettings, *, log_prompts: bool) -> Metering:
+        """Create the metering for `[usage]`."""
+        accounts = Accounts(usage.budgets)
         recorder, metrics = UsageRecorder(usage), Metrics()
         metrics.watch_disk(lambda: recorder.is_behind)
         return cls(accounts, recorder, metrics, log_prompts)

@@ -6,7 +6,6 @@ file take effect at the next deployment.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -21,44 +20,36 @@ from ray.serve.schema import LoggingConfig
 from agent_server.admission.admission import COUNTING_SLOTS
 from agent_server.app import create_app
 from agent_server.http.middleware import AgentServer
-from agent_server.ray.engines import EngineReplica
+from agent_server.ray.engines import EngineReplica, EngineReplicas
 from agent_server.ray.loopback import keep_replica_on_loopback
-from agent_server.ray.queue_client import QueueLink
-from agent_server.ray.resources import ClusterResources
-from agent_server.ray.shared_state import SharedState
-from agent_server.settings.models import ModelConfig, settings_of_models
+from agent_server.settings.models import settings_of_models
 from agent_server.settings.ray import RaySettings
 from agent_server.settings.server import ServerSettings
 from terrarium import logging
 from terrarium.config import Config, ConfigError, load
 
 MAX_ONGOING = 10_000
-"""Most requests at one replica of the server or of the queue. High, as requests are to wait in the
-shared queue, in its order, and not in Ray Serve's routers."""
+"""Most requests at the server. High, as requests are to wait in its queue, in the queue's order,
+and not in Ray Serve's routers."""
 
 STICKY_ROUTER = RequestRouterConfig(
     request_router_class="ray.serve.experimental.consistent_hash_router.ConsistentHashRouter"
 )
-"""Consistent hashing by `x-session-id`, Ray Serve's default session header."""
-
-SHUTDOWN_GRACE = 10.0
-"""Seconds that a server or the queue has to finish its requests when it is stopped."""
+"""Consistent hashing by session: a conversation stays with the replica that has cached its
+prompt."""
 
 ENGINE_GRACE = 600.0
-"""Seconds that an engine has for the same, so that scaling down breaks off no answer."""
-
-SHUTDOWN_POLL_INTERVAL = 0.5
-"""Seconds between two checks whether a stopping replica has finished."""
-
-QUEUE_CHECK_INTERVAL = 1.0
-"""Seconds between two checks whether the queue's process is alive. All requests wait for its
-successor, and the default of Ray Serve is ten."""
+"""Seconds that an engine has to finish its answers when it is stopped, so that scaling down breaks
+off none."""
 
 METRICS_INTERVAL = 10
 """Seconds between two metric reports of a replica, which Ray Serve's look-back must exceed."""
 
-NO_ACCESS_LOG = LoggingConfig(enable_access_log=False)
-"""No access log of Ray Serve: the server writes its own."""
+COMMON_OPTIONS: Mapping[str, Any] = {
+    "health_check_period_s": 1.0,  # all requests wait for a successor of the server
+    "graceful_shutdown_wait_loop_s": 0.5,
+    "logging_config": LoggingConfig(enable_access_log=False),  # the server writes its own
+}
 
 
 class Arguments(BaseModel, extra="forbid"):
@@ -70,28 +61,17 @@ class Arguments(BaseModel, extra="forbid"):
 
 @serve.ingress()
 class Ingress:
-    """One replica of the agent server."""
+    """The agent server."""
 
-    def __init__(self, config: Config, admission: Any, engines: Mapping[str, Any]) -> None:
+    def __init__(self, config: Config, engines: Mapping[str, Any]) -> None:
         logging.configure_child("server")
         keep_replica_on_loopback()
         self._config = config
-        self._link = QueueLink(admission)
-        self._shared = ClusterResources(config, self._link, engines)
-        loop = asyncio.get_running_loop()
-        self._renewing = loop.create_task(self._link.keep_renewing())
+        self._engines = {name: EngineReplicas(handle) for name, handle in engines.items()}
 
     def __serve_build_asgi_app__(self) -> AgentServer:
         """Return the same ASGI application as without Ray; called by Ray Serve."""
-        return create_app(self._config, shared=self._shared)
-
-
-class AdmissionReplica(SharedState):
-    """The Ray Serve replica that holds what the servers share; there is one."""
-
-    def __init__(self, config: Config) -> None:
-        keep_replica_on_loopback()
-        super().__init__(config)
+        return create_app(self._config, replicated=self._engines)
 
 
 def app(arguments: Mapping[str, str]) -> Application:
@@ -111,58 +91,43 @@ def app(arguments: Mapping[str, str]) -> Application:
 
 
 def build(config: Config) -> Application:
-    """Build the application of a checked configuration: ingress, queue and engines."""
+    """Build the application of a checked configuration: the server and its engines."""
     settings = config.section(RaySettings)
     # Without a path the replicas do not watch the file, which could differ between nodes.
     config = replace(config, path=None, data=config.data.resolve())
-    admission = serve.deployment(
-        AdmissionReplica,
-        name="admission",
+    engines = {}
+    for name, model in settings_of_models(config)[1].items():
+        if model.urls:  # the server itself sends requests to upstreams
+            continue
+        engine: Any = serve.deployment(
+            EngineReplica,
+            name=f"engine-{name}",
+            max_ongoing_requests=model.slot_count + COUNTING_SLOTS,
+            ray_actor_options={"num_cpus": model.threads, "num_gpus": settings.engine_gpus},
+            request_router_config=STICKY_ROUTER,
+            autoscaling_config=AutoscalingConfig(
+                min_replicas=settings.min_engines,
+                max_replicas=settings.max_engines,
+                target_ongoing_requests=model.slot_count,
+                policy=AutoscalingPolicy(
+                    policy_function="agent_server.ray.engines:engines_by_demand"
+                ),
+                look_back_period_s=max(METRICS_INTERVAL + 1, settings.upscale_delay),
+                upscale_delay_s=settings.upscale_delay,
+                downscale_delay_s=settings.downscale_delay,
+            ),
+            graceful_shutdown_timeout_s=ENGINE_GRACE,
+            **COMMON_OPTIONS,
+        )
+        engines[name] = engine.bind(config, name)
+    ingress: Any = serve.deployment(
+        Ingress,
+        name="ingress",
         num_replicas=1,
         max_ongoing_requests=MAX_ONGOING,
         ray_actor_options={"num_cpus": 0},
-        health_check_period_s=QUEUE_CHECK_INTERVAL,
-        graceful_shutdown_timeout_s=SHUTDOWN_GRACE,
-        graceful_shutdown_wait_loop_s=SHUTDOWN_POLL_INTERVAL,
-        logging_config=NO_ACCESS_LOG,
-    ).bind(config)
-    engines = {
-        name: _engine(name, model, settings).bind(config, name, admission)
-        for name, model in settings_of_models(config)[1].items()
-        if not model.urls
-    }
-    ingress = serve.deployment(
-        Ingress,
-        name="ingress",
-        num_replicas=settings.ingress_replicas,
-        max_ongoing_requests=MAX_ONGOING,
-        ray_actor_options={"num_cpus": 0},
-        request_router_config=STICKY_ROUTER,
-        graceful_shutdown_timeout_s=SHUTDOWN_GRACE,
-        graceful_shutdown_wait_loop_s=SHUTDOWN_POLL_INTERVAL,
-        logging_config=NO_ACCESS_LOG,
+        graceful_shutdown_timeout_s=10.0,
+        **COMMON_OPTIONS,
     )
-    return ingress.bind(config, admission, engines)
-
-
-def _engine(name: str, model: ModelConfig, settings: RaySettings) -> Any:
-    """Return the deployment of the engine of the model `name`."""
-    return serve.deployment(
-        EngineReplica,
-        name=f"engine-{name}",
-        max_ongoing_requests=model.slot_count + COUNTING_SLOTS,
-        ray_actor_options={"num_cpus": model.threads, "num_gpus": settings.engine_gpus},
-        request_router_config=STICKY_ROUTER,
-        autoscaling_config=AutoscalingConfig(
-            min_replicas=settings.min_engines,
-            max_replicas=settings.max_engines,
-            target_ongoing_requests=model.slot_count,
-            policy=AutoscalingPolicy(policy_function="agent_server.ray.engines:engines_by_demand"),
-            look_back_period_s=max(METRICS_INTERVAL + 1, settings.upscale_delay),
-            upscale_delay_s=settings.upscale_delay,
-            downscale_delay_s=settings.downscale_delay,
-        ),
-        graceful_shutdown_timeout_s=ENGINE_GRACE,
-        graceful_shutdown_wait_loop_s=SHUTDOWN_POLL_INTERVAL,
-        logging_config=NO_ACCESS_LOG,
-    )
+    application: Application = ingress.bind(config, engines)
+    return application

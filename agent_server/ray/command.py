@@ -11,7 +11,7 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,8 @@ from typing import Any
 import structlog
 
 from agent_server.model_catalogue.machine import cores
-from agent_server.ray.capacity import CPU, shortage
+from agent_server.settings.models import settings_of_models
+from agent_server.settings.ray import RaySettings
 from agent_server.settings.server import ServerSettings
 from terrarium.config import Config, ConfigError
 from terrarium.supervision import told_to_stop
@@ -32,9 +33,8 @@ APP_NAME = "terrarium"
 """Name of the application in Ray Serve."""
 
 SHUTDOWN_TIMEOUT = 15.0
-"""Seconds to wait for Ray Serve to stop. It stops ingress, engines and queue one after another, and
-each may finish its answers first (`SHUTDOWN_GRACE` and `ENGINE_GRACE` of
-`agent_server/ray/app.py`)."""
+"""Seconds to wait for Ray Serve to stop. It stops the server, then the engines, and each may finish
+its answers first."""
 
 STATUS_POLL_INTERVAL = 0.2
 """Seconds between two polls of Ray Serve's status."""
@@ -44,7 +44,6 @@ EXIT_TIMEOUT = 5.0
 
 ENVIRONMENT = {
     "RAY_AUTH_MODE": "token",
-    "RAY_SERVE_PROXY_PREFER_LOCAL_NODE_ROUTING": "0",  # or the proxy would not hash sessions
     "RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH": "agent_server.ray.proxy.middlewares",
     "RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S": "30",  # after 5 s it would kill one that starts slowly
     "RAY_SERVE_LOG_TO_STDERR": "0",  # its logs are in files of the session; ours are shown
@@ -75,29 +74,58 @@ def prepare(data: Path, *, is_own: bool) -> None:
     if is_own:
         os.environ.update(ON_LOOPBACK)
     if not {"RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"} & os.environ.keys():
-        os.environ["RAY_AUTH_TOKEN_PATH"] = str(_token_file(data.resolve()))
+        path = data.resolve() / "ray-token"
+        os.environ["RAY_AUTH_TOKEN_PATH"] = str(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # O_EXCL: of two commands at once only one writes. The mode is set before there is a secret.
+        with suppress(FileExistsError):
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(descriptor, "w") as file:
+                file.write(secrets.token_hex(32))
     try:
         importlib.import_module("ray.serve")
     except ImportError as error:
         raise ConfigError(HOW_TO_GET) from error
 
 
-def _token_file(data: Path) -> Path:
-    path = data / "ray-token"
-    data.mkdir(parents=True, exist_ok=True)
-    # O_EXCL: of two commands at once only one writes. The mode is set before there is a secret.
-    try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        return path
-    with os.fdopen(descriptor, "w") as file:
-        file.write(secrets.token_hex(32))
-    return path
+def shortage(config: Config, nodes: Sequence[Mapping[str, float]], where: str) -> str | None:
+    """Return a sentence that says what the nodes lack for the fewest engines and what to do, None
+    if all find room.
+
+    `nodes` are amounts by Ray's resource names; an engine needs a node that has all of its own.
+    `where` names the nodes in the sentence. Raises ConfigError.
+    """
+    settings = config.section(RaySettings)
+    engines: list[dict[str, float]] = [
+        {"CPU": model.threads, "GPU": settings.engine_gpus}
+        for model in settings_of_models(config)[1].values()
+        for _ in range(settings.min_engines)
+        if not model.urls
+    ]
+    free = [dict(node) for node in nodes]
+    # The largest first: small ones could take the only room for a large one.
+    for engine in sorted(engines, key=lambda engine: engine["CPU"], reverse=True):
+        for node in free:
+            if all(node.get(name, 0) >= amount for name, amount in engine.items()):
+                for name, amount in engine.items():
+                    node[name] = node.get(name, 0) - amount
+                break
+        else:
+            names = ("CPU", "GPU") if settings.engine_gpus else ("CPU",)
+            needed, found = (
+                " and ".join(f"{sum(each.get(name, 0) for each in of):g} {name}" for name in names)
+                for of in (engines, nodes)
+            )
+            return (
+                f"{len(engines)} engines, each on one node, need {needed}; {where} has {found}:"
+                " lower [model] threads, [ray] min_engines or [ray] engine_gpus"
+            )
+    return None
 
 
 def require_room(config: Config) -> None:
     """Raise ConfigError if a Ray of our own would have too few CPUs here for the engines."""
-    if is_own() and (problem := shortage(config, [{CPU: cores()}], "this machine")):
+    if is_own() and (problem := shortage(config, [{"CPU": cores()}], "this machine")):
         raise ConfigError(problem)
 
 
@@ -107,11 +135,28 @@ def run(config: Config) -> None:
     Raises ConfigError if a Ray of our own has no room for the engines.
     """
     import psutil
+    import ray
 
-    session, is_kept = _join(), False
+    # Ray Serve also logs routine events, in another format than ours.
+    logging.getLogger("ray.serve").setLevel(logging.WARNING)
+    # Without an address Ray would join the cluster that was started last on this machine.
+    context = ray.init(
+        "local" if is_own() else os.environ["RAY_ADDRESS"],
+        num_cpus=cores() if is_own() else None,
+        include_dashboard=False,
+        log_to_driver=True,
+        configure_logging=False,
+    )
+    session, is_kept = Path(context.address_info["session_dir"]), False
     try:
-        _exit_on_signals()  # after `_join`, as Ray installs handlers of its own
-        _check_room(config)
+        # Until `told_to_stop` installs handlers; only now, as Ray has installed some of its own.
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: sys.exit(0))
+        nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+        if problem := shortage(config, nodes, "this cluster"):
+            if is_own():
+                raise ConfigError(problem)
+            log.warning("engine.no_room", problem=problem)  # it may get further nodes
         _deploy(config)
         asyncio.run(told_to_stop())
     except RuntimeError:
@@ -126,43 +171,17 @@ def run(config: Config) -> None:
         finally:
             kill_remaining(started)
             if is_own() and not is_kept:
-                _remove_session(session)
-
-
-def _join() -> Path:
-    """Start or join Ray, and return the folder of its session on this machine."""
-    import ray
-
-    # Ray Serve also logs routine events, in another format than ours.
-    logging.getLogger("ray.serve").setLevel(logging.WARNING)
-    # Without an address Ray would join the cluster that was started last on this machine.
-    context = ray.init(
-        "local" if is_own() else os.environ["RAY_ADDRESS"],
-        num_cpus=cores() if is_own() else None,
-        include_dashboard=False,
-        log_to_driver=True,
-        configure_logging=False,
-    )
-    return Path(context.address_info["session_dir"])
-
-
-def _check_room(config: Config) -> None:
-    """Raise ConfigError if a Ray of our own has no room for the engines.
-
-    In a cluster that was joined only a warning is logged, as it may get further nodes.
-    """
-    import ray
-
-    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-    if not (problem := shortage(config, nodes, "this cluster")):
-        return
-    if is_own():
-        raise ConfigError(problem)
-    log.warning("engine.no_room", problem=problem)
+                shutil.rmtree(session, ignore_errors=True)
+                latest = session.with_name("session_latest")
+                if latest.is_symlink() and latest.readlink() == session:
+                    latest.unlink(missing_ok=True)
 
 
 def _deploy(config: Config) -> None:
-    """Start the application and return once it answers. Raises RuntimeError."""
+    """Start the application and return once a replica of each deployment runs.
+
+    Raises RuntimeError if Ray Serve gives up.
+    """
     from ray import serve
 
     from agent_server.ray.app import build
@@ -176,23 +195,15 @@ def _deploy(config: Config) -> None:
         [serve.RunTarget(build(config), name=APP_NAME, route_prefix="/")],
         wait_for_applications_running=False,  # it would wait for all engines, and some may not fit
     )
-    while not _answers():
+    while True:
+        application = serve.status().applications[APP_NAME]
+        if application.status == "DEPLOY_FAILED":
+            raise RuntimeError(f"Ray Serve could not start the agent server: {application.message}")
+        found = application.deployments.values()
+        if found and all(each.replica_states.get("RUNNING") for each in found):
+            log.info("server.listening", host=address.host, port=address.port)
+            return
         time.sleep(STATUS_POLL_INTERVAL)
-    log.info("server.listening", host=address.host, port=address.port)
-
-
-def _answers() -> bool:
-    """Return whether each deployment has a running replica.
-
-    Raises RuntimeError if Ray Serve has given up.
-    """
-    from ray import serve
-
-    application = serve.status().applications[APP_NAME]
-    if application.status == "DEPLOY_FAILED":
-        raise RuntimeError(f"Ray Serve could not start the agent server: {application.message}")
-    deployments = application.deployments.values()
-    return bool(deployments) and all(each.replica_states.get("RUNNING") for each in deployments)
 
 
 def _leave() -> None:
@@ -205,42 +216,24 @@ def _leave() -> None:
     import ray
     from ray import serve
 
-    applications = serve.status().applications
-    if not is_own() and not applications.keys() - {APP_NAME}:
-        asyncio.run(_shut_down_serve())
-    elif APP_NAME in applications:
-        serve.delete(APP_NAME, _blocking=False)
-        deadline = time.monotonic() + SHUTDOWN_TIMEOUT
-        while APP_NAME in serve.status().applications:
-            if time.monotonic() > deadline:
-                log.warning("server.stopping", after=SHUTDOWN_TIMEOUT)
-                break
-            time.sleep(STATUS_POLL_INTERVAL)
-    ray.shutdown()
-
-
-async def _shut_down_serve() -> None:
-    from ray import serve
-
-    try:
+    async def shut_down() -> None:
         async with asyncio.timeout(SHUTDOWN_TIMEOUT):
             await serve.shutdown_async()
+
+    applications = serve.status().applications
+    try:
+        if not is_own() and not applications.keys() - {APP_NAME}:
+            asyncio.run(shut_down())
+        elif APP_NAME in applications:
+            serve.delete(APP_NAME, _blocking=False)
+            deadline = time.monotonic() + SHUTDOWN_TIMEOUT
+            while APP_NAME in serve.status().applications:
+                if time.monotonic() > deadline:
+                    raise TimeoutError
+                time.sleep(STATUS_POLL_INTERVAL)
     except TimeoutError:
         log.warning("server.stopping", after=SHUTDOWN_TIMEOUT)
-
-
-def _remove_session(folder: Path) -> None:
-    """Remove the folder of our own Ray's session, and `session_latest` if it points there."""
-    shutil.rmtree(folder, ignore_errors=True)
-    latest = folder.with_name("session_latest")
-    if latest.is_symlink() and latest.readlink() == folder:
-        latest.unlink(missing_ok=True)
-
-
-def _exit_on_signals() -> None:
-    """Raise SystemExit on SIGTERM and SIGINT, until `told_to_stop` installs its own handlers."""
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: sys.exit(0))
+    ray.shutdown()
 
 
 def kill_remaining(processes: Sequence[Any]) -> None:

@@ -1,17 +1,22 @@
-"""Replicas of an embedded engine, and the client by which a server uses them."""
+"""Replicas of an embedded engine, and the client by which the server uses them."""
 
 from __future__ import annotations
 
 import asyncio
 import math
+import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager, suppress
-from secrets import token_hex
 from typing import Any
 
 import structlog
+from ray import serve
+from ray.exceptions import RayError
 from ray.serve.config import AutoscalingContext
+from ray.serve.exceptions import RayServeException
 
+from agent_server.admission.admission import reserved_slots
+from agent_server.admission.queue import AdmissionQueue
 from agent_server.engine_protocol import Chunks, ModelInfo, TokenCount
 from agent_server.engines.embeddings import HOW_TO_GET
 from agent_server.engines.embeddings import NAME as EMBEDDER
@@ -19,41 +24,53 @@ from agent_server.engines.factory import create_engine
 from agent_server.errors import ApiError, EngineUnavailable, Unsupported
 from agent_server.model_files import store
 from agent_server.ray.loopback import keep_replica_on_loopback
-from agent_server.ray.queue_client import LOST_PROCESS_ERRORS, RETRY_PAUSE
-from agent_server.ray.shared_admission import RENEWAL_INTERVAL
 from agent_server.settings.models import ModelSettings, settings_of_models
 from terrarium import logging
 from terrarium.config import Config
 
 log = structlog.get_logger()
 
+LOST_PROCESS_ERRORS = (RayError, RayServeException)
+"""Exceptions by which Ray reports that the other process has died or cannot be reached."""
+
 DEMAND_METRIC = "demand"
 """Name of the autoscaling metric: the number of the model's requests that run or wait."""
+
+DEMAND_LIFETIME = 10.0
+"""Seconds for which a replica reports the demand that it was told last."""
+
+CHECK_INTERVAL = 1.0
+"""Seconds between two counts of the replicas, after which their slots are in the queue."""
 
 MAX_ATTEMPTS = 100
 """Most attempts for one answer before its first chunk: for 20 seconds, enough for an engine that
 replaces another to load its model."""
+
+RETRY_PAUSE = 0.2
+"""Seconds between two attempts."""
 
 READY_TIMEOUT = 5.0
 """Seconds within which an engine must report whether it is ready."""
 
 
 class EngineReplica:
-    """One embedded engine in a Ray Serve replica, which offers its slots to the shared queue."""
+    """One embedded engine in a Ray Serve replica, which is running once the model is loaded."""
 
-    def __init__(self, config: Config, model: str, admission: Any) -> None:
+    # Ray Serve awaits it.
+    async def __init__(self, config: Config, model: str) -> None:  # type: ignore[misc]
         logging.configure_child("engine")
         keep_replica_on_loopback()
         settings = settings_of_models(config)[1][model]
         if isinstance(settings, ModelSettings):
-            store.ensure(settings)
+            await asyncio.to_thread(store.ensure, settings)
         self._engine = create_engine(model, settings)
-        self._model = model
-        self._admission = admission
-        self._name = token_hex(8)
-        self._demand = 0
+        self._demand, self._told = 0, -math.inf
         self._stop = asyncio.Event()
         self._running = asyncio.get_running_loop().create_task(self._run())
+        while not await self._engine.ready():
+            await asyncio.sleep(RETRY_PAUSE)
+            if self._running.done():
+                await self._running
 
     async def chat(self, body: Mapping[str, Any], session: str | None) -> Any:
         """Stream the chunks of an answer. An ApiError is the last item instead of being raised:
@@ -83,35 +100,21 @@ class EngineReplica:
         except ApiError as error:
             return error
 
+    async def note_demand(self, demand: int) -> None:
+        """Take the number of the model's requests that run or wait, to report it."""
+        self._demand, self._told = demand, time.monotonic()
+
     def record_autoscaling_stats(self) -> dict[str, float]:
         """Return the metric for `engines_by_demand`; Ray Serve calls this at intervals."""
-        return {DEMAND_METRIC: float(self._demand)}
+        is_recent = time.monotonic() - self._told < DEMAND_LIFETIME
+        return {DEMAND_METRIC: float(self._demand) if is_recent else 0.0}
 
     async def _run(self) -> None:
         async with self._engine.lifespan():
-            offering = asyncio.create_task(self._keep_offering())
-            try:
-                await self._stop.wait()
-            finally:
-                offering.cancel()
-                await asyncio.wait({offering})
-
-    async def _keep_offering(self) -> None:
-        while not await self._engine.ready():  # noqa: ASYNC110
-            await asyncio.sleep(RETRY_PAUSE)
-        # An offer expires unless it is renewed, so that a dead engine has no slots any more.
-        while True:
-            with suppress(*LOST_PROCESS_ERRORS):
-                self._demand = await self._admission.offer.remote(self._model, self._name)
-            await asyncio.sleep(RENEWAL_INTERVAL)
+            await self._stop.wait()
 
     async def __del__(self) -> None:
         """Stop the engine; Ray Serve awaits this."""
-        with suppress(
-            TimeoutError, *LOST_PROCESS_ERRORS
-        ):  # the queue may have stopped before; the offer expires
-            async with asyncio.timeout(RENEWAL_INTERVAL):
-                await self._admission.withdraw.remote(self._model, self._name)
         self._stop.set()
         await asyncio.wait({self._running})
 
@@ -120,7 +123,7 @@ def engines_by_demand(context: AutoscalingContext) -> tuple[int, dict[str, Any]]
     """Return the wanted number of replicas: enough slots for all requests, within the limits.
 
     An autoscaling policy, called by Ray Serve. Its own policies count requests at the replicas and
-    would miss those that wait, since they wait in the shared queue.
+    would miss those that wait, since they wait in the server's queue.
     """
     # Each replica reports the demand of the whole model, so the values are not added.
     told = (context.aggregated_metrics or {}).get(DEMAND_METRIC, {})
@@ -130,8 +133,8 @@ def engines_by_demand(context: AutoscalingContext) -> tuple[int, dict[str, Any]]
     return min(max(wanted, least), most), {}
 
 
-class ReplicatedEngine:
-    """All replicas of one engine; fits `Engine`.
+class EngineReplicas:
+    """All replicas of one engine; fits `ReplicatedEngine`.
 
     Consistent hashing keeps a conversation on one replica, whose cache has its prompt. If that
     replica is full, the next one on the ring gets the request. After a failure before the first
@@ -141,10 +144,11 @@ class ReplicatedEngine:
     def __init__(self, handle: Any) -> None:
         self._handle = handle
         self._in_flight = 0
+        self._queue: AdmissionQueue | None = None
 
     @property
     def is_busy(self) -> bool:
-        """True while a request of this server is in flight."""
+        """True while a request is in flight."""
         return self._in_flight > 0
 
     @property
@@ -152,10 +156,40 @@ class ReplicatedEngine:
         """True: every replica isolates the cached prompts of different keys."""
         return True
 
+    def attach(self, queue: AdmissionQueue) -> None:
+        """Give a queue with the slots of one replica those of all, while the lifespan lasts."""
+        self._queue = queue
+
     @asynccontextmanager
     async def lifespan(self) -> AsyncIterator[None]:
-        """Do nothing: Ray Serve starts and stops the replicas."""
-        yield
+        """Resize the queue; Ray Serve itself starts and stops the replicas."""
+        assert self._queue is not None
+        following = asyncio.create_task(self._follow(self._queue))
+        try:
+            yield
+        finally:
+            following.cancel()
+            await asyncio.wait({following})
+
+    async def _follow(self, queue: AdmissionQueue) -> None:
+        """Set the slots of the queue to those of the running replicas, of one at least as requests
+        wait for the first one too; tell the replicas how many requests run or wait."""
+        of_one, scheduler = queue.scheduler.slots, queue.scheduler
+        name = serve.get_replica_context().app_name
+        while True:
+            # While Ray Serve's controller is away, the number of replicas stays as it is.
+            with suppress(KeyError, TimeoutError, *LOST_PROCESS_ERRORS):
+                deployments = (await asyncio.to_thread(serve.status)).applications[name].deployments
+                states = deployments[self._handle.deployment_name].replica_states
+                running = states.get("RUNNING", 0)
+                slots = of_one * max(1, running)
+                if slots != scheduler.slots:
+                    queue.resize(slots, reserved_slots(slots))
+                if running:
+                    waiting = (scheduler.waiting_count(background=each) for each in (False, True))
+                    async with asyncio.timeout(READY_TIMEOUT):
+                        await self._handle.note_demand.remote(scheduler.running + sum(waiting))
+            await asyncio.sleep(CHECK_INTERVAL)
 
     async def chat(self, body: Mapping[str, Any], session: str | None) -> Chunks:
         """Stream the chunks of an answer. Raises ApiError."""

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
-import structlog
 from fastapi import APIRouter, Response
 from fastapi.responses import PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
@@ -14,11 +11,6 @@ from agent_server.routes.dependencies import ModelPoolDep, Server
 from agent_server.tendril_registry import TendrilCollector
 
 router = APIRouter()
-
-log = structlog.get_logger()
-
-TENDRILS_TIMEOUT = 2.0
-"""Seconds after which `/metrics` answers without the tendrils: a scrape has to be quick."""
 
 
 @router.get("/health")
@@ -39,14 +31,7 @@ async def ready(pool: ModelPoolDep) -> dict[str, str]:
 
 @router.get("/metrics", response_class=PlainTextResponse)
 async def metrics(server: Server) -> Response:
-    """Return the metrics in Prometheus's text format.
-
-    Those of the tendrils are left out while their registry cannot be reached.
-    """
+    """Return the metrics in Prometheus's text format."""
     exposition = server.metering.metrics.exposition()
-    try:
-        async with asyncio.timeout(TENDRILS_TIMEOUT):
-            exposition += generate_latest(TendrilCollector(await server.tendrils.present()))
-    except (TimeoutError, EngineUnavailable):
-        log.warning("metrics.without_tendrils")
+    exposition += generate_latest(TendrilCollector(await server.tendrils.present()))
     return Response(exposition, media_type=CONTENT_TYPE_LATEST)

@@ -10,13 +10,10 @@ from terrarium.config import Settings
 
 
 class RaySettings(Settings):
-    """The replicas of `terrarium server --ray`, which needs `pip install 'terrarium[ray]'`."""
+    """The engines of `terrarium server --ray`, which needs `pip install 'terrarium[ray]'`."""
 
     table: ClassVar[str] = "ray"
 
-    ingress_replicas: int = Field(
-        2, ge=1, description="replicas of the agent server itself; they share one queue"
-    )
     min_engines: int = Field(
         1, ge=1, description="fewest replicas of each embedded engine, of `[model] threads` CPUs"
     )

@@ -1,14 +1,14 @@
-"""`terrarium storage migrate`: moves all stored data from files into PostgreSQL or back.
+"""`terrarium storage migrate`: copies all stored data from files into PostgreSQL or back.
 
-Each store, a file or a schema, is copied and compared while it is in use. Once all processes have
-stopped, the rows written since are copied too, so the downtime is short.
+Everything has to be stopped. Each store, a file or a schema, is copied and compared in one
+transaction, so an interrupted command begins with the store at which it was.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Annotated
 
@@ -23,17 +23,14 @@ from storage.db.errors import Unavailable
 from storage.db.neighbours import other_files
 from storage.db.process_lock import AlreadyRunning
 from storage.settings import StorageSettings, log_path
-from storage.transfer.transfer import Transfer
+from storage.transfer import copy_store
 from terrarium.config import Config, load
 
 storage = typer.Typer(help="Where all data is stored.", no_args_is_help=True)
 
 _SCHEMES = ("postgresql://", "postgres://")
 _LOG = "irc"
-_RUN_AGAIN = "stop it and run the same command again, which copies what has been written since"
-_CLOSE_TIMEOUT = 5.0  # seconds for PostgreSQL to notice that our own connections are gone
-
-Report = Callable[[str], None]
+_STOP = "stop everything, and run the same command again"
 
 
 @storage.callback()
@@ -49,78 +46,58 @@ def migrate(
     config: ConfigFile = None,
     data: DataFolder = Path("data"),
 ) -> None:
-    """Move all data into a PostgreSQL database, or from there back into files.
+    """Copy all data into a PostgreSQL database, or from there back into files.
 
-    It copies and compares while everything runs. Then stop everything and run it again: that copies
-    what was written since. After an interruption, the same command continues where it stopped.
+    Stop everything first. After an interruption run the same command again.
     """
     loaded = load(config, data)
-    moved = asyncio.run(move_all(loaded, to, lambda text: typer.echo(text, err=True)))
-    typer.echo(f"moved {', '.join(moved)} to {_shown(to)}")
+    copied = asyncio.run(copy_all(loaded, to, lambda text: typer.echo(text, err=True)))
+    typer.echo(f"copied {', '.join(copied)} to {_shown(to)}")
     typer.echo(_next_step(loaded, to))
 
 
-async def move_all(config: Config, to: str, report: Report) -> Sequence[str]:
-    """Move every store to a PostgreSQL URL or into a folder; return the names of the stores.
+async def copy_all(config: Config, to: str, report: Callable[[str], None]) -> Sequence[str]:
+    """Copy every store to a PostgreSQL URL or into a folder; return the names of the stores.
 
-    `report` receives lines about the progress. Raises TendrilError if there is nothing to move or,
-    after copying, if a process is still running; and StorageError.
+    `report` receives lines about the progress. Raises TendrilError if there is nothing to copy or a
+    process is running; and StorageError.
     """
     pairs = await _pairs(config, to)
     if not pairs:
-        raise TendrilError(f"there is nothing to move in {config.data}")
-    has_begun = False
+        raise TendrilError(f"there is nothing to copy in {config.data}")
     try:
-        for name, (source, target) in pairs.items():
-            async with Database.open(source) as here, Database.open(target) as there:
-                transfer = await Transfer.begin(here, there)
-                has_begun = True
-                await _copy(name, transfer, report)
-        with _nobody_starts(config):
-            await _require_unused(pairs)
-            for name, (source, target) in pairs.items():
-                async with Database.open(source) as here, Database.open(target) as there:
-                    transfer = await Transfer.begin(here, there)
-                    if not transfer.is_over or await transfer.reopen():
-                        rows = await transfer.finish()
-                        report(f"{name}: finished, {sum(rows.values()):,} rows")
-    except Unavailable as error:
-        if not has_begun:
-            raise
+        with hold_stopped(config.data, "terrarium storage migrate"):
+            for source, _ in pairs.values():
+                await _require_unused(source)
+            await _copy(pairs, report)
+    except AlreadyRunning as error:
         raise TendrilError(
-            f"{error}; nothing is lost: once the cause is fixed, run the same command again;"
-            " it continues where it stopped"
+            f"`{error.command}` (process {error.pid}) runs on {config.data}; {_STOP}"
+        ) from error
+    except Unavailable as error:
+        raise TendrilError(
+            f"{error}; nothing is lost: once the cause is fixed, run the same command again"
         ) from error
     return list(pairs)
 
 
-@contextmanager
-def _nobody_starts(config: Config) -> Iterator[None]:
-    """Keep every process that writes stores from starting on the data folder. Raises TendrilError
-    if one runs, and Unavailable."""
-    try:
-        with hold_stopped(config.data, "terrarium storage migrate"):
-            yield
-    except AlreadyRunning as error:
-        raise TendrilError(
-            f"all is copied, but `{error.command}` (process {error.pid}) runs on {config.data};"
-            f" {_RUN_AGAIN}"
-        ) from error
+async def _copy(
+    pairs: Mapping[str, tuple[Address, Address]], report: Callable[[str], None]
+) -> None:
+    async with AsyncExitStack() as opened:
+        sources = {}
+        for name, (source, _) in pairs.items():
+            sources[name] = await opened.enter_async_context(Database.open(source))
+            # Keeps commands that hold no lock, such as `logs forget`, from writing to any of them.
+            await opened.enter_async_context(sources[name].transaction())
+        for name, (_, target) in pairs.items():
 
+            def progress(line: str, name: str = name) -> None:
+                report(f"{name}: {line}")
 
-async def _copy(name: str, transfer: Transfer, report: Report) -> None:
-    if not transfer.is_over:
-        await transfer.require_untouched()
-    elif not await transfer.reopen():
-        report(f"{name}: moved before, and nothing was written to it since")
-        return
-    steps: dict[str, int] = {}
-    while (step := await transfer.step()) is not None:
-        if step.rows:
-            steps[step.table] = steps.get(step.table, 0) + 1
-            report(f"{name}: {step.table}, step {steps[step.table]}")
-    rows = await transfer.verify()
-    report(f"{name}: copied and compared, {sum(rows.values()):,} rows")
+            async with Database.open(target) as there:
+                rows = await copy_store(sources[name], there, progress)
+            report(f"{name}: copied and compared, {rows:,} rows")
 
 
 async def _pairs(config: Config, to: str) -> Mapping[str, tuple[Address, Address]]:
@@ -160,17 +137,14 @@ async def _schemas(url: str) -> Sequence[PostgresSchema]:
     return await asyncio.to_thread(schemas, url)
 
 
-async def _require_unused(pairs: Mapping[str, tuple[Address, Address]]) -> None:
-    """Raise TendrilError if a process on any machine uses the schemas to move."""
+async def _require_unused(source: Address) -> None:
+    """Raise TendrilError if a process on any machine uses a schema."""
     # Locks and status files cover this data folder only; PostgreSQL lists all sessions.
-    for source, _ in pairs.values():
-        if isinstance(source, PostgresSchema):
-            from storage.db.postgres.reading import is_in_use
+    if isinstance(source, PostgresSchema):
+        from storage.db.postgres.reading import is_in_use
 
-            if await asyncio.to_thread(is_in_use, source, _CLOSE_TIMEOUT):
-                raise TendrilError(
-                    f"all is copied, but a process somewhere uses {source}; {_RUN_AGAIN}"
-                )
+        if await asyncio.to_thread(is_in_use, source):
+            raise TendrilError(f"a process somewhere uses {source}; {_STOP}")
 
 
 def _shown(to: str) -> str:

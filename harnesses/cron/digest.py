@@ -9,8 +9,7 @@ from llm.log_questions.answers import Quoting
 from llm.prompt.log_window import LogWindow
 from storage.chat_log.event import SPOKEN, Place, Scope
 from storage.db.database import to_micros
-from storage.log import Query
-from storage.protocols import LogReader
+from storage.log import ChatLog, Query
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +17,7 @@ class LogExcerpt:
     """The last `hours` of a place: the newest `lines` that people said, with the events between
     them, and with times in a `zone`."""
 
-    log: LogReader
+    log: ChatLog
     place: Place
     hours: int
     lines: int

@@ -31,9 +31,8 @@ from llm.retrieval import Retrieval
 from storage.chat_log.event import SPOKEN, Event, PendingEvent, Place, Scope
 from storage.db.database import from_micros
 from storage.db.errors import StorageError
-from storage.log import Query
+from storage.log import ChatLog, Query
 from storage.passages.passages import PEOPLE, LineFilter
-from storage.protocols import LogReader
 
 _MAX_GROWTH = 10 / 3  # times the wanted lines by people, beyond which a window starts afresh
 _MAX_EVENTS = 20_000  # events read for one prompt
@@ -83,7 +82,7 @@ class LogWindow:
       lines, by words alone if it is None.
     """
 
-    log: LogReader
+    log: ChatLog
     place: Place
     anchor: int
     last: int

@@ -19,10 +19,9 @@ from llm.retrieval import Retrieval
 from llm.tools.toolbox import ResultLength, ToolError, tool
 from storage.chat_log.channel_name import ChannelName
 from storage.chat_log.event import SPOKEN, Event, EventType, PendingEvent, Place, Scope
-from storage.log import Query
+from storage.log import ChatLog, Query
 from storage.passages.passages import MAX_COUNTED, PEOPLE, LineFilter, Mentions
 from storage.passages.words import asks
-from storage.protocols import LogReader
 from storage.search.models import SearchQuery
 from storage.search.query_parser import ParsedQuery, TermKind, parse
 
@@ -121,7 +120,7 @@ class LogTools:
     all words, `retrieval` finds those near in meaning, if given. `zone` is that of all times.
     """
 
-    log: LogReader
+    log: ChatLog
     scope: Scope
     before: int | PendingEvent | None = None
     line_filter: LineFilter = PEOPLE

@@ -21,20 +21,10 @@ async def remove(database: Database, ids: Sequence[int]) -> int:
 
     Raises Unavailable.
     """
-    return sum(
-        [
-            await _remove_batch(database, ids[start : start + _EVENTS_PER_STEP])
-            for start in range(0, len(ids), _EVENTS_PER_STEP)
-        ]
-    )
 
-
-async def _remove_batch(database: Database, ids: Sequence[int]) -> int:
-    wanted = json.dumps(ids)
-
-    def remove_all(db: Connection) -> int:
+    def remove_batch(db: Connection, batch: Sequence[int]) -> int:
         sql = "SELECT * FROM events WHERE id IN (SELECT CAST(value AS BIGINT) FROM json_each(?))"
-        rows = db.execute(sql, [wanted]).fetchall()
+        rows = db.execute(sql, [json.dumps(batch)]).fetchall()
         private = {row[0] for row in db.execute("SELECT id FROM channels WHERE private = 1")}
         log_index.remove_events(db, rows, private)
         for table, key in (("events", "id"), ("arrivals", "event_id")):
@@ -44,40 +34,36 @@ async def _remove_batch(database: Database, ids: Sequence[int]) -> int:
             db.execute(f"DELETE FROM {table} WHERE {key} IN ({_EMPTY})")
         return len(rows)
 
-    return await database.write(remove_all)
+    removed = 0
+    for start in range(0, len(ids), _EVENTS_PER_STEP):
+        batch = ids[start : start + _EVENTS_PER_STEP]
+        removed += await database.write(partial(remove_batch, batch=batch))
+    return removed
 
 
 async def scrub(database: Database) -> None:
     """Rewrite the parts of the index that still hold words of removed events, and drop the
     partitions without lines. Raises Unavailable."""
-    partitions = await database.fetch_all("SELECT number, lines FROM partitions WHERE removed > 0")
-    for number, lines in partitions:
-        if lines == 0:
-            await _drop(database, number)
-        else:
-            await _merge(database, number)
 
-
-async def _drop(database: Database, number: int) -> None:
-    def drop(db: Connection) -> None:
+    def drop(db: Connection, number: int) -> None:
         sql = "SELECT 1 FROM partitions WHERE number = ? AND lines = 0"
         if db.execute(sql, [number]).fetchone():  # unless a line has been written meanwhile
             log_index.drop(db, number)
 
-    await database.write(drop)
-
-
-async def _merge(database: Database, number: int) -> None:
-    if database.dialect is Dialect.POSTGRES:  # where `log_index.merge` has nothing to do
-        await database.execute_outside_transaction(f"VACUUM words_{int(number)}")
-
-    def step(db: Connection, begin: bool) -> bool:
+    def merge(db: Connection, number: int, begin: bool) -> bool:
         more = log_index.merge(db, number, begin=begin)
         if not more:
             db.execute("UPDATE partitions SET removed = 0 WHERE number = ?", [number])
         return more
 
-    # Each step is a separate transaction, so that other processes can write in between.
-    more = await database.write(partial(step, begin=True))
-    while more:
-        more = await database.write(partial(step, begin=False))
+    partitions = await database.fetch_all("SELECT number, lines FROM partitions WHERE removed > 0")
+    for number, lines in partitions:
+        if lines == 0:
+            await database.write(partial(drop, number=number))
+            continue
+        if database.dialect is Dialect.POSTGRES:  # where `log_index.merge` has nothing to do
+            await database.execute_outside_transaction(f"VACUUM words_{int(number)}")
+        # Each step is a separate transaction, so that other processes can write in between.
+        more = await database.write(partial(merge, number=number, begin=True))
+        while more:
+            more = await database.write(partial(merge, number=number, begin=False))

@@ -54,7 +54,12 @@ def insert(connection: Connection, events: Sequence[Event], *, live: bool = Fals
     history.
     """
     events = [storable(event) for event in events]
-    channels, private = _channels(connection, events)
+    names = {(event.network, event.channel) for event in events}
+    channels, private = _known_channels(connection)
+    new = [name for name in names if (name[0], log_index.fold_name(name[1])) not in channels]
+    if new:
+        connection.executemany(_CHANNEL, [(*name, is_private(name[1])) for name in new])
+        channels, private = _known_channels(connection)
     times = [to_micros(event.time) for event in events]
     placed = allocate_ids(connection, times, MAX_CLOCK_LAG_MS if live else MAX_DELAY_MS)
     rows = [
@@ -63,31 +68,13 @@ def insert(connection: Connection, events: Sequence[Event], *, live: bool = Fals
     ]
     connection.insert_rows("events", rows)
     log_index.add_events(connection, rows, private, placed.drift)
-    _note_arrivals(connection, placed.ids if live else placed.current)
+    arrived = placed.ids if live else placed.current
+    connection.insert_rows("arrivals (event_id)", [[each] for each in arrived])
+    connection.execute(_TRIM, [KEPT_ARRIVALS, _TRIM_STEP])
     for event, event_id in zip(events, placed.ids, strict=True):
         if event.quotes:
             quotes.add(connection, event_id, event.quotes)
     return placed.ids
-
-
-def _note_arrivals(connection: Connection, ids: Sequence[int]) -> None:
-    """Record the order of arrival of events, for live readers."""
-    connection.insert_rows("arrivals (event_id)", [[each] for each in ids])
-    connection.execute(_TRIM, [KEPT_ARRIVALS, _TRIM_STEP])
-
-
-def _channels(
-    connection: Connection, events: Sequence[Event]
-) -> tuple[dict[tuple[str, str], int], set[int]]:
-    """Return the ids of all channels by network and folded name, and the ids of the private ones.
-    Channels of `events` that are new are inserted first."""
-    names = {(event.network, event.channel) for event in events}
-    ids, private = _known_channels(connection)
-    new = [name for name in names if (name[0], log_index.fold_name(name[1])) not in ids]
-    if new:
-        connection.executemany(_CHANNEL, [(*name, is_private(name[1])) for name in new])
-        ids, private = _known_channels(connection)
-    return ids, private
 
 
 def _known_channels(connection: Connection) -> tuple[dict[tuple[str, str], int], set[int]]:

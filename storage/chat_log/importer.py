@@ -10,7 +10,7 @@ times.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import groupby
@@ -86,16 +86,12 @@ class FileImport:
             return len(new)
 
         added = await self._database.write(add_new)
-        self._forget_before(events)
-        return added
-
-    def _forget_before(self, events: Iterable[ImportedEvent]) -> None:
-        """Drop the counts of events older than `_DEDUP_WINDOW`, so that memory does not grow with
-        the file."""
+        # Counts of older events are dropped, so that memory does not grow with the file.
         newest = max((to_micros(old.event.time) for old in events), default=0)
         oldest = newest - _DEDUP_WINDOW // timedelta(microseconds=1)
         kept = {like: n for like, n in self._seen.items() if like.time * like.resolution >= oldest}
         self._seen = Counter(kept)
+        return added
 
 
 def _count_known(connection: Connection, events: Sequence[ImportedEvent]) -> Counter[_DedupKey]:

@@ -95,8 +95,13 @@ def channels(connection: Connection, scope: Scope) -> list[ChannelStats]:
         [last_credible_id(), json.dumps(list(seen))],
     )
     return [
-        ChannelStats(_place(seen[row[0]]), bool(seen[row[0]]["private"]), row[1], _time(row[2]))
-        for row in rows
+        ChannelStats(
+            _place(seen[channel_id]),
+            bool(seen[channel_id]["private"]),
+            events,
+            None if last is None else from_micros(last),
+        )
+        for channel_id, events, last in rows
     ]
 
 
@@ -381,10 +386,6 @@ def _placeholders(values: Collection[object]) -> str:
 
 def _place(row: Row) -> Place:
     return Place(row["network"], row["name"])
-
-
-def _time(micros: int | None) -> datetime | None:
-    return None if micros is None else from_micros(micros)
 
 
 def _date(day: int) -> date:

@@ -6,11 +6,10 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from storage.connection import AsyncConnection, Connection, Dialect, Row, Values
 from storage.db.address import PREFIX, Address, PostgresSchema
-from storage.db.backend import Backend
 from storage.db.errors import Unavailable
 from storage.db.neighbours import SCHEMAS, other_files
 from storage.db.sqlite import SqliteBackend
@@ -40,6 +39,35 @@ def to_micros(time: datetime) -> int:
 def from_micros(micros: int) -> datetime:
     """Return the UTC time of a number of microseconds since the Unix epoch."""
     return _EPOCH + timedelta(microseconds=micros)
+
+
+class Backend(Protocol):
+    """An open database. `Database` documents the methods; all of them raise Unavailable."""
+
+    def transaction(
+        self, *, exclusive: bool = True
+    ) -> AbstractAsyncContextManager[AsyncConnection]:
+        """Yield a connection in a transaction."""
+
+    async def write(
+        self, work: Callable[[Connection], T], *, durable: bool = True, inline: bool = False
+    ) -> T:
+        """Run `work` in one transaction and return its result."""
+
+    async def read(self, work: Callable[[Connection], T], *, inline: bool = False) -> T:
+        """Run `work` on one snapshot and return its result."""
+
+    async def fetch_all(self, sql: str, values: Values = ()) -> list[Row]:
+        """Return every row of a query."""
+
+    async def sync(self) -> None:
+        """Make all commits so far durable."""
+
+    async def execute_outside_transaction(self, statement: str) -> list[Row]:
+        """Run a statement that is not allowed inside a transaction, and return its rows."""
+
+    def changes(self) -> AsyncGenerator[None, None]:
+        """Yield whenever the log may have changed, for ever."""
 
 
 class Database:

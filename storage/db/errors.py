@@ -6,6 +6,7 @@ StorageError
 │   └── Rejected      the database rejects the values that were to be written
 ├── UnusableFile      retrying does not help; a person has to intervene
 │   ├── NewerSchema   the database was written by a newer version of Terrarium
+│   ├── OlderSchema   the database was written by a version that is too old to be migrated
 │   └── DamagedFile   the file is damaged, or not a database
 ├── AlreadyRunning    (process_lock.py) another process uses the data folder
 ├── LeaseLost         (storage/queues/leases.py) another process does the work now
@@ -39,6 +40,10 @@ class UnusableFile(StorageError):
 
 class NewerSchema(UnusableFile):
     """The database was written by a newer Terrarium, whose tables this one does not know."""
+
+
+class OlderSchema(UnusableFile):
+    """The database was written by a Terrarium so old that another version has to migrate it."""
 
 
 class DamagedFile(UnusableFile):

@@ -36,7 +36,12 @@ def require_sound(path: Path, whole: int = MAX_WHOLE_CHECK_SIZE) -> None:
             if path.stat().st_size <= whole:
                 finding = _quick_check(connection)
             else:
-                finding = _read_newest(connection)
+                finding = None
+                known = {row[0] for row in connection.execute("SELECT name FROM sqlite_master")}
+                # Reading is the check: SQLite raises SQLITE_CORRUPT when it meets a malformed page.
+                for sql in _NEWEST if {"events", "turns"} <= known else ():
+                    for _ in connection.execute(sql):
+                        pass
     except sqlite3.Error as error:
         raise unusable(path, error) from error
     if finding:
@@ -96,12 +101,3 @@ def _open(path: Path) -> sqlite3.Connection:
 def _quick_check(connection: sqlite3.Connection) -> str | None:
     finding = str(connection.execute("PRAGMA quick_check(1)").fetchone()[0])
     return None if finding == "ok" else " ".join(finding.split())
-
-
-def _read_newest(connection: sqlite3.Connection) -> str | None:
-    known = {row[0] for row in connection.execute("SELECT name FROM sqlite_master")}
-    # Reading is the check: SQLite raises SQLITE_CORRUPT when it meets a malformed page.
-    for sql in _NEWEST if {"events", "turns"} <= known else ():
-        for _ in connection.execute(sql):
-            pass
-    return None

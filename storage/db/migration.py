@@ -1,48 +1,53 @@
-"""Migration of SQLite files by the numbered scripts in `storage/migrations`."""
+"""Migration of databases by the numbered scripts in `storage/migrations`.
+
+`0029_initial.sql` creates the tables; each script with a greater number changes them. A script is
+written once, in SQLite's dialect, and translated for PostgreSQL (`storage.db.postgres.migration`).
+What only one of the databases needs is in a script of the same number in `migrations/sqlite` or
+`migrations/postgres`, which runs after it.
+"""
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
+from importlib.abc import Traversable
 from importlib.resources import files
 from pathlib import Path
 
 import structlog
 
-from storage import log_index
-from storage.connection import Connection
-from storage.db.errors import NewerSchema, Unavailable
-from storage.db.migration_copy import copy_before
+from storage.connection import Connection, Dialect
+from storage.db.address import Address
+from storage.db.errors import NewerSchema, OlderSchema, Unavailable
 
-# The migration that added the derived tables, which are filled as events are written.
-_FIRST_INDEXED_VERSION = 4
-
+FOLDER: Traversable = files("storage") / "migrations"
+"""The folder of the scripts."""
 
 # Milliseconds to wait for another process that migrates the same file.
 _MIGRATION_TIMEOUT_MS = 600_000
 _log = structlog.get_logger()
 
 
-def migrate(connection: Connection, path: Path) -> None:
-    """Run all pending migrations in one transaction.
+def migrate(connection: Connection, path: Path, folder: Traversable = FOLDER) -> None:
+    """Run all pending migrations of an SQLite file in one transaction.
 
-    A file that already has tables is copied first (`storage.db.migration_copy`); a file that is up
-    to date is not written to. Raises NewerSchema, Unavailable, sqlite3.Error.
+    A file that is up to date is not written to. Raises NewerSchema, OlderSchema, sqlite3.Error.
     """
-    scripts = migrations()
-    if _version(connection, path, len(scripts)) == len(scripts):
+    if not pending_migrations(path, _version(connection), Dialect.SQLITE, folder):
         return
     (patience,) = connection.execute("PRAGMA busy_timeout").fetchone()
     connection.execute(f"PRAGMA busy_timeout = {_MIGRATION_TIMEOUT_MS}")
     connection.execute("BEGIN IMMEDIATE")  # two processes may open the same file at once
     try:
-        # Read it again under the write lock: another process may have migrated the file meanwhile.
-        version = _version(connection, path, len(scripts))
-        if 0 < version < len(scripts):
-            _log.info("storage.migrating", file=path.name, version=version, to=len(scripts))
-            copy_before(path, len(scripts))
-        _run(connection, scripts, version)
+        # Read again under the write lock: another process may have migrated the file meanwhile.
+        version = _version(connection)
+        for number, script in pending_migrations(path, version, Dialect.SQLITE, folder):
+            if version:
+                _log.info("storage.migrating", file=path.name, version=version, to=number)
+            for statement in statements(script):
+                connection.execute(statement)
+            connection.execute(f"PRAGMA user_version = {number}")
         connection.execute("COMMIT")
     except BaseException:
         with suppress(sqlite3.Error):  # some errors roll back by themselves, such as SQLITE_FULL
@@ -53,39 +58,51 @@ def migrate(connection: Connection, path: Path) -> None:
 
 
 def require_newest(connection: Connection, path: Path) -> None:
-    """Raise Unavailable if a file needs a migration, and NewerSchema if its version is unknown."""
-    newest = len(migrations())
+    """Raise Unavailable if a file needs a migration, and NewerSchema or OlderSchema if its version
+    is unknown."""
     try:
-        version = _version(connection, path, newest)
+        is_pending = pending_migrations(path, _version(connection), Dialect.SQLITE)
     except sqlite3.Error as error:
         raise Unavailable(f"{path}: cannot be read: {error}") from error
-    if version < newest:
+    if is_pending:
         raise Unavailable(
             f"{path}: written by an older Terrarium, and cannot be changed here; copy it into a"
             " folder that can be written, and name that with --data"
         )
 
 
-def _version(connection: Connection, path: Path, newest: int) -> int:
-    """Return the schema version of a file: the number of its last migration. Raises NewerSchema."""
-    version = int(connection.execute("PRAGMA user_version").fetchone()[0])
+def _version(connection: Connection) -> int:
+    """Return the schema version of a file: the number of its last migration."""
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+def pending_migrations(
+    address: Address, version: int, dialect: Dialect, folder: Traversable = FOLDER
+) -> list[tuple[int, str]]:
+    """Return the numbers and scripts of the migrations that a database lacks, in order.
+
+    `version` is the number of its last migration, 0 if it has no tables. Raises NewerSchema,
+    OlderSchema.
+    """
+    scripts: dict[int, str] = {}
+    for part in (folder, folder / str(dialect)):
+        for item in part.iterdir():
+            if item.name.endswith(".sql"):
+                number = int(item.name[:4])
+                scripts[number] = scripts.get(number, "") + item.read_text("utf-8") + "\n"
+    oldest, newest = min(scripts), max(scripts)
     if version > newest:
         raise NewerSchema(
-            f"{path}: written by a newer Terrarium (version {version}, known {newest});"
-            " update Terrarium or choose another data folder with --data"
+            f"{address}: written by a newer Terrarium (version {version}, known {newest}); update"
+            " Terrarium, or choose another data folder or database"
         )
-    return version
-
-
-def _run(connection: Connection, scripts: Sequence[str], version: int) -> None:
-    for script in scripts[version:]:
-        for statement in statements(script):
-            connection.execute(statement)
-    if (
-        0 < version < _FIRST_INDEXED_VERSION
-    ):  # events of older versions were not counted; a new file has none
-        log_index.rebuild(connection)
-    connection.execute(f"PRAGMA user_version = {len(scripts)}")
+    if 0 < version < oldest:
+        raise OlderSchema(
+            f"{address}: written by an older Terrarium (version {version}) than this one can read;"
+            " start Terrarium 0.1.0 of commit 52bb8351 with it once, which migrates it"
+            " (docs/upgrading.md); nothing was changed"
+        )
+    return [(number, scripts[number]) for number in sorted(scripts) if number > version]
 
 
 def statements(script: str) -> Iterator[str]:
@@ -100,10 +117,3 @@ def statements(script: str) -> Iterator[str]:
         if sqlite3.complete_statement(statement):
             yield statement
             statement = ""
-
-
-def migrations() -> list[str]:
-    """Return the text of the numbered scripts, in order; the first is that of migration 1."""
-    folder = files("storage") / "migrations"
-    scripts = {item.name: item for item in folder.iterdir() if item.name.endswith(".sql")}
-    return [scripts[name].read_text(encoding="utf-8") for name in sorted(scripts)]

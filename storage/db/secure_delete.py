@@ -21,7 +21,6 @@ from storage.connection import Dialect
 from storage.db.address import Address
 from storage.db.database import Database
 from storage.db.errors import Unavailable
-from storage.db.migration_copy import copies
 
 MAX_REWRITTEN_SIZE = 256 << 20
 """Size of the largest database, in bytes, that is rewritten whole, which takes a few seconds."""
@@ -30,7 +29,8 @@ _PAGES_PER_TRANSACTION = 2_000  # pages overwritten in one transaction, while ot
 
 
 COPY_LIFETIME = timedelta(days=7)
-"""How long the copy of a file that is made before a migration is kept."""
+"""How long the copy of a file (`irc.db.before-N`) is kept that earlier versions made before they
+changed it."""
 
 
 @asynccontextmanager
@@ -41,13 +41,18 @@ async def secure_delete(database: Database, small: int = MAX_REWRITTEN_SIZE) -> 
     """
     if database.dialect is Dialect.POSTGRES:
         yield
-        await _vacuum_tables(database, full=await _schema_size(database) <= small)
+        row = await database.fetch_one(
+            "SELECT sum(pg_total_relation_size(c.oid)) FROM pg_class c"
+            " WHERE relnamespace = current_schema()::regnamespace AND relkind = 'r'"
+        )
+        await _vacuum_tables(database, full=int((row and row[0]) or 0) <= small)
         return
     # It holds for the main writing connection, which runs all transactions but inline ones.
     await database.execute_outside_transaction("PRAGMA secure_delete = ON")
     try:
         yield
-        if await _size(database) <= small:
+        size = await _number(database, "page_count") * await _number(database, "page_size")
+        if size <= small:
             await database.execute_outside_transaction("VACUUM")
         else:
             await _wipe_free_pages(database)
@@ -67,13 +72,13 @@ async def vacuum(database: Database) -> None:
 
 
 def remove_copies(log: Address, data: Path, older_than: timedelta = timedelta(0)) -> None:
-    """Remove the copies that were made before migrations of the log and of the files in `data`, if
-    they are older than `older_than`; by default all. Raises Unavailable.
+    """Remove the copies that earlier versions made before they changed the log or a file in `data`,
+    if they are older than `older_than`; by default all. Raises Unavailable.
     """
     until = time.time() - older_than.total_seconds()
     found = set(data.glob("*.db.before-*"))
     if isinstance(log, Path):
-        found.update(copies(log))
+        found.update(log.parent.glob(f"{log.name}.before-*"))
     try:
         for copy in found:
             with suppress(FileNotFoundError):  # another process removes them too
@@ -97,14 +102,6 @@ async def _vacuum_tables(database: Database, *, full: bool) -> None:
         await database.execute_outside_transaction("VACUUM FULL pg_catalog.pg_statistic")
 
 
-async def _schema_size(database: Database) -> int:
-    row = await database.fetch_one(
-        "SELECT sum(pg_total_relation_size(c.oid)) FROM pg_class c"
-        " WHERE relnamespace = current_schema()::regnamespace AND relkind = 'r'"
-    )
-    return int(row[0] or 0) if row else 0
-
-
 async def _empty_wal(database: Database) -> None:
     """Checkpoint the write-ahead log into the file, and truncate it.
 
@@ -119,10 +116,6 @@ async def _empty_wal(database: Database) -> None:
 async def _number(database: Database, pragma: str) -> int:
     row = await database.fetch_one(f"PRAGMA {pragma}")
     return int(row[0]) if row else 0
-
-
-async def _size(database: Database) -> int:
-    return await _number(database, "page_count") * await _number(database, "page_size")
 
 
 async def _wipe_free_pages(database: Database) -> None:

@@ -463,17 +463,17 @@ def _prepare(connection: SqliteConnection, path: Path, patience: float) -> None:
         # When two processes create a file at once, setting the journal mode fails for one of them
         # with SQLITE_BUSY at once, without the busy timeout.
         for attempt in stamina.retry_context(
-            on=_is_busy, attempts=None, timeout=patience, wait_initial=0.01, wait_jitter=0.05
+            on=lambda error: getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY,
+            attempts=None,
+            timeout=patience,
+            wait_initial=0.01,
+            wait_jitter=0.05,
         ):
             with attempt:
                 connection.executescript(_WRITER_PRAGMAS)
         migrate(connection, path)
     except sqlite3.Error as error:
         raise unusable(path, error) from error
-
-
-def _is_busy(error: Exception) -> bool:
-    return getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY
 
 
 @asynccontextmanager

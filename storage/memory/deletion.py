@@ -63,10 +63,15 @@ async def forget_people(
         # The turns themselves may still be there, or already be deleted: subtract them.
         async with db.execute("SELECT id FROM turns") as rows:
             left = {row[0] for row in await rows.fetchall()} - gone
-        sources = await _sources(db)
+        sources: dict[int, set[tuple[str, str]]] = {}
+        async with db.execute("SELECT memory_id, conversation, person FROM memory_sources") as rows:
+            for memory_id, conversation, person in await rows.fetchall():
+                sources.setdefault(memory_id, set()).add((conversation, person))
+        async with db.execute("SELECT * FROM memories") as rows:
+            memories = [memory_of(row) for row in await rows.fetchall()]
         ids = [
             memory.id
-            for memory in await _fetch_memories(db)
+            for memory in memories
             if _came_from(memory, turns, sources.get(memory.id, set()))
             or (
                 in_room(memory.room) and _is_of(memory, people, left, sources.get(memory.id, set()))
@@ -135,19 +140,6 @@ def _came_from(memory: Memory, turns: Sequence[DeletedTurn], sources: set[tuple[
         and turn.conversation in conversations
         for turn in turns
     )
-
-
-async def _fetch_memories(db: AsyncConnection) -> list[Memory]:
-    async with db.execute("SELECT * FROM memories") as rows:
-        return [memory_of(row) for row in await rows.fetchall()]
-
-
-async def _sources(db: AsyncConnection) -> dict[int, set[tuple[str, str]]]:
-    found: dict[int, set[tuple[str, str]]] = {}
-    async with db.execute("SELECT memory_id, conversation, person FROM memory_sources") as rows:
-        for memory_id, conversation, person in await rows.fetchall():
-            found.setdefault(memory_id, set()).add((conversation, person))
-    return found
 
 
 async def _remove(db: AsyncConnection, ids: Sequence[int]) -> None:

@@ -7,8 +7,10 @@ subject; names of people are normalised by `person_of`.
 from __future__ import annotations
 
 import json
+import math
 import re
-from collections.abc import Collection, Mapping
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -16,7 +18,7 @@ from typing import Any
 
 from storage.connection import Dialect
 from storage.db.database import AsyncConnection, Connection, Database, Row, from_micros, to_micros
-from storage.text_index.bm25 import rank
+from storage.text_index.words import fold, words
 
 MANUAL, OWN, HEARSAY = 1.0, 0.8, 0.3
 """The confidence in a fact: the person has asked for it to be remembered, has said it of
@@ -25,6 +27,8 @@ themselves, or somebody else has said it."""
 _NO_LIMIT = 1 << 40  # as a limit: more than there are
 _MOST_WORDS = 24  # of a search
 _WORD = re.compile(r"\w{2,}")
+_K1, _B = 1.2, 0.75  # of BM25, as in FTS5
+_MIN_WEIGHT = 1e-6  # of a word, as in FTS5: one that most texts have would weigh below 0
 
 
 def in_network(room: str) -> str:
@@ -247,3 +251,24 @@ def _values(memory: Memory) -> dict[str, Any]:
         "begun": to_micros(memory.begun or memory.time),
         "time": to_micros(memory.time),
     }
+
+
+def rank(texts: Sequence[str], wanted: Sequence[str]) -> list[tuple[int, float]]:
+    """Return position and score of each text that has any of the `wanted` words, best first; ties
+    are in order of position.
+
+    The score is Okapi BM25 as computed by FTS5 (https://www.sqlite.org/fts5.html#the_bm25_function).
+    """
+    documents = [Counter(words(fold(text))) for text in texts]
+    lengths = [document.total() for document in documents]
+    average = sum(lengths) / len(lengths) if lengths else 0.0
+    scores: dict[int, float] = {}
+    for word in dict.fromkeys(map(fold, wanted)):
+        having = [place for place, document in enumerate(documents) if word in document]
+        weight = math.log((len(texts) - len(having) + 0.5) / (len(having) + 0.5))
+        for place in having:
+            often = documents[place][word]
+            length = _K1 * (1 - _B + _B * lengths[place] / average)
+            value = max(weight, _MIN_WEIGHT) * often * (_K1 + 1) / (often + length)
+            scores[place] = scores.get(place, 0.0) + value
+    return sorted(scores.items(), key=lambda each: (-each[1], each[0]))

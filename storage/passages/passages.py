@@ -179,14 +179,11 @@ class PassageIndex:
         for plan in plans:
             if self._late():
                 raise Interrupted
-            match = self._match(plan)
+            nick = ((nick_tag(plan.nick),),) if plan.nick else ()
+            match = WordMatch(plan.terms, (*self._include, *nick), no_tags=self._exclude)
             ids = self._index.matching(self._connection, id_range, match, order, most)
             for event_id in ids:
                 sums[event_id] = sums.get(event_id, 0.0) + plan.weight
-
-    def _match(self, plan: IndexPlan) -> WordMatch:
-        nick = ((nick_tag(plan.nick),),) if plan.nick else ()
-        return WordMatch(plan.terms, (*self._include, *nick), no_tags=self._exclude)
 
     def _late(self) -> bool:
         return self._clock() > self._until or time.monotonic() > self._patience
@@ -215,18 +212,16 @@ def plans(
     # _MAX_IDS_PER_WORD.
     share = _MAX_IDS_PER_WORD / max(asking.lines, _MAX_IDS_PER_WORD)
     for word in words:
-        own, others = index_terms(word.forms[0]), _other_terms(words, word)
+        own = index_terms(word.forms[0])
+        others = tuple(
+            term for each in words if each is not word for term in index_terms(each.forms[0])
+        )
         terms: tuple[tuple[Phrase, ...], ...] = (own,)
         if others and counts[word.root] > share * max(counted, 1):
             terms = (own, others)
         yield IndexPlan(terms, asking.weights[word.root])
         if word.root in nicks and others:
             yield IndexPlan((others,), asking.weights[word.root], word.forms[0])
-
-
-def _other_terms(words: Sequence[QuestionWord], word: QuestionWord) -> tuple[Phrase, ...]:
-    others = (each for each in words if each is not word)
-    return tuple(term for each in others for term in index_terms(each.forms[0]))
 
 
 def weight_of(word: QuestionWord, count: int, counted: int) -> float:

@@ -213,13 +213,6 @@ def with_meaning(values: Sequence[float], likeness: float, best_other: float) ->
     return [known.get(name, value) for name, value in zip(FEATURES, values, strict=True)]
 
 
-def as_statement(values: Sequence[float]) -> list[float]:
-    """Return the features of a line that is a question as if it were an answer. Their score tells
-    how likely it asks about the same."""
-    whole = {"asks": 0.0, "lacks": 0.0, "nothing new": 0.0, "shows": 1.0}
-    return [whole.get(name, value) for name, value in zip(FEATURES, values, strict=True)]
-
-
 def chance(values: Sequence[float]) -> float:
     """Return the probability, from 0 to 1, that a line with these features answers the question."""
     weights = _weights()

@@ -79,21 +79,16 @@ def tokens(text: str) -> list[str]:
     endings."""
     found: list[str] = []
     for word in _WORD.findall(plain(text)):
-        if "'" in word or word in _EXPANDED:
-            found += _expand_contraction(word).split()
-        else:
-            found.append(word)
+        if word in _EXPANDED:
+            word = _EXPANDED[word]
+        elif word.endswith("n't"):
+            word = f"{word[:-3]} not"
+        elif "'" in word:
+            for ending in ("'re", "'ve", "'ll", "'d", "'m"):
+                word = word.removesuffix(ending)
+            word = _POSSESSIVE.sub("", word).replace("'", " ")
+        found += word.split()
     return found
-
-
-def _expand_contraction(word: str) -> str:
-    if word in _EXPANDED:
-        return _EXPANDED[word]
-    if word.endswith("n't"):
-        return f"{word[:-3]} not"
-    for ending in ("'re", "'ve", "'ll", "'d", "'m"):
-        word = word.removesuffix(ending)
-    return _POSSESSIVE.sub("", word).replace("'", " ")
 
 
 @lru_cache(50_000)

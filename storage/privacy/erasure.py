@@ -308,8 +308,10 @@ async def _tick_off(pending: PendingErasures, erasure: PendingErasure, step: str
 
 async def _forget_records(database: Database, erasure: PendingErasure) -> None:
     """Remove everything about the person in a tendril's store except log events."""
-    person, names = _person(erasure.person), erasure.names
-    network, ids = erasure.network, erasure.events
+    names, network, ids = erasure.names, erasure.network, erasure.events
+    values = json.loads(erasure.person)  # as `_plan` wrote it
+    kind = Person if values.pop("kind") == Person.__name__ else NamedPerson
+    person: Person | NamedPerson = kind(**values)
 
     def theirs(room: str) -> bool:
         return network is None or room.startswith(f"{network}/")
@@ -323,8 +325,12 @@ async def _forget_records(database: Database, erasure: PendingErasure) -> None:
         await db.executemany("DELETE FROM turns WHERE id = ?", [[turn.id] for turn in turns])
     await scrub(database)
     await Runs(database).forget(ids, network, names)
-    await _forget_reminders(database, person)
-    await Reminders(database).forget_asked(ids)
+    reminders = Reminders(database)
+    if isinstance(person, NamedPerson):
+        await reminders.forget_named(person.network, person.nick, person.account)
+    else:
+        await reminders.forget(person.owner)
+    await reminders.forget_asked(ids)
     await AttentionStore(database).forget(network, names, ids)
     await Spending(database).forget_names()
     await SkillTable(database).forget_of(names)
@@ -342,21 +348,6 @@ async def _has_reminders(
             if await Reminders(other).for_owner(person.owner):
                 return True
     return False
-
-
-async def _forget_reminders(database: Database, person: Person | NamedPerson) -> None:
-    if isinstance(person, NamedPerson):
-        kept = Reminders(database)
-        await kept.forget_named(person.network, person.nick, person.account)
-    else:
-        await Reminders(database).forget(person.owner)
-
-
-def _person(text: str) -> Person | NamedPerson:
-    """Return the person from the JSON object that `_plan` wrote."""
-    values = json.loads(text)
-    kind = values.pop("kind")
-    return Person(**values) if kind == Person.__name__ else NamedPerson(**values)
 
 
 async def _events_of(log: ChatLog, person: Person | NamedPerson) -> list[Event]:

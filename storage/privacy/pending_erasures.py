@@ -17,7 +17,7 @@ from pathlib import Path
 
 from storage.chat_log.event import Place
 from storage.connection import Dialect
-from storage.db.database import AsyncConnection, Database, Row, to_micros
+from storage.db.database import Database, Row, to_micros
 from storage.db.errors import Unavailable
 from storage.privacy.audit_log import AuditEntry, insert_entry
 
@@ -136,7 +136,12 @@ async def erasure_lock(
             # keep VACUUM from removing rows. Who waits has none: whoever holds the lock needs
             # further connections of the pool, which has few.
             async with database.transaction(exclusive=False) as connection:
-                if await _try_advisory_lock(connection):
+                # The server may be set to end transactions that are idle, and an erasure may take
+                # minutes.
+                await connection.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
+                async with connection.execute(_TRY_ADVISORY) as cursor:
+                    is_locked = (await cursor.fetchone())[0]
+                if is_locked:
                     yield
                     return
     path = data / "run" / "erasure.lock"
@@ -147,9 +152,12 @@ async def erasure_lock(
         raise Unavailable(f"{path}: cannot be opened: {error.strerror}") from error
     with file:  # closing it releases the lock
         async for _ in attempts:
-            if _try_flock(file.fileno()):
-                yield
-                return
+            try:
+                fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                continue
+            yield
+            return
 
 
 async def _attempts(patience: float) -> AsyncIterator[None]:
@@ -159,21 +167,6 @@ async def _attempts(patience: float) -> AsyncIterator[None]:
         yield
         await asyncio.sleep(_POLL_INTERVAL)
     raise Unavailable("another process is still carrying out erasures")
-
-
-async def _try_advisory_lock(connection: AsyncConnection) -> bool:
-    # The server may be set to end transactions that are idle, and an erasure may take minutes.
-    await connection.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
-    async with connection.execute(_TRY_ADVISORY) as cursor:
-        return bool((await cursor.fetchone())[0])
-
-
-def _try_flock(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def has_pending_erasures(path: Path) -> bool:

@@ -63,8 +63,25 @@ class AttentionStore:
         signals = await self._database.fetch_all("SELECT * FROM signals ORDER BY id")
         return AttentionState(
             {_place(row): from_micros(row["time"]) for row in contacts},
-            tuple(_put_off(row) for row in put_off),
-            tuple(_signal(row) for row in signals),
+            tuple(
+                Snooze(
+                    row["kind"],
+                    _place(row),
+                    None if row["until"] is None else from_micros(row["until"]),
+                )
+                for row in put_off
+            ),
+            tuple(
+                Signal(
+                    row["kind"],
+                    _place(row),
+                    from_micros(row["time"]),
+                    row["person"],
+                    row["anchor"],
+                    row["id"],
+                )
+                for row in signals
+            ),
         )
 
     async def add_signal(self, signal: Signal) -> Signal:
@@ -151,19 +168,3 @@ _DAY = 24 * 3_600_000_000  # microseconds
 
 def _place(row: Row) -> Place:
     return Place(row["network"], row["channel"])
-
-
-def _put_off(row: Row) -> Snooze:
-    until = None if row["until"] is None else from_micros(row["until"])
-    return Snooze(row["kind"], _place(row), until)
-
-
-def _signal(row: Row) -> Signal:
-    return Signal(
-        row["kind"],
-        _place(row),
-        from_micros(row["time"]),
-        row["person"],
-        row["anchor"],
-        row["id"],
-    )

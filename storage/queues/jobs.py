@@ -118,7 +118,14 @@ class Jobs:
         """
         now = to_micros(self._now())
         async with self._database.transaction() as db:
-            state, error = await _start(db, depends_on)
+            state, error = "pending", ""
+            if depends_on is not None:
+                parent = await _fetch_row(db, "SELECT state FROM jobs WHERE id = ?", [depends_on])
+                found = parent[0] if parent else "unknown"
+                if found in ("unknown", "failed", "dead"):
+                    state, error = "failed", f"the job that it depends on is {found}"
+                elif found != "done":
+                    state = "waiting"
             row = {
                 "kind": kind,
                 "payload": json.dumps(dict(payload)),
@@ -282,17 +289,6 @@ class Jobs:
         )
         for job in map(_job, rows):
             await self.fail(job, "its worker crashed")
-
-
-async def _start(db: AsyncConnection, depends_on: int | None) -> tuple[str, str]:
-    """Return the initial state of a job, and the error if it fails at once."""
-    if depends_on is None:
-        return "pending", ""
-    parent = await _fetch_row(db, "SELECT state FROM jobs WHERE id = ?", [depends_on])
-    state = parent[0] if parent else "unknown"
-    if state in ("unknown", "failed", "dead"):
-        return "failed", f"the job that it depends on is {state}"
-    return ("pending" if state == "done" else "waiting"), ""
 
 
 async def _fetch_row(

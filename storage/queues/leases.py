@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from storage.connection import AsyncConnection, Connection, Dialect
+from storage.connection import Connection, Dialect
 from storage.db.database import Database
 from storage.db.errors import StorageError
 
@@ -131,7 +131,8 @@ class Leases:
                 news = renewals.get(name, Renewal())
                 settled = None if news.settled is None else _micros(news.settled)
                 values = [name, self._holder, fence, _micros(duration), news.known_as, settled]
-                await self._update(db, _RENEW.format(now=self._now), values)
+                if (await db.execute(_RENEW.format(now=self._now), values)).rowcount != 1:
+                    raise _lost(name)
 
     async def release(self) -> None:
         """Expire all leases that are still ours, so that others can acquire them. Raises
@@ -151,11 +152,6 @@ class Leases:
             row = db.execute(_CHECK[db.dialect], [name]).fetchone()
             if row is None or row[0] != fence:
                 raise _lost(name)
-
-    async def _update(self, db: AsyncConnection, sql: str, values: Sequence[object]) -> None:
-        cursor = await db.execute(sql, values)
-        if cursor.rowcount != 1:
-            raise _lost(str(values[0]))
 
 
 class _Taken(Exception):

@@ -77,12 +77,33 @@ async def newest_runs(
     `place` is the folder of their files, or one of their schemas in PostgreSQL. What cannot be read
     is left out.
     """
-    return await asyncio.to_thread(_newest_runs, place, limit, before)
+    sql = "SELECT * FROM runs WHERE started < ? ORDER BY started DESC LIMIT ?"
+    until = to_micros(before) if before else 2**62
+    found = await _runs(place, sql, until, limit)
+    return heapq.nlargest(limit, found, key=lambda run: run.started)
 
 
 async def read_run(place: Path | PostgresSchema, name: str) -> RunRecord | None:
     """Return the run with the id `name`, with its steps, if there is one."""
-    return await asyncio.to_thread(_read_run, place, name)
+    tendril, _, number = name.rpartition("-")
+    if not number.isdecimal() or len(number) > 18:  # more digits may exceed SQLite's 64 bits
+        return None
+    rows = (await _all_rows(place, "SELECT * FROM runs WHERE id = ?", int(number))).get(tendril)
+    if not rows:
+        return None
+    sql = "SELECT * FROM run_steps WHERE run_id = ? ORDER BY number"
+    steps = (await _all_rows(place, sql, int(number)))[tendril]
+    asked = await _runs(
+        place, "SELECT * FROM runs WHERE caller = ? ORDER BY started", rows[0]["key"]
+    )
+    callers: list[RunRecord] = []
+    if caller := rows[0]["caller"]:
+        callers = await _runs(place, "SELECT * FROM runs WHERE key = ?", caller)
+    return replace(
+        _run(tendril, rows[0], tuple(map(_step, steps))),
+        caller=callers[0] if callers else None,
+        asked=tuple(asked),
+    )
 
 
 async def read_turn(place: Path | PostgresSchema, run: RunRecord) -> Sequence[Message]:
@@ -93,66 +114,34 @@ async def read_turn(place: Path | PostgresSchema, run: RunRecord) -> Sequence[Me
     """
     if run.private or not run.conversation:
         return ()
-    values: list[str | int] = [run.conversation, to_micros(run.started)]
-    rows = (await asyncio.to_thread(_all_rows, place, _TURN, values)).get(run.tendril)
-    return json.loads(rows[0]["messages"]) if rows else ()
+    rows = await _all_rows(place, _TURN, run.conversation, to_micros(run.started))
+    found = rows.get(run.tendril)
+    return json.loads(found[0]["messages"]) if found else ()
 
 
 async def runs_for_event(place: Path | PostgresSchema, event_id: int) -> list[RunRecord]:
     """Return the runs, without steps, that answered the question of a log event, newest first."""
-    sql = "SELECT * FROM runs WHERE anchor = ?"
-    found = await asyncio.to_thread(_runs, place, sql, event_id)
+    found = await _runs(place, "SELECT * FROM runs WHERE anchor = ?", event_id)
     return sorted(found, key=lambda run: run.started, reverse=True)
 
 
-def _newest_runs(
-    place: Path | PostgresSchema, limit: int, before: datetime | None
-) -> list[RunRecord]:
-    sql = "SELECT * FROM runs WHERE started < ? ORDER BY started DESC LIMIT ?"
-    until = to_micros(before) if before else 2**62
-    found = [
-        _run(tendril, row)
-        for tendril, rows in _all_rows(place, sql, [until, limit]).items()
-        for row in rows
-    ]
-    return heapq.nlargest(limit, found, key=lambda run: run.started)
-
-
-def _read_run(place: Path | PostgresSchema, name: str) -> RunRecord | None:
-    tendril, _, number = name.rpartition("-")
-    if not number.isdecimal() or len(number) > 18:  # more digits may exceed SQLite's 64 bits
-        return None
-    rows = _all_rows(place, "SELECT * FROM runs WHERE id = ?", [int(number)]).get(tendril)
-    if not rows:
-        return None
-    sql = "SELECT * FROM run_steps WHERE run_id = ? ORDER BY number"
-    steps = map(_step, _all_rows(place, sql, [int(number)])[tendril])
-    run = _run(tendril, rows[0], tuple(steps))
-    asked = _runs(place, "SELECT * FROM runs WHERE caller = ? ORDER BY started", rows[0]["key"])
-    callers: list[RunRecord] = []
-    # A separate query, as the column is missing in the file of a tendril that has not been started
-    # since it was introduced: this query fails, and the run is shown all the same.
-    sql = "SELECT caller FROM runs WHERE id = ? AND caller != ''"
-    for row in _all_rows(place, sql, [int(number)]).get(tendril, ()):
-        callers = _runs(place, "SELECT * FROM runs WHERE key = ?", row["caller"])
-    return replace(run, caller=callers[0] if callers else None, asked=tuple(asked))
-
-
-def _runs(place: Path | PostgresSchema, sql: str, key: str | int) -> list[RunRecord]:
-    """Return the runs of all tendrils that a query with one parameter finds, without steps."""
-    found = _all_rows(place, sql, [key])
+async def _runs(place: Path | PostgresSchema, sql: str, *values: str | int) -> list[RunRecord]:
+    """Return the runs of all tendrils that a query finds, without steps."""
+    found = await _all_rows(place, sql, *values)
     return [_run(tendril, row) for tendril, rows in found.items() for row in rows]
 
 
-def _all_rows(
-    place: Path | PostgresSchema, sql: str, values: Sequence[int | str]
+async def _all_rows(
+    place: Path | PostgresSchema, sql: str, *values: str | int
 ) -> Mapping[str, Sequence[Row]]:
     """Run a query on the tables of each tendril and return the rows by tendril."""
     if isinstance(place, Path):
-        return {path.stem: _rows(path, sql, values) for path in place.glob("*.db")}
+        return await asyncio.to_thread(
+            lambda: {path.stem: _rows(path, sql, values) for path in place.glob("*.db")}
+        )
     from storage.db.postgres.reading import read_schemas  # needs the extra
 
-    return read_schemas(place, "runs", sql, values)
+    return await asyncio.to_thread(read_schemas, place, "runs", sql, values)
 
 
 def _rows(path: Path, sql: str, values: Sequence[int | str]) -> list[Row]:

@@ -51,7 +51,11 @@ class Matcher:
 
     def snippet(self, text: str) -> MatchSnippet:
         """Return the part of a text with the first matches, and their positions in it."""
-        marks = self._marks(text)
+        marks: list[tuple[int, int]] = []
+        if self._any is not None:
+            plain, places = fold_with_offsets(text)
+            found = (match.span() for match in self._any.finditer(plain))
+            marks = [(places[begin], places[end - 1] + 1) for begin, end in found if end > begin]
         if len(text) <= _SNIPPET_WIDTH:
             return MatchSnippet(text, tuple(marks))
         start = max(0, marks[0][0] - _SNIPPET_LEAD) if marks else 0
@@ -61,13 +65,6 @@ class Matcher:
         shift = len(head) - start
         inside = [(max(a, start) + shift, min(b, end) + shift) for a, b in marks if a < end]
         return MatchSnippet(f"{head}{text[start:end]}{tail}", tuple(inside))
-
-    def _marks(self, text: str) -> list[tuple[int, int]]:
-        if self._any is None:
-            return []
-        plain, places = fold_with_offsets(text)
-        found = (match.span() for match in self._any.finditer(plain))
-        return [(places[begin], places[end - 1] + 1) for begin, end in found if end > begin]
 
 
 def contains(text: str, part: str) -> bool:

@@ -157,7 +157,11 @@ class _Reader:
             self._negated = False
         else:
             self._negated = False
-            self._add(_term(match), minus)
+            prefix = f"{key}:" if key else ""
+            term = (
+                _bare_term(f"{prefix}{bare}") if quoted is None else _quoted_term(prefix + quoted)
+            )
+            self._add(term, minus)
 
     def result(self) -> ParsedQuery:
         """Return the parsed query. In mode OR an excluded term is excluded from every clause."""
@@ -203,9 +207,8 @@ class _Reader:
             return True
         if minus:
             return False
-        return self._hours(value) if kind == "hours" else self._moment(kind, value)
-
-    def _hours(self, value: str) -> bool:
+        if kind != "hours":
+            return self._moment(kind, value)
         try:
             hours = float(value)
         except ValueError:
@@ -250,14 +253,6 @@ def _span(value: str, zone: tzinfo) -> tuple[datetime, datetime]:
     return begin.astimezone(UTC), end.astimezone(UTC)
 
 
-def _term(match: re.Match[str]) -> Term | None:
-    """Return the term of a token that is neither operator nor filter, None if it has no content."""
-    key = f"{match['key']}:" if match["key"] else ""
-    if match["quoted"] is not None:
-        return _quoted_term(f"{key}{match['quoted']}")
-    return _bare_term(f"{key}{match['bare']}")
-
-
 def _quoted_term(text: str) -> Term | None:
     text = " ".join(text.split())
     if not words(text) or _UNSPACED.search(text):
@@ -270,18 +265,15 @@ def _bare_term(text: str) -> Term | None:
     inner = core.strip("*")
     if not inner or inner in punctuation:
         return None  # ":)" can be looked for in quotation marks
-    if core.startswith(("*", "-")) or not words(inner) or not _is_wordy(inner):
+    # Anything but words, and what joins them in ordinary writing, is code or an address, which is
+    # searched literally.
+    is_wordy = words(inner) and not _UNSPACED.search(inner)
+    if (
+        core.startswith(("*", "-"))
+        or not is_wordy
+        or not all(char in "-'_’" or words(char) for char in inner)
+    ):
         return Term(TermKind.PART, inner)
     if core.endswith("*") and len(inner) >= _SHORTEST_PREFIX:
         return Term(TermKind.PREFIX, inner)
     return Term(TermKind.PHRASE if len(words(inner)) > 1 else TermKind.WORD, inner)
-
-
-def _is_wordy(text: str) -> bool:
-    """Return True if a term consists of words and of what joins them in ordinary writing.
-
-    Anything else is code or an address, which is searched literally.
-    """
-    if _UNSPACED.search(text):
-        return False
-    return all(char in "-'_’" or words(char) for char in text)

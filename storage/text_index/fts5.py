@@ -84,7 +84,14 @@ class Fts5Index:
     ) -> list[int]:
         match, parts = wanted.match, wanted.parts
         number, bounds = id_range.number, [id_range.first, id_range.last]
-        trigrams = _trigrams(parts)
+        # What may have the parts, as hits are checked against the text. Without positions FTS5
+        # allows no phrase of several trigrams, only their conjunction, and evenly spaced ones of a
+        # long part will do.
+        chosen: list[str] = []
+        for part in parts:
+            each = list(dict.fromkeys(part[i : i + 3] for i in range(len(part) - 2)))
+            chosen += each[:: -(-len(each) // _MAX_TRIGRAMS) or 1]  # rounded up
+        trigrams = " AND ".join(map(_quote, chosen))
         table, asked = (
             (f"words_{number}", _expression(match)) if match else (f"parts_{number}", trigrams)
         )
@@ -148,18 +155,6 @@ def _expression(match: WordMatch) -> str:
     lack += [f"tags : {_quote(tag)}" for tag in match.no_tags]
     unwanted = f" NOT ({' OR '.join(lack)})" if lack else ""
     return f"({' AND '.join(wanted)}){unwanted}"
-
-
-def _trigrams(parts: Iterable[str]) -> str:
-    """Return the MATCH expression for `parts_N`, which finds candidates that may have the parts."""
-    # Without positions FTS5 allows no phrase of several trigrams, only their conjunction. As hits
-    # are checked against the text, evenly spaced trigrams of a long part will do.
-    trigrams: list[str] = []
-    for part in parts:
-        each = list(dict.fromkeys(part[i : i + 3] for i in range(len(part) - 2)))
-        step = -(-len(each) // _MAX_TRIGRAMS) or 1  # rounded up
-        trigrams += each[::step]
-    return " AND ".join(map(_quote, trigrams))
 
 
 def _phrase(phrase: Phrase) -> str:

@@ -113,7 +113,6 @@ class TsvectorIndex:
 
 
 def _vector(text: str, tags: str) -> str:
-    """Return a line as a tsvector literal."""
     # A word that occurs only after the last position is not indexed: PostgreSQL would give all of
     # those the same position, and could find a phrase that nobody wrote.
     positions: dict[str, list[int]] = {}
@@ -126,7 +125,6 @@ def _vector(text: str, tags: str) -> str:
 
 
 def _query(match: WordMatch) -> str:
-    """Return a condition as a tsquery literal."""
     # A phrase without any word is left out, as an empty operand is a syntax error.
     wanted = [_any(map(_phrase, group)) for group in match.words]
     # An empty group of tags must match no line; no tag is just a colon.
@@ -149,15 +147,13 @@ def _any(terms: Iterable[str]) -> str:
 
 
 def _lexemes(text: str) -> list[str]:
-    return [_shortened(word) for word in words(fold(text))]
-
-
-def _shortened(word: str) -> str:
-    if len(word) < _MAX_LEXEME_SIZE // 4:  # UTF-8 has at most four bytes for a character
-        return word
-    return word.encode()[:_MAX_LEXEME_SIZE].decode(errors="ignore")
+    return [
+        word  # UTF-8 has at most four bytes for a character
+        if len(word) < _MAX_LEXEME_SIZE // 4
+        else word.encode()[:_MAX_LEXEME_SIZE].decode(errors="ignore")
+        for word in words(fold(text))
+    ]
 
 
 def _quote(text: str) -> str:
-    """Return a quoted lexeme."""
     return "'" + text.replace("\\", "\\\\").replace("'", "''") + "'"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from agent_server.response_store import LocalResponseStore, StoredResponse
+from agent_server.response_store import ResponseStore, StoredResponse
 
 
 async def test_the_store_forgets_what_was_used_longest_ago() -> None:
-    store = LocalResponseStore(most=2)
+    store = ResponseStore(most=2)
     for name in ("a", "b"):
         await store.save("irc", stored(name))
     assert await store.get("irc", "a") is not None
@@ -16,7 +16,7 @@ async def test_the_store_forgets_what_was_used_longest_ago() -> None:
 
 async def test_the_store_is_bounded_in_bytes() -> None:
     size = stored("a").size
-    store = LocalResponseStore(largest=2 * size)
+    store = ResponseStore(largest=2 * size)
     for name in ("a", "b", "c"):
         await store.save("irc", stored(name))
     assert await present(store, "abc") == "bc"
@@ -29,7 +29,7 @@ async def test_the_store_is_bounded_in_bytes() -> None:
     assert await present(store, "ce") == "ce"
 
 
-async def present(store: LocalResponseStore, names: str) -> str:
+async def present(store: ResponseStore, names: str) -> str:
     """Return those of the names that are stored."""
     found = [name for name in names if await store.get("irc", name)]
     return "".join(found)

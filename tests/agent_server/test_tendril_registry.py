@@ -5,7 +5,7 @@ from __future__ import annotations
 from agent_server.tendril_registry import (
     MAX_TENDRILS,
     REPORT_TIMEOUT,
-    LocalTendrilRegistry,
+    TendrilRegistry,
     TendrilReport,
 )
 
@@ -14,7 +14,7 @@ READY = TendrilReport("ready")
 
 async def test_a_tendril_that_is_silent_for_long_is_gone_and_keys_are_apart() -> None:
     now = 0.0
-    registry = LocalTendrilRegistry(lambda: now)
+    registry = TendrilRegistry(lambda: now)
     await registry.record("irc", "irc", READY)
     now = REPORT_TIMEOUT / 2
     await registry.record("irc", "mallory", TendrilReport("waiting"))
@@ -27,7 +27,7 @@ async def test_a_tendril_that_is_silent_for_long_is_gone_and_keys_are_apart() ->
 
 
 async def test_one_key_cannot_crowd_out_the_tendrils_of_others() -> None:
-    registry = LocalTendrilRegistry()
+    registry = TendrilRegistry()
     for number in range(MAX_TENDRILS):
         assert await registry.record(f"t{number}", "mallory", READY)
     assert not await registry.record("one-more", "mallory", READY)

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from harnesses.core.tendril.status import ProcessState, report
+from storage.db.database import Database
 from tests.kit.command import environment_without_settings, terrarium
 from tests.kit.ircd import embedded_ircd
-from tests.kit.old_file import file_of_version, newest_version
 from tests.kit.patience import PATIENCE
 
 NOBODY = "http://127.0.0.1:9"
@@ -76,13 +76,17 @@ async def test_a_file_that_cannot_be_used_ends_a_tendril_for_good_and_stays_as_i
     if kind == "letter":
         path.write_text("this is a letter, and no database at all\n" * 40)
     else:
-        with file_of_version(path, newest_version()) as file:
+        async with Database.open(path):
+            pass
+        with closing(sqlite3.connect(path)) as file:
             rows = [("r", f"words {n} " * 50, n) for n in range(500)]
             file.executemany(
                 "INSERT INTO outbox (network, channel, text, key, time) VALUES ('n', ?, ?, ?, 1)",
                 rows,
             )
-            file.execute(f"PRAGMA user_version = {newest_version() + (kind == 'newer')}")
+            file.commit()
+            if kind == "newer":
+                file.execute("PRAGMA user_version = 9999")
     if kind == "torn":
         with closing(sqlite3.connect(path)) as file:
             file.execute("PRAGMA wal_checkpoint(TRUNCATE)")

@@ -16,7 +16,7 @@ from storage.queues.outbox import Outbox
 from storage.search.models import SearchQuery
 from tests.kit.command import terrarium
 from tests.kit.postgres import binaries, postgres_database
-from tests.storage.transfer.test_transfer import NOON, PLACE, everything, fill, said
+from tests.storage.test_transfer import NOON, PLACE, everything, fill, said
 
 LINES = 300
 

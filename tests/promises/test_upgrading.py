@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import closing
 from pathlib import Path
-from sqlite3 import OperationalError, connect
+from sqlite3 import connect
 
 import pytest
 
@@ -24,20 +24,3 @@ async def test_a_file_of_a_newer_version_is_refused_and_left_as_it_was(tmp_path:
         async with Database.open(path):
             pass
     assert path.read_bytes() == before
-
-
-async def test_a_migration_that_is_interrupted_leaves_the_file_as_it_was(tmp_path: Path) -> None:
-    path = tmp_path / "irc.db"
-    async with Database.open(path):
-        pass
-    with closing(connect(path)) as file:
-        (newest,) = file.execute("PRAGMA user_version").fetchone()
-        # As if the last migrations were still to come, of which one finds what it would make.
-        file.execute("PRAGMA user_version = 15")
-        tables = file.execute("SELECT sql FROM sqlite_master ORDER BY name").fetchall()
-    with pytest.raises((StorageError, OperationalError)):
-        async with Database.open(path):
-            pass
-    with closing(connect(path)) as file:
-        assert file.execute("PRAGMA user_version").fetchone() == (15,) != (newest,)
-        assert file.execute("SELECT sql FROM sqlite_master ORDER BY name").fetchall() == tables

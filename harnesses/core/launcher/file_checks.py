@@ -122,7 +122,7 @@ def check_databases(config: Config) -> CheckResult:
 
 def _check_postgres(address: PostgresSchema) -> CheckResult:
     try:
-        from storage.db.postgres.inspection import schema_versions
+        from storage.db.postgres.reading import schema_versions
     except ImportError:
         return CheckResult("database", False, NEEDS_EXTRA)
     try:

@@ -12,7 +12,7 @@ from mcp.shared.exceptions import MCPError
 from llm.messages.message import render_line
 from storage.chat_log.event import Event, Place, Scope
 from storage.chat_log.query import Query
-from storage.protocols import LogReader
+from storage.log import ChatLog
 
 _DAY_PREFIX = "terrarium://day/"
 _LINE_PREFIX = "terrarium://line/"
@@ -41,7 +41,7 @@ TEMPLATES = [
 class LogResources:
     """The resources of `log`, confined to `scope`."""
 
-    def __init__(self, log: LogReader, scope: Scope) -> None:
+    def __init__(self, log: ChatLog, scope: Scope) -> None:
         self._log = log
         self._scope = scope
 

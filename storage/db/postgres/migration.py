@@ -1,20 +1,16 @@
-"""Migration of PostgreSQL schemas by the scripts in `storage/migrations`.
-
-A migration is written once, in SQLite's dialect, and translated. Where that is not enough, a script
-of the same number in `storage/migrations/postgres` replaces it. `0023_initial.sql` there replaces
-the first 23.
-"""
+"""Migration of PostgreSQL schemas by the scripts in `storage/migrations`, which are translated."""
 
 from __future__ import annotations
 
 import re
-from importlib.resources import files
+from importlib.abc import Traversable
 
 import psycopg
 
+from storage.connection import Dialect
 from storage.db.address import PostgresSchema
-from storage.db.errors import NewerSchema, Unavailable
-from storage.db.migration import migrations, statements
+from storage.db.errors import Unavailable
+from storage.db.migration import FOLDER, pending_migrations
 from storage.db.postgres.connection import PostgresConnection, in_one_line
 
 OWNER_HINT = (
@@ -23,7 +19,6 @@ OWNER_HINT = (
 )
 """Advice for error messages when the role does not own the database."""
 
-_INITIAL_VERSION = 23
 _CREATE = (
     "CREATE EXTENSION IF NOT EXISTS citext WITH SCHEMA public",
     "CREATE EXTENSION IF NOT EXISTS pg_trgm WITH SCHEMA public",
@@ -50,10 +45,12 @@ _TYPES = (
 )
 
 
-def migrate(connection: PostgresConnection, address: PostgresSchema) -> None:
+def migrate(
+    connection: PostgresConnection, address: PostgresSchema, folder: Traversable = FOLDER
+) -> None:
     """Create the schema if necessary and run its pending migrations, in one transaction.
 
-    Raises NewerSchema, Unavailable, psycopg.Error.
+    Raises NewerSchema, OlderSchema, Unavailable, psycopg.Error.
     """
     raw = connection.raw
     with raw.transaction():
@@ -61,39 +58,23 @@ def migrate(connection: PostgresConnection, address: PostgresSchema) -> None:
         # sessions that create one at once fail in spite of IF NOT EXISTS.
         raw.execute("SELECT pg_advisory_xact_lock(hashtextextended('terrarium', 0))")
         require_locale(connection, address)
-        _create(connection, address)
+        try:
+            for statement in _CREATE:
+                raw.execute(statement.encode())
+            raw.execute(f'CREATE SCHEMA IF NOT EXISTS "{address.schema}"'.encode())
+        except psycopg.errors.InsufficientPrivilege as error:
+            raise Unavailable(f"{address}: {in_one_line(error)}; {OWNER_HINT}") from error
         connection.execute("CREATE TABLE IF NOT EXISTS schema_version (version BIGINT NOT NULL)")
         for statement in _WRITERS:
             connection.execute(statement)
         row = connection.execute("SELECT version FROM schema_version").fetchone()
-        scripts = _scripts()
-        version = require_known(address, int(row[0]) if row else 0)
-        for number in sorted(scripts):
-            if number > version:
-                raw.execute(scripts[number].encode())
-        if version < max(scripts):
+        version = int(row[0]) if row else 0
+        for number, script in pending_migrations(address, version, Dialect.POSTGRES, folder):
+            for pattern, replacement in _TYPES:
+                script = re.sub(pattern, replacement, script)
+            raw.execute(script.encode())
             connection.execute("DELETE FROM schema_version")
-            connection.execute("INSERT INTO schema_version VALUES (?)", [max(scripts)])
-
-
-def _create(connection: PostgresConnection, address: PostgresSchema) -> None:
-    try:
-        for statement in _CREATE:
-            connection.raw.execute(statement.encode())
-        connection.raw.execute(f'CREATE SCHEMA IF NOT EXISTS "{address.schema}"'.encode())
-    except psycopg.errors.InsufficientPrivilege as error:
-        raise Unavailable(f"{address}: {in_one_line(error)}; {OWNER_HINT}") from error
-
-
-def require_known(address: PostgresSchema, version: int) -> int:
-    """Return `version`. Raises NewerSchema if it is greater than the newest known migration."""
-    known = max(_scripts())
-    if version > known:
-        raise NewerSchema(
-            f"{address}: written by a newer Terrarium (version {version}, known {known}); update"
-            " Terrarium or choose another database"
-        )
-    return version
+            connection.execute("INSERT INTO schema_version VALUES (?)", [number])
 
 
 def require_locale(connection: PostgresConnection, address: PostgresSchema) -> None:
@@ -108,26 +89,3 @@ def require_locale(connection: PostgresConnection, address: PostgresSchema) -> N
             f"{address}: the database has the encoding {row[0]} and the locale {row[1]}; make it"
             " with `createdb --template=template0 --encoding=UTF8 --locale=C NAME`"
         )
-
-
-def _scripts() -> dict[int, str]:
-    """Return the text of the migrations for PostgreSQL by number."""
-    folder = files("storage") / "migrations" / "postgres"
-    own = {
-        int(item.name[:4]): item.read_text(encoding="utf-8")
-        for item in folder.iterdir()
-        if item.name.endswith(".sql")
-    }
-    shared = {
-        number: "".join(map(translate_tables, statements(script)))
-        for number, script in enumerate(migrations(), 1)
-        if number > _INITIAL_VERSION
-    }
-    return shared | own
-
-
-def translate_tables(statement: str) -> str:
-    """Return an SQLite statement that creates or alters tables, translated to PostgreSQL."""
-    for pattern, replacement in _TYPES:
-        statement = re.sub(pattern, replacement, statement)
-    return statement

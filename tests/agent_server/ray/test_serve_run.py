@@ -49,7 +49,6 @@ slots = 1
 chooses_tools = false
 
 [ray]
-ingress_replicas = 1
 min_engines = 1
 max_engines = 2
 upscale_delay = 1

@@ -23,13 +23,12 @@ async def test_engines_that_find_no_room_are_told_of_and_the_others_answer(
         "MODEL_THREADS": "1",
         "MODEL_CONTEXT": "1024",
         "MODEL_CHOOSES_TOOLS": "false",
-        "RAY_INGRESS_REPLICAS": "1",
         "RAY_MIN_ENGINES": "2",
         "RAY_MAX_ENGINES": "2",
     }
     async with ray_cluster(tmp_path, 1, "info", **settings) as cluster:
         told = await line_with(cluster.server.stderr, "engine.no_room")
-        assert "2 engines of 1 CPU each need 2; this cluster has 1" in told
+        assert "2 engines, each on one node, need 2 CPU; this cluster has 1 CPU" in told
         assert "[warning]" in told
         await line_with(cluster.server.stderr, "server.listening")
         assert len(cluster.replicas("engine-terra")) == 1

@@ -10,13 +10,11 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage import log_index
 from storage.chat_log.event import PUBLIC, Event, EventType, Identity, Place, is_private
 from storage.chat_log.event_table import values
 from storage.db.database import Database, to_micros
 from storage.log import ChatLog, Query
 from storage.search.models import SearchQuery
-from tests.kit.old_file import file_of_version
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 POND, VERA = Place("irc", "#pond"), Place("irc", "vera")
@@ -37,31 +35,6 @@ def rows(*events: tuple[int, Event]) -> list[tuple[object, ...]]:
     """Rows of `events`; each event comes with the id of its channel."""
     time = to_micros(NOON)
     return [values(each, 100 + n, channel, time) for n, (channel, each) in enumerate(events)]
-
-
-async def test_a_file_that_says_of_a_person_that_they_are_public_is_repaired(
-    tmp_path: Path,
-) -> None:
-    path = tmp_path / "irc.db"
-    with file_of_version(path, 17) as file:
-        channels = [(1, "irc", "#pond", 1), (2, "irc", "vera", 0), (3, "irc", "@#pond", 0)]
-        file.executemany("INSERT INTO channels VALUES (?, ?, ?, ?)", channels)
-        stored = rows(
-            (1, said("frogs are awake", POND, "bob")),
-            (2, said("my secret frogs", VERA, "vera")),
-            (3, said("frogs for operators", POND, "op")),
-        )
-        file.insert_rows("events", stored)
-        log_index.add_events(file, stored, private={1}, drift=0)  # as the flags said
-    async with Database.open(path) as database:
-        log = ChatLog(database)
-        assert [each.text for each in await log.find(Query(scope=PUBLIC))] == ["frogs are awake"]
-        assert [each.place for each in await log.channels(PUBLIC)] == [POND]
-        stats = await log.stats(Query(scope=PUBLIC))
-        assert (stats.lines, stats.people, list(stats.top)) == (1, 1, [("bob", 1)])
-        assert (await log.heat_map(Query(scope=PUBLIC))) is not None
-        found = await log.search(SearchQuery(text="frogs", within=Query(scope=PUBLIC)))
-        assert [hit.event.text for hit in found.hits] == ["frogs are awake"]
 
 
 async def test_a_row_that_says_it_is_public_is_not_believed_without_the_sign(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
-from contextlib import closing
+import os
+import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -12,17 +12,17 @@ from pathlib import Path
 from storage.chat_log.event import EVERYTHING, Event, EventType, Identity
 from storage.chat_log.opt_outs import OptOutRules, OptOuts
 from storage.db.database import Database
+from storage.db.secure_delete import COPY_LIFETIME, remove_copies
 from storage.log import ChatLog, Query
 from storage.memory.conversations import Conversations, Turn
 from storage.memory.taught_skills import FILES, SkillTable, TaughtSkill
+from storage.privacy.erasure import NamedPerson, forget
 from storage.privacy.retention import expire
 from storage.runs.runs import Run, RunEnd, Runs
 from storage.settings import StorageSettings
-from tests.docs.reference import ROOT
 from tests.kit.stores import Stores
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
-MIGRATIONS = ROOT / "storage" / "migrations"
 
 
 def said(text: str, channel: str = "#frogs", days: float = 0, nick: str = "ada") -> Event:
@@ -148,16 +148,12 @@ async def test_only_whoever_opted_out_takes_it_back(stores: Stores) -> None:
 async def test_opt_outs_of_earlier_versions_hold_and_nobody_else_takes_them_back(
     tmp_path: Path,
 ) -> None:
-    path = tmp_path / "irc.db"
-    with closing(sqlite3.connect(path)) as file:
-        for script in sorted(MIGRATIONS.glob("*.sql"))[:15]:
-            file.executescript(script.read_text())
-        file.executemany(
-            "INSERT INTO unlogged VALUES (?, ?, ?)", [("irc", "ada", "ada"), ("irc", "bob", None)]
-        )
-        file.execute("PRAGMA user_version = 15")
-        file.commit()
-    async with Database.open(path) as database:
+    async with Database.open(tmp_path / "irc.db") as database:
+        async with database.transaction() as db:
+            await db.executemany(
+                "INSERT INTO unlogged VALUES ('irc', ?, ?, ?, ?)",
+                [("ada", "ada", "", ""), ("", "bob", "*", "*")],
+            )
         opt_outs = OptOuts(database)
         hides = (await opt_outs.load()).hides_person
         assert hides("irc", Identity("adele", "a", "a.example", "ada"))
@@ -173,3 +169,29 @@ def test_a_marked_line_is_not_kept() -> None:
     opt_out_rules = OptOutRules()
     assert not opt_out_rules.keeps(said("this is [NoLog] between us"))
     assert opt_out_rules.keeps(said("no log here"))
+
+
+def copies_in(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.glob("*.before-*"))
+
+
+async def test_copies_that_earlier_versions_made_go_after_a_week(tmp_path: Path) -> None:
+    old, new = tmp_path / "web.db.before-9", tmp_path / "irc.db.before-19"
+    for path, days in ((old, 8), (new, 6)):
+        path.touch()
+        then = time.time() - days * 86_400
+        os.utime(path, (then, then))
+    remove_copies(tmp_path / "irc.db", tmp_path, COPY_LIFETIME)
+    assert copies_in(tmp_path) == [new.name]
+
+
+async def test_no_copy_that_an_earlier_version_made_outlives_a_forgetting(tmp_path: Path) -> None:
+    (tmp_path / "web.db.before-9").touch()
+    (tmp_path / "elsewhere").mkdir()
+    path = tmp_path / "elsewhere" / "log.db"
+    path.with_name("log.db.before-9").touch()
+    async with Database.open(path) as database, ChatLog.open(database) as log:
+        await log.append(said("frogs"))
+        gone = await forget(database, log, NamedPerson("irc", nick="ada"), tmp_path)
+    assert gone.events == 1
+    assert copies_in(tmp_path) == copies_in(path.parent) == []

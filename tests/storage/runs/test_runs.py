@@ -17,7 +17,6 @@ from storage.memory.conversations import Conversations, Turn
 from storage.privacy.erasure import NamedPerson, Person, forget
 from storage.runs.reader import newest_runs, read_run, read_turn, runs_for_event
 from storage.runs.runs import Effect, PartSize, Run, RunEnd, Runs, Step
-from tests.kit.old_file import file_of_version
 from tests.kit.stores import Stores
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
@@ -79,21 +78,6 @@ async def test_the_run_of_a_line_is_found_in_whatever_tendril(stores: Stores) ->
         await Runs(second).begin(later)
     assert [run.id for run in await runs_for_event(stores.place, 5)] == ["cron-1", "irc-1"]
     assert await runs_for_event(stores.place, 6) == []
-
-
-async def test_a_run_in_a_file_of_the_version_before_is_shown(tmp_path: Path) -> None:
-    with file_of_version(tmp_path / "irc.db", 29) as file:
-        file.execute(
-            "INSERT INTO runs (key, conversation, private, anchor, profile, model, started,"
-            " outcome, worded) VALUES ('k', 'irc/#frogs/ada', 0, 5, 'standard', 'terra', 1,"
-            " 'answered', 0)"
-        )
-        file.execute("INSERT INTO run_steps VALUES (1, 0, 'tool', 'look', 1, 7, 'allow', 0, 0, 0)")
-    found = await read_run(tmp_path, "irc-1")
-    assert found
-    assert (found.question_event_id, found.model_profile, found.cut) == (5, "", False)
-    assert found.steps == (Step("tool", "look", True, 7, "allow"),)
-    assert await read_turn(tmp_path, found) == ()
 
 
 async def test_an_effect_is_known_to_the_next_attempt_at_its_run(stores: Stores) -> None:

@@ -1,1 +1,0 @@
-"""Online transfer of a tendril's store between SQLite and PostgreSQL."""
