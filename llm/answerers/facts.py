@@ -20,7 +20,8 @@ _MAX_EVENTS = 2_000  # lines that are looked through for what was missed, and fo
 _MAX_LINES = 2  # lines quoted of what was missed
 _MAX_LINKS = 3
 _MOST_NAMED = 3  # people
-_WITHOUT_ABSENCE = timedelta(hours=24)  # looked back at if the asker has said nothing before
+_PRESENT_WITHIN = timedelta(minutes=10)  # after their last line somebody was not away
+_WITHOUT_ABSENCE = timedelta(hours=24)  # looked back at by who was not away
 _MAX_NAMES = 5  # words of a question that are tried as the nick of somebody who has left
 _ACTS = {
     EventType.JOIN: "joined",
@@ -124,7 +125,8 @@ async def _sum_up_missed(window: LogWindow, query: Query, phrase: str) -> str | 
     if not phrase:
         own = replace(query, nick=window.speaker, limit=1)
         [last] = await window.log.for_model(own)
-        if last:
+        # Who has just spoken missed what was said before.
+        if last and window.time_of_question() - last[0].time > _PRESENT_WITHIN:
             query = replace(query, after_id=last[0].id)
             phrase = f" since {last[0].time.astimezone(window.quoting.zone):%Y-%m-%d %H:%M}"
         else:

@@ -58,6 +58,7 @@ class CompactPromptContext:
         self._reading = reading
         self._notes = notes
         self._is_unsure = is_unsure
+        self._profile = profile
         self._budget = math.inf if profile.context_tokens is None else profile.context_tokens
         # Lines of the current talk are in order of time, others the best first.
         self._is_about_talk = self._are_recent = reading.is_one_of(ABOUT_TALK)
@@ -72,8 +73,10 @@ class CompactPromptContext:
         if self._reading.follows_up and not self._lines:
             turns = await conversation.store.turns(conversation.name, limit=1)
             if turns and self._now() - turns[-1].time < _FOLLOW_UP_WITHIN:
-                self._past = _retold(turns[-1].messages)
-                self._quoted = list(texts_shown(turns[-1]))
+                quoted = list(texts_shown(turns[-1]))
+                # Where lines are quoted in place of the model, it would only invent more of them.
+                if not (quoted and self._profile.quotes == "all"):
+                    self._past, self._quoted = _retold(turns[-1].messages), quoted
         if self._log_window and not self._lines and (self._is_unsure or self._is_about_talk):
             self._lines, self._are_recent = await self._log_window.recent(_RECENT_LINES), True
         if self._is_unsure and not self._is_about_talk:

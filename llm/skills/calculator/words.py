@@ -91,7 +91,8 @@ def symbols_of(text: str) -> str:
     words = numbers_in_digits(text.lower()).replace("%", " % ").split()
     text = " ".join(word for word in words if word != "the")
     text = _PHRASE.sub(lambda match: f" {_SYMBOLS[match[0]]} ", text)
-    return " ".join(_ORDINAL_POWER.sub(r"^ \1", text).split())
+    text = " ".join(_ORDINAL_POWER.sub(r"^ \1", text).split())
+    return text.replace(", - ", " - ").replace(", + ", " + ")  # "500, less 18"
 
 
 def number_in(text: str) -> Fraction | None:
