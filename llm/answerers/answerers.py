@@ -27,6 +27,9 @@ SELF = (
 )
 NOT_SAID = "I find nothing about that in what was said here."
 
+_CLAIMED = 0.9  # certainty that a question is about the log, from which "nobody said" is said
+_LIKELY = 0.35  # probability from which only people here may know, so that a model would invent it
+
 _ASKED = frozenset({"follow_up", "general"})
 """The kinds of questions that a tiny model is asked: what follows up may be general, too."""
 _ABOUT = frozenset({"about_bot", "help"})
@@ -66,12 +69,14 @@ class LogAnswerer:
         quoted, quotes = asked.quoted, asked.profile.quotes
         if quoted is None:
             # A model that is shown nothing would only invent it.
-            is_lost = quotes != "none" and asked.log_window and reading.is_one_of(OF_PLACE)
+            is_lost = quotes != "none" and asked.log_window and reading.is_one_of(OF_PLACE, _LIKELY)
             return DirectAnswer(NOT_SAID, "log") if is_lost else None
         if quotes == "none" or not (quoted.is_about_log or quotes == "all"):
             return None
-        score = quoted.score if quoted.shown else 1.0
-        return DirectAnswer(quoted.text or NOT_SAID, "log", score, quoted)
+        score = quoted.score if quoted.shown else reading.certainty
+        # That somebody did not say something is claimed only if that surely was the question.
+        text = quoted.text if quoted.shown or score >= _CLAIMED else NOT_SAID
+        return DirectAnswer(text or NOT_SAID, "log", score, quoted)
 
 
 class HonestAnswerer:

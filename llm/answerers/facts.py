@@ -11,6 +11,7 @@ from llm.answerers.answer import AskedQuestion, DirectAnswer
 from llm.log_questions.answers import QuotedAnswer
 from llm.prompt.log_window import LogWindow
 from llm.reading.reading import Reading
+from llm.reading.slots import asks_for_everybody
 from storage.chat_log.event import SPOKEN, Event, EventType
 from storage.chat_log.query import Query
 from storage.passages.replies import FOLLOWING_LINES, replies
@@ -56,7 +57,7 @@ class FactAnswerer:
         match reading.kind:
             case "present" if slots.person:
                 return f"Yes, {shown(slots.person)} is here."
-            case "present" if not slots.topic:
+            case "present" if not slots.topic or asks_for_everybody(reading.text):
                 return f"{len(room.members)} here: {', '.join(map(shown, room.members))}"
             case "operators":
                 names = ", ".join(map(shown, room.operators))
@@ -83,8 +84,12 @@ class FactAnswerer:
                 found = await window.log.mentions_for_model(
                     slots.topic, slots.span.within(within), window.line_filter
                 )
+                if not found.words:
+                    return None
                 number = f"{found.count:,} line{'' if found.count == 1 else 's'}"
-                return f"{number} here with: {', '.join(found.words)}." if found.words else None
+                about = f"{number} here with: {', '.join(found.words)}."
+                # Without a line the words may not have been the topic: "how many so far?"
+                return about if found.count else f"{about} {await _in_all(window, within)}"
             case "counts" if slots.person:
                 stats = await window.log.stats(
                     replace(slots.span.within(within), nick=slots.person, own=False)
@@ -98,6 +103,12 @@ class FactAnswerer:
             case "links":
                 return await _links(window, slots.span.within(within), slots.person)
         return None
+
+
+async def _in_all(window: LogWindow, within: Query) -> str:
+    stats = await window.log.stats(replace(within, own=False), top=_MOST_NAMED)
+    most = ", ".join(f"{window.quoting.nick(nick)} {lines:,}" for nick, lines in stats.top)
+    return f"In all {stats.lines:,} lines, most by {most}." if most else ""
 
 
 async def _last_seen(window: LogWindow, nick: str, asked: AskedQuestion) -> str | QuotedAnswer:

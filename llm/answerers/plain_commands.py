@@ -43,7 +43,7 @@ EXACT = {
 """Commands in their exact words, which need no reading."""
 
 _ALARM = "the time is up"
-_CERTAIN = {"all": 0.6, "whole sentences": 0.9}
+_CERTAIN = {"all": 0.7, "whole sentences": 0.9}
 """The least certainty by `Profile.shortcuts`."""
 
 

@@ -15,6 +15,7 @@ from llm.reading.spans import ALL_TIME, TimeSpan, time_span
 from llm.reading.vocabulary import plain_word
 
 _TOKEN = re.compile(r"[^\s,;!?.\"“”„()]+(?:\.[^\s,;!?.\"]+)*")
+_NICK_END = re.compile(r"(?<=.)[\W\d_].*\Z")  # "keith_w", "phil77", "ada|away"
 _MAX_LENGTH = 1_000  # characters that are looked through: the patterns of times block
 _ENDS = " \t,.;:!?¿¡…()-–\"'"
 
@@ -75,11 +76,10 @@ def read_slots(kind: str, text: str, around: Surroundings) -> Slots:
         slots = replace(slots, number=numbers[0] if numbers and numbers[0] < 10**15 else None)
     known: list[str] = []
     if "person" in uses:
-        nicks = {plain_word(nick): nick for nick in around.people}
+        nicks = _names_of(around.people)
         known = [nicks[bare] for word in words if (bare := _bare(word)) in nicks]
-        # "show me" asks for nothing about the asker.
         told = map(plain_word, strip_frame(" ".join(words), kind).split())
-        own = "" if frames.me.isdisjoint(told) else around.speaker
+        own = "" if frames.own.isdisjoint(told) else around.speaker
         slots = replace(slots, person=known[0] if known else own)
     if "topic" in uses:
         content = [word for word in words if word and _bare(word) not in frames.talk]
@@ -138,6 +138,12 @@ def speaks_of_all(text: str) -> bool:
     return any(plain_word(word.strip(_ENDS)) in group for word in text.split())
 
 
+def asks_for_everybody(text: str) -> bool:
+    """Return whether a question is about all who are here: "who is here", "is anyone around"."""
+    everybody = _frames().everybody
+    return any(plain_word(word.strip(_ENDS)) in everybody for word in text.split())
+
+
 def names_nothing(text: str) -> bool:
     """Return whether a text has no words of its own: "it", "my last one"."""
     frames = _frames()
@@ -149,6 +155,16 @@ def refers_back(text: str) -> bool:
     """Return whether a text names nothing, but stands for what was said before: "do it"."""
     words = [plain_word(word.strip(_ENDS)) for word in text.split()]
     return names_nothing(text) and not _frames().back.isdisjoint(words)
+
+
+def _names_of(people: Collection[str]) -> dict[str, str]:
+    """Return the nicks of people as people call them: "keith_w" also "keith", if that is clear."""
+    called: dict[str, str] = {}
+    for nick in people:
+        short = plain_word(_NICK_END.sub("", nick))
+        called[short] = "" if short in called else nick
+    whole = {plain_word(nick): nick for nick in people}
+    return {name: nick for name, nick in called.items() if nick and len(name) > 2} | whole
 
 
 def _bare(word: str) -> str:
@@ -170,6 +186,8 @@ class _Frames:
     me: frozenset[str]
     back: frozenset[str]
     group: frozenset[str]
+    own: frozenset[str]
+    everybody: frozenset[str]
     last: frozenset[str]
     first: frozenset[str]
 
@@ -178,8 +196,7 @@ class _Frames:
 def _frames() -> _Frames:
     """Return the tables of `frames.toml`."""
     read = tomllib.loads(Path(__file__).with_name("frames.toml").read_text(encoding="utf-8"))
-    names = ("courtesies", "closings", "joins", "me", "back", "group", "last", "first")
-    words = {name: _words(read[name]) for name in names}
+    words = {name: _words(each) for name, each in read.items() if isinstance(each, str)}
     beginnings = {kind: _words(each) for kind, each in read["frames"].items()}
     return _Frames(**words, beginnings=beginnings, talk=_words(read["talk"]["words"]))
 

@@ -27,7 +27,7 @@ def question_of(kind: str, text: str, person: str = "") -> LogQuestion | None:
         ("who_said", "who was the first to mention the kayak?", "kayak", None, Wish.OLDEST),
         ("said_by", "what did bob say about the pump?", "pump", "bob", Wish.BEST),
         ("said_by", "what did lena last say?", "", "Lena", Wish.NEWEST),
-        ("said_by", "what was the last thing I said here?", "thing", "eve", Wish.NEWEST),
+        ("said_by", "what was the last thing I said here?", "", "eve", Wish.NEWEST),
         ("said_by", "was hat Lena über den Kajak gesagt?", "Kajak", "Lena", Wish.BEST),
         ("search", "has anyone mentioned sauerkraut?", "sauerkraut", None, Wish.BEST),
     ],
@@ -59,6 +59,13 @@ def test_somebody_who_has_left_is_among_the_names() -> None:
     slots = read_slots("seen", "when did you last see carol?", HERE)
     assert slots.names == ("carol",)
     assert read_slots("seen", "is bob's cat here?", HERE).person == "bob"
+
+
+def test_people_are_known_by_the_beginning_of_their_nicks() -> None:
+    here = Surroundings(HERE.now, HERE.zone, "eve", ("eve", "keith_w", "ada", "ada|away"))
+    assert read_slots("said_by", "what did keith say?", here).person == "keith_w"
+    assert read_slots("said_by", "what did ada say?", here).person == "ada"
+    assert read_slots("when_said", "when was it, a question from my friend", here).person == ""
 
 
 @pytest.mark.parametrize(
