@@ -51,7 +51,7 @@ _THINK_LESS = (
 
 _MAX_SHORTENED = 3  # times that a prompt which the server refuses as too long is sent shorter
 
-_DOUBTFUL_FROM = 4  # model calls; a forced answer that takes as many is doubtful
+_DOUBTFUL_FROM = 4  # model calls; a forced answer that takes as many or more is doubtful
 
 # Of a run with more than ten steps, only the first two and the last five are shown in full.
 _MAX_FULL_STEPS = 10
@@ -180,10 +180,13 @@ class AgentLoop:
         """
         self._fit, self._shrink = fit, shrink
         self._deadline = asyncio.get_running_loop().time() + self._limits.seconds
-        while self._may_go_on():
+        last = self._limits.iterations - 1  # one is reserved for the forced answer
+        while self._seconds_left() > 0 and self._iterations < last and not self._guard.exhausted:
             reply = await self._ask("auto")
+            if self._is_empty(reply):
+                return await self._force_answer(self._reason(reply))
             if not reply.calls:
-                return await self._accept(reply)
+                return await self._conclude(reply, forced=False)
             self._steps.append(reply.message())
             if self._callbacks.on_activity:
                 self._callbacks.on_activity(self._execution.toolbox.activity(reply.calls[-1]))
@@ -197,10 +200,6 @@ class AgentLoop:
 
     def _seconds_left(self) -> float:
         return self._deadline - asyncio.get_running_loop().time()
-
-    def _may_go_on(self) -> bool:
-        last = self._limits.iterations - 1  # one is reserved for the forced answer
-        return self._seconds_left() > 0 and self._iterations < last and not self._guard.exhausted
 
     async def _ask(self, choice: ToolChoice, *, shown: bool = True, why: str = "") -> ModelReply:
         """Call the model once.
@@ -251,20 +250,10 @@ class AgentLoop:
         self._trace.record_model_call(model, reply, began, parts)
         return reply
 
-    async def _accept(self, reply: ModelReply) -> Outcome:
-        """Return the outcome of a reply without tool calls.
-
-        An answer is forced instead of an empty one if somebody waits.
-        """
-        if self._is_empty(reply):
-            return await self._force_answer(self._reason(reply))
-        return await self._conclude(reply, forced=False)
-
     def _is_empty(self, reply: ModelReply) -> bool:
         return not (reply.text or reply.calls or reply.silent or self._unasked)
 
     def _reason(self, reply: ModelReply) -> str:
-        """Return what the model is told after a reply without an answer."""
         if not reply.is_cut:
             return _SAY_SOMETHING
         # A limit on the answer is not meant for thoughts, which the server counts in.
@@ -278,7 +267,8 @@ class AgentLoop:
         If the answer is doubtful and the run has changed nothing, the `smart` model is asked too.
         The first answer is then not streamed, as it may be replaced.
         """
-        again = bool(self._smart) and not self._trace.changed and self._is_doubtful()
+        doubtful = self._iterations + 1 >= _DOUBTFUL_FROM
+        again = bool(self._smart) and not self._trace.changed and doubtful
         reply = await self._ask("none", shown=not again, why=why)
         if again and self._seconds_left() > 0:
             reply = await self._escalate(reply)
@@ -312,10 +302,6 @@ class AgentLoop:
             if on_text:
                 await on_text(CUT_MARK)
         return self._outcome(replace(reply, text=text), forced=forced, is_cut=is_cut)
-
-    def _is_doubtful(self) -> bool:
-        """Return whether an answer forced now would take `_DOUBTFUL_FROM` model calls or more."""
-        return self._iterations + 1 >= _DOUBTFUL_FROM
 
     async def _escalate(self, first: ModelReply) -> ModelReply:
         """Return the answer of the `smart` model, or `first` if it fails or has none."""

@@ -83,8 +83,11 @@ class Reviewer:
         if first.score >= MIN_GOOD_SCORE:
             _log.info("review.good", score=first.score)
             return draft
-        text = await self._rewrite(request, draft, first.faults)
-        if not text or text == draft:
+        messages = _messages(_WRITER, request, draft, first.faults)
+        reply = await self._client.chat(messages, self._options)
+        self.usage += reply.usage
+        text = "" if reply.is_cut else reply.text
+        if text in ("", draft):
             return draft
         # Scored again: a rewrite may be worse, and a tie is no reason to replace the draft.
         second = await self._judge(request, text)
@@ -97,12 +100,6 @@ class Reviewer:
         reply = await self._client.chat(messages, options, response_format=_FORMAT)
         self.usage += reply.usage
         return Verdict.model_validate_json(reply.text)
-
-    async def _rewrite(self, request: str, draft: str, faults: str) -> str:
-        messages = _messages(_WRITER, request, draft, faults)
-        reply = await self._client.chat(messages, self._options)
-        self.usage += reply.usage
-        return "" if reply.is_cut else reply.text
 
 
 def _messages(system: str, request: str, draft: str, faults: str = "") -> Sequence[Message]:

@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import accumulate, pairwise
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import structlog
 
@@ -114,32 +114,12 @@ Key = tuple[str, str]
 """A tool call: the name of the tool, and the arguments as normalised by `canonical`."""
 
 
-class RunStore(Protocol):
-    """A store of runs by key, as implemented by `storage.runs.runs.Runs`. All methods raise
-    StorageError."""
-
-    async def begin(self, run: Run) -> Sequence[Effect]:
-        """Open a run, or reopen it; return the effects recorded so far."""
-
-    async def begin_effect(self, run: str, effect: Effect) -> None:
-        """Record that an effect is about to happen."""
-
-    async def end_effect(self, run: str, effect: Effect) -> None:
-        """Record the result of an effect."""
-
-    async def drop_effect(self, run: str, key: str) -> None:
-        """Remove the record of an effect that did not happen after all."""
-
-    async def end(self, run: str, ended: RunEnd, steps: Sequence[Step]) -> None:
-        """Close a run."""
-
-
 Spawn = Callable[[Coroutine[Any, Any, None]], None]
 """Starts a coroutine in the background; it runs to completion."""
 
 
 class Trace:
-    """The trace of one run, which answers the question in `pending_event`.
+    """The trace of one run, by its key `run`, which answers the question in `pending_event`.
 
     It is best-effort: without a store, or while that cannot be written, steps are lost. But an
     effect whose beginning could not be recorded must not happen.
@@ -148,11 +128,11 @@ class Trace:
     def __init__(
         self,
         run: Run | None = None,
-        store: RunStore | None = None,
+        store: Runs | None = None,
         spawn: Spawn | None = None,
         pending_event: PendingEvent | None = None,
     ) -> None:
-        self._run = run.key if run else ""
+        self.run = run.key if run else ""
         self._begun = run
         self._store = store
         self._spawn = spawn
@@ -162,11 +142,6 @@ class Trace:
         self._effects: dict[str, Effect] = {}
         self.steps: list[Step] = []
         self.outcome: Outcome | None = None
-
-    @property
-    def run(self) -> str:
-        """The key of the run."""
-        return self._run
 
     @property
     def changed(self) -> bool:
@@ -199,7 +174,8 @@ class Trace:
     ) -> None:
         """Close the run: with its `outcome`, in the background, or as failed or stopped."""
         if kind is None and self.outcome:
-            closing = self._end(_outcome_name(self.outcome), "", self.outcome)
+            name = "answered" if self.outcome.text else "silent"
+            closing = self._end("deferred" if self.outcome.deferral else name, "", self.outcome)
             if self._spawn:
                 self._spawn(closing)  # the answer need not wait for that
             else:
@@ -226,7 +202,7 @@ class Trace:
 
     def key(self, call: Key) -> str:
         """Return the key of an effect, derived from the run, the tool and its arguments."""
-        return hashlib.sha256("\0".join([self._run, *call]).encode()).hexdigest()[:32]
+        return hashlib.sha256("\0".join([self.run, *call]).encode()).hexdigest()[:32]
 
     async def effect(self, key: str) -> Effect | None:
         """Return the effect that this run or an earlier attempt recorded under `key`, else None."""
@@ -239,7 +215,7 @@ class Trace:
         not happen."""
         if self._store:
             await self._opened.wait()
-            await self._store.begin_effect(self._run, effect)
+            await self._store.begin_effect(self.run, effect)
         self._effects[effect.key] = effect
 
     async def end_effect(self, effect: Effect, *, happened: bool) -> None:
@@ -249,7 +225,7 @@ class Trace:
         else:
             self._effects.pop(effect.key, None)
         if self._store:
-            store, run = self._store, self._run
+            store, run = self._store, self.run
             await self._persist(
                 store.end_effect(run, effect) if happened else store.drop_effect(run, effect.key)
             )
@@ -258,13 +234,13 @@ class Trace:
         self, model: str, reply: ModelReply, began: float, parts: Sequence[PartSize] = ()
     ) -> None:
         """Record a reply of the model to a prompt of these parts."""
-        usage = reply.usage
+        usage, calls = reply.usage, len(reply.calls)
         step = Step(
             "model",
             model,
             True,
             _since(began),
-            _words(len(reply.calls)),
+            f"{calls} call{'s' * (calls > 1)}" if calls else "",
             usage.prompt,
             usage.cached,
             usage.completion,
@@ -286,26 +262,19 @@ class Trace:
         if self._store is None:
             return
         await asyncio.sleep(0)  # let the task that delivers the answer run first
-        usage = self._total_usage()
         ended = RunEnd(
             datetime.now(UTC),
             how,
             reason,
-            usage.prompt,
-            usage.cached,
-            usage.completion,
+            sum(step.prompt for step in self.steps),
+            sum(step.cached for step in self.steps),
+            sum(step.completion for step in self.steps),
             sum(step.kind == "model" for step in self.steps),
             forced=outcome.forced if outcome else False,
             cut=outcome.cut if outcome else False,
             quotes=quotes_of(*outcome.messages) if outcome else frozenset(),
         )
-        await self._persist(self._store.end(self._run, ended, self.steps))
-
-    def _total_usage(self) -> TokenUsage:
-        usage = TokenUsage()
-        for step in self.steps:
-            usage += TokenUsage(step.prompt, step.completion, step.cached)
-        return usage
+        await self._persist(self._store.end(self.run, ended, self.steps))
 
     async def _persist(self, writing: Awaitable[None]) -> None:
         try:
@@ -314,19 +283,9 @@ class Trace:
             _log.error("run.not_kept", error=str(error))
 
 
-def _outcome_name(outcome: Outcome) -> str:
-    if outcome.deferral:
-        return "deferred"
-    return "answered" if outcome.text else "silent"
-
-
 def now() -> float:
     """Return the monotonic clock in seconds, by which steps are timed."""
     return time.monotonic()
-
-
-def _words(calls: int) -> str:
-    return f"{calls} call{'s' * (calls > 1)}" if calls else ""
 
 
 def _since(began: float) -> int:
