@@ -448,7 +448,7 @@ class ModelCatalog:
     async def smart(self) -> str:
         """Return the name of the model worth a second try; "" if there is none, or if it is the
         configured one under another name."""
-        card, usual = await self._other(SMART), await self._card(self._client.model_name)
+        card, usual = await self._other(SMART), await self.card()
         same = card and usual and card.root and card.root == usual.root
         return SMART if card and not same else ""
 
@@ -457,7 +457,7 @@ class ModelCatalog:
 
         The configured one also replaces a name that the server does not have, which is logged once.
         """
-        if not name or name == self._client.model_name or await self._card(name):
+        if not name or name == self._client.model_name or await self.card(name):
             self._missed.discard(name)
             return "" if name == self._client.model_name else name
         if name not in self._cards:
@@ -468,37 +468,10 @@ class ModelCatalog:
         return ""
 
     async def card(self, name: str = "") -> ModelCard | None:
-        """Return the last known card of a model (by default the configured one); None if the server
-        has none of that name, or was never reached."""
-        return await self._card(name or self._client.model_name)
-
-    async def supports_tools(self, name: str = "") -> bool:
-        """Return whether a model is known to choose well when to use a tool."""
-        return bool(await self.tool_judgement(name))
-
-    async def tool_judgement(self, name: str = "") -> bool | None:
-        """Return whether a model chooses well when to use a tool; None while that is unknown, as
-        the server was not reached or has not tested it.
-
-        A server that describes no models is assumed to have one that does.
-        """
+        """Return the card of a model (by default the configured one) from the cache or the server,
+        while that is away the last one; None if the server has none of that name, or was never
+        reached."""
         name = name or self._client.model_name
-        card = await self._card(name)
-        if card is None:
-            return True if name in self._cards else None
-        return card.chooses_tools
-
-    async def shown_name(self, name: str = "") -> str:
-        """Return the name of a model as shown to people: that of the model behind an alias."""
-        card = await self._card(name or self._client.model_name)
-        return (card.weights or card.root or card.id) if card else name or self._client.model_name
-
-    async def _other(self, name: str) -> ModelCard | None:
-        return None if name == self._client.model_name else await self._card(name)
-
-    async def _card(self, name: str) -> ModelCard | None:
-        """Return the card of a name from the cache or the server; while that is away, the last
-        one."""
         now = asyncio.get_running_loop().time()
         asked, card = self._cards.get(name, (-_CARD_SECONDS, None))
         settled = card is None or card.chooses_tools is not None
@@ -514,3 +487,26 @@ class ModelCatalog:
             self._cards.clear()
         self._cards[name] = (now, card)
         return card
+
+    async def supports_tools(self, name: str = "") -> bool:
+        """Return whether a model is known to choose well when to use a tool."""
+        return bool(await self.tool_judgement(name))
+
+    async def tool_judgement(self, name: str = "") -> bool | None:
+        """Return whether a model chooses well when to use a tool; None while that is unknown, as
+        the server was not reached or has not tested it.
+
+        A server that describes no models is assumed to have one that does.
+        """
+        card = await self.card(name)
+        if card is None:
+            return True if (name or self._client.model_name) in self._cards else None
+        return card.chooses_tools
+
+    async def shown_name(self, name: str = "") -> str:
+        """Return the name of a model as shown to people: that of the model behind an alias."""
+        card = await self.card(name)
+        return (card.weights or card.root or card.id) if card else name or self._client.model_name
+
+    async def _other(self, name: str) -> ModelCard | None:
+        return None if name == self._client.model_name else await self.card(name)

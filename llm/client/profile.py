@@ -89,7 +89,13 @@ class Profile:
         if card is None:
             return CAPABLE
         size, able = card.parameters, card.capabilities
-        usual = _PROFILES[_name(size, forced=able.tools == "forced")]
+        forced = able.tools == "forced"  # it is too small to choose a tool
+        if size is None:
+            usual = TINY if forced else CAPABLE
+        elif size < _TINY_BELOW:
+            usual = TINY
+        else:
+            usual = SMALL if forced or size < _SMALL_BELOW else CAPABLE
         profile = _PROFILES.get(card.profile or "", usual)
         most = profile.context_tokens
         if not profile.is_compact:
@@ -103,11 +109,15 @@ class Profile:
         if card.prompt_tokens_per_second is not None:
             soon = max(_MIN_TOKENS, round(_FRESH_SECONDS * card.prompt_tokens_per_second))
             most = soon if most is None else min(most, soon)
+        share = [card.max_model_len * _RESULT_SHARE] if card.max_model_len else []
+        half = [most / 2] if most else []
+        tokens = min([*share, *half], default=_LONG_RESULT)
+        fitting = max(_SHORT_RESULT, round(tokens * _CHARS_PER_TOKEN))
         return replace(
             profile,
             context_tokens=most,
             offers=profile.offers if may_call else "none",
-            result_length=min(profile.result_length, _result_length(card.max_model_len, most)),
+            result_length=min(profile.result_length, fitting),
         )
 
     def for_job(self) -> Profile:
@@ -157,20 +167,3 @@ TINY = replace(
 )
 CAPABLE = Profile()
 _PROFILES: dict[str, Profile] = {"tiny": TINY, "small": SMALL, "capable": CAPABLE}
-
-
-def _result_length(window: int | None, context_tokens: int | None) -> int:
-    """Return the characters of a tool's result for a window, and a bound on lines and turns."""
-    share = [window * _RESULT_SHARE] if window else []
-    half = [context_tokens / 2] if context_tokens else []
-    tokens = min([*share, *half], default=_LONG_RESULT)
-    return max(_SHORT_RESULT, round(tokens * _CHARS_PER_TOKEN))
-
-
-def _name(size: int | None, *, forced: bool) -> ProfileName:
-    """Return the profile of a model with `size` parameters; `forced`: it cannot choose a tool."""
-    if size is None:
-        return "tiny" if forced else "capable"
-    if size < _TINY_BELOW:
-        return "tiny"
-    return "small" if forced or size < _SMALL_BELOW else "capable"

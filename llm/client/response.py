@@ -172,52 +172,10 @@ class ErrorAnswer(BaseModel):
     error: ErrorPart
 
 
-def error_of(
-    status: int, headers: Mapping[str, str], content: bytes, url: str = "the agent server"
-) -> ModelError:
-    """Return the error for a response other than 200 from the server at `url`; the names of
-    `headers` are in lower case."""
-    reason = _reason(content)
-    if status in (401, 403):
-        return KeyRefused(url)
-    if reason.code == MISCONFIGURED:
-        return BadEngine(reason.message)
-    if reason.code == "context_length_exceeded":
-        return ContextTooLong(reason.message)
-    if status == 429:
-        wait = _seconds(headers.get("retry-after"))
-        is_spent = reason.code in _SPENT_CODES and wait > _LONG_WAIT
-        return (BudgetSpent if is_spent else Busy)(reason.message, wait)
-    if status in (408, 504):
-        return TimedOut(reason.message)
-    if status in (500, 502, 503):
-        return Unreachable(reason.message)
-    return RequestRejected(reason.message, status)
-
-
-def error_in_stream(reason: ErrorPart) -> ModelError:
-    """Return the error for one that is reported inside a stream, after status 200."""
-    if reason.code == "context_length_exceeded":
-        return ContextTooLong(reason.message)
-    return Unreachable(reason.message)
-
-
-def _reason(content: bytes) -> ErrorPart:
-    try:
-        return ErrorAnswer.model_validate_json(content).error
-    except ValidationError:
-        return ErrorPart(message=json.dumps(content[:200].decode(errors="replace")))
-
-
-def _seconds(value: str | None) -> float:
-    """Return Retry-After in seconds; its form as an HTTP date (RFC 9110, 10.2.3) counts as one
-    second."""
-    return float(value) if value and value.isdigit() else 1.0
-
-
 MISCONFIGURED = "engine_misconfigured"
 """The code of errors that only the agent server's operator can fix."""
 
+_TOO_LONG = "context_length_exceeded"
 _SPENT_CODES = ("budget_exhausted", "quota_exceeded")
 _LONG_WAIT = 120.0  # seconds; per-minute quotas, with the same code, recover sooner
 
@@ -255,7 +213,28 @@ class HttpResponse:
 
     async def error(self) -> ModelError:
         """Read the body of a response other than 200; return its error."""
-        return error_of(self.status, self.headers, await self.read_all(), self._url)
+        content = await self.read_all()
+        try:
+            reason = ErrorAnswer.model_validate_json(content).error
+        except ValidationError:
+            reason = ErrorPart(message=json.dumps(content[:200].decode(errors="replace")))
+        if self.status in (401, 403):
+            return KeyRefused(self._url)
+        if reason.code == MISCONFIGURED:
+            return BadEngine(reason.message)
+        if reason.code == _TOO_LONG:
+            return ContextTooLong(reason.message)
+        if self.status == 429:
+            # In its form as an HTTP date (RFC 9110, 10.2.3) it counts as one second.
+            after = self.headers.get("retry-after", "")
+            wait = float(after) if after.isdigit() else 1.0
+            is_spent = reason.code in _SPENT_CODES and wait > _LONG_WAIT
+            return (BudgetSpent if is_spent else Busy)(reason.message, wait)
+        if self.status in (408, 504):
+            return TimedOut(reason.message)
+        if self.status in (500, 502, 503):
+            return Unreachable(reason.message)
+        return RequestRejected(reason.message, self.status)
 
 
 @asynccontextmanager
@@ -281,7 +260,6 @@ async def answering(
 
 @contextmanager
 def _translate_errors() -> Iterator[None]:
-    """Translate errors of the connection into ModelError."""
     try:
         yield
     except TimeoutError as error:
@@ -331,7 +309,6 @@ class ResponseAccumulator:
 
     @property
     def _left(self) -> int:
-        """The characters that the text may still have."""
         return _MAX_ANSWER_LENGTH - self._length
 
     @property
@@ -344,13 +321,17 @@ class ResponseAccumulator:
         if data == DONE:
             self._done = True
             return
-        chunk = _chunk(data)
-        if chunk.error:
-            raise error_in_stream(chunk.error)
+        try:
+            chunk = Chunk.model_validate_json(data)
+        except ValidationError as error:
+            raise RequestRejected("not a chunk of the chat API", OK) from error
+        if reason := chunk.error:  # after status 200
+            failed = ContextTooLong if reason.code == _TOO_LONG else Unreachable
+            raise failed(reason.message)
         if chunk.usage:
             self._usage = TokenUsage.from_wire(chunk.usage)
         for choice in chunk.choices or ():
-            await self._add_delta(choice.delta)
+            await self._add(choice.delta)
             # A finish reason ends the answer too, for servers that send no [DONE].
             if choice.finish_reason is not None:
                 self._finish_reason, self._done = choice.finish_reason, True
@@ -364,20 +345,24 @@ class ResponseAccumulator:
     def reply(self) -> ModelReply:
         """Return the whole reply."""
         finish_reason = "overlong" if self._left <= 0 else self._finish_reason or "stop"
-        text = self._text.shown.lstrip()
+        text, usage = self._text.shown.lstrip(), self._usage
+        if self.is_full and not usage.prompt:
+            # Reading stopped before the server could report it, so it is estimated.
+            characters = sum(len(message.get("content") or "") for message in self._prompt)
+            usage = TokenUsage(characters // _CHARACTERS_PER_TOKEN, self._pieces)
         return ModelReply(
             # What follows a text that was cut off may continue its last line.
             text if finish_reason == "length" else text.rstrip(),
             self._thought.strip(),
             tuple(call for _, call in sorted(self._calls.items())),
-            self._usage if self._usage.prompt else self._estimate_usage(),
+            usage,
             self._text.status,
             self._text.silent,
             finish_reason,
             self._text.filters,
         )
 
-    async def _add_delta(self, delta: Delta) -> None:
+    async def _add(self, delta: Delta) -> None:
         self._pieces += 1
         self._thought = (self._thought + (delta.reasoning_content or ""))[:_MAX_ANSWER_LENGTH]
         if piece := (delta.content or "")[: max(0, self._left)]:
@@ -385,14 +370,13 @@ class ResponseAccumulator:
             await self._show(self._text.feed(piece))
         for position, part in enumerate(delta.tool_calls or ()):
             index = position if part.index is None else part.index
-            self._calls[index] = _merge_call(self._calls.get(index), part)
-
-    def _estimate_usage(self) -> TokenUsage:
-        """Return the usage, estimated if reading stopped before the server could report it."""
-        if not self.is_full:
-            return self._usage
-        characters = sum(len(message.get("content") or "") for message in self._prompt)
-        return TokenUsage(characters // _CHARACTERS_PER_TOKEN, self._pieces)
+            # A made-up id for servers that send none: tool results refer to calls by id.
+            known = self._calls.get(index) or ToolCall(f"call_{uuid.uuid4().hex[:12]}", "", "")
+            self._calls[index] = ToolCall(
+                part.id or known.id,
+                part.function.name or known.name,
+                known.arguments + (part.function.arguments or ""),
+            )
 
     async def _show(self, text: str) -> None:
         if text and self._on_text:
@@ -418,21 +402,3 @@ async def read_stream(answer: HttpResponse, accumulator: ResponseAccumulator) ->
                 return
     else:
         raise RequestRejected(f"{kind or 'something'} is no answer of an OpenAI API", 200)
-
-
-def _chunk(data: bytes) -> Chunk:
-    try:
-        return Chunk.model_validate_json(data)
-    except ValidationError as error:
-        raise RequestRejected("not a chunk of the chat API", 200) from error
-
-
-def _merge_call(call: ToolCall | None, part: CallPart) -> ToolCall:
-    """Return the tool call with one more fragment; None begins a new call."""
-    # A made-up id for servers that send none: tool results refer to calls by id.
-    known = call or ToolCall(f"call_{uuid.uuid4().hex[:12]}", "", "")
-    return ToolCall(
-        part.id or known.id,
-        part.function.name or known.name,
-        known.arguments + (part.function.arguments or ""),
-    )

@@ -62,7 +62,9 @@ class TokenAccounting:
         """Open the accounts in `database`, which are written every few seconds and on exit. Raises
         StorageError."""
         accounting = cls(Spending(database), now)
-        await accounting._load()
+        day = accounting._day
+        for purpose, amount in (await accounting._spending.by_purpose(day, day)).items():
+            accounting._today[purpose] = amount.prompt + amount.completion
         async with accounting._tally.writing():
             yield accounting
 
@@ -104,10 +106,6 @@ class TokenAccounting:
         async with self._tally.quiesce():
             await self._spending.forget_names()
 
-    async def _load(self) -> None:
-        for purpose, amount in (await self._spending.by_purpose(self._day, self._day)).items():
-            self._today[purpose] = amount.prompt + amount.completion
-
     async def _write(self, amounts: Mapping[TokenSpend, UsageAmount]) -> None:
         oldest = self._now().date() - _NAMED_LIFETIME
         if oldest != self._named_since:  # once a day
@@ -148,7 +146,8 @@ class _Known:
         length = len(self.messages)
         if not self.is_exact or tools != self.tools or tuple(messages[:length]) != self.messages:
             return None
-        return self.count.tokens + sum(map(_token_bound, messages[length:]))
+        added = [str(wire(message)).encode("utf-8", "replace") for message in messages[length:]]
+        return self.count.tokens + sum(_MAX_TEMPLATE_TOKENS + len(each) for each in added)
 
 
 class TokenCounter:
@@ -184,8 +183,20 @@ class TokenCounter:
         """
         shown = sum(each["image"].tokens for each in messages if "image" in each)
         words = [{key: each[key] for key in each if key != "image"} for each in messages]
-        counted = await self._count_words(options, words, tools, reserve + shown)
-        return TokenCountResult(counted.tokens + shown, counted.window)
+        model = self._client.model_of(options)
+        key = (options.session, model)
+        known = self._known.get(key)
+        most = known.upper_bound(words, tools) if known else None
+        if most is not None and most <= self._room(options) - reserve - shown:
+            return TokenCountResult(most + shown, self._room(options))
+        exact = await self._exact(model, words, tools)
+        tokens = self._client.estimate(words, tools, model) if exact is None else exact
+        count = TokenCountResult(tokens, self._room(options))
+        self._known[key] = _Known(tuple(words), tools, count, exact is not None)
+        self._known.move_to_end(key)
+        if len(self._known) > _MAX_KNOWN_PROMPTS:
+            self._known.popitem(last=False)
+        return TokenCountResult(tokens + shown, count.window)
 
     def _room(self, options: RequestOptions) -> int:
         """Return the tokens of the window that the answer leaves to the prompt."""
@@ -203,28 +214,6 @@ class TokenCounter:
         # But never so short that no prompt would fit.
         found = max(found, min(self._window(model), _MIN_WINDOW))
         self._found[model] = (self._stated.get(model, 0), found)
-
-    async def _count_words(
-        self,
-        options: RequestOptions,
-        messages: Sequence[Message],
-        tools: Sequence[dict[str, Any]],
-        reserve: int,
-    ) -> TokenCountResult:
-        model = self._client.model_of(options)
-        key = (options.session, model)
-        known = self._known.get(key)
-        most = known.upper_bound(messages, tools) if known else None
-        if most is not None and most <= self._room(options) - reserve:
-            return TokenCountResult(most, self._room(options))
-        exact = await self._exact(model, messages, tools)
-        tokens = self._client.estimate(messages, tools, model) if exact is None else exact
-        count = TokenCountResult(tokens, self._room(options))
-        self._known[key] = _Known(tuple(messages), tools, count, exact is not None)
-        self._known.move_to_end(key)
-        if len(self._known) > _MAX_KNOWN_PROMPTS:
-            self._known.popitem(last=False)
-        return count
 
     async def _exact(
         self, model: str, messages: Sequence[Message], tools: Sequence[dict[str, Any]]
@@ -251,8 +240,3 @@ class TokenCounter:
         stated = self._stated.get(model, 0)
         of, found = self._found.get(model, (stated, 0))
         return found if found and of == stated else stated or _ASSUMED_WINDOW
-
-
-def _token_bound(message: Message) -> int:
-    """Return an upper bound of the tokens that a message adds to a prompt."""
-    return _MAX_TEMPLATE_TOKENS + len(str(wire(message)).encode("utf-8", "replace"))
