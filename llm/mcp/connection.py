@@ -98,7 +98,10 @@ class McpConnection:
         except TimeoutError:
             return self._ended or f"no answer within {_CONNECT_TIMEOUT:g} seconds"
         except Exception as error:  # noqa: BLE001 -- whatever a foreign server makes the SDK raise
-            return self._ended or plain(_reason(error), _MAX_ERROR_LENGTH)
+            first: BaseException = error
+            while isinstance(first, BaseExceptionGroup):
+                first = first.exceptions[0]
+            return self._ended or plain(str(first) or type(first).__name__, _MAX_ERROR_LENGTH)
         finally:
             self._client, self.tools = None, ()
         return self._ended
@@ -124,9 +127,8 @@ class McpConnection:
         This is needed from protocol version 2026-07-28 on; older servers notify unasked.
         """
         offered = client.server_capabilities.tools
-        if client.protocol_version not in MODERN_PROTOCOL_VERSIONS:
-            return
-        if offered is None or not offered.list_changed:
+        is_modern = client.protocol_version in MODERN_PROTOCOL_VERSIONS
+        if not is_modern or offered is None or not offered.list_changed:
             return
         try:
             async with client.listen(tools_list_changed=True) as changes:
@@ -203,17 +205,9 @@ class McpConnection:
         return text
 
     async def _on_message(self, message: object) -> None:
-        """Handle a notification of the server."""
         if isinstance(message, types.ToolListChangedNotification):
             self._changed.set()
 
     def _on_end(self, reason: str) -> None:
         self._ended = reason
         self._changed.set()
-
-
-def _reason(error: BaseException) -> str:
-    """Return the message of the first error that is no exception group."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return str(error) or type(error).__name__

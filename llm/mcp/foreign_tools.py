@@ -54,17 +54,12 @@ def fits(name: str, patterns: Sequence[str]) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
-def local_name(server: str, tool: str) -> str:
-    """Return the name that the model sees, `server__tool`, as the OpenAI API allows it."""
-    return f"{server}{MCP_SEPARATOR}{_UNFIT.sub('_', tool)}"[:_MAX_NAME_LENGTH]
-
-
 def openai_schema(server: str, tool: types.Tool) -> dict[str, Any] | None:
     """Return a tool in the format of OpenAI's `tools` field, None if that is too large."""
     said = plain(tool.description or tool.title or "", _MAX_DESCRIPTION_LENGTH)
     parameters = {"properties": {}, **clean_schema(tool.input_schema), "type": "object"}
     function = {
-        "name": local_name(server, tool.name),
+        "name": f"{server}{MCP_SEPARATOR}{_UNFIT.sub('_', tool.name)}"[:_MAX_NAME_LENGTH],
         "description": f"{said} (a tool of the server {server})".strip(),
         "parameters": parameters,
     }

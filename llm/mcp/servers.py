@@ -63,17 +63,15 @@ class McpServers(ToolSource):
             while True:
                 await self._configured.wait()
                 self._configured.clear()
-                await self._end(self._outdated())
+                running = self._running.items()
+                await self._end(
+                    [name for name, (c, _) in running if self.settings.get(name) != c.settings]
+                )
                 self._start()
         finally:
             await self._end(list(self._running))
 
-    def _outdated(self) -> list[str]:
-        running = self._running.items()
-        return [name for name, (each, _) in running if self.settings.get(name) != each.settings]
-
     def _start(self) -> None:
-        """Start the connections that do not run yet."""
         missing = [name for name in self.settings if name not in self._running]
         if not missing:
             return

@@ -86,11 +86,8 @@ class StderrTail:
     async def follow(self, errors: asyncio.StreamReader, secrets: Iterable[str]) -> None:
         """Read a program's standard error to its end, replacing the tail of the previous
         program."""
-        self._end, self._is_truncated, self._secrets = (
-            b"",
-            False,
-            [each for each in secrets if each],
-        )
+        self._end, self._is_truncated = b"", False
+        self._secrets = [each for each in secrets if each]
         while part := await errors.read(_STDERR_BYTES):
             self._end += part
             self._is_truncated |= len(self._end) > _STDERR_BYTES
@@ -259,15 +256,12 @@ async def _read_lines(stdout: asyncio.StreamReader, into: MemoryObjectSendStream
                 if not line:
                     return
                 if line.strip():
-                    await into.send(_message(line))
-
-
-def _message(line: bytes) -> Item:
-    """Return the message in a line, or the error if it is not a valid one."""
-    try:
-        return SessionMessage(types.jsonrpc_message_adapter.validate_json(line, by_name=False))
-    except ValueError as error:
-        return error
+                    try:
+                        found = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
+                    except ValueError as error:
+                        await into.send(error)
+                    else:
+                        await into.send(SessionMessage(found))
 
 
 async def _write_lines(
@@ -305,7 +299,6 @@ async def _stop(process: asyncio.subprocess.Process) -> None:
 
 
 async def _drain(stdout: asyncio.StreamReader) -> None:
-    """Read and discard the rest of the output."""
     while await stdout.read(2**16):
         pass
 
