@@ -8,7 +8,7 @@ and a repeated one finds nothing to do.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import structlog
@@ -27,7 +27,7 @@ from llm.memory.services import (
 from llm.messages.errors import ContextTooLong, RequestRejected
 from llm.messages.message import Message
 from llm.scheduling.worker import Handler
-from storage.memory.consolidation_state import Gap, RoomTurn, Watermarks
+from storage.memory.consolidation_state import RoomTurn, Watermarks
 from storage.memory.memories import HEARSAY, OWN, Memory, MemoryKind
 from storage.queues.jobs import Job
 
@@ -83,7 +83,7 @@ class Consolidator:
                 size //= 2  # try again with fewer turns
                 continue
             await self._rooms.advance_summary(watermarks, through, summary, turns)
-        await self._embed(room)
+        await self.embed(job)
 
     async def record_episodes(self, job: Job) -> None:
         """Make episodes of a room's turns up to one, and rebuild deleted ones first."""
@@ -92,7 +92,12 @@ class Consolidator:
             watermarks = await self._rooms.progress(room)
             gaps = await self._rooms.gaps(room)
             if gaps:  # one at a time, with the watermarks read again after each
-                await self._fill(watermarks, gaps[0])
+                gap = gaps[0]
+                turns = await self._rooms.turns(
+                    room, gap.first_turn - 1, gap.last_turn, _MAX_GAP_TURNS
+                )
+                episode = await self._episode(room, turns, gap.last_turn) if turns else None
+                await self._rooms.fill(watermarks, gap, episode, turns)
                 continue
             if watermarks.episodes >= job.payload["through"]:
                 break
@@ -102,7 +107,7 @@ class Consolidator:
             through = turns[-1].id if len(turns) == EPISODE_TURNS else job.payload["through"]
             episode = await self._episode(room, turns, through) if turns else None
             await self._rooms.advance_episodes(watermarks, through, episode, turns)
-        await self._embed(room)
+        await self.embed(job)
 
     async def extract_facts(self, job: Job) -> None:
         """Extract facts about people from a room's turns up to one."""
@@ -117,9 +122,9 @@ class Consolidator:
             through = turns[-1].id if len(turns) == FACT_BATCH_TURNS else job.payload["through"]
             facts = await self._facts(room, turns) if turns else []
             await self._rooms.advance_facts(
-                watermarks, through, facts, self._now() - _UNCONFIRMED_LIFETIME
+                watermarks, through, facts, self._services.now() - _UNCONFIRMED_LIFETIME
             )
-        await self._embed(room)
+        await self.embed(job)
 
     async def merge_notes(self, job: Job) -> None:
         """Merge a room's oldest notes into an episode, as long as it has too many."""
@@ -128,11 +133,20 @@ class Consolidator:
         while len(notes := await memories.latest(room, MemoryKind.NOTE)) >= MAX_NOTES:
             oldest = notes[:MERGED_NOTES]  # the store returns the newest ones, oldest first
             await self._rooms.replace_notes(oldest, await self._merge(room, oldest))
-        await self._embed(room)
+        await self.embed(job)
 
     async def embed(self, job: Job) -> None:
-        """Compute the missing vectors of a room's memories."""
-        await self._embed(job.payload["room"])
+        """Compute the missing vectors of a room's memories, if embeddings are enabled."""
+        room = job.payload["room"]
+        while self._services.embeds:
+            missing = await self._services.vectors.missing(room, _EMBEDDING_BATCH)
+            if not missing:
+                return
+            options = RequestOptions(self._services.session, "background", room=room)
+            texts = [text for _, text in missing]
+            model, vectors = await self._services.client.embed(texts, options)
+            made = dict(zip([memory for memory, _ in missing], vectors, strict=True))
+            await self._services.vectors.add(model, made)
 
     async def _summary(
         self, watermarks: Watermarks, turns: Sequence[RoomTurn], through: int
@@ -163,13 +177,6 @@ class Consolidator:
             last_turn=through,
             begun=turns[0].time,
         )
-
-    async def _fill(self, watermarks: Watermarks, gap: Gap) -> None:
-        turns = await self._rooms.turns(
-            watermarks.room, gap.first_turn - 1, gap.last_turn, _MAX_GAP_TURNS
-        )
-        episode = await self._episode(watermarks.room, turns, gap.last_turn) if turns else None
-        await self._rooms.fill(watermarks, gap, episode, turns)
 
     async def _facts(self, room: str, turns: Sequence[RoomTurn]) -> list[Memory]:
         messages = prompts.facts_messages(turns, (await self._profile()).message_length)
@@ -249,23 +256,8 @@ class Consolidator:
             return _truncate(reply.text, len(reply.text) - 1)  # to its last whole sentence
         return reply.text
 
-    async def _embed(self, room: str) -> None:
-        """Compute the missing vectors of the room's memories, if embeddings are enabled."""
-        while self._services.embeds:
-            missing = await self._services.vectors.missing(room, _EMBEDDING_BATCH)
-            if not missing:
-                return
-            options = RequestOptions(self._services.session, "background", room=room)
-            texts = [text for _, text in missing]
-            model, vectors = await self._services.client.embed(texts, options)
-            made = dict(zip([memory for memory, _ in missing], vectors, strict=True))
-            await self._services.vectors.add(model, made)
-
     def _memory(self, layer: MemoryKind, room: str, text: str, **values: Any) -> Memory:
-        return Memory(layer=layer, room=room, text=text, time=self._now(), **values)
-
-    def _now(self) -> datetime:
-        return self._services.now()
+        return Memory(layer=layer, room=room, text=text, time=self._services.now(), **values)
 
 
 def _truncate(text: str, longest: int) -> str:

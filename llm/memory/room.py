@@ -9,7 +9,7 @@ cold), or when something was forgotten.
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Annotated
@@ -35,6 +35,7 @@ from llm.tools.toolbox import tool
 from storage.chat_log.opt_outs import person_of
 from storage.db.errors import StorageError
 from storage.memory.consolidation_state import RoomMemorySnapshot
+from storage.memory.deletion import SCHEDULE_CONSOLIDATION
 from storage.memory.memories import MANUAL, Memories, Memory, MemoryKind
 from storage.queues.jobs import Job
 
@@ -208,31 +209,26 @@ class RoomMemory:
 
     async def sections(self, question: str) -> Sections:
         """Return the memory sections of a prompt; none if the store cannot be read."""
+        words = _words(question)
         try:
-            return await self._sections(question)
+            snapshot = await self._services.rooms.load_for_prompt(
+                self.room, self.person, " ".join(sorted(words)), _MAX_CANDIDATES
+            )
+            stable = await self._stable(snapshot)
         except StorageError as error:
             _log.error("memory.not_read", error=str(error))
             return (), ()
-
-    async def after_turn(self) -> None:
-        """Schedule the jobs that a stored turn makes due. Raises StorageError."""
-        try:
-            await self._scheduler.schedule_due(self.room)
-        except Unreachable:  # not yet known whether the model may make memories: look later
-            await self._scheduler.schedule_check(self.room)
-
-    async def _sections(self, question: str) -> Sections:
-        """Return the stable sections of the room, and those beside the question: facts about the
-        person and memories that share words with it, except what the stable ones already show."""
-        wanted = sorted(_words(question))
-        snapshot = await self._services.rooms.load_for_prompt(
-            self.room, self.person, " ".join(wanted), _MAX_CANDIDATES
-        )
-        stable = await self._stable(snapshot)
-        ids = set(stable.ids)  # of what is already shown
+        # Beside the question stand facts about the person and memories that share words with it,
+        # except what the stable sections already show.
+        ids = set(stable.ids)
         own = [fact for fact in snapshot.facts if fact.id not in ids]
         ids.update(fact.id for fact in own)
-        matches = [each for each in snapshot.found if each.id not in ids and _matches(each, wanted)]
+        least = min(_MIN_COMMON_WORDS, max(1, len(words)))
+        matches = [
+            each
+            for each in snapshot.found
+            if each.id not in ids and len(words & _words(f"{each.key} {each.text}")) >= least
+        ]
         beside = (
             PromptSection("own_facts", "\n".join(map(fact_line, own)), _QUESTION_SECTION_BUDGET),
             PromptSection(
@@ -241,19 +237,21 @@ class RoomMemory:
         )
         return stable.sections(), beside
 
+    async def after_turn(self) -> None:
+        """Schedule the jobs that a stored turn makes due. Raises StorageError."""
+        try:
+            await self._scheduler.schedule_due(self.room)
+        except Unreachable:  # not yet known whether the model may make memories: look later
+            await self._scheduler.schedule_check(self.room)
+
     async def _stable(self, snapshot: RoomMemorySnapshot) -> PromptMemory:
         """Return the stored selection of stable memories, or a new one when it is time."""
         # Forgetting clears `shown`, so that nothing forgotten stays in a prompt.
         stored = PromptMemory.model_validate_json(snapshot.shown) if snapshot.shown else None
         if stored is None and not snapshot.anything:  # a new room: nothing to select from
             return PromptMemory()
-        last = snapshot.last
-        if (
-            stored
-            and snapshot.turns < _RENEWAL_TURNS
-            and last
-            and self._services.now() - last < _RENEWAL_PAUSE
-        ):
+        recent = snapshot.last and self._services.now() - snapshot.last < _RENEWAL_PAUSE
+        if stored and recent and snapshot.turns < _RENEWAL_TURNS:
             return stored
         # The version is read before the memories: if something is forgotten in between, the
         # selection is not stored, as it may still contain it.
@@ -392,11 +390,6 @@ def _within(facts: Sequence[Memory], budget: int) -> list[Memory]:
     return sorted(kept, key=lambda fact: fact.id)
 
 
-def _matches(memory: Memory, wanted: Collection[str]) -> bool:
-    common = len(_words(f"{memory.key} {memory.text}").intersection(wanted))
-    return common >= min(_MIN_COMMON_WORDS, max(1, len(wanted)))
-
-
 def _words(text: str) -> set[str]:
     return {word.lower() for word in _WORD.findall(text)}
 
@@ -415,10 +408,8 @@ class TendrilMemory:
     def handlers(self) -> Mapping[str, Handler]:
         """Return the handlers of the memory jobs, by kind."""
         own = self._consolidator.handlers()
-        return {
-            **self._scheduler.handlers(),
-            **{kind: self._then_reschedule(work) for kind, work in own.items()},
-        }
+        wrapped = {kind: self._then_reschedule(work) for kind, work in own.items()}
+        return {SCHEDULE_CONSOLIDATION: self._scheduler.tend, **wrapped}
 
     def for_room(self, room: str, conversation: str, person: str) -> RoomMemory:
         """Return the memory of a room, as it serves a conversation with a person."""

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
+from itertools import accumulate
 from typing import Self
 
 import structlog
@@ -17,7 +18,6 @@ import structlog
 from llm.client.client import AgentClient, ModelCatalog, RequestOptions
 from llm.memory.settings import MemorySettings
 from llm.messages.errors import ModelError, Unreachable
-from llm.scheduling.worker import Handler
 from storage.db.database import Database
 from storage.memory.consolidation_state import ConsolidationStore, Watermarks
 from storage.memory.deletion import SCHEDULE_CONSOLIDATION
@@ -96,7 +96,7 @@ class MemoryServices:
 
 _MAX_CANDIDATES = 50  # candidates from the full-text search
 _MIN_SIMILARITY = 0.8  # the similarity below which a memory has nothing to do with the question
-# The half-life of the bonus for recent memories, see `_fresh`.
+# The half-life of the bonus for recent memories, which count up to twice as much as old ones.
 _RECENCY_HALF_LIFE = timedelta(days=30)
 
 _log = structlog.get_logger()
@@ -122,10 +122,12 @@ class MemorySearch:
             found[memory.id] = memory
             # The full-text score is unbounded; map it to 0..1, comparable with a similarity.
             scores[memory.id] = max(scores.get(memory.id, 0.0), score / (1 + score))
-        ranked = sorted(
-            found.values(), key=lambda each: (-scores[each.id] * _fresh(each, now), -each.id)
-        )
-        return ranked[:limit]
+
+        def worth(memory: Memory) -> tuple[float, int]:
+            age = max(timedelta(), now - memory.time) / _RECENCY_HALF_LIFE
+            return scores[memory.id] * (0.5 + 0.5 * math.pow(0.5, age)), memory.id
+
+        return sorted(found.values(), key=worth, reverse=True)[:limit]
 
     async def _near(self, room: str, text: str) -> Mapping[int, float]:
         """Return the similarity of memories in meaning, by id; empty without vectors."""
@@ -140,11 +142,6 @@ class MemorySearch:
             return {}
         likeness = await self._vectors.likeness(room, model, vectors[0])
         return {memory: score for memory, score in likeness.items() if score >= _MIN_SIMILARITY}
-
-
-def _fresh(memory: Memory, now: datetime) -> float:
-    """Return a weight by age: 1 for a new memory, falling towards 0.5."""
-    return 0.5 + 0.5 * math.pow(0.5, max(timedelta(), now - memory.time) / _RECENCY_HALF_LIFE)
 
 
 # Above 40 turns that are not summarised, all but the newest 30 go into the summary.
@@ -190,10 +187,6 @@ class MemoryScheduler:
 
     def __init__(self, services: MemoryServices) -> None:
         self._services = services
-
-    def handlers(self) -> Mapping[str, Handler]:
-        """Return the handlers of the scheduler's own jobs, by kind."""
-        return {SCHEDULE_CONSOLIDATION: self.tend}
 
     async def schedule_check(self, room: str = "") -> None:
         """Add a job that checks a room, or all rooms, for due jobs."""
@@ -274,20 +267,10 @@ def _due(watermarks: Watermarks, work: JobKind, through: int, mark: int) -> Pend
 
 def _summary_target(unsummarised: Sequence[tuple[int, int]]) -> int:
     """Return the id of the last turn to go into the summary, 0 for none."""
-    summarised = (
-        len(unsummarised) - KEPT_UNSUMMARISED if len(unsummarised) > MAX_UNSUMMARISED else 0
-    )
-    if sum(size for _, size in unsummarised) > _MAX_UNSUMMARISED_TOKENS * _CHARACTERS_PER_TOKEN:
-        summarised = max(summarised, len(unsummarised) - _fitting(unsummarised))
+    count, most = len(unsummarised), _MAX_UNSUMMARISED_TOKENS * _CHARACTERS_PER_TOKEN
+    summarised = count - KEPT_UNSUMMARISED if count > MAX_UNSUMMARISED else 0
+    sizes = list(accumulate(size for _, size in reversed(unsummarised)))
+    if sizes and sizes[-1] > most:
+        fitting = sum(size <= most // 2 for size in sizes)
+        summarised = max(summarised, count - max(1, fitting))
     return unsummarised[summarised - 1][0] if summarised else 0
-
-
-def _fitting(unsummarised: Sequence[tuple[int, int]]) -> int:
-    """Return how many of the newest turns fit into half of the limit, at least one."""
-    left, count = _MAX_UNSUMMARISED_TOKENS // 2 * _CHARACTERS_PER_TOKEN, 0
-    for _, size in reversed(unsummarised):
-        left -= size
-        if left < 0:
-            break
-        count += 1
-    return max(1, count)
