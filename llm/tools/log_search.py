@@ -228,7 +228,12 @@ class LogTools:
     ) -> QuotingText:
         """Return the lines that match a query: exactly if it has operators, else by its words."""
         wanted = parse(text, now=datetime.now(UTC))
-        is_exact = not asks(text) and not _is_plain(wanted)
+        is_plain = (
+            not _narrows(wanted)
+            and len(wanted.clauses) == 1
+            and all(term.kind is TermKind.WORD for term in wanted.terms)
+        )
+        is_exact = not asks(text) and not is_plain
         if is_exact and (found := await self._matching(text, within, line_filter, most)):
             return found
         if is_exact and _narrows(wanted):
@@ -283,7 +288,6 @@ class LogTools:
         return self._render([_Block("", nearest)], most)
 
     async def _person(self, nick: str, here: Mapping[Place, Sequence[str]] | None) -> QuotingText:
-        """Return what is known of a person."""
         name = escape_tags(nick)
         query = Query(scope=self.scope, nick=nick, limit=1)
         said, came = await self.log.for_model(
@@ -291,7 +295,8 @@ class LogTools:
         )
         lines = []
         if here is not None:
-            places = [self._name(p) for p, nicks in here.items() if _has_nick(nicks, nick)]
+            who = nick.casefold()
+            places = [self._name(p) for p, n in here.items() if who in map(str.casefold, n)]
             lines.append(f"{name} is now in: {', '.join(places) or 'none of the channels'}")
         lines += [f"said last: {self._line(event)}" for event in said]
         lines += [f"came or went last: {self._line(event)}" for event in came]
@@ -324,7 +329,12 @@ class LogTools:
             return None
         known = [each.place for each in await self.log.channels(self.scope)]
         for found in (name, replace(name, channel=f"#{name.channel}")):
-            if any(_is_named(place, found) for place in known):
+            named = (
+                place.channel.casefold() == found.channel.casefold()
+                for place in known
+                if found.network in (None, place.network)
+            )
+            if any(named):
                 return found
         there = ", ".join(map(self._name, known)) or "none"
         raise ToolError(f"channel: there is none of this name to be read; there are: {there}")
@@ -339,7 +349,6 @@ class LogTools:
         return event.time
 
     def _aware(self, time: datetime) -> datetime:
-        """Return a time that was given with its zone."""
         return time if time.tzinfo else time.replace(tzinfo=self.zone)
 
     def _render(self, blocks: Iterable[_Block], most: ResultLength, note: str = "") -> QuotingText:
@@ -381,13 +390,6 @@ class LogTools:
 def _quoting(text: str, events: Iterable[Event] = ()) -> QuotingText:
     """Return a result with the lines that it quotes, which an erasure follows."""
     return QuotingText(text, map(ShownText.from_event, events))
-
-
-def _is_plain(wanted: ParsedQuery) -> bool:
-    """Return whether a query consists of words alone."""
-    if _narrows(wanted) or len(wanted.clauses) != 1:
-        return False
-    return all(term.kind is TermKind.WORD for term in wanted.terms)
 
 
 def _narrows(wanted: ParsedQuery) -> bool:
@@ -432,14 +434,4 @@ def _notes(mentions: Mentions, limit: int, zone: tzinfo) -> str:
 
 
 def _lines(count: int, *, at_least: bool = False) -> str:
-    """Return a number of lines in words."""
     return f"{count:,}{' or more' if at_least else ''} line{'s' if count != 1 else ''}"
-
-
-def _has_nick(nicks: Iterable[str], nick: str) -> bool:
-    return nick.casefold() in (each.casefold() for each in nicks)
-
-
-def _is_named(place: Place, name: ChannelName) -> bool:
-    is_there = name.network in (None, place.network)
-    return is_there and place.channel.casefold() == name.channel.casefold()

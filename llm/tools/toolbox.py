@@ -213,7 +213,11 @@ class Toolbox:
     ) -> Toolbox:
         """Create a toolbox from owners: objects with marked methods, marked functions, or instances
         of `ToolSource`."""
-        return cls((tool for owner in owners for tool in _owned_tools(owner)), asker, length)
+        tools = (
+            owner.tools() if isinstance(owner, ToolSource) else map(describe, tools_of(owner))
+            for owner in owners
+        )
+        return cls((each for owned in tools for each in owned), asker, length)
 
     def restricted_to(self, names: Collection[str] | None) -> Toolbox:
         """Return a toolbox with only the tools of these names; None: all."""
@@ -301,7 +305,12 @@ class Toolbox:
         try:
             values = item.arguments.model_validate_json(arguments or "{}")
         except ValidationError as error:
-            raise ToolError(_reasons(error)) from error
+            # Without the input: control tokens in it are not echoed to the model.
+            found = error.errors(include_url=False, include_input=False, include_context=False)
+            reasons = (
+                f"{'.'.join(map(str, each['loc'])) or 'arguments'}: {each['msg']}" for each in found
+            )
+            raise ToolError("; ".join(reasons)) from error
         rule = item.options.asked
         if rule and (why := rule(await self._evidence(item, run), dict(values))):
             raise ToolError(f"not done: {why}")
@@ -378,11 +387,6 @@ def tools_in(module: ModuleType) -> list[Callable[..., Awaitable[object]]]:
     return [each for each in own if each.__module__ == module.__name__]
 
 
-def _owned_tools(owner: object) -> Iterable[Tool]:
-    """Return the tools of an owner, as `Toolbox.from_owners` accepts it."""
-    return owner.tools() if isinstance(owner, ToolSource) else map(describe, tools_of(owner))
-
-
 def tools_of(owner: object) -> Iterable[Callable[..., Awaitable[object]]]:
     """Return the marked methods of an object, or a marked function itself."""
     if _is_tool(owner) and callable(owner):
@@ -449,10 +453,14 @@ def _read(function: Callable[..., Awaitable[object]]) -> Tool:
         for parameter in inspect.signature(function).parameters.values()
         if parameter.name not in ("self", *hidden.values())
     }
-    model, whole = _whole_model(fields)
-    model = model or create_model(
-        f"{name}_arguments", __config__=ConfigDict(extra="forbid"), **fields
-    )
+    first, (hint, _) = next(iter(fields.items()), ("", (None, ...)))
+    if len(fields) == 1 and inspect.isclass(hint) and issubclass(hint, BaseModel):
+        model, whole = hint, first
+    else:
+        model, whole = (
+            create_model(f"{name}_arguments", __config__=ConfigDict(extra="forbid"), **fields),
+            "",
+        )
     # Lines of the source mean nothing to the model, paragraphs and lists do.
     description = re.sub(r"(?<=\S)\n(?=\w)", " ", inspect.getdoc(function) or "")
     described = {"name": name, "description": description}
@@ -461,15 +469,6 @@ def _read(function: Callable[..., Awaitable[object]]) -> Tool:
     schema = {"type": "function", "function": {**described, "parameters": parameters}}
     key, length = hidden.get(EffectKey, ""), hidden.get(ResultLength, "")
     return Tool(name, model, schema, function, options, key, length, whole)
-
-
-def _whole_model(fields: Mapping[str, Any]) -> tuple[type[BaseModel] | None, str]:
-    """Return the pydantic model that is the only parameter of a tool, and its name; None and "" for
-    other parameters."""
-    for name, (hint, _) in fields.items():
-        if len(fields) == 1 and inspect.isclass(hint) and issubclass(hint, BaseModel):
-            return hint, name
-    return None, ""
 
 
 def concise_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
@@ -499,12 +498,3 @@ def text_of(result: object) -> str:
     if isinstance(result, ImageResult):
         return result.text
     return result if isinstance(result, str) else json.dumps(result, ensure_ascii=False)
-
-
-def _reasons(error: ValidationError) -> str:
-    # Without the input, so that control tokens in the arguments are not echoed to the model.
-    problems = error.errors(include_url=False, include_input=False, include_context=False)
-    return "; ".join(
-        f"{'.'.join(map(str, problem['loc'])) or 'arguments'}: {problem['msg']}"
-        for problem in problems
-    )
