@@ -1,10 +1,4 @@
-"""Errors of reading a page. Their messages are for people and for the model.
-
-PageError
-├── PageRefused     not allowed: its address, its robots.txt, its type or its size
-├── PageUnreadable  fetching or parsing failed, or it has no text
-└── ExtraMissing    the libraries that read pages are not installed
-"""
+"""Errors of reading a page. Their messages are for people and for the model."""
 
 from __future__ import annotations
 

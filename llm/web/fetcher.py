@@ -16,12 +16,12 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from ipaddress import ip_address
+from typing import Any
 
 import httpx2
 
 from llm.web.addresses import AddressPolicy, Endpoint, Resolve, is_host_name, resolve
-from llm.web.errors import PageRefused, PageUnreadable
-from llm.web.robots import MAX_ROBOTS_SIZE, RobotsRules
+from llm.web.errors import ExtraMissing, PageRefused, PageUnreadable
 
 AGENT = "Terrarium"
 """Product token of this crawler, which robots.txt files match (RFC 9309)."""
@@ -36,6 +36,7 @@ TEXT_MEDIA_TYPES = frozenset(
 
 IMAGE_MEDIA_TYPES = frozenset(("image/png", "image/jpeg", "image/gif", "image/webp"))
 
+_MAX_ROBOTS_SIZE = 500 * 1024  # bytes that are read, at least, by RFC 9309, section 2.5
 _MAX_ADDRESSES = 3  # addresses of a host that are tried
 _CACHE_SIZE = 64  # pages and robots.txt files
 _CACHE_SECONDS = 600.0  # seconds that they are cached
@@ -81,6 +82,26 @@ class Page:
             return self.body.decode("utf-8", errors="replace")
 
 
+@dataclass(frozen=True, slots=True)
+class RobotsRules:
+    """Rules of a host's robots.txt (RFC 9309); without a `parser` everything is allowed."""
+
+    parser: Any = None
+
+    @classmethod
+    def parse(cls, text: str) -> RobotsRules:
+        """Parse a robots.txt. Raises ExtraMissing."""
+        try:
+            from protego import Protego
+        except ImportError as error:
+            raise ExtraMissing from error
+        return cls(Protego.parse(text))
+
+    def allow(self, url: str) -> bool:
+        """Return whether a URL of the host may be fetched."""
+        return self.parser is None or bool(self.parser.can_fetch(url, AGENT))
+
+
 @dataclass(slots=True)
 class _Cached:
     """A cached page or robots.txt, valid `until` a time of the event loop's clock."""
@@ -96,10 +117,6 @@ class _Target:
     url: httpx2.URL
     host: str
     endpoints: Sequence[Endpoint]
-
-    def with_url(self, url: httpx2.URL) -> _Target:
-        """Return a target for another URL of the same host and port."""
-        return replace(self, url=url)
 
 
 class Fetcher:
@@ -161,7 +178,7 @@ class Fetcher:
         known = self._cached(origin)
         if isinstance(known, RobotsRules):
             return known
-        at, rules = target.with_url(httpx2.URL(origin)), RobotsRules(AGENT)
+        at, rules = replace(target, url=httpx2.URL(origin)), RobotsRules()
         for _ in range(self._limits.redirects + 1):
             async with self._request(at) as response:
                 if response.has_redirect_location:
@@ -171,8 +188,8 @@ class Fetcher:
                 if response.status_code >= 500:
                     raise PageUnreadable(f"the robots.txt of {target.host} cannot be read")
                 if response.is_success:
-                    text = await _decode(response, MAX_ROBOTS_SIZE, cuts=True)
-                    rules = RobotsRules.parse(text.decode("utf-8", errors="replace"), AGENT)
+                    text = await _decode(response, _MAX_ROBOTS_SIZE, cuts=True)
+                    rules = RobotsRules.parse(text.decode("utf-8", errors="replace"))
                 break
         # After too many redirects, a robots.txt counts as missing (RFC 9309, section 2.3.1.2).
         self._keep(origin, rules)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from llm.messages.image import Image, UnusableImage
 from llm.web.detectors import Detector, Summary, detect
 from llm.web.errors import ExtraMissing, PageError, PageUnreadable
 from llm.web.extraction import Extracted, extract
-from llm.web.fetcher import IMAGE_MEDIA_TYPES, TEXT_MEDIA_TYPES, Fetcher, Page
+from llm.web.fetcher import IMAGE_MEDIA_TYPES, TEXT_MEDIA_TYPES, Fetcher
 
 ARTICLE = "article"
 _HTML = frozenset(("text/html", "application/xhtml+xml"))
@@ -59,27 +58,35 @@ class PageReader:
         page = await self._fetcher.fetch(source, is_api=detector.facts is not None)
         if detector.facts is None:
             return PageText(detector.kind, url, "", text=page.text)
-        about = _object(page)
+        try:
+            about = json.loads(page.body)
+        except (ValueError, RecursionError) as error:  # JSON that is nested too deeply
+            raise PageUnreadable("the site sent no JSON") from error
+        if not isinstance(about, dict):
+            raise PageUnreadable("the site sent no JSON object")
         summary: Summary = detector.facts(about)
         if not summary.title:
             raise PageUnreadable("the site says nothing of it")
         text = summary.text
         if detector.has_page:
-            text = await self._text_of(url)
+            try:
+                text = (await self._read_page(url)).text
+            except PageError:
+                text = ""
         return PageText(detector.kind, url, summary.title, summary.facts, text)
-
-    async def _text_of(self, url: str) -> str:
-        try:
-            return (await self._read_page(url)).text
-        except PageError:
-            return ""
 
     async def _read_page(self, url: str) -> PageText:
         """Read a page as an article, feed, plain text or image. Raises PageError."""
         page = await self._fetcher.fetch(url, TEXT_MEDIA_TYPES | IMAGE_MEDIA_TYPES)
         if page.type in IMAGE_MEDIA_TYPES:
-            return PageText("image", page.url, "", image=_image(page))
-        if _is_feed(page):
+            try:
+                return PageText("image", page.url, "", image=Image.from_bytes(page.body))
+            except UnusableImage as error:
+                raise PageUnreadable(str(error)) from error
+        # Many servers send RSS and Atom as generic XML.
+        head = page.body[:1_000]
+        is_feed = page.type in _XML and (b"<rss" in head or b"<feed" in head)
+        if is_feed or page.type in _FEEDS:
             parts = await extract(page.body, page.url, is_feed=True)
             return PageText("feed", page.url, parts.title, _facts(parts), parts.text)
         if page.type not in _HTML:
@@ -90,31 +97,6 @@ class PageReader:
         return PageText(ARTICLE, page.url, parts.title, _facts(parts), parts.text)
 
 
-def _is_feed(page: Page) -> bool:
-    """Return whether a page is an RSS or Atom feed, which many servers send as generic XML."""
-    head = page.body[:1_000]
-    return page.type in _FEEDS or (page.type in _XML and (b"<rss" in head or b"<feed" in head))
-
-
-def _image(page: Page) -> Image:
-    """Return the body of a page as an image. Raises PageUnreadable."""
-    try:
-        return Image.from_bytes(page.body)
-    except UnusableImage as error:
-        raise PageUnreadable(str(error)) from error
-
-
 def _facts(parts: Extracted) -> tuple[str, ...]:
     about = ", ".join(filter(None, (parts.author, parts.site, parts.date)))
     return tuple(filter(None, (about, parts.description)))
-
-
-def _object(page: Page) -> Mapping[str, object]:
-    """Return the body of a page as a JSON object. Raises PageUnreadable."""
-    try:
-        value = json.loads(page.body)
-    except (ValueError, RecursionError) as error:  # deeply nested JSON exceeds the recursion limit
-        raise PageUnreadable("the site sent no JSON") from error
-    if not isinstance(value, dict):
-        raise PageUnreadable("the site sent no JSON object")
-    return value

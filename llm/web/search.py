@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import httpx2
 import structlog
@@ -94,13 +94,8 @@ def create_search(setting: str) -> WebSearch | None:
 def _results(found: object, url: str, snippet: str, limit: int) -> Sequence[SearchResult]:
     """Return at most `limit` results from untrusted JSON, without malformed ones and URLs other
     than http and https. `url` and `snippet` are the engine's keys for these fields."""
-    rows: list[dict[str, Any]] = (
-        [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
-    )
+    rows = [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
     results = (
-        SearchResult(
-            str(row.get("title") or ""), str(row.get(url) or ""), str(row.get(snippet) or "")
-        )
-        for row in rows
+        SearchResult(*(str(row.get(key) or "") for key in ("title", url, snippet))) for row in rows
     )
     return [each for each in results if each.url.startswith(("http://", "https://"))][:limit]
