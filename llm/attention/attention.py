@@ -99,7 +99,15 @@ class WatchedChannel:
         self.lines.append(line.time)
         while self.lines[0] < line.time - LIVELY_WITHIN:
             self.lines.popleft()
-        self._close_answered(line)
+        # A line answers the questions of the people it names; if it names and addresses nobody and
+        # asks nothing, the only open question of another person; and the speaker's own if it says
+        # that the matter is settled.
+        others = [person for person in self.questions if person != line.person]
+        answered = [person for person in others if person in line.words]
+        if not answered and not line.addressed and not line.asks and len(others) == 1:
+            answered = others
+        for person in [*answered, line.person] if line.settled else answered:
+            self.questions.pop(person, None)
         if line.asks and nick not in line.words and len(self.questions) < _MAX_QUESTIONS:
             self.questions.setdefault(line.person, line.time)  # keep the time of the oldest
 
@@ -155,22 +163,6 @@ class WatchedChannel:
             self.deferred[TriggerKind.CONTACT] = now + RETRY_DELAY
             return None
         return Trigger(TriggerKind.CONTACT, self.place, now, person=person)
-
-    def _close_answered(self, line: MessageFeatures) -> None:
-        """Close the questions that a line answers.
-
-        These are the questions of the people it names; if it names and addresses nobody and asks
-        nothing, the only open question of another person; and the speaker's own if it says that
-        the matter is settled.
-        """
-        others = [person for person in self.questions if person != line.person]
-        answered = [person for person in others if person in line.words]
-        if not answered and not line.addressed and not line.asks and len(others) == 1:
-            answered = others
-        if line.settled:
-            answered.append(line.person)
-        for person in answered:
-            self.questions.pop(person, None)
 
 
 class Attention:

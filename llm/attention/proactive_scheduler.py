@@ -95,7 +95,11 @@ class ProactiveScheduler:
                 if not self.is_awake:
                     self._news.clear()
                     await self._news.wait()
-                self._tick(tasks)
+                self.ticks += 1
+                may_contact = self._tokens_today() < DAILY_TOKENS
+                for trigger in self._attention.tick(self._clock.now(), may_contact=may_contact):
+                    self.recent_triggers.append(trigger)
+                    tasks.create_task(self._run(trigger))
                 await self._clock.sleep(TICK)
 
     def on_message(self, place: Place, line: MessageFeatures, nick: str) -> None:
@@ -136,15 +140,7 @@ class ProactiveScheduler:
         self._attention.channel(place).muted = False
         await self._persist(self._store.lift(place))
 
-    def _tick(self, tasks: asyncio.TaskGroup) -> None:
-        self.ticks += 1
-        may_contact = self._tokens_today() < DAILY_TOKENS
-        for trigger in self._attention.tick(self._clock.now(), may_contact=may_contact):
-            self.recent_triggers.append(trigger)
-            tasks.create_task(self._run(trigger))
-
     async def _run(self, trigger: Trigger) -> None:
-        """Run the model for a trigger and store the result."""
         # The pause is stored first: after a crash during the run the bot must not speak twice.
         if trigger.kind is not TriggerKind.REACTION:
             await self._persist(self._store.record_contact(trigger.place, trigger.time))
