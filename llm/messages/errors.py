@@ -1,18 +1,5 @@
-"""Errors of requests to the agent server.
-
-    ModelError
-    ├── Unreachable      no answer at the address, a broken connection, or the server says that it
-    │                    has no model at the moment (500, 502, 503)
-    ├── Busy             the server has no free slot (429) for `retry_after` seconds
-    │   └── BudgetSpent  a daily budget or quota is used up
-    ├── TimedOut         the model took longer than allowed
-    ├── ContextTooLong   the prompt does not fit the model's context window
-    ├── SetupError       only the operator can fix it; the message says how
-    │   ├── KeyRefused   our key is missing or wrong (401, 403)
-    │   └── BadEngine    the server's engine refuses its key, or is not a model server
-    └── RequestRejected  any other error response; `status` is the HTTP status
-
-The messages are for the log; `sentence` is what a person may read.
+"""Errors of requests to the agent server. The messages are for the log; `sentence` is what a person
+may read.
 """
 
 from __future__ import annotations
@@ -25,13 +12,14 @@ class ModelError(Exception):
 
 
 class Unreachable(ModelError):
-    """The agent server does not answer at its address, or has no model."""
+    """The agent server does not answer at its address, breaks the connection, or has no model at
+    the moment (500, 502, 503)."""
 
     sentence = "My model is not reachable at the moment; please ask again in a minute."
 
 
 class Busy(ModelError):
-    """The server has no free slot; it may have one in `retry_after` seconds."""
+    """The server has no free slot (429); it may have one in `retry_after` seconds."""
 
     sentence = "I have too many questions at once; please ask again in a minute."
 
@@ -65,7 +53,7 @@ class SetupError(ModelError):
 
 
 class KeyRefused(SetupError):
-    """The server refuses our key as missing or wrong."""
+    """The server refuses our key as missing or wrong (401, 403)."""
 
     sentence = "My key is refused; please tell whoever runs me."
 
@@ -81,7 +69,7 @@ class BadEngine(SetupError):
 
 
 class RequestRejected(ModelError):
-    """The server answered with an error that a retry does not fix."""
+    """The server answered with any other error, of HTTP `status`, which a retry does not fix."""
 
     sentence = "My model's server cannot deal with this question; please tell whoever runs me."
 

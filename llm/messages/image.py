@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import base64
+import re
 from dataclasses import dataclass
 
 MAX_IMAGE_SIZE = 2 * 1024 * 1024
 """The largest image: with the prompt it fits into the agent server's default limit on requests."""
 
 _TOKENS_PER_IMAGE = 1_500
-_WEBP_FORM_TYPE = slice(8, 12)  # the form type in the header of a RIFF file
+_SIGNATURE = re.compile(
+    rb"(?P<png>\x89PNG\r\n\x1a\n)|(?P<jpeg>\xff\xd8\xff)|(?P<gif>GIF8[79]a)"
+    rb"|(?P<webp>RIFF.{4}WEBP)",
+    re.DOTALL,
+)
 
 
 class UnusableImage(ValueError):
@@ -29,10 +34,10 @@ class Image:
         UnusableImage."""
         if len(data) > MAX_IMAGE_SIZE:
             raise UnusableImage(f"an image has at most {MAX_IMAGE_SIZE // 1024 // 1024} MB")
-        kind = _type_of(data)
+        kind = _SIGNATURE.match(data)
         if not kind:
             raise UnusableImage("an image is a PNG, JPEG, GIF or WebP file")
-        return cls(kind, data)
+        return cls(f"image/{kind.lastgroup}", data)
 
     def __repr__(self) -> str:
         """Return the size, not the content."""
@@ -47,16 +52,3 @@ class Image:
     def url(self) -> str:
         """The `data:` URL (RFC 2397) for a chat request."""
         return f"data:{self.type};base64,{base64.b64encode(self.data).decode('ascii')}"
-
-
-def _type_of(data: bytes) -> str:
-    """Return the media type by the file's signature, "" for none that models accept."""
-    if data.startswith(b"\x89PNG\r\n\x1a\n"):
-        return "image/png"
-    if data.startswith(b"\xff\xd8\xff"):
-        return "image/jpeg"
-    if data.startswith((b"GIF87a", b"GIF89a")):
-        return "image/gif"
-    if data.startswith(b"RIFF") and data[_WEBP_FORM_TYPE] == b"WEBP":
-        return "image/webp"
-    return ""

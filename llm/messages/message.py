@@ -105,7 +105,13 @@ class PromptSection:
             )
 
     def __str__(self) -> str:
-        text = _truncate(self.text.strip(), self.budget)
+        text = self.text.strip()
+        if len(text) > self.budget:
+            # To whole lines; the first line is cut if even that is too long.
+            kept = text[: max(0, self.budget - len(_TRUNCATION_MARK) - 1) + 1]
+            whole, newline, _ = kept.rpartition("\n")
+            cut = f"{whole if newline else kept[:-1]}\n{_TRUNCATION_MARK}"
+            text = cut if len(kept) > 1 else ""
         return f"<{self.name}>\n{escape_tags(text)}\n</{self.name}>" if text else ""
 
 
@@ -124,16 +130,6 @@ def within(sections: Sequence[PromptSection], budget: int) -> list[PromptSection
 def render_sections(sections: Sequence[PromptSection]) -> str:
     """Render the sections, separated by empty lines."""
     return "\n\n".join(filter(None, map(str, sections)))
-
-
-def _truncate(text: str, budget: int) -> str:
-    """Cut a text to whole lines within `budget` characters; cut the first line if even that is too
-    long."""
-    if len(text) <= budget:
-        return text
-    kept = text[: max(0, budget - len(_TRUNCATION_MARK) - 1) + 1]
-    whole, newline, _ = kept.rpartition("\n")
-    return f"{whole if newline else kept[:-1]}\n{_TRUNCATION_MARK}" if len(kept) > 1 else ""
 
 
 MERGED_TYPES = {EventType.JOIN: "joined", EventType.PART: "left", EventType.QUIT: "quit"}
@@ -212,8 +208,11 @@ class ToolCall:
         Anything but a JSON object is therefore sent back as an empty object; the tool result says
         what was wrong.
         """
-        arguments = self.arguments if _is_object(self.arguments) else "{}"
-        function = {"name": self.name, "arguments": arguments}
+        try:
+            is_object = isinstance(json.loads(self.arguments), dict)
+        except (ValueError, RecursionError):
+            is_object = False
+        function = {"name": self.name, "arguments": self.arguments if is_object else "{}"}
         return {"id": self.id, "type": "function", "function": function}
 
 
@@ -251,13 +250,6 @@ class ModelReply:
         return message
 
 
-def _is_object(text: str) -> bool:
-    try:
-        return isinstance(json.loads(text), dict)
-    except (ValueError, RecursionError):
-        return False
-
-
 def wire(message: Message) -> Message:
     """Return the message as it is sent: only the fields of the chat format.
 
@@ -288,7 +280,6 @@ def _escape_call(call: Message) -> Message:
 
 
 def _escape_strings(value: Any) -> Any:
-    """Escape all strings of a JSON value, including keys."""
     match value:
         case str():
             return escape_template(value)
@@ -320,8 +311,5 @@ class Question:
         """Return the question as a message to store; await `wait_logged` first, for the event's
         id."""
         message: Message = {"role": "user", "content": self.text, "name": self.who}
-        return (
-            message | {"anchor": self.pending_event.id}
-            if self.pending_event and self.pending_event.id
-            else message
-        )
+        event = self.pending_event
+        return message | {"anchor": event.id} if event and event.id else message
