@@ -109,7 +109,13 @@ class Personas:
         for path in sorted(folder.glob("*.md")):
             name = path.stem.lower()
             try:
-                named[name] = _read_named(path, name)
+                persona = Persona.read(path)
+                # A persona is called by its file name, which its front matter may only repeat.
+                if not NAME.fullmatch(name) or persona.name not in ("", name):
+                    raise ConfigError(
+                        f"{path}: name: must be the file's, in letters, digits, - and _"
+                    )
+                named[name] = persona
             except ConfigError as error:
                 errors[name] = str(error)
                 _log.warning("personas.kept", persona=name, reason=str(error))
@@ -138,14 +144,6 @@ class Personas:
         if NAME.fullmatch(chosen.lower()) and chosen.lower() not in self.by_name:
             known = ", ".join(sorted(self.by_name)) or "none yet"
             raise ValueError(f"There is no persona {chosen!r}; there are: {known}.")
-
-
-def _read_named(path: Path, name: str) -> Persona:
-    """Read a persona that is called by its file name, which its front matter may only repeat."""
-    persona = Persona.read(path)
-    if not NAME.fullmatch(name) or persona.name not in ("", name):
-        raise ConfigError(f"{path}: name: must be the file's, in letters, digits, - and _")
-    return persona
 
 
 CORE = (
@@ -290,7 +288,12 @@ class PromptBuilder:
         if profile.is_compact:
             system = request.persona.render(request.values, short=True)
             return Prompt(system, (), hints, whole, toolbox, skills)
-        learned, taught = await _lessons(table, request)
+        learned: list[PromptSection] = []
+        taught: tuple[str, ...] = ()
+        try:
+            learned, taught = await lessons(table, request.room, request.text)
+        except StorageError as error:  # the question is answered without
+            _log.warning("skills.not_read", error=str(error))
         usable = toolbox.names()
         # One that means what it writes may be asked for XML.
         untagged = UNTAGGED if profile.filters_output else ""
@@ -326,14 +329,3 @@ class PromptBuilder:
                 await table.record_use(room, prompt.lessons, well=well)
         except StorageError as error:  # only a count
             _log.warning("skills.not_counted", error=str(error))
-
-
-async def _lessons(
-    table: SkillTable, request: PromptRequest
-) -> tuple[list[PromptSection], tuple[str, ...]]:
-    """Return what people have taught for such a question, and the names of these lessons."""
-    try:
-        return await lessons(table, request.room, request.text)
-    except StorageError as error:  # the question is answered without
-        _log.warning("skills.not_read", error=str(error))
-        return [], ()

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, datetime
 from functools import partial
 from typing import TypeVar
 
@@ -165,7 +165,6 @@ class PromptContext:
         return self._messages(kept)
 
     async def _fill(self, characters: int) -> None:
-        """Choose the lines and turns to show, in at most so many characters."""
         self._characters = characters
         if self._log_window:
             conversation = self._conversation
@@ -228,7 +227,10 @@ class PromptContext:
             # The window of a channel comes first, so that earlier turns need a time. A view by time
             # belongs to its question.
             if is_channel:
-                before, lines = f"{lines}{_asked_at(turn, self._zone)} ", ""
+                # The time of its event, which ids follow, reads as in the window.
+                event = turn.question_event_id
+                time = from_micros(event * 1000) if event else turn.time
+                before, lines = f"{lines}{stamp(time, self._zone)} ", ""
             messages += [
                 _render_question(turn.messages[0], before),
                 *map(_render_step, turn.messages[1:]),
@@ -250,13 +252,6 @@ def _render_question(question: Message, before: str = "") -> Message:
     return {"role": "user", "content": before + escape_tags(f"{who}{question['content']}")}
 
 
-def _asked_at(turn: Turn, zone: tzinfo) -> str:
-    """Return the time of an earlier question: that of its event, which ids follow, so that it reads
-    as in the window of the channel."""
-    event = turn.question_event_id
-    return stamp(from_micros(event * 1000) if event else turn.time, zone)
-
-
 def texts_shown(turn: Turn) -> Iterator[ShownText]:
     """Yield the messages of an earlier turn that quote lines of the log."""
     for message in turn.messages:
@@ -272,7 +267,10 @@ def _render_step(step: Message) -> Message:
 def _newest(turns: Sequence[Turn], characters: int) -> list[Turn]:
     """Return all turns or, if they are too long, the newest ones in half of the characters: the
     beginning of the prompt then moves rarely."""
-    sizes = [sum(map(_length, turn.messages)) for turn in turns]
+    sizes = [
+        sum(len(each["content"] or "") + len(str(each.get("tool_calls", ""))) for each in messages)
+        for messages in (turn.messages for turn in turns)
+    ]
     if sum(sizes) <= characters:
         return list(turns)
     kept, left = len(turns), characters // 2
@@ -280,11 +278,6 @@ def _newest(turns: Sequence[Turn], characters: int) -> list[Turn]:
         kept -= 1
         left -= sizes[kept]
     return list(turns[kept:])
-
-
-def _length(message: Message) -> int:
-    """Return the approximate size of a message in the prompt, in characters."""
-    return len(message["content"] or "") + len(str(message.get("tool_calls", "")))
 
 
 def _leave_out(items: list[T], index: int) -> bool:

@@ -121,7 +121,10 @@ class LogWindow:
             return []
         key = self.place, characters
         live = self.since is None
-        start = (self.starts.get(key) or await self._first()) if live else 0
+        start = self.starts.get(key, 0) if live else 0
+        if live and not start:
+            people = await self.recent(self.last)
+            start = people[0].id if people else self.anchor
         # Read before what may be larger than the window, in one snapshot.
         query = replace(self._query(), after_id=start - 1 if start else None, limit=_MAX_EVENTS)
         [events] = await self.log.for_model(query)
@@ -156,13 +159,11 @@ class LogWindow:
                     shown.add(question)
                     text = _whole(event, answers[question], longest, zone)
                     yield WindowLine(event.id, text, answers[question], answers=question)
-                elif question not in answers and not self._asks_for_more(by_id.get(question)):
-                    yield WindowLine(event.id, render_line(event, zone), event.text)
-
-    def _asks_for_more(self, asked: Event | None) -> bool:
-        """Return whether a line asked for one more page of an answer."""
-        command = asked.text.removeprefix(self.line_filter.prefix) if asked else ""
-        return command.strip().lower() == "more"
+                elif question not in answers:
+                    asked = by_id[question].text if question in by_id else ""
+                    command = asked.removeprefix(self.line_filter.prefix)
+                    if command.strip().lower() != "more":
+                        yield WindowLine(event.id, render_line(event, zone), event.text)
 
     async def answer(self, reading: Reading) -> QuotedAnswer | None:
         """Return the lines that answer a question, or may answer it, however old; None if the log
@@ -215,11 +216,6 @@ class LogWindow:
         query = replace(self._query(), types=SPOKEN, own=False, limit=limit)
         [said] = await self.log.for_model(query)
         return said
-
-    async def _first(self) -> int:
-        """Return the id of the first of the `last` lines that people said."""
-        said = await self.recent(self.last)
-        return said[0].id if said else self.anchor
 
     def _query(self) -> Query:
         scope = Scope.from_places(self.place)
