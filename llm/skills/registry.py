@@ -80,16 +80,20 @@ class Skill:
             raise ConfigError(f'{folder / FILE}: name: must be the folder\'s, "{folder.name}"')
         if unknown := front.kinds.difference(classifier().kinds):
             raise ConfigError(f'{folder / FILE}: kinds: there is no kind "{min(unknown)}"')
-        tools = tuple(function for module in modules for function in _tools(module, config))
+        tools: list[Callable[..., Awaitable[object]]] = []
+        makes_tools = False
+        for module in modules:
+            tools += tools_in(module)
+            if create := getattr(module, "create_tools", None):
+                owners = _guard(f"{module.__file__}: create_tools", create, config)
+                tools += (each for owner in owners for each in tools_of(owner))
+                makes_tools = True
         hint = next(filter(None, map(hint_in, modules)), None)
-        makes_tools = any(hasattr(module, "create_tools") for module in modules)
         if not (body or tools or hint or makes_tools):
             raise ConfigError(f"{folder / FILE} says nothing below its front matter")
-        return cls(front.name, front.description, front.triggers, body, tools, hint, front.kinds)
-
-    def is_triggered(self, question: str) -> bool:
-        """Return whether a question contains one of the triggers."""
-        return bool(self.triggers) and _pattern(self.triggers).search(question) is not None
+        return cls(
+            front.name, front.description, front.triggers, body, tuple(tools), hint, front.kinds
+        )
 
     def may_answer(self, question: str, reading: Reading | None) -> bool:
         """Return whether the hint may have an answer to a question that was read so.
@@ -164,7 +168,8 @@ class SkillRegistry:
         found = []
         for skill in skills:
             hint = hints.get(skill.name, _NO_HINT)
-            score = 2.0 * (skill.is_triggered(question) + hint.is_whole) + bool(hint.text)
+            named = bool(skill.triggers and _pattern(skill.triggers).search(question))
+            score = 2.0 * (named + hint.is_whole) + bool(hint.text)
             shared = asked & _stems(skill.description)
             score += sum((rarity(stem) / MAX_RARITY) ** 2 for stem in shared)
             found.append(Match(skill, score, hint.text, hint.is_whole, hint.free))
@@ -173,7 +178,6 @@ class SkillRegistry:
 
 
 def _load(source: EntryPoint | Path, config: Config) -> Skill:
-    """Load a skill from its package or folder. Raises ConfigError."""
     if isinstance(source, Path):
         files = sorted(source.glob("*.py"))
         return Skill.read(source, [_guard(str(path), _execute, path) for path in files], config)
@@ -181,14 +185,6 @@ def _load(source: EntryPoint | Path, config: Config) -> Skill:
     if not isinstance(module, ModuleType) or not module.__file__:
         raise ConfigError(f"{source.value} is no package")
     return Skill.read(Path(module.__file__).parent, [module], config)
-
-
-def _tools(module: ModuleType, config: Config) -> list[Callable[..., Awaitable[object]]]:
-    """Return the tools of a module: its marked functions, and those of the owners that its
-    `create_tools` makes from the configuration. Raises ConfigError."""
-    create = getattr(module, "create_tools", None)
-    owners = _guard(f"{module.__file__}: create_tools", create, config) if create else ()
-    return [*tools_in(module), *(each for owner in owners for each in tools_of(owner))]
 
 
 MAX_QUESTION_LENGTH = 500
