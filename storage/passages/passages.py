@@ -76,24 +76,19 @@ class PassageIndex:
         )
         self._partitions = [(row["number"], row["lines"]) for row in rows]
         self._indexed = sum(int(lines) for _, lines in self._partitions) or 1
-        self.lines = self._within(conditions)
+        self.lines = self._indexed  # within the conditions, whatever their words
+        if conditions.channels.others:
+            rows = connection.execute(
+                "SELECT sum(lines) FROM totals WHERE channel_id IN"
+                " (SELECT CAST(value AS BIGINT) FROM json_each(?))",
+                [json.dumps(list(conditions.channels.rows))],
+            )
+            self.lines = min(self.lines, int(rows.fetchone()[0] or 0))
         self._index = text_index(connection)
         # CPU time of this thread measures SQLite; PostgreSQL works while the thread waits.
         self._clock = time.thread_time if connection.dialect is Dialect.SQLITE else time.monotonic
         self._until = self._clock() + _BUDGETS[connection.dialect]
         self._patience = time.monotonic() + _MAX_WALL_TIME
-
-    def _within(self, conditions: LineConditions) -> int:
-        """Estimate how many lines are within the conditions, whatever their words."""
-        whole = self._indexed
-        if not conditions.channels.others:
-            return whole
-        rows = self._connection.execute(
-            "SELECT sum(lines) FROM totals WHERE channel_id IN"
-            " (SELECT CAST(value AS BIGINT) FROM json_each(?))",
-            [json.dumps(list(conditions.channels.rows))],
-        )
-        return min(whole, int(rows.fetchone()[0] or 0))
 
     def nicks(self, words: Sequence[QuestionWord]) -> frozenset[str]:
         """Return the roots of those words that are also nicks of people who have spoken."""
@@ -126,10 +121,8 @@ class PassageIndex:
         match = WordMatch(terms, self._include, no_tags=self._exclude)
         found: list[int] = []
         for number, _ in self._partitions:
-            first = max(self._first, number << PARTITION_BITS)
-            last = min(self._last, ((number + 1) << PARTITION_BITS) - 1)
-            ids = IdRange(number, first, last)
-            found += self._index.matching(self._connection, ids, match, "DESC", most - len(found))
+            ids, left = self._ids(number), most - len(found)
+            found += self._index.matching(self._connection, ids, match, "DESC", left)
             if len(found) == most:
                 break
         return found
@@ -156,12 +149,8 @@ class PassageIndex:
                 for number, lines in self._partitions[:: -self._sign]:
                     if is_forward:
                         reached = max(reached, number << PARTITION_BITS)
-                    self._add(
-                        sums,
-                        number,
-                        plans,
-                        max(_MIN_IDS_PER_PARTITION, _MAX_IDS_PER_WORD * lines // self._indexed),
-                    )
+                    most = _MAX_IDS_PER_WORD * lines // self._indexed
+                    self._add(sums, number, plans, max(_MIN_IDS_PER_PARTITION, most))
                     if not is_forward:
                         reached = number << PARTITION_BITS
         except Interrupted:
@@ -172,18 +161,19 @@ class PassageIndex:
         self, sums: dict[int, float], number: int, plans: Sequence[IndexPlan], most: int
     ) -> None:
         # `interruptible` stops queries of SQLite only; hence the look at the clock before each.
-        first = max(self._first, number << PARTITION_BITS)
-        last = min(self._last, ((number + 1) << PARTITION_BITS) - 1)
         order = "ASC" if self._sign > 0 else "DESC"
-        id_range = IdRange(number, first, last)
+        ids = self._ids(number)
         for plan in plans:
             if self._late():
                 raise Interrupted
             nick = ((nick_tag(plan.nick),),) if plan.nick else ()
             match = WordMatch(plan.terms, (*self._include, *nick), no_tags=self._exclude)
-            ids = self._index.matching(self._connection, id_range, match, order, most)
-            for event_id in ids:
+            for event_id in self._index.matching(self._connection, ids, match, order, most):
                 sums[event_id] = sums.get(event_id, 0.0) + plan.weight
+
+    def _ids(self, number: int) -> IdRange:
+        first = max(self._first, number << PARTITION_BITS)
+        return IdRange(number, first, min(self._last, ((number + 1) << PARTITION_BITS) - 1))
 
     def _late(self) -> bool:
         return self._clock() > self._until or time.monotonic() > self._patience
@@ -312,19 +302,18 @@ def compare(passages: Sequence[Passage]) -> Iterator[Sequence[float]]:
 
 
 def _distinct(passages: Iterable[Passage], *, oldest: bool) -> list[Passage]:
-    # Rounded scores make lines equal that are about as good; then their age decides.
     sign = 1 if oldest else -1
-    order = sorted(passages, key=lambda each: (-_rounded(each.score), sign * each.event.id))
+
+    # Log-odds in steps of 0.5, which is about their precision, make lines equal that are about as
+    # good; then their age decides.
+    def order(passage: Passage) -> tuple[float, int]:
+        kept = min(max(passage.score, 1e-9), 1 - 1e-9)
+        return -round(2 * math.log(kept / (1 - kept))), sign * passage.event.id
+
     found: dict[str, Passage] = {}
-    for passage in order:
+    for passage in sorted(passages, key=order):
         found.setdefault(passage.event.text.strip().lower(), passage)
     return list(found.values())
-
-
-def _rounded(share: float) -> float:
-    """Return the log-odds of a probability in steps of 0.5, which is about its precision."""
-    kept = min(max(share, 1e-9), 1 - 1e-9)
-    return round(2 * math.log(kept / (1 - kept))) / 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -493,7 +482,9 @@ class PassageSearch:
         and those near in meaning; then replies to people who asked the same. Questions are left
         out, unless all mentions are wanted."""
         ids, self._reached = self._index.candidates(self._plans)
-        recent = self._recent()
+        query = replace(self._conditions.query, limit=_RECENT_LINES)
+        channels = self._conditions.channels
+        recent = query_rows(self._connection, query, channels, newest=True)
         known = {row["id"] for row in recent}
         others = set(ids) - known
         if self._vectors and not self._line_filter.mentions:
@@ -533,10 +524,6 @@ class PassageSearch:
     def _values(self, event: Event, *, recent: bool) -> list[float]:
         line = SpokenLine.from_text(event.text, event.nick)
         return self._asking.features(line, recent=recent)
-
-    def _recent(self) -> Sequence[Row]:
-        query = replace(self._conditions.query, limit=_RECENT_LINES)
-        return query_rows(self._connection, query, self._conditions.channels, newest=True)
 
     def _rows(self, ids: Iterable[int]) -> Iterator[Row]:
         rows = self._connection.execute(_ROWS, [json.dumps(list(ids))])

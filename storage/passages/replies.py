@@ -45,8 +45,16 @@ def replies(question: Event, following: Sequence[Event]) -> list[ReplyChance]:
     few = len(others) <= _FEW_PEOPLE and not named
     found = []
     for distance, event in enumerate(following[:FOLLOWING_LINES], 1):
-        if event.nick != question.nick and not asks(event.text):
-            found.append(ReplyChance(event, _chance(question.nick, event.text, distance, few)))
+        if event.nick == question.nick or asks(event.text):
+            continue
+        to = addressee(event.text)
+        if to not in (None, asker):
+            chance = _TO_ANOTHER
+        elif to is None and few and distance == 1:
+            chance = _ALONE_CHANCE
+        else:
+            chance = (_TO_ASKER if to else _TO_NOBODY)[distance_bin(distance)]
+        found.append(ReplyChance(event, chance))
     return found
 
 
@@ -59,12 +67,3 @@ def addressee(text: str) -> str | None:
     """Return the nick that a line addresses, in lower case; None if there is none."""
     match = _ADDRESS.match(text)
     return match["nick"].lower() if match else None
-
-
-def _chance(asker: str, text: str, distance: int, few: bool) -> float:
-    to = addressee(text)
-    if to == asker.lower():
-        return _TO_ASKER[distance_bin(distance)]
-    if to is not None:
-        return _TO_ANOTHER
-    return _ALONE_CHANCE if few and distance == 1 else _TO_NOBODY[distance_bin(distance)]
