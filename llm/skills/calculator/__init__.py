@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import math
 import re
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product, takewhile
+from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field
 
+from llm.reading.numbers import count_at, number_at
 from llm.reading.question_text import plain
+from llm.reading.vocabulary import Sentence
 from llm.skills.calculator.sums import DivisionByZero, ExpressionError, evaluate, format_number
-from llm.skills.calculator.units import UnitError, conversion_in, convert, unit_of
 from llm.skills.calculator.words import (
     CONJUNCTIONS,
     EXPLICIT,
+    MANY,
     NAMES,
     answer_in,
     is_asking,
+    number_in,
     symbols_of,
 )
 from llm.skills.hint import HintContext, WorkedOut
@@ -30,6 +37,166 @@ _MOST_BEFORE, _MOST_AFTER = 6, 4  # other words around a sum
 _NAME = re.compile(r"\d[\d.]*(?:[-/x.:]\d[\d.]*)+")
 _DIVISION = re.compile(r"\d+/\d+")
 _LOOSE = re.compile(r"[\d(]\S* \S+ \S")  # a sum with spaces, which few names have
+
+
+class UnitError(ValueError):
+    """A unit is unknown, or the conversion impossible."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """A unit: the quantity it measures, its factor to the base unit, its display name, that of one,
+    and where a scale of temperature has its zero, in the base unit."""
+
+    measures: str
+    factor: Fraction
+    shown: str
+    singular: str
+    zero: Fraction
+
+
+Measure = tuple[Fraction | None, Unit]
+
+
+def _read_tables() -> Iterator[tuple[str, Unit]]:
+    tables = tomllib.loads(Path(__file__).with_name("units.toml").read_text(encoding="utf-8"))
+    for measures, table in tables.items():
+        for size, listed in table.items():
+            names = listed.split(", ")
+            factor, _, zero = size.partition("+")
+            above, _, below = factor.partition("/")
+            singular = names[1].replace("us ", "US ") if names[0].endswith("s") else names[0]
+            size_of_one = Fraction(above) / Fraction(below or 1)
+            unit = Unit(measures, size_of_one, names[0], singular, Fraction(zero or 0))
+            for name in names:
+                yield name, unit
+                yield name.lower(), unit
+
+
+_UNITS = dict(_read_tables())
+_FOOT, _INCH = _UNITS["ft"], _UNITS["in"]
+
+
+def unit_of(name: str) -> Unit | None:
+    """Return the unit with a name in any usual spelling, None if it is unknown."""
+    name = name.rstrip(".")
+    plain = name.lower().replace("metric tonnes", "metric ton").replace("sq. ", "sq ")
+    degrees = plain.removeprefix("°").strip()
+    for word in ("degrees ", "degree ", "deg ", "grad "):
+        degrees = degrees.removeprefix(word).removeprefix("°")
+    unit = _UNITS.get(degrees)
+    if unit and unit.measures == "temperature":
+        return unit
+    spellings = (name, plain, plain.removesuffix("s"), plain.removesuffix("es"))
+    return next((_UNITS[each] for each in spellings if each in _UNITS), None)
+
+
+def convert(value: Fraction, unit: Unit, to: Unit) -> Fraction:
+    """Convert a value from one unit to another. Raises UnitError."""
+    if unit.measures != to.measures:
+        raise UnitError(f"{unit.shown} cannot be converted to {to.shown}")
+    base = value * unit.factor + unit.zero
+    if unit.measures == "temperature" and base < 0:
+        raise UnitError("nothing is colder than 0 K")
+    return (base - to.zero) / to.factor
+
+
+_MAX_OTHERS = 2  # more words that a question may have which is surely a calculation
+_MOST_TOKENS = 5  # of a unit's name
+_GROUPS = re.compile(r"(?<=\d),(?=\d{3}\b)")  # "1,000,000"
+
+
+def conversion_in(asked: str, *, is_sure: bool = False) -> str | None:
+    """Return the answer to a question that only asks to convert a measure, None for any other one.
+
+    `asked` is in its original case, which distinguishes Mb from MB. With
+    `is_sure` the question asks for a calculation, and so may have a few words more.
+    """
+    sentence = Sentence(_GROUPS.sub("", asked))
+    found, shown = _measures(sentence, is_sure), ""
+    if len(found) == 3 and (found[0][1], found[1][1]) == (_FOOT, _INCH):
+        feet, inches = found[0][0], found[1][0]
+        if feet is None or inches is None or inches >= 12:
+            return None
+        found, shown = [(feet * 12 + inches, _INCH), found[2]], f"{feet} ft {inches} in"
+    if len(found) != 2:
+        return None
+    (first, unit), (second, other) = found
+    if first is not None:
+        return _sentence(first, unit, other, shown) if second is None else None
+    asks = is_sure or not MANY.isdisjoint(sentence.words)
+    return _sentence(second or Fraction(1), other, unit) if asks else None
+
+
+def _measures(sentence: Sentence, is_sure: bool) -> list[Measure]:
+    """Return the units in a question, each with the number before it; none if its words have
+    another meaning."""
+    found: list[Measure] = []
+    number: Fraction | None = None
+    at, others, is_linked = 0, 0, True
+    while at < len(sentence):
+        word, named = sentence.word(at), _unit_at(sentence, at)
+        is_inch = number is not None or (found and at == len(sentence) - 1)
+        if named and (not is_asking(word) or is_inch or named[1] > at + 1):
+            unit, at = named
+            half = sentence.phrase("and_half", at)
+            if half and number is not None:
+                number, at = number + Fraction(half[0]), half[1]
+            if not (is_linked or unit == _INCH) or unit in (each for _, each in found):
+                return []
+            found.append((number, unit))
+            number, is_linked = None, word == "in"
+        elif number is None and (counted := _count_at(sentence, at)):
+            number, at = counted
+        elif is_asking(word) or word in ",.;:?!":
+            is_linked, at = is_linked or word not in ",.;:?!", at + 1
+        elif is_sure and number is None and others < _MAX_OTHERS:
+            others, at = others + 1, at + 1
+        else:
+            return []
+    return found if number is None else []
+
+
+def _unit_at(sentence: Sentence, at: int) -> tuple[Unit, int] | None:
+    ends = range(min(at + _MOST_TOKENS, len(sentence)), at, -1)
+    return next(((u, end) for end in ends if (u := unit_of(sentence.between(at, end)))), None)
+
+
+def _count_at(sentence: Sentence, at: int) -> tuple[Fraction, int] | None:
+    if sentence.word(at) == "-" and sentence.is_glued(at + 1):
+        found = number_at(sentence, at + 1)
+        return (-found[0], found[1]) if found else None
+    if (number := number_in(sentence.word(at))) is not None and not sentence.word(at).isdecimal():
+        return number, at + 1  # "½", "2.5"
+    whole = sentence.between(at, min(at + 3, len(sentence)))
+    if re.fullmatch(r"\d{1,4}/[1-9]\d{0,3}", whole):  # "1/8 inch"
+        return Fraction(whole), at + 3
+    found = count_at(sentence, at)
+    is_vague = found and found[0] == 3 and number_at(sentence, at) is None  # "a few"
+    return None if is_vague else found
+
+
+def _sentence(value: Fraction, unit: Unit, to: Unit, shown: str = "") -> str | None:
+    """Return a conversion as people write it: "1 mile = 5280 feet"; None if there is none."""
+    try:
+        result = convert(value, unit, to)
+    except UnitError:
+        return None
+    leap = ""
+    if "years" in (unit.shown, to.shown):
+        leap = " (366 in a leap year)" if to.shown == "days" and value == 1 else " (of 365 days)"
+    one, other = (
+        f"{_format(number)} {each.singular if number == 1 else each.shown}"
+        for number, each in ((value, unit), (result, to))
+    )
+    sign = "=" if Fraction(_format(result)) == result else "≈"
+    return f"{shown or one} {sign} {other}{leap}"
+
+
+def _format(number: Fraction) -> str:
+    """Return a number exactly if ten significant digits suffice, else rounded to six."""
+    exact = f"{float(number):.10g}"
+    return exact if "e" not in exact and Fraction(exact) == number else f"{float(number):.6g}"
 
 
 async def hint(question: str, context: HintContext) -> WorkedOut | None:

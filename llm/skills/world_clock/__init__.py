@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from datetime import date, datetime
+import calendar
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta, tzinfo
 from typing import Annotated
 from zoneinfo import ZoneInfo
 
 from pydantic import Field
 
+from llm.reading.days import Day, add_duration
 from llm.skills.hint import HintContext, WorkedOut
-from llm.skills.world_clock.clocks import time_answer
-from llm.skills.world_clock.dates import date_answer
-from llm.skills.world_clock.entities import entities_in
+from llm.skills.world_clock.entities import Entities, NamedClock, NamedPlace, entities_in
 from llm.skills.world_clock.places import zone_name
 from llm.tools.toolbox import ToolError, tool
 
@@ -53,3 +54,205 @@ async def current_time(
 async def days_between(first: date, second: date) -> int:
     """Count the days from one date to another; dates are YYYY-MM-DD."""
     return (second - first).days
+
+
+_OF_NOW = frozenset({"time", "day", "week", "week number", "month", "year", "hour"})
+_OF_DATES = frozenset({"until", "left", "leap"})
+
+
+def time_answer(found: Entities, now: datetime, zone: tzinfo) -> str | None:
+    """Return the answer to a question about the time of day, asked at `now` by somebody in `zone`;
+    None for any other question. Raises OverflowError for times that do not exist."""
+    wishes, span, places = found.wishes, found.span, found.places
+    is_of_year = found.years_away is not None and not wishes & {"week", "week number"}
+    if found.year or is_of_year or found.month is not None or "second" in wishes:
+        return None
+    if found.clock:
+        return None if found.days or span else _of_clock(found, found.clock, now, zone)
+    if wishes & _OF_DATES or (span and (found.days or span.months or "count" in wishes)):
+        return None
+    verb = "is"
+    if span:
+        now += found.sign * timedelta(seconds=float(span.seconds))
+        verb = "will be" if found.sign > 0 else "was"
+    elif "past" in wishes:
+        return None
+    if places:
+        # "is it tomorrow already in sydney?", but neither "when is easter in greece?" nor "here"
+        is_asked = found.days or wishes & (_OF_NOW | {"now", "difference"})
+        is_near = all(day.is_weekday or day.offset is not None for day, _ in found.days)
+        first = places[0] if places[1:] else NamedPlace("here", zone)
+        told = " ".join(f"It {verb} {_there(place, now, first)}." for place in places)
+        return told if is_asked and is_near else None
+    is_counted = "count" in wishes and "time" not in wishes
+    is_of_now = not span.is_of_days if span else bool(wishes & _OF_NOW)
+    if found.days or is_counted or not is_of_now:
+        return None
+    local = now.astimezone(zone)
+    return f"It {verb} {_in_words(local)}{found.week_of(local)}."
+
+
+def _in_words(local: datetime) -> str:
+    """Return a time in words: "06:05 on Sunday 22 November 2026 (CET)"."""
+    return f"{local:%H:%M} on {day_in_words(local.date())} ({local.tzname()})"
+
+
+def _there(place: NamedPlace, now: datetime, first: NamedPlace) -> str:
+    """Return the time in a place, and how far that is from the time in the first one."""
+    there, here = now.astimezone(place.zone), now.astimezone(first.zone)
+    told = f"{_in_words(there)} {place.where}"
+    apart = (there.utcoffset() or timedelta()) - (here.utcoffset() or timedelta())
+    if place == first or not apart:
+        return told if place == first else f"{told}, the same as {first.where}"
+    return f"{told}, {_hours(abs(apart))} {'ahead' if apart > timedelta() else 'behind'}"
+
+
+def _of_clock(found: Entities, clock: NamedClock, now: datetime, zone: tzinfo) -> str | None:
+    """Return a time of day in two places, in one and here both ways, or how long it is until it."""
+    places, local = found.places, now.astimezone(zone)
+    if not places:
+        due = datetime.combine(local, clock.of_day, zone)
+        due = due if due > local else due + timedelta(days=1)
+        left = _hours(due.astimezone(UTC) - now)
+        return f"It is {_in_words(local)}, {left} before {due:%H:%M}."
+    if len(places) > 2 or "until" in found.wishes:
+        return None
+    if len(places) == 1:  # "what is 3pm in tokyo" may mean either
+        [there], here = places, NamedPlace("here", zone)
+        return f"{_convert(clock, here, there, now)}; {_convert(clock, there, here, now)}."
+    # The time is that of the place next to it: "what time is it in lima when it's 8pm in berlin".
+    gaps = [(min(abs(p.start - clock.end), abs(clock.start - p.end)), -p.start) for p in places]
+    one, other = places if gaps[0] < gaps[1] else places[::-1]
+    return f"{_convert(clock, one, other, now)}."
+
+
+def _convert(clock: NamedClock, one: NamedPlace, other: NamedPlace, now: datetime) -> str:
+    """Return a time of today in the first place and in the second one."""
+    here = datetime.combine(now.astimezone(one.zone), clock.of_day, one.zone)
+    there = here.astimezone(other.zone)
+    days = (there.date() - here.date()).days
+    later = {0: "", 1: " on the next day", -1: " on the day before"}.get(days, "")
+    return (
+        f"{here:%H:%M} {_with_zone(one, here)} is {there:%H:%M}{later} {_with_zone(other, there)}"
+    )
+
+
+def _with_zone(place: NamedPlace, local: datetime) -> str:
+    zone = str(local.tzname())
+    return place.where if place.where.endswith(f" {zone}") else f"{place.where} ({zone})"
+
+
+def _hours(span: timedelta) -> str:
+    hours, rest = divmod(int(span.total_seconds()), 3600)
+    parts = [count(hours, "hour")] * (hours > 0) + [count(rest // 60, "minute")] * (rest > 59)
+    return " ".join(parts) or "less than a minute"
+
+
+_NEAR = {-1: "Yesterday was", 0: "Today is", 1: "Tomorrow is"}
+_OTHER_UNITS = frozenset({"second", "minute", "hour", "month", "quarter"})
+
+
+def date_answer(found: Entities, today: date) -> str | None:
+    """Return the answer to a question about dates, asked on `today`; None for any other one.
+
+    Raises ValueError and OverflowError for days that do not exist.
+    """
+    wishes = found.wishes
+    is_of_hours = "count" in wishes and wishes & _OTHER_UNITS
+    # "the last sunday in october", "in what year is 29 february a saturday"
+    is_rule = found.days and (found.month is not None or {"year", "count"} & wishes == {"year"})
+    if found.clock or found.places or is_of_hours or is_rule or "second" in wishes:
+        return None
+    if not (found.days or found.span or wishes & {"until", "past"}):
+        return _of_calendar(found, today)
+    named = _days(found, today)
+    if found.span:
+        if len(named) > 1 or not found.span.is_of_days or (not named and "count" in wishes):
+            return None
+        start = named[0][1] if named else today
+        day = add_duration(start, found.span, found.sign)
+        return _sentence(Day(), day, found, today) if day else None
+    if len(named) > 1 and any(day.is_of_any_month for day, _ in named):
+        return None  # "the next friday the 13th", "from the 3rd to the 29th of february"
+    if len(named) == 2 and wishes & {"count", "between"}:
+        first, second = sorted(day for _, day in named)
+        days = _days_in_words((second - first).days, found)
+        return f"{days} from {day_in_words(first)} to {day_in_words(second)}."
+    # "is tomorrow a tuesday?" asks for tomorrow.
+    ranks = [0 if day.offset is not None else 2 if day.is_weekday else 1 for day, _ in named]
+    best = [each for each, rank in zip(named, ranks, strict=True) if rank == min(ranks)]
+    return _sentence(*best[0], found, today) if len(best) == 1 else None
+
+
+def day_in_words(day: date) -> str:
+    """Return a day in words: "Sunday 22 November 2026"."""
+    return f"{day:%A} {day.day} {day:%B} {day.year}"
+
+
+def _days(found: Entities, today: date) -> list[tuple[Day, date]]:
+    """Return the days with their dates. A month or year alone is its first day."""
+    year = found.year_at(today)
+    days = found.days
+    if not days and (year or found.month):
+        days = [(Day(month=found.month or 1, day=1), False)]
+    named = []
+    for day, is_past in days:
+        if year and not day.year and (day.month or day.feast):
+            day = replace(day, year=year)
+        when = day.nearest(today, past=is_past or "past" in found.wishes)
+        if when is None:
+            raise ValueError(f"{day.words} is no date")
+        named.append((day, when))
+    return named
+
+
+def _sentence(day: Day, when: date, found: Entities, today: date) -> str:
+    """Return a day and how far away it is."""
+    days = (when - today).days
+    told = f"{day_in_words(when)}{found.week_of(when)}"
+    if day.offset is not None and days in _NEAR:
+        return f"{_NEAR[days]} {told}."
+    verb = "was" if days < 0 else "is"
+    subject = f"{day.words[:1].upper()}{day.words[1:]} {verb} on" if day.feast else f"That {verb}"
+    first, last = sorted((when, today))
+    years = last.year - first.year - ((last.month, last.day) < (first.month, first.day))
+    distance = _days_in_words(abs(days), found) + (f", {count(years, 'year')}" if years else "")
+    away = f", in {distance}" if days > 0 else f", {distance} ago" if days else ", today"
+    lead = f"Today is {day_in_words(today)}. " if day.is_weekday else ""
+    return f"{lead}{subject} {told}{away}."
+
+
+def _of_calendar(found: Entities, today: date) -> str | None:
+    """Return the length of a year or month, and whether a year is a leap year."""
+    wishes, named = found.wishes, found.year_at(today)
+    year = named or today.year
+    if found.month is not None and "count" in wishes:
+        month = found.month or today.month
+        days, rest = calendar.monthrange(year, month)[1], 0
+        if (year, month) == (today.year, today.month):
+            rest = days - today.day
+        told = f"{calendar.month_name[month]} {year} has {days} days"
+    elif found.month is None and ("leap" in wishes or ("count" in wishes and named)):
+        is_leap, rest = calendar.isleap(year), 0
+        if year == today.year:
+            rest = (date(year, 12, 31) - today).days
+        told = f"{year} is {'a' if is_leap else 'no'} leap year and has {365 + is_leap} days"
+    else:
+        return None
+    if "leap" in wishes:
+        following = next(y for y in range(year + 1, year + 9) if calendar.isleap(y))
+        return f"{told}; the next leap year is {following}."
+    return f"{told}, {_days_in_words(rest, found)} of which are left." if rest else f"{told}."
+
+
+def _days_in_words(days: int, found: Entities) -> str:
+    weeks, rest = divmod(days, 7)
+    if "week" not in found.wishes or not weeks:
+        return count(days, "day")
+    more = f" and {count(rest, 'day')}" if rest else ""
+    return f"{count(days, 'day')}, {count(weeks, 'week')}{more}"
+
+
+def count(number: int, unit: str) -> str:
+    """Return "1 day", "2 days"."""
+    return f"{number} {unit}{'' if number == 1 else 's'}"
