@@ -18,7 +18,6 @@ import structlog
 
 from llm.client.client import RequestOptions
 from llm.messages.errors import ModelError, RequestRejected
-from storage.chat_log.event import Event
 from storage.chat_log.query import Query
 from storage.db.database import Database
 from storage.db.errors import StorageError
@@ -128,7 +127,8 @@ class Retrieval:
             and each.score >= _HOPELESS
             and len(each.event.text) >= MIN_TEXT_LENGTH
         ]
-        if vector and best and (made := await self._embed([_beginning(e) for e in best])):
+        texts = [event.text[:_MAX_TEXT_LENGTH] for event in best]
+        if vector and best and (made := await self._embed(texts)):
             asked = encode(vector)
             lines = zip(best, made, strict=True)
             found = found.with_likeness({e.id: likeness(asked, encode(each)) for e, each in lines})
@@ -137,7 +137,9 @@ class Retrieval:
     async def answers(self, text: str, within: Query, line_filter: LineFilter = PEOPLE) -> Found:
         """Return the lines that are shown for a text typed into a search: those that may answer it,
         if it is a plain question. Raises Unavailable."""
-        if not is_question(text):
+        wanted = parse(text, now=datetime.now(UTC))
+        has_operators = wanted != ParsedQuery(clauses=wanted.clauses) or len(wanted.clauses) != 1
+        if has_operators or not asks(text):
             return NOTHING
         found = await self.find(text, within, line_filter=line_filter)
         return replace(found, passages=found.shown)
@@ -209,13 +211,3 @@ class LineEmbedding:
             await self._vectors.add(dict(zip(ids, made, strict=True)))
             newest = max(newest, *ids)
         return newest
-
-
-def is_question(text: str) -> bool:
-    """Return whether a text typed into a search is a plain question, without operators."""
-    wanted = parse(text, now=datetime.now(UTC))
-    return asks(text) and wanted == ParsedQuery(clauses=wanted.clauses) and len(wanted.clauses) == 1
-
-
-def _beginning(event: Event) -> str:
-    return event.text[:_MAX_TEXT_LENGTH]

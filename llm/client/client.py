@@ -407,7 +407,6 @@ async def _with_retry(
 
 
 def _characters(messages: Sequence[Message], tools: Sequence[dict[str, Any]]) -> int:
-    """Return the size of a prompt in characters, as it is sent."""
     return len(_ENCODER.encode([[wire(message) for message in messages], list(tools)]))
 
 

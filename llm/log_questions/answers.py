@@ -1,18 +1,20 @@
-"""Quoted log lines as an answer, without a model: each with its time, speaker and a link."""
+"""Questions about what was said ("who said ... about ...?", "when did bob last speak?"), and quoted
+log lines as their answer, without a model: each with its time, speaker and a link."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, tzinfo
+from enum import Enum
 
-from llm.log_questions.parser import LogQuestion, Wish
-from llm.reading.spans import ALL_TIME
+from llm.reading.reading import Reading
+from llm.reading.spans import ALL_TIME, TimeSpan
 from llm.retrieval import Found, Retrieval
 from storage.chat_log.event import SPOKEN, Event, EventType
 from storage.chat_log.query import Query
-from storage.passages.passages import PEOPLE, LineFilter, Passages
-from storage.passages.words import is_content, rarity, stem, tokens
+from storage.passages.passages import PEOPLE, LineFilter
+from storage.passages.words import content_stems, rarity
 
 MAX_QUOTED_LINES = 3
 """The most lines of an answer."""
@@ -28,6 +30,54 @@ PERHAPS_LEAD = "Perhaps:"
 
 RECENT_LEAD = "The last lines here:"
 """The lead of lines that only show the current conversation."""
+
+
+class Wish(Enum):
+    """Which of the matching lines are wanted."""
+
+    BEST = "best"
+    NEWEST = "newest"
+    OLDEST = "oldest"
+
+
+@dataclass(frozen=True, slots=True)
+class LogQuestion:
+    """A question to the log for lines by `nick` (None: anybody) about `topic` ("": anything) within
+    a time `span`.
+
+    `about_time`: it asks when that was said. `whole_topic` includes the words that were taken for
+    the span, as they may belong to the topic.
+    """
+
+    topic: str
+    nick: str | None = None
+    wish: Wish = Wish.BEST
+    about_time: bool = False
+    span: TimeSpan = ALL_TIME
+    whole_topic: str = ""
+
+
+def log_question(reading: Reading, person: str) -> LogQuestion | None:
+    """Return what a question asks of the log, None if it asks nothing of it. `person` is the nick
+    of somebody who has spoken, "" if it names nobody."""
+    slots, kind = reading.slots, reading.kind
+    topic = " ".join(word for word in slots.topic.split() if word.casefold() != person.casefold())
+    wish = {"last": Wish.NEWEST, "first": Wish.OLDEST, "": Wish.BEST}[slots.wants]
+    whole = f"{topic} {slots.span.words}".strip()
+    match kind:
+        case "who_said" | "search" if topic:
+            nick = None if kind == "who_said" else person or None
+            return LogQuestion(topic, nick, wish, False, slots.span, whole)
+        case "said_by" if person:
+            by_time = Wish.NEWEST if wish is Wish.BEST and not topic else wish
+            return LogQuestion(topic, person, by_time, False, slots.span, whole)
+        case "when_said" if topic or person:
+            by_time = Wish.NEWEST if wish is Wish.BEST and not (person and topic) else wish
+            return LogQuestion(topic, person or None, by_time, True, slots.span, whole)
+        case "who_said" | "said_by" | "search" if slots.span:
+            return LogQuestion("", person or None, wish, False, slots.span, whole)
+    return None
+
 
 Link = Callable[[Event], str | None]
 """Returns the address of the page that shows an event, None if there is none."""
@@ -90,9 +140,9 @@ class QuotedAnswer:
         if self.is_sure:
             return (self.quoting.line(self.shown[0]),)
         # What the answer did not copy from the question shows its source; rare words weigh more.
-        told = _stems(answer) - _stems(question)
+        told = content_stems(answer) - content_stems(question)
         shared = {
-            self.quoting.line(event): sum(map(rarity, told & _stems(event.text)))
+            self.quoting.line(event): sum(map(rarity, told & content_stems(event.text)))
             for event in self.events
         }
         source = max(shared, key=shared.__getitem__, default="")
@@ -165,10 +215,6 @@ def quote(found: Found, quoting: Quoting = PLAIN, most: int = 1) -> QuotedAnswer
     return QuotedAnswer(PERHAPS_LEAD, shown, near, quoting, score)
 
 
-def _stems(text: str) -> set[str]:
-    return {stem(word) for word in tokens(text) if is_content(word)}
-
-
 async def answer_from_log(
     retrieval: Retrieval,
     question: LogQuestion,
@@ -239,7 +285,13 @@ async def _about(
     )
     fitting = [each for each in passages.items if each.coverage >= _MIN_COVERAGE]
     if not fitting:
-        return QuotedAnswer(_nobody(question, quoting, passages))
+        who = quoting.nick(question.nick) if question.nick else "Nobody"
+        said = "has not said that here" if question.nick else "said that here"
+        extent = ""
+        if reached := passages.searched_back_to or passages.searched_up_to:
+            direction = "back" if passages.searched_back_to else "up"
+            extent = f" (searched {direction} to {reached.astimezone(quoting.zone):%Y-%m-%d})"
+        return QuotedAnswer(f"{who} {said}{question.span.phrase}{extent}.")
     if not best:  # among the lines that cover the topic best, time decides
         most = max(each.coverage for each in fitting)
         fitting = [each for each in fitting if each.coverage >= most - 0.01]
@@ -250,13 +302,3 @@ async def _about(
         time = events[0].time.astimezone(quoting.zone)
         lead = f"That was on {time:%Y-%m-%d at %H:%M}:"
     return QuotedAnswer(lead, tuple(events), tuple(events), quoting, score=fitting[0].coverage)
-
-
-def _nobody(question: LogQuestion, quoting: Quoting, passages: Passages) -> str:
-    who = quoting.nick(question.nick) if question.nick else "Nobody"
-    said = "has not said that here" if question.nick else "said that here"
-    extent = ""
-    if reached := passages.searched_back_to or passages.searched_up_to:
-        direction = "back" if passages.searched_back_to else "up"
-        extent = f" (searched {direction} to {reached.astimezone(quoting.zone):%Y-%m-%d})"
-    return f"{who} {said}{question.span.phrase}{extent}."

@@ -150,7 +150,6 @@ def _block(lines: str) -> PromptSection:
 
 
 def _lines(turn: RoomTurn, longest: int) -> list[str]:
-    """Return the lines of a turn, without its tool calls."""
     lines = []
     for message in turn.messages:
         if message["role"] in ("user", "assistant") and message.get("content"):

@@ -16,8 +16,8 @@ from llm.log_questions.answers import (
     QuotedAnswer,
     Quoting,
     answer_about_log,
+    log_question,
 )
-from llm.log_questions.parser import log_question
 from llm.messages.message import (
     MERGED_TYPES,
     NO_ASKER,

@@ -26,46 +26,32 @@ class Introduction:
 
     def render(self, topic: str) -> str:
         """Return one to three lines about a topic; an unknown one is answered like `IDENTITY`."""
+        web = f" The log to read and search is at {self.web_address}" if self.web_address else ""
+        further = f"My commands: {self.prefix}help.{web}"
         match topic:
             case "abilities":
-                return self._abilities()
+                tools = " and call tools for it" if self.chooses_tools else ""
+                return (
+                    f"I answer questions{tools}, and find what was said here: {self.prefix}search"
+                    " pump.\nWithout my model I work out sums, units, dates and time zones, roll"
+                    ' dice, remind you ("remind me in 20 minutes to check the oven") and remember'
+                    f' things ("remember that my tea is oolong").\n{further}'
+                )
             case "model":
-                return self._model()
+                kind = (
+                    "It chooses by itself when to use tools"
+                    if self.chooses_tools
+                    else "It is a small one that cannot use tools by itself"
+                )
+                return (
+                    f"My model is {self.model or 'not reachable at the moment'}. {kind}, and what"
+                    " it says may be wrong; sums, dates, reminders and searches do not pass through"
+                    " it."
+                )
             case _:
-                return self._identity()
-
-    def _purpose(self) -> str:
-        model = f" ({self.model})" if self.model else ""
-        return f"a program with a language model{model} that runs where I am hosted"
-
-    def _identity(self) -> str:
-        return (
-            f"I am {self.name}, a bot: {self._purpose()}. I keep the log of this place and answer"
-            f" questions about it and about anything else.\n{self._further()}"
-        )
-
-    def _abilities(self) -> str:
-        prefix = self.prefix
-        tools = " and call tools for it" if self.chooses_tools else ""
-        return (
-            f"I answer questions{tools}, and find what was said here: {prefix}search pump.\n"
-            "Without my model I work out sums, units, dates and time zones, roll dice, remind you"
-            ' ("remind me in 20 minutes to check the oven") and remember things ("remember that my'
-            ' tea is oolong").\n'
-            f"{self._further()}"
-        )
-
-    def _model(self) -> str:
-        kind = (
-            "It chooses by itself when to use tools"
-            if self.chooses_tools
-            else "It is a small one that cannot use tools by itself"
-        )
-        return (
-            f"My model is {self.model or 'not reachable at the moment'}. {kind}, and what it says"
-            " may be wrong; sums, dates, reminders and searches do not pass through it."
-        )
-
-    def _further(self) -> str:
-        web = f" The log to read and search is at {self.web_address}" if self.web_address else ""
-        return f"My commands: {self.prefix}help.{web}"
+                model = f" ({self.model})" if self.model else ""
+                return (
+                    f"I am {self.name}, a bot: a program with a language model{model} that runs"
+                    " where I am hosted. I keep the log of this place and answer questions about it"
+                    f" and about anything else.\n{further}"
+                )

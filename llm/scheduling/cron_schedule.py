@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from heapq import merge
@@ -89,25 +90,14 @@ def system_zone() -> str:
 
     Looks at TZ, /etc/timezone and the target of the link /etc/localtime, in this order.
     """
-    named = os.environ.get("TZ", "").removeprefix(":")
-    found = [named, _first_line(Path("/etc/timezone")), *_link_target(Path("/etc/localtime"))]
+    found = [os.environ.get("TZ", "").removeprefix(":")]
+    with suppress(OSError, ValueError):
+        found.append(Path("/etc/timezone").read_text(encoding="utf-8").strip().partition("\n")[0])
+    with suppress(OSError, RuntimeError):  # such as /usr/share/zoneinfo/Europe/Vienna
+        link = Path("/etc/localtime").resolve(strict=True)
+        found.append(str(link).partition("zoneinfo/")[2])
     name = next((name for name in found if name and is_zone(name)), "UTC")
     return "UTC" if name in ("Etc/UTC", "Etc/UCT", "UCT", "Universal", "Zulu") else name
-
-
-def _first_line(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8").strip().partition("\n")[0]
-    except (OSError, ValueError):
-        return ""
-
-
-def _link_target(path: Path) -> list[str]:
-    """Return the zone whose file a link points to, such as /usr/share/zoneinfo/Europe/Vienna."""
-    try:
-        return [str(path.resolve(strict=True)).partition("zoneinfo/")[2]]
-    except (OSError, RuntimeError):
-        return []
 
 
 def is_zone(name: str) -> bool:

@@ -30,7 +30,7 @@ from llm.skills.hint import Hint, HintContext, WorkedOut
 from llm.tools.consent import to_learn, to_unlearn
 from llm.tools.toolbox import ToolError, tool, tools_in, tools_of
 from storage.memory.taught_skills import SkillTable, TaughtSkill
-from storage.passages.words import MAX_RARITY, is_content, rarity, stem, tokens
+from storage.passages.words import MAX_RARITY, content_stems, rarity
 from terrarium.config import Config, ConfigError
 from terrarium.front_matter import NAME, parse
 
@@ -162,7 +162,7 @@ class SkillRegistry:
         returns something. `allowed` restricts the names; None: all. The default `context` is the
         present time in UTC.
         """
-        asked = _stems(question)
+        asked = content_stems(question)
         skills = [each for each in self.skills.values() if allowed is None or each.name in allowed]
         hints = await _hints(skills, question, context or HintContext(datetime.now(UTC)))
         found = []
@@ -170,7 +170,7 @@ class SkillRegistry:
             hint = hints.get(skill.name, _NO_HINT)
             named = bool(skill.triggers and _pattern(skill.triggers).search(question))
             score = 2.0 * (named + hint.is_whole) + bool(hint.text)
-            shared = asked & _stems(skill.description)
+            shared = asked & content_stems(skill.description)
             score += sum((rarity(stem) / MAX_RARITY) ** 2 for stem in shared)
             found.append(Match(skill, score, hint.text, hint.is_whole, hint.free))
         found.sort(key=lambda match: (-match.score, match.skill.name))
@@ -235,12 +235,6 @@ async def _hints(
         except Exception as error:  # noqa: BLE001 -- anybody's code
             _log.warning("skills.no_hint", skill=skill.name, reason=type(error).__name__)
     return hints
-
-
-@lru_cache(1_000)
-def _stems(text: str) -> frozenset[str]:
-    """Return the stems of the words of a text that carry meaning."""
-    return frozenset(stem(word) for word in tokens(text) if is_content(word))
 
 
 def _guard(what: str, load: Callable[..., T], *arguments: object) -> T:

@@ -29,7 +29,7 @@ from typing import Any
 
 from llm.reading.slots import names_nothing, speaks_of_all, words_beside_frame
 from llm.web.links import address_key, addresses_in
-from storage.passages.words import is_content, rarity, stem, tokens
+from storage.passages.words import content_stems, rarity
 
 Rights = Callable[[], Collection[str]]
 """Returns the current rights of the person asking."""
@@ -223,7 +223,7 @@ def stands_in(text: str, message: str) -> bool:
     # Also in languages that are written without blanks.
     if _letters(text) and _letters(text) in _letters(message):
         return True
-    told, known = _stems(text), _stems(message)
+    told, known = content_stems(text), content_stems(message)
     strange = told - known
     return 2 * len(strange) <= len(told) > 0 and all(rarity(each) <= _EVERYDAY for each in strange)
 
@@ -275,8 +275,7 @@ def _in_own_words(said: Said, text: str) -> str:
 
 
 def _speaks_of(order: str, line: str, kind: str) -> bool:
-    """Return whether an order has a content word of a listed line."""
-    return not _stems(words_beside_frame(order, kind)).isdisjoint(_stems(line))
+    return not content_stems(words_beside_frame(order, kind)).isdisjoint(content_stems(line))
 
 
 def _orders(said: Said, verbs: str, kind: str = "") -> Iterator[str]:
@@ -312,8 +311,3 @@ def _mention(nick: str) -> re.Pattern[str]:
 
 def _letters(text: str) -> str:
     return "".join(c for c in text.casefold() if c.isalnum())
-
-
-def _stems(text: str) -> set[str]:
-    """Return the stems of the content words of a text."""
-    return {stem(word) for word in tokens(text) if is_content(word)}

@@ -266,7 +266,6 @@ class LogTools:
     async def _nearest(
         self, text: str, within: Query, line_filter: LineFilter, mentions: Mentions
     ) -> list[_Block]:
-        """Return the lines nearest in meaning if no line has all words."""
         if mentions.count:
             return []
         retrieval = self.retrieval or Retrieval(self.log)
@@ -277,7 +276,6 @@ class LogTools:
         return [_Block("nearest in meaning:", events)] if events else []
 
     async def _around(self, middle: datetime, within: Query, most: ResultLength) -> QuotingText:
-        """Return the lines just before a time, and from it on."""
         half = within.limit // 2
         earlier = await self.log.find(replace(within, until=middle, limit=half))
         later = await self.log.find(

@@ -530,7 +530,6 @@ class PassageSearch:
         return (row for row in rows if self._conditions.fits(row))
 
     def _following(self, asked: Event) -> list[Event]:
-        """Return the lines just after a question on its channel."""
         query = replace(
             self._conditions.query,
             network=asked.network,

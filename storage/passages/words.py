@@ -99,15 +99,16 @@ def stem(word: str) -> str:
         return _STEMS[word]
     if len(word) <= _MIN_STEM_LENGTH or not word.isalpha():
         return word
-    if word.endswith("ies") and len(word) > 4:
-        return f"{word[:-3]}y"
-    if word.endswith("ied") and len(word) > 4:
+    if word.endswith(("ies", "ied")) and len(word) > 4:
         return f"{word[:-3]}y"
     for ending in ("ing", "ed"):
         root = word.removesuffix(ending)
         # Without a vowel before it the ending is part of the word, as in "string" and "shed".
         if root != word and len(root) >= _MIN_STEM_LENGTH - 1 and _VOWELS & set(root):
-            return _without_e(_undouble(root)) if len(root) >= _MIN_STEM_LENGTH else word
+            if len(root) < _MIN_STEM_LENGTH:
+                return word
+            is_doubled = root[-1] == root[-2] and root[-1] in _DOUBLED
+            return _without_e(root[:-1] if is_doubled else root)
     if word.endswith(("sses", "shes", "ches", "xes", "zes")):
         return _without_e(word[:-2])
     if word.endswith("s") and not word.endswith(("ss", "us", "is")):
@@ -115,17 +116,10 @@ def stem(word: str) -> str:
     return _without_e(word)
 
 
-def _undouble(root: str) -> str:
-    return root[:-1] if root[-1] == root[-2] and root[-1] in _DOUBLED else root
-
-
 def _without_e(root: str) -> str:
     """Remove a final e, so that "bake" has the stem of "baking": "bak"."""
-    return (
-        root[:-1]
-        if len(root) > _MIN_STEM_LENGTH and root.endswith("e") and root[-2] != "e"
-        else root
-    )
+    is_final = len(root) > _MIN_STEM_LENGTH and root.endswith("e") and root[-2] != "e"
+    return root[:-1] if is_final else root
 
 
 @lru_cache(4_096)
@@ -322,6 +316,12 @@ def asks(text: str) -> bool:
 def is_content(word: str) -> bool:
     """Return True if a plain word has a meaning of its own: it is no stop word."""
     return word not in _STOP and len(word) > 1
+
+
+@lru_cache(1_000)
+def content_stems(text: str) -> frozenset[str]:
+    """Return the stems of the content words of a text."""
+    return frozenset(stem(word) for word in tokens(text) if is_content(word))
 
 
 def is_number(word: str) -> bool:

@@ -10,12 +10,13 @@ import pytest
 
 from llm.log_questions.answers import (
     PERHAPS_LEAD,
+    LogQuestion,
     QuotedAnswer,
     Quoting,
     answer_about_log,
     answer_from_log,
+    log_question,
 )
-from llm.log_questions.parser import LogQuestion, log_question
 from llm.reading.reading import Reading
 from llm.reading.slots import Surroundings, read_slots
 from llm.retrieval import Retrieval

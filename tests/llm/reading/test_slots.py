@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from llm.log_questions.parser import LogQuestion, Wish, log_question
+from llm.log_questions.answers import LogQuestion, Wish, log_question
 from llm.reading.reading import Reading
 from llm.reading.slots import Slots, Surroundings, read_slots, strip_frame
 from llm.reading.spans import ALL_TIME
