@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from llm.answerers.room import RoomView
 from llm.client.profile import Profile
 from llm.log_questions.answers import QuotedAnswer
 from llm.prompt.log_window import LogWindow
 from llm.reading.reading import Reading
+
+
+@dataclass(frozen=True, slots=True)
+class RoomView:
+    """The people in a room now: their nicks, those of its operators, and the topic; `shown` spells
+    a nick so that nobody is highlighted."""
+
+    members: Sequence[str] = ()
+    operators: Sequence[str] = ()
+    topic: str = ""
+    shown: Callable[[str], str] = str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

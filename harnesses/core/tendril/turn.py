@@ -20,7 +20,7 @@ from harnesses.core.services.peers import Origin
 from llm.agent.agent_loop import OnActivity
 from llm.agent.tool_executor import UNASKED, Profile, RunLimits
 from llm.agent.trace import Deferral, Outcome
-from llm.answerers.room import RoomView
+from llm.answerers.answer import RoomView
 from llm.client.client import OnText, Priority
 from llm.client.settings import AgentSettings
 from llm.messages.image import Image

@@ -12,7 +12,7 @@ from harnesses.irc.policy.requests import CommandRequest
 from harnesses.irc.replies.sender import without_highlight
 from harnesses.irc.services import BotServices
 from harnesses.irc.transport.network import Network
-from llm.answerers.room import RoomView
+from llm.answerers.answer import RoomView
 from llm.log_questions.answers import Quoting
 from llm.prompt.log_window import LogWindow, WindowStarts
 from llm.tools.log_search import LogTools

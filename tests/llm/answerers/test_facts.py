@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from llm.answerers.answer import AskedQuestion
+from llm.answerers.answer import AskedQuestion, RoomView
 from llm.answerers.facts import FactAnswerer
-from llm.answerers.room import RoomView
 from llm.client.profile import CAPABLE, TINY
 from llm.prompt.log_window import LogWindow
 from llm.reading.reading import Reading
