@@ -50,10 +50,7 @@ class CompactPromptContext:
         profile: Profile,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        self._conversation = given.conversation
-        self._system = given.system
-        self._question = given.question
-        self._log_window = given.log_window
+        self._given = given
         self._lines = list(given.found)
         self._reading = reading
         self._notes = notes
@@ -69,7 +66,7 @@ class CompactPromptContext:
     async def load(self) -> None:
         """Read the last turn if the question follows up on it, and the last lines if it is about
         them or unsure."""
-        conversation = self._conversation
+        conversation, window = self._given.conversation, self._given.log_window
         if self._reading.follows_up and not self._lines:
             turns = await conversation.store.turns(conversation.name, limit=1)
             if turns and self._now() - turns[-1].time < _FOLLOW_UP_WITHIN:
@@ -77,8 +74,8 @@ class CompactPromptContext:
                 # Where lines are quoted in place of the model, it would only invent more of them.
                 if not (quoted and self._profile.quotes == "all"):
                     self._past, self._quoted = _retold(turns[-1].messages), quoted
-        if self._log_window and not self._lines and (self._is_unsure or self._is_about_talk):
-            self._lines, self._are_recent = await self._log_window.recent(_RECENT_LINES), True
+        if window and not self._lines and (self._is_unsure or self._is_about_talk):
+            self._lines, self._are_recent = await window.recent(_RECENT_LINES), True
         if self._is_unsure and not self._is_about_talk:
             self._notes = "\n".join(filter(None, [self._notes, _NOTHING_FOUND_HINT]))
 
@@ -119,14 +116,10 @@ class CompactPromptContext:
 
     async def remember(self, messages: Sequence[Message]) -> None:
         """Store the question and the messages that answer it."""
-        live = self._log_window if self._log_window and self._log_window.since is None else None
-        anchor = await live.question_event_id() if live else 0
-        await self._conversation.remember(
-            anchor, self._now(), (self._question.message(), *messages)
-        )
+        await self._given.remember(self._now(), messages)
 
     def _messages(self) -> list[Message]:
-        question = escape_tags(self._question.text)
+        question = escape_tags(self._given.question.text)
         notes = [self._notes] if self._notes else []
         if self._reading.is_one_of(_ABOUT_TIME):
             notes.append(f"It is {self._now():%A %d %B %Y, %H:%M %Z}.")
@@ -134,7 +127,7 @@ class CompactPromptContext:
         lines = [_line(event) for event in self._lines]
         asked = f"Question: {question}\nAnswer:"
         content = "\n".join([*lines, *notes, *([""] if lines or notes else []), asked])
-        system: Message = {"role": "system", "content": self._system}
+        system: Message = {"role": "system", "content": self._given.system}
         return [system, *self._past, {"role": "user", "content": content}]
 
 

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from llm.client.token_usage import TokenCountResult
 from llm.messages.errors import ContextTooLong
@@ -59,16 +59,6 @@ class Conversation:
     room: str = ""
     person: str = ""
 
-    async def remember(
-        self, anchor: int, now: datetime, messages: Sequence[Message], related: Sequence[int] = ()
-    ) -> None:
-        """Store a finished turn: the question, asked by the log event `anchor`, and the answer.
-
-        `related` are the ids of the older lines that the turn was shown.
-        """
-        turn = Turn(anchor, now, tuple(messages), related=tuple(related))
-        await self.store.add(self.name, turn, self.room or self.name, self.person)
-
 
 @dataclass(frozen=True, slots=True)
 class PromptInput:
@@ -83,6 +73,23 @@ class PromptInput:
     question: Question
     log_window: LogWindow | None = None
     found: Sequence[Event] = ()
+
+    @property
+    def live_window(self) -> LogWindow | None:
+        """The log window if it continues from one question to the next, which a view `since` a time
+        does not."""
+        return self.log_window if self.log_window and self.log_window.since is None else None
+
+    async def remember(
+        self, now: datetime, messages: Sequence[Message], related: Sequence[int] = ()
+    ) -> None:
+        """Store the question and the messages that answer it; `related` are the ids of the older
+        lines that the turn was shown."""
+        live, conversation = self.live_window, self.conversation
+        anchor = await live.question_event_id() if live else 0
+        turn = Turn(anchor, now, (self.question.message(), *messages), related=tuple(related))
+        room = conversation.room or conversation.name
+        await conversation.store.add(conversation.name, turn, room, conversation.person)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,14 +121,11 @@ class PromptContext:
         limits: ContextLimits | None = None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        self._conversation = given.conversation
-        self._system = given.system
+        self._given = given
         self._sections = list(sections)
         self._found = list(given.found)
         self._limits = limits or ContextLimits()
         self._now = now
-        self._question = given.question
-        self._log_window = given.log_window
         self._zone = given.log_window.quoting.zone if given.log_window else UTC
         self._window = 0  # tokens; 0: not known yet
         self._characters = 0  # of lines and turns
@@ -131,7 +135,7 @@ class PromptContext:
 
     async def load(self) -> None:
         """Read the turns of the conversation."""
-        conversation = self._conversation
+        conversation = self._given.conversation
         _, self._stored = await conversation.store.recall(conversation.name)
 
     async def fit(self, steps: Sequence[Message], count: Counter, reserve: int) -> list[Message]:
@@ -154,7 +158,7 @@ class PromptContext:
         while counted.tokens > room:
             if not (
                 _leave_out_result(kept, spared=1)
-                or await self._halve_lines()
+                or (self._lines and await self._fill(self._characters // 2))
                 or _leave_out(self._turns, 0)
                 or _leave_out(self._found, -1)
                 or _leave_out_result(kept, spared=0)
@@ -164,15 +168,16 @@ class PromptContext:
             counted = await count(self._messages(kept))
         return self._messages(kept)
 
-    async def _fill(self, characters: int) -> None:
+    async def _fill(self, characters: int) -> Literal[True]:
+        """Choose the lines and turns to show, in at most so many characters."""
         self._characters = characters
-        if self._log_window:
-            conversation = self._conversation
+        if self._given.log_window:
+            conversation = self._given.conversation
             answers = partial(conversation.store.answers, conversation.room or conversation.name)
-            self._lines = await self._log_window.lines(characters, answers)
+            self._lines = await self._given.log_window.lines(characters, answers)
         if not self._lines:
             self._turns = _newest(self._stored, characters)
-            return
+            return True
         # What the window shows is repeated only for the tool results in the last few turns. An
         # answer that was given after this question was asked is not in its window.
         seen = {line.answers for line in self._lines}
@@ -183,12 +188,6 @@ class PromptContext:
             or (place < _STEPS_SHOWN and len(turn.messages) > 2)
         ]
         self._turns = _newest(hidden[::-1], characters // _TURNS_SHARE)
-
-    async def _halve_lines(self) -> bool:
-        """Reduce the lines to half of their limit; return False if there were none."""
-        if not self._lines:
-            return False
-        await self._fill(self._characters // 2)
         return True
 
     def shown(self) -> list[ShownText]:
@@ -199,29 +198,20 @@ class PromptContext:
 
     async def remember(self, messages: Sequence[Message]) -> None:
         """Store the question and the messages that answer it."""
-        live = self._live_window()
-        anchor = await live.question_event_id() if live else 0
-        conversation = self._conversation
         related = [event.id for event in self._found]
-        await conversation.remember(
-            anchor, self._now(), (self._question.message(), *messages), related
-        )
+        await self._given.remember(self._now(), messages, related)
         # A conversation without a log goes on where its turns now begin, so that its next prompt
         # has the same beginning.
         if not self._lines and self._turns and self._turns[0] is not self._stored[0]:
+            conversation = self._given.conversation
             await conversation.store.move_window(
                 conversation.name, PromptWindow(0, self._turns[0].id)
             )
 
-    def _live_window(self) -> LogWindow | None:
-        """Return the log window if it continues from one question to the next, which a view `since`
-        a time does not."""
-        return self._log_window if self._log_window and self._log_window.since is None else None
-
     def _messages(self, steps: Sequence[Message]) -> list[Message]:
-        messages: list[Message] = [{"role": "system", "content": self._system}]
+        messages: list[Message] = [{"role": "system", "content": self._given.system}]
         lines = render_block([line.text for line in self._lines])
-        is_channel = bool(self._lines and self._live_window())
+        is_channel = bool(self._lines and self._given.live_window)
         for turn in self._turns:
             before = ""
             # The window of a channel comes first, so that earlier turns need a time. A view by time
@@ -241,7 +231,7 @@ class PromptContext:
         before = lines + render_block(found, EARLIER) + (f"{sections}\n\n" if sections else "")
         return [
             *messages,
-            _render_question(self._question.message(), before),
+            _render_question(self._given.question.message(), before),
             *map(_render_step, steps),
         ]
 
