@@ -67,20 +67,18 @@ class McpServers(ToolSource):
                 await self._end(
                     [name for name, (c, _) in running if self.settings.get(name) != c.settings]
                 )
-                self._start()
+                missing = [name for name in self.settings if name not in self._running]
+                if missing and find_spec("mcp") is None:
+                    _log.error("mcp.not_installed", servers=missing, fix=HOW_TO_INSTALL)
+                elif missing:
+                    self._start(missing)
         finally:
             await self._end(list(self._running))
 
-    def _start(self) -> None:
-        missing = [name for name in self.settings if name not in self._running]
-        if not missing:
-            return
-        if find_spec("mcp") is None:
-            _log.error("mcp.not_installed", servers=missing, fix=HOW_TO_INSTALL)
-            return
+    def _start(self, names: Iterable[str]) -> None:
         from llm.mcp.connection import McpConnection  # imports the SDK, which is optional
 
-        for name in missing:
+        for name in names:
             connection = McpConnection(name, self.settings[name])
             self._running[name] = connection, asyncio.create_task(connection.run())
 
