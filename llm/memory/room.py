@@ -26,7 +26,7 @@ from llm.memory.prompts import (
     key_of,
     one_line,
 )
-from llm.memory.services import MemoryScheduler, MemorySearch, MemoryServices
+from llm.memory.services import MemoryScheduler, MemoryServices
 from llm.messages.errors import Unreachable
 from llm.messages.message import PromptSection
 from llm.scheduling.worker import Handler
@@ -179,14 +179,12 @@ class RoomMemory:
     def __init__(
         self,
         services: MemoryServices,
-        search: MemorySearch,
         scheduler: MemoryScheduler,
         room: str,
         conversation: str,
         person: str,
     ) -> None:
         self._services = services
-        self._search = search
         self._scheduler = scheduler
         self.room = room
         self.person = person
@@ -205,7 +203,7 @@ class RoomMemory:
 
     async def search(self, text: str, limit: int) -> list[Memory]:
         """Return the memories of the room that match a text best. Raises StorageError."""
-        return await self._search.search(self.room, text, limit, self._services.now())
+        return await self._services.search(self.room, text, limit)
 
     async def sections(self, question: str) -> Sections:
         """Return the memory sections of a prompt; none if the store cannot be read."""
@@ -402,7 +400,6 @@ class TendrilMemory:
         self.rooms = services.rooms
         self._services = services
         self._scheduler = MemoryScheduler(services)
-        self._search = MemorySearch(services)
         self._consolidator = Consolidator(services)
 
     def handlers(self) -> Mapping[str, Handler]:
@@ -413,9 +410,7 @@ class TendrilMemory:
 
     def for_room(self, room: str, conversation: str, person: str) -> RoomMemory:
         """Return the memory of a room, as it serves a conversation with a person."""
-        return RoomMemory(
-            self._services, self._search, self._scheduler, room, conversation, person_of(person)
-        )
+        return RoomMemory(self._services, self._scheduler, room, conversation, person_of(person))
 
     async def schedule_check(self, room: str = "") -> None:
         """Schedule a check for due jobs in a room, or in all, which runs after all other work.

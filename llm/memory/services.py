@@ -27,10 +27,17 @@ from storage.queues.jobs import Job, Jobs
 from terrarium.clock import Clock
 from terrarium.config import Config
 
+_MAX_CANDIDATES = 50  # candidates from the full-text search
+_MIN_SIMILARITY = 0.8  # the similarity below which a memory has nothing to do with the question
+# The half-life of the bonus for recent memories, which count up to twice as much as old ones.
+_RECENCY_HALF_LIFE = timedelta(days=30)
+
+_log = structlog.get_logger()
+
 
 @dataclass(frozen=True, slots=True)
 class MemoryServices:
-    """The stores of one tendril's memory, and the client for its model.
+    """The stores of one tendril's memory, the search in them, and the client for its model.
 
     `embeds`: memories get embedding vectors.
     """
@@ -58,10 +65,11 @@ class MemoryServices:
         config: Config,
     ) -> Self:
         """Create the stores over a tendril's `database`."""
+        settings = config.section(MemorySettings)
         return cls(
             tendril,
-            config.section(MemorySettings),
-            config.section(MemorySettings).semantic,
+            settings,
+            settings.semantic,
             client,
             catalog,
             clock,
@@ -93,35 +101,19 @@ class MemoryServices:
             raise Unreachable("it is not known yet whether the model can be trusted with memories")
         return judgement
 
-
-_MAX_CANDIDATES = 50  # candidates from the full-text search
-_MIN_SIMILARITY = 0.8  # the similarity below which a memory has nothing to do with the question
-# The half-life of the bonus for recent memories, which count up to twice as much as old ones.
-_RECENCY_HALF_LIFE = timedelta(days=30)
-
-_log = structlog.get_logger()
-
-
-class MemorySearch:
-    """Search over memories, by words and by vectors; the agent server embeds the query."""
-
-    def __init__(self, services: MemoryServices) -> None:
-        self._memories = services.memories
-        self._vectors = services.vectors
-        self._client = services.client
-        self._session = services.session
-
-    async def search(self, room: str, text: str, limit: int, now: datetime) -> list[Memory]:
-        """Return the `limit` best matches among a room's memories, best first. Raises
-        StorageError."""
-        by_words = await self._memories.search(room, text, _MAX_CANDIDATES)
+    async def search(self, room: str, text: str, limit: int) -> list[Memory]:
+        """Return the `limit` best matches among a room's memories, by words and by vectors, best
+        first. Raises StorageError."""
+        by_words = await self.memories.search(room, text, _MAX_CANDIDATES)
         near = await self._near(room, text)
-        found = {memory.id: memory for memory in await self._memories.get_many(room, near)}
+        found = {memory.id: memory for memory in await self.memories.get_many(room, near)}
         scores = dict(near)
         for memory, score in by_words:
             found[memory.id] = memory
             # The full-text score is unbounded; map it to 0..1, comparable with a similarity.
             scores[memory.id] = max(scores.get(memory.id, 0.0), score / (1 + score))
+
+        now = self.now()
 
         def worth(memory: Memory) -> tuple[float, int]:
             age = max(timedelta(), now - memory.time) / _RECENCY_HALF_LIFE
@@ -131,16 +123,15 @@ class MemorySearch:
 
     async def _near(self, room: str, text: str) -> Mapping[int, float]:
         """Return the similarity of memories in meaning, by id; empty without vectors."""
-        if not await self._vectors.any(room):
+        if not await self.vectors.any(room):
             return {}
         try:
-            model, vectors = await self._client.embed(
-                [text], RequestOptions(self._session), query=True
-            )
+            options = RequestOptions(self.session)
+            model, vectors = await self.client.embed([text], options, query=True)
         except ModelError as error:
             _log.warning("memory.not_compared", reason=type(error).__name__)
             return {}
-        likeness = await self._vectors.likeness(room, model, vectors[0])
+        likeness = await self.vectors.likeness(room, model, vectors[0])
         return {memory: score for memory, score in likeness.items() if score >= _MIN_SIMILARITY}
 
 
