@@ -45,24 +45,6 @@ class ServerMisbehaved(Exception):
     """The server exceeded a limit on what it may send; the message says which."""
 
 
-class MessageBudget:
-    """A token bucket for the messages of one connection; `clock` returns seconds."""
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._left = float(MESSAGE_BURST)
-        self._since = clock()
-
-    def spend(self) -> None:
-        """Take one message from the budget. Raises ServerMisbehaved if it is exhausted."""
-        now = self._clock()
-        self._left = min(MESSAGE_BURST, self._left + (now - self._since) * MESSAGES_PER_SECOND)
-        self._since = now
-        if self._left < 1:
-            raise ServerMisbehaved("it floods: too many messages")
-        self._left -= 1
-
-
 class StderrTail:
     """The tail of a program's standard error, with the secrets of its environment masked."""
 
@@ -109,11 +91,16 @@ async def transport(
         send, receive = anyio.create_memory_object_stream[Item](0)
 
         async def pump() -> None:
-            budget, reason = MessageBudget(asyncio.get_running_loop().time), "it has ended"
+            clock, reason = asyncio.get_running_loop().time, "it has ended"
+            left, since = float(MESSAGE_BURST), clock()  # a token bucket
             async with send:
                 try:
                     async for item in incoming:
-                        budget.spend()
+                        now = clock()
+                        left = min(MESSAGE_BURST, left + (now - since) * MESSAGES_PER_SECOND) - 1
+                        since = now
+                        if left < 0:
+                            raise ServerMisbehaved("it floods: too many messages")
                         if isinstance(item, ServerMisbehaved):
                             raise item
                         await send.send(_without_output_schemas(item))
