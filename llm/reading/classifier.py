@@ -104,12 +104,11 @@ def _pieces(text: str) -> Iterator[str]:
 def classifier() -> Classifier:
     """Return the shipped classifier."""
     stored = json.loads(WEIGHTS.read_text(encoding="utf-8"))
-    heads = ("kinds", "languages", "courtesies")
-    return Classifier(stored["mean"], *(_rows(stored[head]) for head in heads))
-
-
-def _rows(stored: Mapping[str, str]) -> Rows:
-    return {label: _row(packed) for label, packed in stored.items()}
+    kinds, languages, courtesies = (
+        {label: _row(packed) for label, packed in stored[head].items()}
+        for head in ("kinds", "languages", "courtesies")
+    )
+    return Classifier(stored["mean"], kinds, languages, courtesies)
 
 
 def _row(packed: str) -> Sequence[float]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import httpx2
 import structlog
@@ -26,13 +25,6 @@ class SearchResult:
     title: str
     url: str
     snippet: str
-
-
-class WebSearch(Protocol):
-    """A search engine."""
-
-    async def search(self, query: str, limit: int) -> Sequence[SearchResult]:
-        """Return at most `limit` pages, best first. Raises PageError."""
 
 
 class SearxngSearch:
@@ -82,6 +74,10 @@ class DdgsSearch:
             _log.warning("search.failed", error=type(error).__name__)
             raise PageUnreadable(_NO_ANSWER) from error
         return _results(found, "href", "body", limit)
+
+
+WebSearch = SearxngSearch | DdgsSearch
+"""A search engine."""
 
 
 def create_search(setting: str) -> WebSearch | None:
