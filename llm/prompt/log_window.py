@@ -26,7 +26,7 @@ from llm.messages.message import (
     render_membership,
     stamp,
 )
-from llm.reading.reading import ABOUT_LOG, ABOUT_TALK, FROM_HERE, NOT_ASKED, Reading
+from llm.reading.reading import ABOUT_LOG, ABOUT_TALK, FROM_HERE, NOT_ASKED, OF_WORLD, Reading
 from llm.retrieval import Retrieval
 from storage.chat_log.event import SPOKEN, Event, PendingEvent, Place, Scope
 from storage.db.database import from_micros
@@ -37,6 +37,7 @@ from storage.passages.passages import PEOPLE, LineFilter
 _MAX_GROWTH = 10 / 3  # times the wanted lines by people, beyond which a window starts afresh
 _MAX_EVENTS = 20_000  # events read for one prompt
 _LONGEST_SHARE = 8  # the divisor of the window's size that gives the longest answer shown whole
+_NEAR = 0.3  # score from which a line is shown for a question that seems to be of no place
 _RECENT_LINES = 12  # lines that show what people are talking about
 
 _log = structlog.get_logger()
@@ -256,6 +257,8 @@ async def quoted_answer(log_window: LogWindow, reading: Reading) -> QuotedAnswer
     except StorageError as error:  # the model is then asked without these lines
         _log.warning("turn.not_searched", error=str(error))
         return None
-    if found and not (found.is_sure or found.is_about_log or reading.is_one_of(FROM_HERE)):
-        return None
-    return found
+    if found is None or found.is_sure or found.is_about_log or reading.is_one_of(FROM_HERE):
+        return found
+    # "how do i get online at the space?" may be answered here, too; knowledge of the world is not.
+    is_near = found.score >= _NEAR and not reading.is_one_of(OF_WORLD)
+    return found if is_near else None

@@ -38,6 +38,9 @@ FROM_HERE = (
 )
 """Kinds of questions that nobody elsewhere can answer."""
 
+OF_WORLD = frozenset({"follow_up", "general", "live"})
+"""Kinds to which a line that is only similar is no answer."""
+
 NOT_ASKED = frozenset(
     {"about_bot", "calculation", "creative", "dice", "help", "more", "order", "remind", "schedule"}
     | {"small_talk", "statement", "stop", "tell", "text", "time"}

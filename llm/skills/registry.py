@@ -43,6 +43,7 @@ MAX_MATCHES = 3
 _MIN_SCORE = 1.0  # minimum score: a trigger, a hint, one very rare word or a few less rare ones
 _HINT_TIME = 1.0  # seconds, for all hints of a question together
 _NO_HINT = WorkedOut("")
+_LIKELY = 0.25  # probability of its kinds from which a skill tries to answer
 _WORD = re.compile(r"[^\W\d_]{2}")
 
 _log = structlog.get_logger()
@@ -102,7 +103,7 @@ class Skill:
         """
         if not self.kinds or reading is None or not reading.kind or not _WORD.search(question):
             return True
-        return reading.is_one_of(self.kinds)
+        return reading.is_one_of(self.kinds, _LIKELY)
 
 
 @dataclass(frozen=True, slots=True)
