@@ -13,7 +13,6 @@ from harnesses.irc.policy.requests import (
     PrivateReply,
     conversation_of,
 )
-from harnesses.irc.reminder_delivery import requester_of
 from harnesses.irc.services import BotServices
 from llm.memory.room import PersonalMemory, TendrilMemory, fact_key, statement_in
 from llm.scheduling.cron_schedule import is_zone
@@ -78,7 +77,7 @@ class MemoryCommands:
         mine = memory_of(tendril.memory, request)
         facts, notes = await mine.facts(), await mine.notes()
         turns = len(await tendril.conversations.turns(conversation_of(request)))
-        reminders = len(await Reminders(tendril.database).for_owner(requester_of(request).owner))
+        reminders = len(await Reminders(tendril.database).for_owner(request.requester.owner))
         lines = [
             _list_facts(facts),
             *(f"Noted: {note.text}." for note in notes[-_MAX_FACTS:]),

@@ -18,6 +18,7 @@ import structlog
 
 from harnesses.core.rate_limit import TokenBuckets
 from harnesses.core.services.peers import Origin
+from harnesses.core.services.reminders import Requester
 from harnesses.irc.channel_settings import AdminOverrides
 from harnesses.irc.policy.log_records import (
     conversation_id,
@@ -33,6 +34,7 @@ from harnesses.irc.session.state import Member
 from harnesses.irc.settings import IrcSettings
 from harnesses.irc.transport.network import Network
 from storage.chat_log.event import Identity, PendingEvent, Place, Scope
+from storage.queues.reminders import Owner
 
 _log = structlog.get_logger()
 
@@ -167,6 +169,20 @@ class CommandRequest:
     def origin(self) -> Origin:
         """The origin of questions to other tendrils on behalf of the author."""
         return Origin(self.network.name, self.who, self.scope)
+
+    @property
+    def requester(self) -> Requester:
+        """The author as a requester of reminders."""
+        who, fold = self.who, self.network.fold
+        return Requester(
+            owner=Owner(self.network.name, who.nick, who.user, who.host, who.account),
+            place=self.place,
+            private=self.private,
+            room=room_key(self.place, fold),
+            person=fold(who.name),
+            question=self.pending_event,
+            is_admin=self.admin,
+        )
 
 
 def conversation_of(request: CommandRequest, nick: str = "") -> str:

@@ -23,13 +23,12 @@ from harnesses.irc.policy.requests import (
 from harnesses.irc.questions.admin_tools import OPERATE, AdminTools
 from harnesses.irc.questions.channel_view import LogViews, persona_values, room_view
 from harnesses.irc.questions.proactive import ProactiveSpeech
-from harnesses.irc.reminder_delivery import other_requester, requester_of
+from harnesses.irc.reminder_delivery import other_requester
 from harnesses.irc.replies.sender import StreamingReply, Target
 from harnesses.irc.services import BotServices
 from llm.reading.reading import Reading
 from llm.skills.registry import TEACH
 from storage.chat_log.event import PendingEvent
-from storage.queues.pastes import Pastes
 
 RATE_LIMITED = "Slowly, please: I hear you again when you have been quiet for a moment."
 STILL_AT_IT = "still at it, one moment."
@@ -139,14 +138,18 @@ class QuestionHandler:
         """
         services, place = self._services, request.place
         settings, tendril = services.networks.settings, services.tendril
-        address, question = services.web_address, request.pending_event
+        question = request.pending_event
         lifetime = timedelta(hours=settings.paste_hours)
-        pastes = Pastes(tendril.database)
         scope = self._log_views.readable_scope(request) if logs else EMPTY_SCOPE
+
+        def address() -> str | None:
+            return services.web_address
+
+        pastes = services.sender.pastes
         door = Door(
             log=self._log_views.tools(place, scope, before),
             address=address,
-            requester=requester_of(request),
+            requester=request.requester,
             find_other=functools.partial(other_requester, services, request),
             may_schedule=not request.who.bridged,
             room=room_key(place, request.network.fold),

@@ -107,7 +107,7 @@ class UnaskedTurns:
                 tools=services.tendril.tools_for(
                     Door(
                         log=self._log_views.tools(place, scope, anchor),
-                        address=services.web_address,
+                        address=lambda: services.web_address,
                     )
                 ),
                 values=persona_values(network, place.channel, behaviour.command_prefix),

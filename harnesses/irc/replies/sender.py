@@ -140,7 +140,7 @@ class MessageSender:
         web_address: Callable[[], str | None],
         lifetime: Callable[[], timedelta],
     ) -> None:
-        self._log, self._pastes, self._behaviours = log, pastes, behaviours
+        self._log, self.pastes, self._behaviours = log, pastes, behaviours
         self._web_address, self._lifetime = web_address, lifetime
         self._waiting = 0
         self.streaming: WeakKeyDictionary[StreamingReply, Place] = WeakKeyDictionary()
@@ -366,7 +366,7 @@ class MessageSender:
         try:
             asked = {target.answers.id} if target.answers else set[int]()
             quotes, lifetime = target.quotes | asked, self._lifetime()
-            key = await self._pastes.add(target.place, target.nick, text, left, lifetime, quotes)
+            key = await self.pastes.add(target.place, target.nick, text, left, lifetime, quotes)
         except StorageError as error:  # the person gets what can be sent all the same
             _log.error("irc.paste_not_kept", error=str(error))
             return not_kept
@@ -379,7 +379,7 @@ class MessageSender:
         """
         # One at a time in a place: the next goes on behind the lines that are accepted by then.
         async with self._more_locks.setdefault(target.place, asyncio.Lock()):
-            paste = await self._pastes.latest(target.place)
+            paste = await self.pastes.latest(target.place)
             if paste is None:
                 return False
             await self._send_rest(target, paste)
@@ -398,7 +398,7 @@ class MessageSender:
         )
         sent = await self._send(target, [*map(OutgoingLine, lines[:shown]), *tail])
         if accepted := min(shown + len(tail) - len(sent.left), shown):
-            await self._pastes.save_rest(paste.id, tuple(lines[accepted:]))
+            await self.pastes.save_rest(paste.id, tuple(lines[accepted:]))
         if sent.is_refused:
             await self._tell_refused(target, sent.reason)
 
