@@ -10,7 +10,7 @@ from llm.log_questions.parser import LogQuestion, Wish
 from llm.reading.spans import ALL_TIME
 from llm.retrieval import Found, Retrieval
 from storage.chat_log.event import SPOKEN, Event, EventType
-from storage.chat_log.query import Query
+from storage.chat_log.event_table import Query
 from storage.passages.passages import PEOPLE, LineFilter, Passages
 from storage.passages.words import is_content, rarity, stem, tokens
 

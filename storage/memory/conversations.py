@@ -11,7 +11,6 @@ from typing import Any
 from storage.chat_log.opt_outs import person_of
 from storage.db.database import Connection, Database, from_micros, to_micros
 from storage.memory.deletion import forget_conversation
-from storage.memory.memories import assign_turn
 
 Message = dict[str, Any]
 """A message in the OpenAI chat format: role, content, tool_calls, tool_call_id."""
@@ -25,6 +24,9 @@ ON CONFLICT (name) DO UPDATE SET room = excluded.room, person = excluded.person"
 _TURN = """
 INSERT INTO turns (conversation_id, anchor, time, messages, related)
 SELECT id, ?, ?, ?, ? FROM conversations WHERE name = ? RETURNING id"""
+_ASSIGN = """
+UPDATE memories SET first_turn = ?1, last_turn = ?1, begun = ?2
+WHERE conversation = ?3 AND last_turn = 0"""
 _ANSWERS = """
 SELECT t.anchor, t.messages FROM conversations c JOIN turns t ON t.conversation_id = c.id
 WHERE c.room = ? AND t.anchor IN (SELECT CAST(value AS BIGINT) FROM json_each(?))"""
@@ -78,7 +80,7 @@ class Conversations:
             db.execute(_CONVERSATION, [name, room or name, person_of(person)])
             row = db.execute(_TURN, values).fetchone()
             # Facts and notes of this turn were stored by tools before its id was known.
-            assign_turn(db, name, row[0], turn.time)
+            db.execute(_ASSIGN, [row[0], to_micros(turn.time), name])
             db.execute(_OLDEST, [name, MAX_TURNS])
             return int(row[0])
 

@@ -31,7 +31,7 @@ from llm.reading.reading import Reading
 from llm.tools.consent import Asker, Rights
 from storage.db.errors import StorageError
 from storage.memory.conversations import Conversations
-from terrarium.usage import TokenUsage
+from storage.usage.usage import TokenUsage
 
 Action = Callable[[], Awaitable[None]]
 

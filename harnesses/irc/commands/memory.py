@@ -6,12 +6,12 @@ from collections.abc import Mapping
 
 from harnesses.core.services.reminders import TIMEZONE_FACT
 from harnesses.core.text import counted
-from harnesses.irc.policy.log_records import room_key
 from harnesses.irc.policy.requests import (
     Command,
     CommandRequest,
     PrivateReply,
     conversation_of,
+    room_key,
 )
 from harnesses.irc.services import BotServices
 from llm.memory.room import PersonalMemory, TendrilMemory, fact_key, statement_in
