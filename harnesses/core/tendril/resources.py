@@ -16,8 +16,7 @@ from llm.memory.room import TendrilMemory
 from llm.memory.services import MemoryServices
 from llm.prompt.builder import PromptBuilder
 from storage.db.database import Address, Database
-from storage.memory.conversations import Conversations
-from storage.memory.taught_skills import SkillTable
+from storage.memory.conversations import Conversations, SkillTable
 from storage.queues.jobs import Jobs
 from storage.runs.runs import Runs
 from terrarium.clock import Clock
