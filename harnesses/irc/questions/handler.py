@@ -205,10 +205,7 @@ class QuestionHandler:
         question = request.pending_event
         lifetime = timedelta(hours=settings.paste_hours)
         scope = self._log_views.readable_scope(request) if logs else EMPTY_SCOPE
-
-        def address() -> str | None:
-            return services.web_address
-
+        address = functools.cache(lambda: services.web_address)
         pastes = services.sender.pastes
         door = Door(
             log=self._log_views.tools(place, scope, before),
