@@ -20,8 +20,8 @@ from llm.prompt.builder import Persona
 from llm.prompt.log_window import LogWindow, WindowStarts
 from storage.chat_log.event import SPOKEN, Scope
 from storage.log import Query
+from storage.usage.usage import TokenUsage
 from terrarium.config import Config
-from terrarium.usage import TokenUsage
 
 ROOT = Path(__file__).parents[1]
 

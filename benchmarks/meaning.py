@@ -16,7 +16,7 @@ import numpy as np
 
 from benchmarks.figure import Figure, percentile
 from storage.chat_log.event import PUBLIC, Event, EventType, Place, Scope
-from storage.chat_log.query import Query
+from storage.chat_log.event_table import Query
 from storage.db.database import Database
 from storage.log import ChatLog
 from storage.search.vectors import VectorIndex

@@ -30,7 +30,7 @@ from benchmarks.embedder import BenchEmbedder
 from benchmarks.figure import Figure, percentile
 from llm.retrieval import Found, Retrieval
 from storage.chat_log.event import PUBLIC, SPOKEN, Event, EventType, Place, Scope
-from storage.chat_log.query import Query
+from storage.chat_log.event_table import Query
 from storage.db.database import Database
 from storage.log import ChatLog
 from storage.search.vectors import MEAN, MIN_TEXT_LENGTH, RECENT_LINES, VectorIndex

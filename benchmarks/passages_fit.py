@@ -36,7 +36,7 @@ from benchmarks.passages import (
 )
 from llm.retrieval import PERHAPS, SURE
 from storage.chat_log.event import PUBLIC, SPOKEN, Scope
-from storage.chat_log.query import Query
+from storage.chat_log.event_table import Query
 from storage.connection import Connection
 from storage.db.database import Database
 from storage.passages.passages import PEOPLE, Passage, PassageSearch, compare

@@ -36,7 +36,7 @@ from benchmarks.strong.upstream import StrongModel
 from benchmarks.ubuntu import NoCorpus, lines
 from storage.db.database import Database
 from storage.log import ChatLog
-from terrarium.usage import TokenUsage
+from storage.usage.usage import TokenUsage
 
 DAY, PEOPLE, ALL_DAY, SHOWN = "a day", 20, 200, 300
 """The first case, its people, questions, and the lines that a prompt shows at least."""

@@ -18,7 +18,7 @@ import structlog
 
 from llm.client.client import RequestOptions
 from llm.messages.errors import ModelError, RequestRejected
-from storage.chat_log.query import Query
+from storage.chat_log.event_table import Query
 from storage.db.database import Database
 from storage.db.errors import StorageError
 from storage.log import ChatLog

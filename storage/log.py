@@ -1,6 +1,6 @@
 """The chat log: one writer, which keeps the order of arrival, and scoped reads.
 
-Every read names a `Scope`; `storage.chat_log.query` is the only place that turns it into SQL.
+Every read names a `Scope`; `storage.chat_log.event_table` is the only place that turns it into SQL.
 """
 
 from __future__ import annotations
@@ -15,11 +15,10 @@ from typing import TypeVar
 import structlog
 
 from storage.chat_log import arrivals, deletion, event_table, quotes, statistics
-from storage.chat_log import query as log_query
 from storage.chat_log.arrivals import Arrivals, LogEnd
 from storage.chat_log.event import VISIBILITY_TIMEOUT, Event, PendingEvent, Place, Scope
+from storage.chat_log.event_table import Query
 from storage.chat_log.opt_outs import rules
-from storage.chat_log.query import Query
 from storage.chat_log.statistics import ChannelStats, DayStats, HeatMap, PersonStats, Stats
 from storage.db.database import Connection, Database
 from storage.db.errors import Rejected, Unavailable
@@ -154,7 +153,7 @@ class ChatLog:
 
     async def find(self, query: Query, *, newest: bool = True) -> list[Event]:
         """Return the newest (or oldest) events that match, in chronological order either way."""
-        return await self._database.read(lambda db: log_query.find(db, query, newest=newest))
+        return await self._database.read(lambda db: event_table.find(db, query, newest=newest))
 
     async def for_model(self, *queries: Query) -> list[list[Event]]:
         """Return the newest events that match each query, in chronological order, for a model.
@@ -165,7 +164,7 @@ class ChatLog:
 
         def select(db: Connection) -> list[list[Event]]:
             hides = rules(db).hides
-            found = log_query.newest(db, queries)
+            found = event_table.newest(db, queries)
             return [[event for event in events if not hides(event)] for events in found]
 
         return await self._database.read(select, inline=True)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from harnesses.core.errors import PeerRefused as PeerRefused
     from harnesses.core.services.peers import Origin as Origin
     from harnesses.core.services.peers import PeerQuestion as PeerQuestion
-    from harnesses.core.services.reminders import ReminderTools as ReminderTools
+    from harnesses.core.services.question_tools import ReminderTools as ReminderTools
     from harnesses.core.services.shared_log import LoggedLine as LoggedLine
     from harnesses.core.tendril.base import Tendril as Tendril
     from harnesses.core.tendril.turn import TurnRequest as TurnRequest
@@ -39,7 +39,7 @@ _MODULES = {
     "PeerQuestion": "harnesses.core.services.peers",
     "PeerRefused": "harnesses.core.errors",
     "Place": "storage.chat_log.event",
-    "ReminderTools": "harnesses.core.services.reminders",
+    "ReminderTools": "harnesses.core.services.question_tools",
     "Settings": "terrarium.config",
     "Tendril": "harnesses.core.tendril.base",
     "ToolError": "llm.tools.toolbox",

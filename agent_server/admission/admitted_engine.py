@@ -24,8 +24,8 @@ from agent_server.errors import ApiError, Unsupported
 from agent_server.metering.accounts import ExpectedUse, Metering, Reservation, Spender
 from agent_server.metering.request_context import ANYBODY, RequestContext
 from agent_server.schemas.chat_answer import has_output
+from storage.usage.usage import TokenUsage
 from terrarium.cancellation import ScopeCancelled
-from terrarium.usage import TokenUsage
 
 NO_USAGE = TokenUsage()
 

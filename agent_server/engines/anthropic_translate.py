@@ -13,7 +13,7 @@ from agent_server.engine_protocol import Chunk
 from agent_server.engines.errors import event_to_api_error
 from agent_server.errors import InvalidRequest
 from agent_server.schemas.chat import plain
-from terrarium.usage import TokenUsage
+from storage.usage.usage import TokenUsage
 
 Body = Mapping[str, Any]
 

@@ -33,9 +33,8 @@ from storage.db.database import Database
 from storage.db.errors import Unavailable
 from storage.usage.api_keys import Key
 from storage.usage.spender_usage import SpenderKey, SpenderUsage
-from storage.usage.usage import UsageAmount, UsageKey, UsageTable, WriteBehindCounter
+from storage.usage.usage import TokenUsage, UsageAmount, UsageKey, UsageTable, WriteBehindCounter
 from terrarium.clock import SteadyClock
-from terrarium.usage import TokenUsage
 
 MINUTE, DAY = 60, 86_400
 

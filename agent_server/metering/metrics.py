@@ -11,7 +11,7 @@ from typing import Protocol
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from agent_server.metering.request_context import PRIORITIES, RequestContext
-from terrarium.usage import TokenUsage
+from storage.usage.usage import TokenUsage
 
 
 class AdmissionState(Protocol):

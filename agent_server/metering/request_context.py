@@ -15,7 +15,7 @@ from starlette.types import Scope
 
 from agent_server.errors import InvalidRequest
 from storage.usage.api_keys import Key
-from terrarium.usage import TokenUsage
+from storage.usage.usage import TokenUsage
 
 ANYBODY = Key("anonymous")
 """The sender of requests without a valid key, on a server that needs none."""

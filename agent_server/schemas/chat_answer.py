@@ -13,7 +13,7 @@ from typing import Any, Self
 from agent_server.engine_protocol import Chunk, Chunks
 from agent_server.errors import EngineUnavailable
 from agent_server.schemas.thinking import Split, ThinkSplitter
-from terrarium.usage import TokenUsage
+from storage.usage.usage import TokenUsage
 
 
 def has_output(chunk: Chunk) -> bool:

@@ -15,7 +15,7 @@ from agent_server.engine_protocol import Chunk, Chunks
 from agent_server.errors import InvalidRequest
 from agent_server.schemas.chat import LogitBias, Sampling, StreamOptions, StrictRequest
 from agent_server.schemas.token_inputs import Input
-from terrarium.usage import TokenUsage
+from storage.usage.usage import TokenUsage
 
 MAX_PROMPTS = 64
 DEFAULT_MAX_TOKENS = 16

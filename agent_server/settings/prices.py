@@ -7,8 +7,8 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from storage.usage.usage import TokenUsage
 from terrarium.config import Settings
-from terrarium.usage import TokenUsage
 
 PRICE_UNIT = 1_000_000
 """Number of tokens that a price is for."""

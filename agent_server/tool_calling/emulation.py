@@ -17,7 +17,7 @@ from agent_server.tool_calling.reader import (
     Verdict,
     read_calls,
 )
-from terrarium.usage import TokenUsage
+from storage.usage.usage import TokenUsage
 
 Ask = Callable[[Mapping[str, Any]], Chunks]
 """Sends a body to the engine; in its chunks think blocks are already split off."""

@@ -18,7 +18,7 @@ from llm.attention.proactive_scheduler import ProactiveScheduler
 from llm.attention.prompts import passing_mention, unanswered_question
 from llm.messages.message import NO_ASKER
 from storage.chat_log.event import Event, Scope
-from storage.chat_log.query import Query
+from storage.chat_log.event_table import Query
 from storage.queues.attention_state import AttentionStore, Signal
 
 _NOTHING = TurnResult("")

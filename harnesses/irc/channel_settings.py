@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from harnesses.irc.protocol.isupport import Casemap
+from harnesses.irc.protocol.message import Casemap
 from storage.chat_log.event import Place, channel_of_room
 from storage.db.database import Database
 from storage.queues.channel_settings import EVERYWHERE, ChannelSettings

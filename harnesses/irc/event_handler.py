@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine, Hashable
 from typing import Any
 
 import structlog
@@ -12,14 +12,14 @@ from harnesses.core.tendril.turn import TurnResult
 from harnesses.irc.commands.privacy import UNLOGGED
 from harnesses.irc.commands.registry import OPERATOR_COMMANDS, Commands
 from harnesses.irc.playback import PlaybackLog
-from harnesses.irc.policy.log_records import is_public, to_log_event
 from harnesses.irc.policy.requests import (
     Command,
     CommandRequest,
     Decision,
-    KickCounter,
     ParsedCommand,
     PrivateReply,
+    is_public,
+    to_log_event,
 )
 from harnesses.irc.protocol.events import IrcEvent
 from harnesses.irc.questions.channel_view import LogViews
@@ -36,6 +36,9 @@ NOT_LOGGED = (
     " I learn nothing. Please tell whoever runs me."
 )
 _WARN_INTERVAL = 600.0  # seconds
+
+MAX_KICKS, KICKS_WINDOW = 3, 3600.0
+"""Kicks from a channel within `KICKS_WINDOW` seconds after which we stay away."""
 
 _log = structlog.get_logger()
 
@@ -163,6 +166,21 @@ class EventHandler:
         if self._kick_counter.record_and_check(place):
             _log.warning("irc.kicked_for_good", network=network.name, channel=channel)
             network.part(channel)  # no longer wanted: this cancels the rejoin
+
+
+class KickCounter:
+    """The recent kicks from each channel. `clock` returns monotonic seconds."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._times: dict[Hashable, list[float]] = {}
+
+    def record_and_check(self, place: Hashable) -> bool:
+        """Record a kick; return True if there were too many to come back."""
+        now = self._clock()
+        times = [time for time in self._times.get(place, ()) if now - time < KICKS_WINDOW]
+        self._times[place] = [*times, now]
+        return len(self._times[place]) >= MAX_KICKS
 
 
 def _is_secret(asked: ParsedCommand) -> bool:

@@ -18,7 +18,7 @@ import structlog
 from harnesses.core.services.shared_log import TendrilLog, split_lines
 from harnesses.irc.transport.network import Network
 from storage.chat_log.event import EVERYTHING, Event, Place, Scope
-from storage.chat_log.query import Query
+from storage.chat_log.event_table import Query
 from storage.db.errors import StorageError
 
 _log = structlog.get_logger()

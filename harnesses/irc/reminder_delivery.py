@@ -1,4 +1,4 @@
-"""Reminders on IRC: their requesters, their owners, and delivery to channel or person."""
+"""Reminders on IRC: those of others, their owners, and delivery to channel or person."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from dataclasses import replace
 from datetime import timedelta
 
 from harnesses.core.services.reminders import Requester
-from harnesses.irc.policy.log_records import room_key
 from harnesses.irc.policy.requests import CommandRequest, identity_of, is_person
 from harnesses.irc.services import BotServices
 from harnesses.irc.transport.network import Network
@@ -50,20 +49,6 @@ async def say_reminder(services: BotServices, reminder: Reminder, text: str) -> 
     return None if await sender.say(target, text) else _RETRY_DELAY
 
 
-def requester_of(request: CommandRequest) -> Requester:
-    """Return the sender of a command as a requester of reminders."""
-    who, fold = request.who, request.network.fold
-    return Requester(
-        owner=Owner(request.network.name, who.nick, who.user, who.host, who.account),
-        place=request.place,
-        private=request.private,
-        room=room_key(request.place, fold),
-        person=fold(who.name),
-        question=request.pending_event,
-        is_admin=request.admin,
-    )
-
-
 async def other_requester(
     services: BotServices, request: CommandRequest, nick: str
 ) -> Requester | None:
@@ -78,7 +63,7 @@ async def other_requester(
         return None
     if services.opt_outs.opt_out_rules.hides_person(network.name, who):
         return None
-    own = requester_of(request)
+    own = request.requester
     owner = Owner(network.name, who.nick, who.user, who.host, who.account)
     return replace(own, owner=owner, person=fold(who.name), is_admin=False)
 

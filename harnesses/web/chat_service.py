@@ -49,7 +49,7 @@ class ChatService:
         tendril = self._tendril
         door = Door(
             log=tendril.log.tools_within(question.scope),
-            address=web_address(tendril.config, ()),
+            address=lambda: web_address(tendril.config, ()),
             room=conversation,
             who=_VISITOR,
         )

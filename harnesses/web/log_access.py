@@ -16,7 +16,7 @@ from harnesses.web.change_notifier import LogChangeNotifier
 from harnesses.web.params import ChannelNameDep, Nick, RecentRangeDep
 from llm.retrieval import Found, Retrieval
 from storage.chat_log.event import SPOKEN, Event, Place, Scope
-from storage.chat_log.query import Query
+from storage.chat_log.event_table import Query
 from storage.chat_log.statistics import ChannelStats, DayStats, HeatMap, PersonStats, Stats
 from storage.db.errors import BadCursor, StorageError
 from storage.log import ChatLog, EventContext

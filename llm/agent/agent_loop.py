@@ -17,7 +17,7 @@ from llm.client.client import AgentClient, OnText, RequestOptions, ToolChoice
 from llm.messages.errors import ContextTooLong, ModelError
 from llm.messages.message import Message, ModelReply
 from llm.tools.toolbox import Toolbox, tool
-from terrarium.usage import TokenUsage
+from storage.usage.usage import TokenUsage
 
 Fit = Callable[[Sequence[Message]], Awaitable[list[Message]]]
 """Builds the whole prompt from the steps of the run so far, fitted to the context window."""

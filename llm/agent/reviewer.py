@@ -17,7 +17,7 @@ from llm.agent.trace import Outcome
 from llm.client.client import AgentClient, RequestOptions
 from llm.messages.errors import ModelError
 from llm.messages.message import Message, escape_tags
-from terrarium.usage import TokenUsage
+from storage.usage.usage import TokenUsage
 
 MIN_GOOD_SCORE = 8
 """The lowest score at which a draft is not rewritten."""

@@ -33,8 +33,8 @@ from llm.messages.quotes import ShownText, quoted_lines
 from storage.chat_log.event import PendingEvent
 from storage.db.errors import StorageError
 from storage.runs.runs import Effect, PartSize, Run, RunEnd, Runs, Step
+from storage.usage.usage import TokenUsage
 from terrarium.clock import Clock
-from terrarium.usage import TokenUsage
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from llm.prompt.log_window import LogWindow
 from llm.reading.reading import Reading
 from llm.reading.slots import asks_for_everybody
 from storage.chat_log.event import SPOKEN, Event, EventType
-from storage.chat_log.query import Query
+from storage.chat_log.event_table import Query
 from storage.passages.replies import FOLLOWING_LINES, replies
 
 _CERTAIN = 0.6  # from which a fact is given

@@ -40,8 +40,8 @@ from llm.messages.errors import (
     Unreachable,
 )
 from llm.messages.message import Message, ModelReply, wire
+from storage.usage.usage import TokenUsage
 from terrarium.http.client import ConnectionPool, EventTooLong
-from terrarium.usage import TokenUsage
 
 Priority = Literal["interactive", "background"]
 ToolChoice = Literal["auto", "none"]

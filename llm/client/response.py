@@ -23,6 +23,7 @@ from llm.messages.errors import (
     Unreachable,
 )
 from llm.messages.message import Message, ModelReply, ToolCall
+from storage.usage.usage import TokenUsage
 from terrarium.http.client import (
     ConnectFailed,
     ConnectionBroken,
@@ -30,7 +31,6 @@ from terrarium.http.client import (
     EventData,
     HttpConnection,
 )
-from terrarium.usage import TokenUsage
 
 
 class FunctionPart(BaseModel):

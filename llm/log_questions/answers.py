@@ -12,7 +12,7 @@ from llm.reading.reading import Reading
 from llm.reading.spans import ALL_TIME, TimeSpan
 from llm.retrieval import Found, Retrieval
 from storage.chat_log.event import SPOKEN, Event, EventType
-from storage.chat_log.query import Query
+from storage.chat_log.event_table import Query
 from storage.passages.passages import PEOPLE, LineFilter
 from storage.passages.words import content_stems, rarity
 

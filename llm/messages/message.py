@@ -17,7 +17,7 @@ from typing import Any, Literal
 from unicodedata import normalize
 
 from storage.chat_log.event import Event, EventType, PendingEvent, event_line
-from terrarium.usage import TokenUsage
+from storage.usage.usage import TokenUsage
 
 _TAGS = (
     "(?:earlier_|found_)?irc_logs|tool_results?|tool_responses?|tool_calls?|tools?"

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, time, timedelta, tzinfo
 from llm.reading.days import day_at
 from llm.reading.numbers import Duration, duration_at, number_at
 from llm.reading.vocabulary import Sentence
-from storage.chat_log.query import Query
+from storage.chat_log.event_table import Query
 
 _YEARS = range(1980, 2100)
 _PARTS = {  # hours of a day

@@ -13,8 +13,7 @@ import json
 from dataclasses import dataclass
 
 from storage.chat_log.event import Event
-from storage.chat_log.event_table import event_of
-from storage.chat_log.query import Query, channels_in, conditions
+from storage.chat_log.event_table import Query, channels_in, conditions, event_of
 from storage.connection import Connection, Dialect
 
 # SQLite's counter is committed with its rows, and also counts those that were deleted since.

@@ -12,7 +12,7 @@ from datetime import UTC, date, datetime, timedelta, tzinfo
 from typing import Any
 
 from storage.chat_log.event import SPOKEN, Place, Scope
-from storage.chat_log.query import (
+from storage.chat_log.event_table import (
     Query,
     VisibleChannels,
     channels_in,

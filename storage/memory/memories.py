@@ -197,15 +197,6 @@ async def add(db: AsyncConnection, memory: Memory) -> int:
     return int(row[0]) if row else 0
 
 
-def assign_turn(db: Connection, conversation: str, turn: int, time: datetime) -> None:
-    """Set the turn of the memories that were added in a conversation during that turn."""
-    db.execute(
-        "UPDATE memories SET first_turn = ?1, last_turn = ?1, begun = ?2"
-        " WHERE conversation = ?3 AND last_turn = 0",
-        [turn, to_micros(time), conversation],
-    )
-
-
 async def invalidate_prompt_view(db: AsyncConnection, room: str) -> None:
     """Delete the text that prompts show, so that it is chosen again, and void the results of jobs
     that have read the room before."""

@@ -19,8 +19,7 @@ from datetime import datetime
 from heapq import nlargest
 
 from storage.chat_log.event import SPOKEN, Event
-from storage.chat_log.event_table import event_of
-from storage.chat_log.query import Query, find, id_range, query_rows
+from storage.chat_log.event_table import Query, event_of, find, id_range, query_rows
 from storage.connection import Connection, Dialect, Row
 from storage.db.database import from_micros
 from storage.db.sqlite import Interrupted, interruptible

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, tzinfo
 from enum import StrEnum
 
 from storage.chat_log.event import Event, Place
-from storage.chat_log.query import Query
+from storage.chat_log.event_table import Query
 from storage.search.query_parser import Mode
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from storage import log_index
 from storage.chat_log.event import SPOKEN, EventType
-from storage.chat_log.query import Query, VisibleChannels, channels_in, query_rows
+from storage.chat_log.event_table import Query, VisibleChannels, channels_in, query_rows
 from storage.db.database import Connection, Row, to_micros
 from storage.log_index import fold_name, text_index
 from storage.search.matcher import Matcher, contains

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from storage.chat_log.query import id_range
+from storage.chat_log.event_table import id_range
 from storage.connection import Dialect
 from storage.db.database import Connection, Row
 from storage.log_index import PARTITION_BITS

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from storage.chat_log.event import Place
-from storage.chat_log.event_table import event_of
-from storage.chat_log.query import VisibleChannels
+from storage.chat_log.event_table import VisibleChannels, event_of
 from storage.db.database import Connection, Row, from_micros
 from storage.db.errors import BadCursor
 from storage.search.matcher import Matcher

@@ -21,10 +21,9 @@ from heapq import nsmallest
 from operator import mul
 from pathlib import Path
 
-from storage.chat_log import query as log_query
-from storage.chat_log.event_table import event_of
+from storage.chat_log import event_table
+from storage.chat_log.event_table import Query, event_of
 from storage.chat_log.opt_outs import rules
-from storage.chat_log.query import Query
 from storage.connection import Connection, Row
 from storage.db.database import Database
 from storage.search.models import Hit, MatchSnippet, SearchPage
@@ -108,7 +107,7 @@ class LineVectors:
 
     def _newest(self, conditions: LineConditions) -> Iterator[Row]:
         """Yield ids and vectors of the newest lines within conditions, of each channel as many."""
-        where, values = log_query.conditions(self._connection, conditions.query)
+        where, values = event_table.conditions(self._connection, conditions.query)
         channels = conditions.channels
         most = min(_MAX_OF_CHANNEL, _MAX_COMPARED // (len(channels.rows) or 1))
         for channel in channels.rows:

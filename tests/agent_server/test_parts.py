@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from agent_server.settings.models import ModelSettings
 from agent_server.settings.server import ServerSettings
 from agent_server.tool_calling.schema import MAX_TEXT_LENGTH, any_of, many_calls, one_call
+from storage.usage.usage import TokenUsage
 from terrarium.config import Config, ConfigError
 from terrarium.http.client import MAX_LINE_BYTES, EventData, EventTooLong
-from terrarium.usage import TokenUsage
 
 
 def tool(name: str, parameters: dict[str, Any]) -> dict[str, Any]:

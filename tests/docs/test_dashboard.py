@@ -14,7 +14,7 @@ from agent_server.admission.scheduler import Scheduler
 from agent_server.metering.metrics import Metrics
 from agent_server.metering.request_context import RequestContext
 from agent_server.tendril_registry import RegisteredTendril, TendrilCollector, TendrilReport
-from terrarium.usage import TokenUsage
+from storage.usage.usage import TokenUsage
 from tests.docs.reference import ROOT
 
 DASHBOARD = json.loads((ROOT / "deploy/grafana/terrarium.json").read_text(encoding="utf-8"))

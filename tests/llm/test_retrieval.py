@@ -19,8 +19,8 @@ from llm.retrieval import LineEmbedding, Retrieval
 from llm.tools.log_search import LogSearch, LogTools
 from llm.tools.toolbox import ResultLength
 from storage.chat_log.event import PUBLIC, Event, EventType, Identity, Place, Scope
+from storage.chat_log.event_table import Query
 from storage.chat_log.opt_outs import OptOuts
-from storage.chat_log.query import Query
 from storage.db.database import Database
 from storage.log import ChatLog
 from storage.search.vectors import DIMENSIONS, MODEL

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from harnesses.irc.policy.log_records import without_key
+from harnesses.irc.policy.requests import without_key
 from storage.runs.reader import newest_runs
 from tests.harnesses.irc.commands.test_registry import NOBODY, alice_in
 from tests.kit.irc_client import IrcClient

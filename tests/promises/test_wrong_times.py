@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from storage.chat_log.event import PUBLIC, Event
-from storage.chat_log.query import Query
+from storage.chat_log.event_table import Query
 from tests.kit.web_site import CHANNEL, WebSite, event, web_site
 
 FAR = datetime(2099, 1, 1, tzinfo=UTC)

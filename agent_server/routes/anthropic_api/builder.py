@@ -14,7 +14,7 @@ from agent_server.errors import ApiError, EngineUnavailable
 from agent_server.http.error_responses import anthropic_error
 from agent_server.http.responses import Events, log_stream_error, sse_event
 from agent_server.schemas.chat_answer import ChunkMeta
-from terrarium.usage import TokenUsage
+from storage.usage.usage import TokenUsage
 
 Event = dict[str, Any]
 

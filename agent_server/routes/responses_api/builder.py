@@ -21,7 +21,7 @@ from agent_server.routes.responses_api.output_item import (
 )
 from agent_server.routes.responses_api.schemas import ResponseRequest
 from agent_server.schemas.chat_answer import ChunkMeta, ModelAnswer
-from terrarium.usage import TokenUsage
+from storage.usage.usage import TokenUsage
 
 Event = dict[str, Any]
 

@@ -7,7 +7,7 @@ there at all, such as reminders where nobody can be told.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, tzinfo
 from typing import Annotated
@@ -15,30 +15,31 @@ from typing import Annotated
 from pydantic import Field
 
 from harnesses.core.permalinks import short_link
-from harnesses.core.services.reminders import (
-    FindOther,
-    ReminderService,
-    ReminderTools,
-    Requester,
-    ScheduleTools,
-    nobody_else,
-)
+from harnesses.core.services.reminders import MAX_TEXT, ReminderService, Requester
+from llm.messages.message import escape_tags
+from llm.reading.times import EXAMPLE_TIMES, NotUnderstood, ResolvedTime
 from llm.skills.registry import TeachingTools
+from llm.tools.consent import to_cancel, to_remind, to_schedule
 from llm.tools.log_search import LogTools
 from llm.tools.toolbox import ToolError, tool
 from storage.chat_log.event import Event, PendingEvent, Place
-from storage.memory.taught_skills import SkillTable
+from storage.memory.conversations import SkillTable
 from storage.queues.pastes import Pastes
 
+MAX_OTHERS = 5
+"""The most people that one call can have reminded."""
+
 _MAX_PASTE_LENGTH = 50_000  # characters
+
+Nick = Annotated[str, Field(min_length=1, max_length=64)]
+
+WebAddress = Callable[[], str | None]
+"""Returns the base URL of the web pages, None where nobody could open one."""
 
 
 class PasteTools:
     """The tool that stores texts for `who` in a place, as answers to `question`; nothing is stored
-    if that is not logged.
-
-    `address` is the base URL of the web pages, None where nobody could open one.
-    """
+    if that is not logged."""
 
     def __init__(
         self,
@@ -46,7 +47,7 @@ class PasteTools:
         place: Place,
         who: str,
         lifetime: timedelta,
-        address: str | None,
+        address: WebAddress,
         question: PendingEvent,
     ) -> None:
         self._pastes, self._place, self._who, self._lifetime = pastes, place, who, lifetime
@@ -57,21 +58,131 @@ class PasteTools:
         self, text: Annotated[str, Field(min_length=1, max_length=_MAX_PASTE_LENGTH)]
     ) -> str:
         """Put a long text, such as a file or a table in Markdown, behind a link for your answer."""
-        if not self._address:
+        address = self._address()
+        if not address:
             raise ToolError("the web pages do not run, so nobody could open it; answer instead")
         if self._question.event is None:
             raise ToolError("nothing of this question may be kept; answer instead")
         asked = await self._question.wait_visible()
         key = await self._pastes.add(self._place, self._who, text, (), self._lifetime, [asked])
-        return f"{self._address}/paste/{key}"
+        return f"{address}/paste/{key}"
+
+
+FindOther = Callable[[str], Awaitable[Requester | None]]
+"""Finds somebody who is here now by their nick, to be reminded of what the asker wants."""
+
+
+async def nobody_else(nick: str) -> Requester | None:
+    """Find nobody: where each person is alone, or unknown."""
+    return None
+
+
+class ReminderTools:
+    """The reminder tools of a model, limited to one requester and those who `find_other` finds."""
+
+    def __init__(
+        self,
+        reminder_service: ReminderService,
+        requester: Requester,
+        find_other: FindOther = nobody_else,
+    ) -> None:
+        self._reminder_service, self._requester = reminder_service, requester
+        self._find_other = find_other
+
+    @tool(effect=True, asked=to_remind)
+    async def remind(
+        self,
+        when: Annotated[str, Field(max_length=100, description=f"one of: {EXAMPLE_TIMES}")],
+        text: Annotated[str, Field(max_length=MAX_TEXT, description="what to tell them then")],
+        who: Annotated[
+            tuple[Nick, ...],
+            Field(max_length=MAX_OTHERS, description="people here; if left out, who asks"),
+        ] = (),
+    ) -> str:
+        """Remind the person who asks you, or others who are here, of something later, here. Others
+        are told who wanted it, and only once."""
+        service, asker = self._reminder_service, self._requester
+        own = {"me", asker.owner.nick.casefold()}
+        try:
+            time = await _parse(service, asker, when)
+            others = [await self._find(nick) for nick in who if nick.casefold() not in own]
+            lines = [await service.add_for(other, asker, time, text) for other in others]
+            if len(others) < len(who) or not who:
+                confirmed = await service.add(asker, time, text)
+                lines.append(f"{asker.owner.nick}: {confirmed}" if others else confirmed)
+            return "\n".join(lines)
+        except NotUnderstood as error:
+            raise ToolError(str(error)) from error
+
+    @tool(reads=True)
+    async def reminders(self) -> str:
+        """List the reminders and scheduled questions of the person who asks you, with their
+        numbers."""
+        return escape_tags(await self._reminder_service.list_text(self._requester))
+
+    @tool(effect=True, asked=to_cancel)
+    async def cancel_reminder(self, number: Annotated[int, Field(ge=1, lt=2**53)]) -> str:
+        """Cancel a reminder or scheduled question of the person who asks you, by its number, which
+        `reminders` tells."""
+        if not await self._reminder_service.cancel(self._requester, number):
+            raise ToolError(f"they have no reminder {number}")
+        return "cancelled"
+
+    async def _find(self, nick: str) -> Requester:
+        if found := await self._find_other(nick):
+            return found
+        raise NotUnderstood(f"{nick!r} is nobody who is here and can be reminded.")
+
+
+class ScheduleTools:
+    """The tool that schedules questions of one requester, if they may schedule any."""
+
+    def __init__(
+        self, reminder_service: ReminderService, requester: Requester, *, may_schedule: bool
+    ) -> None:
+        self._reminder_service, self._requester = reminder_service, requester
+        self._may_schedule = may_schedule
+
+    @tool(effect=True, asked=to_schedule)
+    async def schedule(
+        self,
+        when: Annotated[
+            str, Field(max_length=100, description="as for `remind`, such as every monday at 9")
+        ],
+        question: Annotated[
+            str,
+            Field(
+                min_length=3,
+                max_length=MAX_TEXT,
+                description="a part of what they have just written, word for word",
+            ),
+        ],
+    ) -> str:
+        """Have a question or task of the person who asks you done here later, once or each time, in
+        their name."""
+        if not self._may_schedule:
+            raise ToolError("not done: whoever speaks through a relay cannot schedule questions")
+        try:
+            time = await _parse(self._reminder_service, self._requester, when)
+            return await self._reminder_service.add(self._requester, time, question, asks=True)
+        except NotUnderstood as error:
+            raise ToolError(str(error)) from error
+
+
+async def _parse(service: ReminderService, requester: Requester, when: str) -> ResolvedTime:
+    """Parse a text that is nothing but a time. Raises NotUnderstood."""
+    time, rest = await service.parse_time(requester, when)
+    if rest:
+        raise NotUnderstood(f"{rest!r} is no part of a time; use one of: {EXAMPLE_TIMES}")
+    return time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Door:
     """The place where a question is asked, and who asks it, as far as its tools depend on them.
 
-    - `log` reads what the asker may read there; `address` is the base URL of the web pages for
-      people there, None if they have none.
+    - `log` reads what the asker may read there; `address` returns the base URL of the web pages
+      for people there.
     - `requester` is the asker where reminders can be said, `find_other` finds others who are there.
     - `may_schedule`: the asker may have questions asked later in their name; None where nobody can.
     - `room` and `who`: the room for which people can teach the bot skills, and the asker; "" where
@@ -80,7 +191,7 @@ class Door:
     """
 
     log: LogTools
-    address: str | None = None
+    address: WebAddress = lambda: None
     requester: Requester | None = None
     find_other: FindOther = nobody_else
     may_schedule: bool | None = None
@@ -100,8 +211,8 @@ def question_tools(
     scheduled questions, lessons, pastes."""
 
     def link(event: Event) -> str | None:
-        is_shown = door.address and not event.private
-        return f"{door.address}{short_link(event)}" if is_shown else None
+        address = None if event.private else door.address()
+        return f"{address}{short_link(event)}" if address else None
 
     tools: list[object] = [replace(door.log, link=link, zone=zone)]
     if door.requester:

@@ -1,4 +1,4 @@
-"""Reminders: jobs that tell people something later, and the tools by which a model sets them.
+"""Reminders: jobs that tell people something later.
 
 Delivery needs no model. Reminders have a worker apart from other jobs, so that none waits for a
 job that uses the model. Scheduled questions are stored, listed and cancelled in the same way;
@@ -12,17 +12,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
 from enum import Enum
 from pathlib import Path
-from typing import Annotated
 
 import structlog
-from pydantic import Field
 
-from llm.messages.message import escape_tags
-from llm.reading.times import EXAMPLE_TIMES, NotUnderstood, ResolvedTime, parse_time
+from llm.reading.times import NotUnderstood, ResolvedTime, parse_time
 from llm.scheduling.cron_schedule import Timetable, is_zone, parse_zone
 from llm.scheduling.worker import Worker
-from llm.tools.consent import to_cancel, to_remind, to_schedule
-from llm.tools.toolbox import ToolError, tool
 from storage.chat_log.event import PendingEvent, Place
 from storage.chat_log.opt_outs import person_of
 from storage.db.database import Database, to_micros
@@ -33,9 +28,6 @@ from terrarium.clock import Clock
 
 MAX_TEXT = 300
 """The most characters of a reminder."""
-
-MAX_OTHERS = 5
-"""The most people that one call can have reminded."""
 
 TIMEZONE_FACT = "timezone"
 """The key of the remembered fact that is a person's time zone."""
@@ -88,8 +80,6 @@ class RunOutcome(Enum):
 
 Ask = Callable[[Reminder], Awaitable[RunOutcome]]
 """Asks the model a scheduled question in the name of its owner."""
-
-Nick = Annotated[str, Field(min_length=1, max_length=64)]
 
 _log = structlog.get_logger()
 
@@ -317,112 +307,3 @@ def _words(reminder: Reminder, now: datetime) -> str:
 def _format_due(reminder: Reminder) -> str:
     local = reminder.due.astimezone(parse_zone(reminder.zone))
     return f"{local:%a %Y-%m-%d at %H:%M} {reminder.zone}"
-
-
-FindOther = Callable[[str], Awaitable[Requester | None]]
-"""Finds somebody who is here now by their nick, to be reminded of what the asker wants."""
-
-
-async def nobody_else(nick: str) -> Requester | None:
-    """Find nobody: where each person is alone, or unknown."""
-    return None
-
-
-class ReminderTools:
-    """The reminder tools of a model, limited to one requester and those who `find_other` finds."""
-
-    def __init__(
-        self,
-        reminder_service: ReminderService,
-        requester: Requester,
-        find_other: FindOther = nobody_else,
-    ) -> None:
-        self._reminder_service, self._requester = reminder_service, requester
-        self._find_other = find_other
-
-    @tool(effect=True, asked=to_remind)
-    async def remind(
-        self,
-        when: Annotated[str, Field(max_length=100, description=f"one of: {EXAMPLE_TIMES}")],
-        text: Annotated[str, Field(max_length=MAX_TEXT, description="what to tell them then")],
-        who: Annotated[
-            tuple[Nick, ...],
-            Field(max_length=MAX_OTHERS, description="people here; if left out, who asks"),
-        ] = (),
-    ) -> str:
-        """Remind the person who asks you, or others who are here, of something later, here. Others
-        are told who wanted it, and only once."""
-        service, asker = self._reminder_service, self._requester
-        own = {"me", asker.owner.nick.casefold()}
-        try:
-            time = await _parse(service, asker, when)
-            others = [await self._find(nick) for nick in who if nick.casefold() not in own]
-            lines = [await service.add_for(other, asker, time, text) for other in others]
-            if len(others) < len(who) or not who:
-                confirmed = await service.add(asker, time, text)
-                lines.append(f"{asker.owner.nick}: {confirmed}" if others else confirmed)
-            return "\n".join(lines)
-        except NotUnderstood as error:
-            raise ToolError(str(error)) from error
-
-    @tool(reads=True)
-    async def reminders(self) -> str:
-        """List the reminders and scheduled questions of the person who asks you, with their
-        numbers."""
-        return escape_tags(await self._reminder_service.list_text(self._requester))
-
-    @tool(effect=True, asked=to_cancel)
-    async def cancel_reminder(self, number: Annotated[int, Field(ge=1, lt=2**53)]) -> str:
-        """Cancel a reminder or scheduled question of the person who asks you, by its number, which
-        `reminders` tells."""
-        if not await self._reminder_service.cancel(self._requester, number):
-            raise ToolError(f"they have no reminder {number}")
-        return "cancelled"
-
-    async def _find(self, nick: str) -> Requester:
-        if found := await self._find_other(nick):
-            return found
-        raise NotUnderstood(f"{nick!r} is nobody who is here and can be reminded.")
-
-
-class ScheduleTools:
-    """The tool that schedules questions of one requester, if they may schedule any."""
-
-    def __init__(
-        self, reminder_service: ReminderService, requester: Requester, *, may_schedule: bool
-    ) -> None:
-        self._reminder_service, self._requester = reminder_service, requester
-        self._may_schedule = may_schedule
-
-    @tool(effect=True, asked=to_schedule)
-    async def schedule(
-        self,
-        when: Annotated[
-            str, Field(max_length=100, description="as for `remind`, such as every monday at 9")
-        ],
-        question: Annotated[
-            str,
-            Field(
-                min_length=3,
-                max_length=MAX_TEXT,
-                description="a part of what they have just written, word for word",
-            ),
-        ],
-    ) -> str:
-        """Have a question or task of the person who asks you done here later, once or each time, in
-        their name."""
-        if not self._may_schedule:
-            raise ToolError("not done: whoever speaks through a relay cannot schedule questions")
-        try:
-            time = await _parse(self._reminder_service, self._requester, when)
-            return await self._reminder_service.add(self._requester, time, question, asks=True)
-        except NotUnderstood as error:
-            raise ToolError(str(error)) from error
-
-
-async def _parse(service: ReminderService, requester: Requester, when: str) -> ResolvedTime:
-    """Parse a text that is nothing but a time. Raises NotUnderstood."""
-    time, rest = await service.parse_time(requester, when)
-    if rest:
-        raise NotUnderstood(f"{rest!r} is no part of a time; use one of: {EXAMPLE_TIMES}")
-    return time

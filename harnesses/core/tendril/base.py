@@ -10,6 +10,7 @@ from typing import TypeVar
 import structlog
 
 from harnesses.core.services.peers import PeerAnswer, PeerQuestion
+from harnesses.core.services.question_tools import Door, question_tools
 from harnesses.core.tendril.process import TendrilProcess
 from harnesses.core.tendril.responder import Responder
 from harnesses.core.tendril.turn import (
@@ -103,6 +104,10 @@ class Tendril(TendrilProcess):
         the nicks of those present. Never raises, except when cancelled."""
         around = Surroundings(self.clock.now(), self.agent.zone, speaker, people)
         return await self.reader.read(text, RequestOptions(f"{self.name}/reading"), around)
+
+    def tools_for(self, door: Door) -> list[object]:
+        """Return the owners of the tools of a question that comes through a door."""
+        return question_tools(door, self.remind, self.skills, self.clock.now, self.agent.zone)
 
     async def _answer_directly(self, request: TurnRequest) -> TurnResult | None:
         """Return the answer to a request that needs no model, None if it needs the model."""

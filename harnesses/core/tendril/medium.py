@@ -24,7 +24,7 @@ from harnesses.core.services.peers import (
     run_offered,
 )
 from harnesses.core.services.privacy import PrivacyService
-from harnesses.core.services.question_tools import Door, question_tools
+from harnesses.core.services.question_tools import Door
 from harnesses.core.services.reminders import ReminderService, Requester
 from harnesses.core.services.shared_log import (
     LoggedLine,
@@ -148,9 +148,9 @@ class TendrilMedium(TendrilResources, ABC):
             origin=origin,
         )
 
+    @abstractmethod
     def tools_for(self, door: Door) -> list[object]:
         """Return the owners of the tools of a question that comes through a door."""
-        return question_tools(door, self.remind, self.skills, self.clock.now, self.agent.zone)
 
     @property
     def _speaks(self) -> bool:

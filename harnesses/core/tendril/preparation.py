@@ -1,10 +1,17 @@
-"""Preparation of a turn: the choice of model, the prompt, the context and the trace."""
+"""Preparation of a turn: the choice of model, the prompt, the context, the trace; pseudonyms."""
 
 from __future__ import annotations
 
+import fcntl
+import os
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from datetime import date, datetime
 from hashlib import blake2b
+from pathlib import Path
+
+import structlog
 
 from harnesses.core.tendril.resources import TendrilResources
 from harnesses.core.tendril.turn import TurnRequest
@@ -19,15 +26,19 @@ from llm.messages.message import PromptSection
 from llm.prompt.builder import Persona, Prompt, PromptRequest
 from llm.prompt.compact_context import CompactPromptContext
 from llm.prompt.context_manager import ContextLimits, Conversation, PromptContext, PromptInput
-from llm.reading.reading import Reading
 from llm.skills.hint import HintContext
+from storage.db.private_files import make_folder
 from storage.runs.runs import Run
 
 _PSEUDONYM_KEY = secrets.token_bytes(16)
 """The hash key for pseudonyms of unrecorded conversations. It is never stored, so nobody can link
 them to a conversation after this process has ended."""
 
+_KEY_BYTES = 16  # of the key of a day's pseudonyms
+
 Context = PromptContext | CompactPromptContext
+
+_log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +51,7 @@ class ModelChoice:
 
 
 async def choose_model(
-    tendril: TendrilResources, request: TurnRequest, memory: RoomMemory
+    tendril: TendrilResources, request: TurnRequest, memory: RoomMemory, pseudonyms: Pseudonyms
 ) -> ModelChoice:
     """Choose the model: that of the request, else that of the persona, else the configured one.
 
@@ -56,8 +67,8 @@ async def choose_model(
         await resolve(request.model) or await resolve(persona.model),
         purpose=ANSWER if request.is_by_person else request.profile,
         room="" if request.is_unrecorded else memory.room,
-        person=tendril.pseudonyms.of(request.budget_owner or request.person or request.who),
-        channel=tendril.pseudonyms.of(memory.room),
+        person=pseudonyms.of(request.budget_owner or request.person or request.who),
+        channel=pseudonyms.of(memory.room),
         temperature=persona.temperature,
         wants_status=request.wants_status or request.profile in UNASKED,
     )
@@ -74,13 +85,8 @@ async def choose_model(
     if profile.is_compact:
         if options.temperature is None and "temperature" not in tendril.agent.model_fields_set:
             options = replace(options, temperature=0.0)
-        options = replace(options, limit=profile.answer_limit(reading_of(request)))
+        options = replace(options, limit=profile.answer_limit(request.known_reading))
     return ModelChoice(persona, options, profile)
-
-
-def reading_of(request: TurnRequest) -> Reading:
-    """Return what was read from a question; of one that nobody asked, nothing."""
-    return request.reading or Reading(request.text)
 
 
 def _session(tendril: TendrilResources, request: TurnRequest) -> str:
@@ -101,7 +107,7 @@ async def build_prompt(
         memory.room,
         choice.persona,
         request.values,
-        reading_of(request),
+        request.known_reading,
         (tendril, *request.tools, *memory.tools(request.keeps)),
         request.asker(tendril.conversations),
         request.wants_status,
@@ -136,7 +142,7 @@ async def create_context(
     if profile.is_compact:
         return CompactPromptContext(
             given,
-            reading=reading_of(request),
+            reading=request.known_reading,
             notes=prompt.hints,
             is_unsure=quoted is not None and not quoted.is_sure,
             profile=profile,
@@ -192,3 +198,52 @@ def _pseudonym(name: str) -> str:
     """Return a pseudonym of a name: a keyed hash that is stable until this process ends."""
     # Keyed, because the hash of a guessable name could be found by trying names.
     return blake2b(name.encode(), key=_PSEUDONYM_KEY, digest_size=8).hexdigest()
+
+
+class Pseudonyms:
+    """The pseudonyms of the people and channels of the tendril `name`, for which the agent server
+    keeps separate budgets; `now` returns the time in UTC.
+
+    They are stable for one UTC day, the period of a budget, also across restarts. Each day has its
+    own random key in a file in `DATA/run`, which backups leave out. The file is deleted when the
+    next key is created; from then on nobody can compute the old pseudonyms.
+    """
+
+    def __init__(self, data: Path, name: str, now: Callable[[], datetime]) -> None:
+        self._folder, self._name, self._now = data / "run", name, now
+        self._day: date | None = None
+        self._key = b""
+
+    def of(self, name: str) -> str:
+        """Return today's pseudonym of a person or channel: 16 hexadecimal digits."""
+        today = self._now().date()
+        if today != self._day:
+            self._day, self._key = today, self._key_of(today)
+        text = f"{self._name} {name}"
+        return blake2b(text.encode(), key=self._key, digest_size=8).hexdigest()
+
+    def _key_of(self, day: date) -> bytes:
+        """Return the key of a day, from its file, or else a new one. Never raises OSError."""
+        path = self._folder / f"{self._name}-{day.isoformat()}.key"
+        try:
+            make_folder(self._folder)
+            for old in set(self._folder.glob(f"{self._name}-????-??-??.key")) - {path}:
+                old.unlink(missing_ok=True)
+            return self._shared_key(path)
+        except OSError as error:  # a full disk: the pseudonyms are stable only in this process
+            _log.warning("pseudonyms.not_kept", error=str(error))
+            return secrets.token_bytes(_KEY_BYTES)
+
+    def _shared_key(self, path: Path) -> bytes:
+        """Return the key in a file, written now if the file has none. Raises OSError."""
+        with open(os.open(path, os.O_CREAT | os.O_RDWR, 0o600), "r+b") as file:
+            # Several processes of a tendril, as IRC standbys, share the file: one writes the key,
+            # and the others wait for that moment.
+            fcntl.flock(file, fcntl.LOCK_EX)
+            key = file.read()
+            if len(key) != _KEY_BYTES:  # new, or a crash came before it was written
+                key = secrets.token_bytes(_KEY_BYTES)
+                file.seek(0)
+                file.truncate()
+                file.write(key)
+        return key

@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import ClassVar
 
-from harnesses.core.tendril.pseudonyms import Pseudonyms
 from harnesses.core.tendril.status import AccessMonitor, StatusFile
 from llm.client.client import AgentClient, ModelCatalog
 from llm.client.reader import Reader
@@ -17,8 +16,7 @@ from llm.memory.room import TendrilMemory
 from llm.memory.services import MemoryServices
 from llm.prompt.builder import PromptBuilder
 from storage.db.database import Address, Database
-from storage.memory.conversations import Conversations
-from storage.memory.taught_skills import SkillTable
+from storage.memory.conversations import Conversations, SkillTable
 from storage.queues.jobs import Jobs
 from storage.runs.runs import Runs
 from terrarium.clock import Clock
@@ -32,8 +30,8 @@ class TendrilResources:
     start; the others while `open_resources` is entered. `database` holds the tendril's own tables:
     `conversations`, `memory`, `jobs`, `runs` and `skills`. `client` is the connection to the agent
     server, and `access` reports it if the server refuses us. `catalog` lists the server's models,
-    `token_counter` measures prompts, `reader` reads questions, `accounting` records the tokens
-    spent, and `pseudonyms` are the names under which the server knows people and channels.
+    `token_counter` measures prompts, `reader` reads questions, and `accounting` records the
+    tokens spent.
     """
 
     name: ClassVar[str]
@@ -51,7 +49,6 @@ class TendrilResources:
     catalog: ModelCatalog
     token_counter: TokenCounter
     reader: Reader
-    pseudonyms: Pseudonyms
     conversations: Conversations
     skills: SkillTable
     jobs: Jobs
@@ -70,7 +67,6 @@ class TendrilResources:
             TokenAccounting.open(self.database) as self.accounting,
             AgentClient.open(self.agent, self.accounting.record) as self.client,
         ):
-            self.pseudonyms = Pseudonyms(self.config.data, self.name, self.clock.now)
             self.access = AccessMonitor(self.client, self.status)
             self.catalog = ModelCatalog(self.client)
             self.token_counter = TokenCounter(self.client, self.catalog)

@@ -9,21 +9,23 @@ from functools import partial
 import structlog
 
 from harnesses.core.services.peers import PeerTools
-from harnesses.core.tendril.direct_answer import direct_answer, find_quotes
 from harnesses.core.tendril.medium import TendrilMedium
 from harnesses.core.tendril.preparation import (
     Context,
+    ModelChoice,
+    Pseudonyms,
     build_prompt,
     choose_model,
     create_context,
     create_trace,
-    reading_of,
 )
 from harnesses.core.tendril.turn import ConversationQueue, TurnRequest, TurnResult
 from llm.agent.agent_loop import AgentLoop, LoopCallbacks
 from llm.agent.reviewer import Reviewer
 from llm.agent.tool_executor import UNASKED
 from llm.agent.trace import Outcome, Trace, now
+from llm.answerers.answer import AskedQuestion, DirectAnswer
+from llm.answerers.answerers import first_answer
 from llm.client.client import RequestOptions
 from llm.log_questions.answers import QuotedAnswer
 from llm.memory.room import RoomMemory
@@ -41,6 +43,9 @@ class Responder:
 
     def __init__(self, tendril: TendrilMedium) -> None:
         self._tendril = tendril
+        self._pseudonyms = Pseudonyms(
+            tendril.config.data, tendril.name, lambda: tendril.clock.now()
+        )
 
     async def answer(
         self, request: TurnRequest, queue: ConversationQueue | None, memory: RoomMemory
@@ -48,8 +53,8 @@ class Responder:
         """Answer a request whose turn has come in its `queue`; without a queue only if no model is
         needed for it, else return None. Raises ModelError and StorageError."""
         tendril = self._tendril
-        choice = await choose_model(tendril, request, memory)
-        options, profile, reading = choice.options, choice.profile, reading_of(request)
+        choice = await choose_model(tendril, request, memory, self._pseudonyms)
+        options, profile, reading = choice.options, choice.profile, request.known_reading
         if profile.is_compact and request.profile in UNASKED:
             return TurnResult("")  # a small model cannot judge whether to speak unasked
         if request.image and not options.accepts_images:
@@ -61,8 +66,8 @@ class Responder:
         # above, which do not read it, run.
         request = await request.with_settled_log()
         # A model that has tools searches the log itself.
-        quoted = await find_quotes(request) if profile.offers != "all" else None
-        direct = None if request.image else await direct_answer(request, profile, prompt, quoted)
+        quoted = await request.find_quotes() if profile.offers != "all" else None
+        direct = await _direct_answer(request, choice, prompt, quoted)
         if direct is None and queue is None:
             return None
         context = await create_context(tendril, request, memory, choice, prompt, quoted)
@@ -80,7 +85,7 @@ class Responder:
                 try:
                     outcome = await run.answer(options, prompt, queue)
                 except (Unreachable, Busy, TimedOut) as error:
-                    quoted = quoted or await find_quotes(request)
+                    quoted = quoted or await request.find_quotes()
                     if quoted is None or not quoted.text:
                         raise
                     reason, model = type(error).__name__, options.model or tendril.agent.model
@@ -125,6 +130,22 @@ class Responder:
             return None
         origin = replace(request.origin, words=request.asker_words)
         return PeerTools(self._tendril.peers, origin)
+
+
+async def _direct_answer(
+    request: TurnRequest, choice: ModelChoice, prompt: Prompt, quoted: QuotedAnswer | None
+) -> DirectAnswer | None:
+    """Return the first answer to a person's question that needs no model."""
+    if request.image:
+        return None
+    turn = AskedQuestion(
+        profile=choice.profile,
+        worked_out=prompt.worked_out,
+        quoted=quoted,
+        log_window=request.log_window if request.is_by_person else None,
+        room=request.room_view,
+    )
+    return await first_answer(request.known_reading, turn)
 
 
 class ModelRun:

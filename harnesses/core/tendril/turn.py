@@ -23,14 +23,15 @@ from llm.agent.trace import Deferral, Outcome
 from llm.answerers.answer import RoomView
 from llm.client.client import OnText, Priority
 from llm.client.settings import AgentSettings
+from llm.log_questions.answers import QuotedAnswer
 from llm.messages.image import Image
 from llm.messages.message import Message, Question, Status, quotes_of
-from llm.prompt.log_window import LogWindow
+from llm.prompt.log_window import LogWindow, quoted_answer
 from llm.reading.reading import Reading
 from llm.tools.consent import Asker, Rights
 from storage.db.errors import StorageError
 from storage.memory.conversations import Conversations
-from terrarium.usage import TokenUsage
+from storage.usage.usage import TokenUsage
 
 Action = Callable[[], Awaitable[None]]
 
@@ -198,6 +199,17 @@ class TurnRequest:
         is_read = self.reading is not None and self.asker_words == self.text
         kind = self.reading.sure_kind if self.reading and is_read else ""
         return Asker(self.who, self.asker_words, self.rights, earlier, self.private, kind=kind)
+
+    @property
+    def known_reading(self) -> Reading:
+        """The reading of the question, an empty one if nothing was read."""
+        return self.reading or Reading(self.text)
+
+    async def find_quotes(self) -> QuotedAnswer | None:
+        """Return the log lines that answer a person's question, or None."""
+        if self.log_window is None or self.image or not self.is_by_person:
+            return None
+        return await quoted_answer(self.log_window, self.known_reading)
 
     def question(self) -> Question:
         """Return the question for the model; with its pending event only if it may join."""

@@ -6,13 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from harnesses.core.text import counted
-from harnesses.irc.policy.requests import Command, CommandRequest, parse_command
-from harnesses.irc.replies.sender import without_highlight
+from harnesses.irc.policy.requests import Command, CommandRequest, parse_command, without_highlight
 from harnesses.irc.services import BotServices
 from llm.messages.quotes import QuotingText, ShownText
 from llm.retrieval import Found
 from storage.chat_log.event import Event, Scope
-from storage.chat_log.query import Query
+from storage.chat_log.event_table import Query
 from storage.passages.passages import LineFilter
 from storage.search.models import Order, SearchQuery
 

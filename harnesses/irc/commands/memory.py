@@ -6,14 +6,13 @@ from collections.abc import Mapping
 
 from harnesses.core.services.reminders import TIMEZONE_FACT
 from harnesses.core.text import counted
-from harnesses.irc.policy.log_records import room_key
 from harnesses.irc.policy.requests import (
     Command,
     CommandRequest,
     PrivateReply,
     conversation_of,
+    room_key,
 )
-from harnesses.irc.reminder_delivery import requester_of
 from harnesses.irc.services import BotServices
 from llm.memory.room import PersonalMemory, TendrilMemory, fact_key, statement_in
 from llm.scheduling.cron_schedule import is_zone
@@ -78,7 +77,7 @@ class MemoryCommands:
         mine = memory_of(tendril.memory, request)
         facts, notes = await mine.facts(), await mine.notes()
         turns = len(await tendril.conversations.turns(conversation_of(request)))
-        reminders = len(await Reminders(tendril.database).for_owner(requester_of(request).owner))
+        reminders = len(await Reminders(tendril.database).for_owner(request.requester.owner))
         lines = [
             _list_facts(facts),
             *(f"Noted: {note.text}." for note in notes[-_MAX_FACTS:]),

@@ -11,8 +11,7 @@ import structlog
 
 from harnesses.core.text import counted
 from harnesses.irc.commands.memory import BRIDGED, memory_of
-from harnesses.irc.policy.log_records import belongs_to
-from harnesses.irc.policy.requests import Command, CommandRequest, PrivateReply
+from harnesses.irc.policy.requests import Command, CommandRequest, PrivateReply, belongs_to
 from harnesses.irc.services import BotServices
 from llm.memory.room import fact_key
 from storage.db.errors import StorageError

@@ -20,10 +20,11 @@ from harnesses.irc.policy.requests import (
     CommandRequest,
     PrivateReply,
     conversation_of,
+    without_highlight,
 )
 from harnesses.irc.questions.handler import QuestionHandler
 from harnesses.irc.questions.proactive import ProactiveSpeech
-from harnesses.irc.replies.sender import sanitize, without_highlight
+from harnesses.irc.replies.sender import sanitize
 from harnesses.irc.services import BotServices
 from llm.answerers.plain_commands import asks_for_fact, plain_command
 from llm.client.profile import Profile

@@ -18,8 +18,7 @@ from harnesses.irc.commands.privacy import UNLOGGED
 from harnesses.irc.event_handler import EventHandler
 from harnesses.irc.failover.standby import BufferedEvent
 from harnesses.irc.playback import CLOCK_SKEW, OWN_CLOCK_SKEW
-from harnesses.irc.policy.log_records import to_log_event
-from harnesses.irc.policy.requests import ASK_COMMAND
+from harnesses.irc.policy.requests import ASK_COMMAND, to_log_event
 from harnesses.irc.protocol.events import IrcEvent
 from harnesses.irc.services import BotServices
 from storage.chat_log.event import Event, PendingEvent, Place, Scope

@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from harnesses.irc.protocol.isupport import casemap
-from harnesses.irc.protocol.message import LineBuffer, Message, Source, parse, strip_tags
+from harnesses.irc.protocol.message import LineBuffer, Message, Source, casemap, parse, strip_tags
 from harnesses.irc.transport.irc3_compat import LOGGING, ServerCommands, irc3d
 
 NAME = "terrarium.local"

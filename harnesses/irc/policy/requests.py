@@ -1,4 +1,4 @@
-"""Requests: their authors, their parsing, and the policy of which ones are answered.
+"""Requests: their places, authors and parsing, and the policy of which ones are answered.
 
 Lists of people in the settings have services accounts and masks. An entry with `!` or `@` is a mask
 such as `*!*@staff.example.org`, where `*` matches any characters and `?` one. An empty list matches
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict, deque
-from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import lru_cache
@@ -18,24 +18,29 @@ import structlog
 
 from harnesses.core.rate_limit import TokenBuckets
 from harnesses.core.services.peers import Origin
+from harnesses.core.services.reminders import Requester
 from harnesses.irc.channel_settings import AdminOverrides
-from harnesses.irc.policy.log_records import (
-    conversation_id,
-    is_public,
-    place_of,
-    room_key,
-    scope_of,
-    status_of,
-)
 from harnesses.irc.protocol.events import IrcEvent
-from harnesses.irc.protocol.isupport import Casemap, is_nick
+from harnesses.irc.protocol.message import Casemap, is_nick
 from harnesses.irc.session.state import Member
 from harnesses.irc.settings import IrcSettings
 from harnesses.irc.transport.network import Network
-from storage.chat_log.event import Identity, PendingEvent, Place, Scope
+from storage.chat_log.event import (
+    Event,
+    EventType,
+    Identity,
+    PendingEvent,
+    Place,
+    Scope,
+    channel_of_room,
+    is_private,
+    status_room,
+)
+from storage.queues.reminders import Owner
 
 _log = structlog.get_logger()
 
+_ESCAPED = str.maketrans({"/": "%2F", "%": "%25"})
 _COMMAND = re.compile(r"(?P<name>[a-zA-Z]+)(?:\s+(?P<words>.*))?", re.DOTALL)
 # `forget me`, also with its confirmation word, and `nolog`, said to our nick and without a prefix.
 _OWN_DATA = re.compile(
@@ -54,9 +59,6 @@ QUIET_SECONDS = 60.0
 MAX_TURNS, TURNS_WINDOW = 60, 3600.0
 """The most turns of one person in a room within so many seconds, while nobody else there says
 anything except to us. Commands with the prefix do not count, as other bots do not know it."""
-
-MAX_KICKS, KICKS_WINDOW = 3, 3600.0
-"""Kicks from a channel within `KICKS_WINDOW` seconds after which we stay away."""
 
 _TYPING_SPEED = 15.0  # characters that a fast typist writes in a second
 _READING_TIME = 1.0  # seconds that even the shortest answer takes to read
@@ -167,6 +169,20 @@ class CommandRequest:
     def origin(self) -> Origin:
         """The origin of questions to other tendrils on behalf of the author."""
         return Origin(self.network.name, self.who, self.scope)
+
+    @property
+    def requester(self) -> Requester:
+        """The author as a requester of reminders."""
+        who, fold = self.who, self.network.fold
+        return Requester(
+            owner=Owner(self.network.name, who.nick, who.user, who.host, who.account),
+            place=self.place,
+            private=self.private,
+            room=room_key(self.place, fold),
+            person=fold(who.name),
+            question=self.pending_event,
+            is_admin=self.admin,
+        )
 
 
 def conversation_of(request: CommandRequest, nick: str = "") -> str:
@@ -339,10 +355,7 @@ class RequestPolicy:
 
         Admins themselves never are.
         """
-        masks: Collection[str] = (
-            *self._settings.ignore,
-            *self._overrides.ignore_masks(network.name),
-        )
+        masks = [*self._settings.ignore, *self._overrides.ignore_masks(network.name)]
         return matches_any(who, masks, network.fold) and not self.is_admin(network, who)
 
 
@@ -400,6 +413,11 @@ def is_person(who: Identity, fold: Casemap) -> bool:
     return is_nick(who.nick) and bool(who.host) and not matches_any(who, SERVICES, fold)
 
 
+def without_highlight(nick: str) -> str:
+    """Return a nick with a zero-width space in it, so that it does not highlight its owner."""
+    return f"{nick[:1]}\u200b{nick[1:]}"
+
+
 def is_bot(event: IrcEvent, who: Identity, settings: IrcSettings, fold: Casemap) -> bool:
     """Return whether the server or the settings mark the author as a bot; never for the bridged."""
     if who.bridged:
@@ -408,21 +426,6 @@ def is_bot(event: IrcEvent, who: Identity, settings: IrcSettings, fold: Casemap)
     bots = (*settings.bots, *settings.relays)
     nicks = {fold(entry) for entry in bots}
     return event.bot or fold(who.nick) in nicks or matches_any(who, bots, fold)
-
-
-class KickCounter:
-    """The recent kicks from each channel. `clock` returns monotonic seconds."""
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._times: dict[Hashable, list[float]] = {}
-
-    def record_and_check(self, place: Hashable) -> bool:
-        """Record a kick; return True if there were too many to come back."""
-        now = self._clock()
-        times = [time for time in self._times.get(place, ()) if now - time < KICKS_WINDOW]
-        self._times[place] = [*times, now]
-        return len(self._times[place]) >= MAX_KICKS
 
 
 @dataclass(slots=True)
@@ -488,3 +491,107 @@ class BotLoopDetector:
         exchange.quick = exchange.quick + 1 if quick else 0
         exchange.last = now
         return exchange.quick >= QUICK_TURNS
+
+
+def status_of(event: IrcEvent) -> str:
+    """Return the STATUSMSG symbols of a message to part of a channel, as "@" for `@#c`; else ""."""
+    if event.channel is None or event.type not in ("PRIVMSG", "NOTICE", "ACTION"):
+        return ""
+    # The target is the name of the channel behind the symbols.
+    return event.target[: -len(event.channel)]
+
+
+def is_public(event: IrcEvent) -> bool:
+    """Return whether an event is visible to a whole channel."""
+    return event.channel is not None and not status_of(event)
+
+
+def place_of(event: IrcEvent, other: Identity, fold: Callable[[str], str]) -> Place:
+    """Return the place of an event: its channel, its status room, or `other`'s private room."""
+    if event.channel is None:
+        return Place(event.network, other.room(fold))
+    if status := status_of(event):
+        return Place(event.network, status_room(status, event.channel))
+    return Place(event.network, event.channel)
+
+
+def conversation_id(place: Place, nick: str, fold: Callable[[str], str]) -> str:
+    """Return the name of a person's conversation in a place.
+
+    On a channel each person has a separate one, so that nobody waits for another's answer and each
+    can `clear` it alone. The model sees what others ask there in the log lines of its prompt.
+    """
+    return f"{room_key(place, fold)}/{fold(nick)}"
+
+
+def belongs_to(conversation: str, network: str, who: Identity, fold: Callable[[str], str]) -> bool:
+    """Return whether a conversation is with a given person, privately or on any channel."""
+    if conversation == room_key(Place(network, who.room(fold)), fold):
+        return True
+    # Slashes in the place are escaped, so whatever follows the next slash is the folded name.
+    return conversation.startswith(f"{network}/") and (
+        conversation.removeprefix(f"{network}/").partition("/")[2] == fold(who.name)
+    )
+
+
+def room_key(place: Place, fold: Callable[[str], str]) -> str:
+    """Return the key that all conversations in a place share, `network/place`.
+
+    Slashes in the place are escaped: otherwise the channel "#a/bob" would have the name of bob's
+    conversation on "#a".
+    """
+    # `Identity.room` has folded the name of a private room already, part by part.
+    is_personal = channel_of_room(place.channel) == place.channel and not is_channel(place)
+    name = place.channel if is_personal else fold(place.channel)
+    return f"{place.network}/{name.translate(_ESCAPED)}"
+
+
+def to_log_event(event: IrcEvent, place: Place) -> Event:
+    """Convert an IRC event to a log event of `place`; the parameters of key changes are masked."""
+    renamed = event.type == "NICK"
+    return Event(
+        network=event.network,
+        channel=place.channel,
+        type=EventType(event.type),
+        time=event.time,
+        nick=event.nick,
+        user=event.user or "",
+        host=event.host or "",
+        account=event.account,
+        target=event.text if renamed else event.target if event.type == "KICK" else "",
+        text="" if renamed else without_key(event.text) if event.type == "MODE" else event.text,
+        msgid=event.msgid,
+        own=event.own,
+    )
+
+
+def without_key(modes: str) -> str:
+    """Mask all parameters of a mode change with "*" if it sets or removes a channel key (`k`).
+
+    Which parameter belongs to which letter depends on the server's CHANMODES.
+    """
+    letters, *parameters = modes.split() or [""]
+    return " ".join([letters, *("*" for _ in parameters)]) if "k" in letters else modes
+
+
+def scope_of(place: Place, groups: Iterable[Iterable[str]]) -> Scope:
+    """Return the scope of readers in `place`: the place itself, and the channels of its groups.
+
+    Groups name "network/#channel", or "#channel" on the network of `place`. Private places belong
+    to no group, even if one names them.
+    """
+    places = {place}
+    for group in groups if is_channel(place) else ():
+        named = [
+            Place(*name.split("/", 1)) if "/" in name else Place(place.network, name)
+            for name in group
+        ]
+        own = place.network, place.channel.lower()
+        if any((each.network, each.channel.lower()) == own for each in named):
+            places.update(filter(is_channel, named))
+    return Scope(frozenset(places))
+
+
+def is_channel(place: Place) -> bool:
+    """Return whether a place is a channel: neither a private conversation nor a status room."""
+    return not is_private(place.channel)

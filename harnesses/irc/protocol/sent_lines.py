@@ -22,8 +22,7 @@ from enum import Enum
 
 import regex
 
-from harnesses.irc.protocol.isupport import ISupport
-from harnesses.irc.protocol.message import Message, Source, parse
+from harnesses.irc.protocol.message import ISupport, Message, Source, parse
 
 MIN_BUDGET = 4
 """The smallest budget in bytes: the longest UTF-8 encoding of a character."""

@@ -7,9 +7,12 @@ from collections.abc import Mapping
 import structlog
 
 from harnesses.core.permalinks import short_link
-from harnesses.irc.policy.log_records import is_channel, scope_of
-from harnesses.irc.policy.requests import CommandRequest
-from harnesses.irc.replies.sender import without_highlight
+from harnesses.irc.policy.requests import (
+    CommandRequest,
+    is_channel,
+    scope_of,
+    without_highlight,
+)
 from harnesses.irc.services import BotServices
 from harnesses.irc.transport.network import Network
 from llm.answerers.answer import RoomView

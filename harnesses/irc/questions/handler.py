@@ -1,4 +1,7 @@
-"""Questions to the model: limits per person, the turn, progress notices, delivery."""
+"""Questions to the model: limits per person, the turn, progress notices, streaming, delivery.
+
+`StreamingReply` sends the first line of an answer while the model is still writing it.
+"""
 
 from __future__ import annotations
 
@@ -13,23 +16,23 @@ from harnesses.core.rate_limit import ConcurrencyLimit
 from harnesses.core.services.peers import EMPTY_SCOPE
 from harnesses.core.services.question_tools import Door, PasteTools
 from harnesses.core.tendril.turn import Action, TurnRequest, TurnResult
-from harnesses.irc.policy.log_records import room_key
 from harnesses.irc.policy.requests import (
     CommandRequest,
     PrivateReply,
     conversation_of,
     payer_of,
+    room_key,
 )
 from harnesses.irc.questions.admin_tools import OPERATE, AdminTools
 from harnesses.irc.questions.channel_view import LogViews, persona_values, room_view
 from harnesses.irc.questions.proactive import ProactiveSpeech
-from harnesses.irc.reminder_delivery import other_requester, requester_of
-from harnesses.irc.replies.sender import StreamingReply, Target
+from harnesses.irc.reminder_delivery import other_requester
+from harnesses.irc.replies.sender import MessageSender, OutgoingLine, Target, may_change
 from harnesses.irc.services import BotServices
+from harnesses.irc.settings import IrcSettings
 from llm.reading.reading import Reading
 from llm.skills.registry import TEACH
 from storage.chat_log.event import PendingEvent
-from storage.queues.pastes import Pastes
 
 RATE_LIMITED = "Slowly, please: I hear you again when you have been quiet for a moment."
 STILL_AT_IT = "still at it, one moment."
@@ -40,6 +43,66 @@ TYPING_AFTER, TYPING_INTERVAL = 1.0, 3.0
 seconds (https://ircv3.net/specs/client-tags/typing)."""
 
 _MAX_ACTIVITY = 120  # characters
+
+
+Clock = Callable[[], float]
+
+
+class StreamingReply:
+    """A reply that takes the pieces of an answer as the model writes them, then the whole answer.
+
+    Once the model has been writing for `stream_after` seconds, the first line is sent as soon as
+    the second has begun; all others are sent at the end. `clock` returns seconds.
+    """
+
+    def __init__(
+        self, sender: MessageSender, target: Target, settings: IrcSettings, clock: Clock
+    ) -> None:
+        self._sender, self._target, self._clock = sender, target, clock
+        self._after, self._mark = settings.stream_after, settings.mark
+        self._text = ""
+        self._began = 0.0
+        self._first: OutgoingLine | None = None
+
+    @property
+    def has_begun(self) -> bool:
+        """True once a line has been sent."""
+        return self._first is not None
+
+    async def on_text(self, text: str) -> None:
+        """Append a piece of what the model writes; an empty one discards all pieces before it."""
+        if not text:
+            self._text = ""
+        if not self._text:
+            self._began = self._clock()
+        self._text += text
+        if self.has_begun or self._clock() - self._began < self._after:
+            return
+        # The first line is complete once a second one has begun. Code is for the link.
+        answer = self._sender.compose(self._target, self._text, self._mark)
+        if len(answer.lines) < 2 or not answer.opening or may_change(answer.lines[0].text):
+            return
+        if await self._sender.send_line(self._target, answer.lines[0]):
+            self._first = answer.lines[0]
+            self._sender.streaming[self] = self._target.place
+
+    async def finish(self, result: TurnResult) -> bool:
+        """Deliver the lines of the answer not sent yet; return whether the person has all of it.
+
+        Waits for a lost connection, as `MessageSender.deliver` does.
+        """
+        # What code has answered may quote people, and is no Markdown.
+        is_markdown = result.iterations > 0
+        answer = self._sender.compose(
+            self._target, result.text, self._mark, is_markdown=is_markdown
+        )
+        # If the whole answer begins otherwise than what was streamed, all of it is sent.
+        already = int(list(answer.lines[:1]) == [self._first])
+        target = replace(self._target, quotes=result.quotes)
+        try:
+            return not answer.lines or await self._sender.deliver(target, answer, already)
+        finally:
+            self._sender.streaming.pop(self, None)
 
 
 class QuestionHandler:
@@ -139,14 +202,15 @@ class QuestionHandler:
         """
         services, place = self._services, request.place
         settings, tendril = services.networks.settings, services.tendril
-        address, question = services.web_address, request.pending_event
+        question = request.pending_event
         lifetime = timedelta(hours=settings.paste_hours)
-        pastes = Pastes(tendril.database)
         scope = self._log_views.readable_scope(request) if logs else EMPTY_SCOPE
+        address = functools.cache(lambda: services.web_address)
+        pastes = services.sender.pastes
         door = Door(
             log=self._log_views.tools(place, scope, before),
             address=address,
-            requester=requester_of(request),
+            requester=request.requester,
             find_other=functools.partial(other_requester, services, request),
             may_schedule=not request.who.bridged,
             room=room_key(place, request.network.fold),

@@ -11,8 +11,14 @@ from dataclasses import replace
 
 from harnesses.core.services.reminders import RunOutcome, previous_due
 from harnesses.core.tendril.turn import TurnRequest, TurnResult
-from harnesses.irc.policy.log_records import room_key, scope_of
-from harnesses.irc.policy.requests import CommandRequest, Decision, conversation_of, payer_of
+from harnesses.irc.policy.requests import (
+    CommandRequest,
+    Decision,
+    conversation_of,
+    payer_of,
+    room_key,
+    scope_of,
+)
 from harnesses.irc.questions.channel_view import persona_values
 from harnesses.irc.questions.handler import QuestionHandler
 from harnesses.irc.reminder_delivery import find_owner

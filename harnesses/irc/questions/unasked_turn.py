@@ -13,17 +13,16 @@ import structlog
 
 from harnesses.core.services.question_tools import Door
 from harnesses.core.tendril.turn import TurnRequest, TurnResult
-from harnesses.irc.policy.log_records import conversation_id, room_key, scope_of
+from harnesses.irc.policy.requests import conversation_id, room_key, scope_of
 from harnesses.irc.questions.channel_view import LogViews, persona_values
-from harnesses.irc.replies.markdown import to_plain
-from harnesses.irc.replies.sender import Target, strip_address, with_mark
+from harnesses.irc.replies.sender import Target, strip_address, to_plain, with_mark
 from harnesses.irc.services import BotServices
 from harnesses.irc.transport.network import Network
 from llm.attention.attention import Trigger, TriggerKind
 from llm.attention.prompts import follow_up, passing_mention, unanswered_question
 from llm.messages.message import NO_ASKER
 from storage.chat_log.event import Event, PendingEvent, Place, Scope
-from storage.chat_log.query import Query
+from storage.chat_log.event_table import Query
 from storage.db.database import to_micros
 
 _NOTHING = TurnResult("")
@@ -107,7 +106,7 @@ class UnaskedTurns:
                 tools=services.tendril.tools_for(
                     Door(
                         log=self._log_views.tools(place, scope, anchor),
-                        address=services.web_address,
+                        address=lambda: services.web_address,
                     )
                 ),
                 values=persona_values(network, place.channel, behaviour.command_prefix),

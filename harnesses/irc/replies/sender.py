@@ -1,32 +1,27 @@
-"""Sending of texts: line splitting, line budget, delivery across reconnects, logging.
-
-`StreamingReply` sends the first line of an answer while the model is still writing it.
-"""
+"""Sending of texts: Markdown as plain lines, line splitting, line budget, delivery, logging."""
 
 from __future__ import annotations
 
 import asyncio
 import itertools
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from itertools import groupby
+from operator import itemgetter
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import structlog
 
-from harnesses.core.tendril.turn import TurnResult
 from harnesses.irc.channel_settings import BehaviourResolver
-from harnesses.irc.policy.log_records import bot_event
 from harnesses.irc.policy.requests import CommandRequest, PrivateReply, identity_of
 from harnesses.irc.protocol.errors import IrcError
 from harnesses.irc.protocol.sent_lines import LOST, Receipt, ReceiptStatus
-from harnesses.irc.replies.markdown import may_change, prose, to_plain
 from harnesses.irc.session.state import utc_now
-from harnesses.irc.settings import IrcSettings
 from harnesses.irc.transport.network import Network, SentLine, Talk
 from llm.messages.quotes import QuotingText
-from storage.chat_log.event import EventType, PendingEvent, Place
+from storage.chat_log.event import Event, EventType, PendingEvent, Place
 from storage.db.errors import StorageError
 from storage.log import ChatLog
 from storage.queues.pastes import Paste, Pastes
@@ -46,6 +41,15 @@ _COMMAND = re.compile(r"[!$%&+,.;?@\\^~-][a-zA-Z]")
 _ACTION = "/me "
 _SHORT_LINE = 60  # characters; "Yes." alone is no beginning of an answer
 _SENTENCES = re.compile(r".*[.!?:…。！？][\"')\]]*(?=\s|$)")
+
+
+# Markdown, which nothing renders on IRC.
+_FENCE = re.compile(r"\s*(?P<fence>`{3,}|~{3,})(?P<info>[^`]*)")
+_HEADING = re.compile(r"#{1,6}\s+(?P<text>\S.*)")
+_RULE = re.compile(r"-{3,}|\*{3,}|_{3,}|\|[|:-]+")  # also the line below the head of a table
+_BOLD = re.compile(r"(?<![\w*])\*\*(?P<text>(?=[^\s*])[^*\n]*[^\s*])\*\*(?![\w*])")
+_LINK = re.compile(r"!?\[(?P<text>[^\[\]\n]*)\]\((?P<url>https?://[^\s()]+)\)")
+_OPEN = re.compile(r"\*\*|\[|```|~~~")
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,10 +144,10 @@ class MessageSender:
         web_address: Callable[[], str | None],
         lifetime: Callable[[], timedelta],
     ) -> None:
-        self._log, self._pastes, self._behaviours = log, pastes, behaviours
+        self._log, self.pastes, self._behaviours = log, pastes, behaviours
         self._web_address, self._lifetime = web_address, lifetime
         self._waiting = 0
-        self.streaming: WeakKeyDictionary[StreamingReply, Place] = WeakKeyDictionary()
+        self.streaming: WeakKeyDictionary[object, Place] = WeakKeyDictionary()
         # Weak, so that the lock of a place lasts only while somebody holds it or waits for it.
         self._more_locks: WeakValueDictionary[Place, asyncio.Lock] = WeakValueDictionary()
 
@@ -366,7 +370,7 @@ class MessageSender:
         try:
             asked = {target.answers.id} if target.answers else set[int]()
             quotes, lifetime = target.quotes | asked, self._lifetime()
-            key = await self._pastes.add(target.place, target.nick, text, left, lifetime, quotes)
+            key = await self.pastes.add(target.place, target.nick, text, left, lifetime, quotes)
         except StorageError as error:  # the person gets what can be sent all the same
             _log.error("irc.paste_not_kept", error=str(error))
             return not_kept
@@ -379,7 +383,7 @@ class MessageSender:
         """
         # One at a time in a place: the next goes on behind the lines that are accepted by then.
         async with self._more_locks.setdefault(target.place, asyncio.Lock()):
-            paste = await self._pastes.latest(target.place)
+            paste = await self.pastes.latest(target.place)
             if paste is None:
                 return False
             await self._send_rest(target, paste)
@@ -398,7 +402,7 @@ class MessageSender:
         )
         sent = await self._send(target, [*map(OutgoingLine, lines[:shown]), *tail])
         if accepted := min(shown + len(tail) - len(sent.left), shown):
-            await self._pastes.save_rest(paste.id, tuple(lines[accepted:]))
+            await self.pastes.save_rest(paste.id, tuple(lines[accepted:]))
         if sent.is_refused:
             await self._tell_refused(target, sent.reason)
 
@@ -488,9 +492,17 @@ async def _line_outcome(pieces: Sequence[SentLine]) -> Receipt:
     return receipt
 
 
-def without_highlight(nick: str) -> str:
-    """Return a nick with a zero-width space in it, so that it does not highlight its owner."""
-    return f"{nick[:1]}\u200b{nick[1:]}"
+def bot_event(place: Place, nick: str, text: str, kind: EventType) -> Event:
+    """Return the log event of a line of our own that was sent just now."""
+    return Event(
+        network=place.network,
+        channel=place.channel,
+        type=kind,
+        time=datetime.now(UTC),
+        nick=nick,
+        text=text,
+        own=True,
+    )
 
 
 def strip_address(text: str, nick: str) -> str:
@@ -540,61 +552,48 @@ def _more_lines(count: int) -> str:
     return f"{count} more {'line' if count == 1 else 'lines'}"
 
 
-Clock = Callable[[], float]
+def plain_lines(text: str) -> Iterator[tuple[str, bool]]:
+    """Yield the lines of a text as they are shown on IRC, and whether each is code.
 
-
-class StreamingReply:
-    """A reply that takes the pieces of an answer as the model writes them, then the whole answer.
-
-    Once the model has been writing for `stream_after` seconds, the first line is sent as soon as
-    the second has begun; all others are sent at the end. `clock` returns seconds.
+    Bold, headings and links are written out, fences and rules left out. `*this*` and backticks
+    stay: people on IRC write them too, and they say where a command ends. Code stays as it is.
     """
+    fence = ""
+    for line in text.split("\n"):
+        match = _FENCE.fullmatch(line)
+        if match and (
+            not fence or (match["fence"].startswith(fence) and not match["info"].strip())
+        ):
+            fence = "" if fence else match["fence"]
+        elif fence:
+            yield line, True
+        elif not _RULE.fullmatch("".join(line.split())):
+            heading = _HEADING.fullmatch(line)
+            shown = _LINK.sub(_write_out, heading["text"] if heading else line)
+            yield _BOLD.sub(r"\g<text>", shown), False
 
-    def __init__(
-        self, sender: MessageSender, target: Target, settings: IrcSettings, clock: Clock
-    ) -> None:
-        self._sender, self._target, self._clock = sender, target, clock
-        self._after, self._mark = settings.stream_after, settings.mark
-        self._text = ""
-        self._began = 0.0
-        self._first: OutgoingLine | None = None
 
-    @property
-    def has_begun(self) -> bool:
-        """True once a line has been sent."""
-        return self._first is not None
+def to_plain(text: str) -> str:
+    """Return a text as it is shown on IRC."""
+    return "\n".join(line for line, _ in plain_lines(text))
 
-    async def on_text(self, text: str) -> None:
-        """Append a piece of what the model writes; an empty one discards all pieces before it."""
-        if not text:
-            self._text = ""
-        if not self._text:
-            self._began = self._clock()
-        self._text += text
-        if self.has_begun or self._clock() - self._began < self._after:
-            return
-        # The first line is complete once a second one has begun. Code is for the link.
-        answer = self._sender.compose(self._target, self._text, self._mark)
-        if len(answer.lines) < 2 or not answer.opening or may_change(answer.lines[0].text):
-            return
-        if await self._sender.send_line(self._target, answer.lines[0]):
-            self._first = answer.lines[0]
-            self._sender.streaming[self] = self._target.place
 
-    async def finish(self, result: TurnResult) -> bool:
-        """Deliver the lines of the answer not sent yet; return whether the person has all of it.
+def prose(text: str) -> tuple[str, str]:
+    """Return the part of a text before the first code, and that after it up to the next, as they
+    are shown on IRC."""
+    parts = [
+        (is_code, "\n".join(line for line, _ in group))
+        for is_code, group in groupby(plain_lines(text), key=itemgetter(1))
+    ]
+    before = parts.pop(0)[1] if parts and not parts[0][0] else ""
+    return before, parts[1][1] if parts[1:] else ""
 
-        Waits for a lost connection, as `MessageSender.deliver` does.
-        """
-        # What code has answered may quote people, and is no Markdown.
-        is_markdown = result.iterations > 0
-        answer = self._sender.compose(
-            self._target, result.text, self._mark, is_markdown=is_markdown
-        )
-        # If the whole answer begins otherwise than what was streamed, all of it is sent.
-        already = int(list(answer.lines[:1]) == [self._first])
-        target = replace(self._target, quotes=result.quotes)
-        try:
-            return not answer.lines or await self._sender.deliver(target, answer, already)
-        finally:
-            self._sender.streaming.pop(self, None)
+
+def may_change(line: str) -> bool:
+    """Return whether more text may change how a line, the beginning of a longer one, is shown."""
+    return _OPEN.search(line) is not None
+
+
+def _write_out(match: re.Match[str]) -> str:
+    text, url = match["text"], match["url"]
+    return url if text in ("", url) else f"{text} ({url})"

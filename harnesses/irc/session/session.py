@@ -13,8 +13,7 @@ from datetime import datetime
 import structlog
 
 from harnesses.irc.protocol.events import EventType, IrcEvent
-from harnesses.irc.protocol.isupport import ISupport, is_nick
-from harnesses.irc.protocol.message import Message, Source, parse
+from harnesses.irc.protocol.message import ISupport, Message, Source, is_nick, parse
 from harnesses.irc.protocol.sent_lines import Receipt
 from harnesses.irc.session import (
     channel_joins,

@@ -9,8 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
 from harnesses.irc.protocol.events import EventType, IrcEvent
-from harnesses.irc.protocol.isupport import ISupport
-from harnesses.irc.protocol.message import Message, Source
+from harnesses.irc.protocol.message import ISupport, Message, Source
 from harnesses.irc.protocol.multiline import MultilineAssembler
 from harnesses.irc.protocol.sent_lines import ReceiptTracker, SentLines
 from harnesses.irc.session.capabilities import ECHO, CapabilityNegotiation

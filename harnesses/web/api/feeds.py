@@ -20,7 +20,7 @@ from harnesses.web.log_access import LogAccess, LogAccessDep
 from harnesses.web.params import MAX_QUERY_CHARS, ChannelNameDep, Nick
 from harnesses.web.rendering.text import plain_line, render_line, strip_formatting
 from storage.chat_log.event import SPOKEN, Event
-from storage.chat_log.query import until_now
+from storage.chat_log.event_table import until_now
 from storage.search.models import Order, SearchQuery
 
 ATOM = "http://www.w3.org/2005/Atom"

@@ -29,7 +29,7 @@ from harnesses.web.log_access import ChannelQuery, LogAccessDep, RecentQuery
 from harnesses.web.params import MAX_QUERY_CHARS, Id, Limit, Nick, TimeRangeDep
 from harnesses.web.rendering.timezones import UTC as ZONE
 from storage.chat_log.event import Event, EventType
-from storage.chat_log.query import Query
+from storage.chat_log.event_table import Query
 from storage.search.models import Order, SearchQuery
 from storage.search.query_parser import Mode, parse
 

@@ -18,7 +18,7 @@ from llm.retrieval import NOTHING, Retrieval
 from llm.tools.toolbox import ToolError, tool
 from storage.chat_log.channel_name import ChannelName
 from storage.chat_log.event import SPOKEN, Event, Scope
-from storage.chat_log.query import Query
+from storage.chat_log.event_table import Query
 from storage.db.errors import BadCursor
 from storage.search.models import Order, SearchQuery
 from storage.search.query_parser import parse

@@ -11,7 +11,7 @@ from mcp.shared.exceptions import MCPError
 
 from llm.messages.message import render_line
 from storage.chat_log.event import Event, Place, Scope
-from storage.chat_log.query import Query
+from storage.chat_log.event_table import Query
 from storage.log import ChatLog
 
 _DAY_PREFIX = "terrarium://day/"

@@ -24,7 +24,7 @@ from harnesses.web.rendering.timezones import MAX_DAYS, Day, DayRange, ZoneDep, 
 from harnesses.web.rendering.urls import day_path
 from harnesses.web.rendering.view import lines, page
 from storage.chat_log.event import Event, Place
-from storage.chat_log.query import Query
+from storage.chat_log.event_table import Query
 
 LINES_PER_PAGE = 200  # per page, except for whole days
 MAX_DAY_LINES = 2000  # per page of whole days

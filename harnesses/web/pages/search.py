@@ -18,7 +18,7 @@ from harnesses.web.rendering.timezones import ZoneDep, ZoneName
 from harnesses.web.rendering.view import page
 from llm.retrieval import NOTHING
 from storage.chat_log.channel_name import ChannelName
-from storage.chat_log.query import Query
+from storage.chat_log.event_table import Query
 from storage.search.models import Facets, Order, SearchQuery
 from storage.search.query_parser import parse
 

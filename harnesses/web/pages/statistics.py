@@ -20,7 +20,7 @@ from harnesses.web.rendering.charts import bars, shade, shift_timezone
 from harnesses.web.rendering.timezones import UTC, ZoneDep, local_day
 from harnesses.web.rendering.view import page
 from storage.chat_log.event import SPOKEN, Place
-from storage.chat_log.query import Query
+from storage.chat_log.event_table import Query
 from storage.chat_log.statistics import DayStats
 
 _MAX_NICKS = 15  # nicks

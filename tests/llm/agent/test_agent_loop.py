@@ -20,8 +20,8 @@ from llm.messages.errors import RequestRejected
 from llm.messages.image import Image
 from llm.messages.message import Message
 from llm.tools.toolbox import ImageResult, Toolbox, tool
+from storage.usage.usage import TokenUsage
 from terrarium.config import Config
-from terrarium.usage import TokenUsage
 from tests.kit.one_turn import reading_texts
 from tests.kit.openai_script import Answer, ScriptedOpenAI
 

@@ -29,8 +29,8 @@ from llm.messages.errors import (
     Unreachable,
 )
 from llm.messages.message import Message, ModelReply, ToolCall
+from storage.usage.usage import TokenUsage
 from terrarium.config import Config
-from terrarium.usage import TokenUsage
 from tests.kit.openai_script import Answer, ScriptedOpenAI
 from tests.kit.plain_openai import plain_openai
 from tests.kit.ports import free_port

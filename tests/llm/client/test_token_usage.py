@@ -10,8 +10,7 @@ from harnesses.core.tendril.turn import TurnRequest
 from llm.client.client import RequestOptions
 from llm.client.token_usage import ANSWER, TokenAccounting
 from storage.db.database import Database
-from storage.usage.usage import UsageAmount
-from terrarium.usage import TokenUsage
+from storage.usage.usage import TokenUsage, UsageAmount
 from tests.harnesses.core.tendril.test_base import small
 from tests.kit.openai_script import ScriptedOpenAI
 

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.chat_log.event import PUBLIC, Event, EventType
-from storage.chat_log.query import Query
+from storage.chat_log.event_table import Query
 from storage.db.database import Connection, Database, from_micros, to_micros
 from storage.db.errors import DamagedFile, NewerSchema, Unavailable
 from storage.log import ChatLog

@@ -10,8 +10,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from storage.chat_log.event import EVERYTHING, Event, EventType, Identity
+from storage.chat_log.event_table import Query
 from storage.chat_log.opt_outs import OptOuts
-from storage.chat_log.query import Query
 from storage.db.address import Address
 from storage.db.database import Database
 from storage.log import ChatLog

@@ -18,8 +18,7 @@ from storage.db.database import Database
 from storage.db.neighbours import other_files
 from storage.db.secure_delete import secure_delete
 from storage.log import ChatLog, Query
-from storage.memory.conversations import Conversations, Message, Turn
-from storage.memory.taught_skills import SkillTable, TaughtSkill
+from storage.memory.conversations import Conversations, Message, SkillTable, TaughtSkill, Turn
 from storage.privacy.erasure import Forgotten, NamedPerson, Person, count, forget
 from storage.queues.attention_state import AttentionStore, Signal
 from storage.queues.outbox import Outbox

@@ -18,8 +18,8 @@ from llm.client.settings import AgentSettings
 from llm.messages.errors import Busy, ContextTooLong, ModelError, RequestRejected, TimedOut
 from llm.prompt.builder import CORE, TOOLS
 from llm.tools.toolbox import ToolOptions, tool
+from storage.usage.usage import TokenUsage
 from terrarium.config import Config, ConfigError
-from terrarium.usage import TokenUsage
 from tests.kit.openai_script import Answer as Scripted
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.small_tendril import SmallTendril

@@ -17,21 +17,19 @@ from harnesses.irc.channel_settings import (
     key_of,
     value_of,
 )
-from harnesses.irc.policy.log_records import (
-    belongs_to,
-    conversation_id,
-    place_of,
-    room_key,
-    scope_of,
-    status_of,
-)
+from harnesses.irc.event_handler import KickCounter
 from harnesses.irc.policy.requests import (
     BotLoopDetector,
     CommandRequest,
     Decision,
-    KickCounter,
     RequestPolicy,
+    belongs_to,
+    conversation_id,
     matches_any,
+    place_of,
+    room_key,
+    scope_of,
+    status_of,
 )
 from harnesses.irc.replies.sender import sanitize
 from harnesses.irc.settings import IrcSettings, NetworkSettings

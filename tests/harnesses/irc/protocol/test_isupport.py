@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harnesses.irc.protocol.isupport import ISupport, is_nick
+from harnesses.irc.protocol.message import ISupport, is_nick
 
 
 @pytest.mark.parametrize(

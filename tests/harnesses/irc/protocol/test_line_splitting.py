@@ -9,8 +9,7 @@ import regex
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harnesses.irc.protocol.isupport import ISupport
-from harnesses.irc.protocol.message import Message, Source
+from harnesses.irc.protocol.message import ISupport, Message, Source
 from harnesses.irc.protocol.sent_lines import MIN_BUDGET, budget, split
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))

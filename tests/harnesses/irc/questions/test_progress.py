@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from harnesses.irc.protocol.isupport import ISupport
+from harnesses.irc.protocol.message import ISupport
 from harnesses.irc.questions.handler import STILL_AT_IT
 from tests.harnesses.irc.questions.test_handler import until
 from tests.kit.irc_client import irc_client

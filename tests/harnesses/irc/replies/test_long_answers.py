@@ -228,7 +228,7 @@ async def test_the_first_line_goes_out_while_the_model_still_writes(tmp_path: Pa
         ScriptedOpenAI() as script,
         asking(tmp_path, script.url, ircd, stream_after=0) as alice,
     ):
-        pieces = ("<thi", "nk>secret", "\nplan\n</th", "ink>Alice: fi", "rst\nsec", "ond")
+        pieces = ("Ali", "ce: fi", "rst\nsec", "ond")
         script.answer(Answer("".join(pieces), pieces=pieces, hang=True))
         await alice.say(ROOM, ".terrarium count")
         await alice.expect(rf"PRIVMSG {ROOM} :alice: first$")
