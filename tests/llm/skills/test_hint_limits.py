@@ -99,7 +99,7 @@ async def test_no_hint_works_for_long_on_any_question_of_the_longest_length(
     [
         ({"dice": 0.6}, "is it deep?", True),
         ({"dice": 0.3, "time": 0.3}, "is it deep?", True),
-        ({"dice": 0.3, "local": 0.7}, "is it deep?", False),
+        ({"dice": 0.1, "time": 0.1, "local": 0.8}, "is it deep?", False),
         ({"local": 1.0}, "2+2", True),
         ({}, "is it deep?", True),
     ],
