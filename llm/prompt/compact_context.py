@@ -79,6 +79,12 @@ class CompactPromptContext:
         if self._is_unsure and not self._is_about_talk:
             self._notes = "\n".join(filter(None, [self._notes, _NOTHING_FOUND_HINT]))
 
+    @property
+    def is_lost(self) -> bool:
+        """True if a tiny model would only guess what the question follows up on."""
+        shown = self._past or self._lines
+        return self._profile.quotes == "all" and self._reading.follows_up and not shown
+
     async def fit(self, steps: Sequence[Message], count: Counter, reserve: int) -> list[Message]:
         """Return the messages. Lines beyond the budget or the window are dropped: of recent ones
         the oldest, else the worst.

@@ -113,6 +113,8 @@ class PromptContext:
     `sections` are memory and what else stands beside the question, the most important last.
     """
 
+    is_lost = False  # it shows the conversation that a question may follow up on
+
     def __init__(
         self,
         given: PromptInput,

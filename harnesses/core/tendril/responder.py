@@ -33,6 +33,7 @@ from llm.messages.errors import Busy, TimedOut, Unreachable
 from llm.messages.message import Message
 from llm.prompt.builder import Prompt
 
+LOST = "I have lost the thread; please ask the whole question."
 BLIND = "My model cannot look at images; please tell me in words what is in it."
 
 _log = structlog.get_logger()
@@ -177,6 +178,8 @@ class ModelRun:
         """Run the agent loop, and review its answer if the request asks for that. Raises
         ModelError."""
         tendril, request = self._tendril, self._request
+        if self._context.is_lost:
+            return Outcome.without_model(LOST)
         loop = AgentLoop(
             tendril.client,
             prompt.toolbox,

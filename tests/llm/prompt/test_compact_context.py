@@ -95,6 +95,28 @@ async def test_the_last_turn_is_shown_to_a_question_that_goes_on_from_it(room: R
     assert len(await ask(room, "and of Finland?", minutes=90)) == 2
 
 
+async def test_a_tiny_model_is_lost_without_the_turn_that_it_goes_on_from(room: Room) -> None:
+    async def is_lost(kind: str) -> bool:
+        context = CompactPromptContext(
+            PromptInput(
+                Conversation(room.memory, room.conversation("bob")),
+                "You are Terra.",
+                Question("bob", "and its capital?"),
+                room.view(0),
+                (),
+            ),
+            reading=Reading("and its capital?", {kind: 1.0}),
+            profile=profiles.TINY,
+            now=lambda: NOON,
+        )
+        await context.load()
+        return context.is_lost
+
+    assert (await is_lost("follow_up"), await is_lost("general")) == (True, False)
+    await ask(room, "which country has the most frogs?")
+    assert not await is_lost("follow_up")
+
+
 async def test_a_question_about_the_talk_is_shown_the_last_lines_of_people(room: Room) -> None:
     for number in range(30):
         await room.says(f"line {number}")
