@@ -99,10 +99,9 @@ class StreamingReply:
         # If the whole answer begins otherwise than what was streamed, all of it is sent.
         already = int(list(answer.lines[:1]) == [self._first])
         target = replace(self._target, quotes=result.quotes)
-        try:
-            return not answer.lines or await self._sender.deliver(target, answer, already)
-        finally:
-            self._sender.streaming.pop(self, None)
+        # It is written now: `.more` may be asked for before its last line has arrived.
+        self._sender.streaming.pop(self, None)
+        return not answer.lines or await self._sender.deliver(target, answer, already)
 
 
 class QuestionHandler:
