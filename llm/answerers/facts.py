@@ -106,6 +106,7 @@ class FactAnswerer:
 
 
 async def _in_all(window: LogWindow, within: Query) -> str:
+    """Return how many lines were said here, and by whom most; "" if none."""
     stats = await window.log.stats(replace(within, own=False), top=_MOST_NAMED)
     most = ", ".join(f"{window.quoting.nick(nick)} {lines:,}" for nick, lines in stats.top)
     return f"In all {stats.lines:,} lines, most by {most}." if most else ""

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from llm.reading.slots import Slots
 
 MOST_TOKENS = 40
-"""Tokens of a question that are embedded, as the time to do so grows with them. A sentence of 38
-words has as many; strange scripts and symbols need up to one for each character."""
+"""Tokens of a question that are embedded, as the time to do so grows with them. Few sentences have
+as many; strange scripts and symbols need up to one for each character."""
 
 _BEGINNING, _END = 120, 40
 """Characters at the beginning and the end of a longer question that are read: there people say what
