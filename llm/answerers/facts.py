@@ -85,7 +85,7 @@ class FactAnswerer:
                     slots.topic, slots.span.within(within), window.line_filter
                 )
                 if not found.words:
-                    return None
+                    return await _in_all(window, within) or None
                 number = f"{found.count:,} line{'' if found.count == 1 else 's'}"
                 about = f"{number} here with: {', '.join(found.words)}."
                 # Without a line the words may not have been the topic: "how many so far?"
