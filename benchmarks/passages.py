@@ -4,10 +4,11 @@ The million lines are messages of #ubuntu (benchmarks/ubuntu.py), repeated and s
 years. The facts of `questions/history_*.json` are planted among them at random times. Questions ask
 for each fact literally and paraphrased, for things that nobody said, and for other things about the
 subject of a fact (`near`). In the second part each fact has its own channel with 40 lines of
-chatter, or with 300 and thirty other facts. Both logs are also asked questions of general
-knowledge, which no line answers. The newest lines have vectors, as in a running log, and the
-question's is known, as its reader embeds it. The logs are kept in the folder `BENCH_LOGS`, by
-default `terrarium-bench` in the folder for temporary files.
+chatter, or with 300 and thirty other facts; and a crowded channel has all facts of a file, with
+those of `questions/channel.json`, each after four lines of chatter. All logs are also asked
+questions of general knowledge, which no line answers. The newest lines have vectors, as in a
+running log, and the question's is known, as its reader embeds it. The logs are kept in the folder
+`BENCH_LOGS`, by default `terrarium-bench` in the folder for temporary files.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
-from itertools import cycle, islice
+from itertools import chain, cycle, islice
 from pathlib import Path
 
 from benchmarks import ubuntu
@@ -41,12 +42,13 @@ LINES = 1_000_000
 YEARS = 12
 CHATTER = (40, 300)
 OTHER_FACTS = 30  # in the larger channels, which nobody asks about there
+BETWEEN_FACTS = 4  # lines of chatter between the facts of a crowded channel
 NETWORK = "libera"
 CHANNEL = Place(NETWORK, "#ubuntu")
 CHATTER_LINES = 20_000  # lines of which the small channels have some
 _BATCH = 5_000
 _MOST = 10  # passages requested
-_VERSION = 4  # of the generated logs; increase it when their generation changes
+_VERSION = 5  # of the generated logs; increase it when their generation changes
 
 GENERAL = (
     "what is the capital of France?",
@@ -143,6 +145,22 @@ def question_files() -> list[QuestionFile]:
     return [QuestionFile.of(QUESTIONS / name) for name in FILES if (QUESTIONS / name).exists()]
 
 
+def crowd_of(file: QuestionFile) -> QuestionFile:
+    """Return the file with the facts of `questions/channel.json` of the same half."""
+    items = json.loads((QUESTIONS / "channel.json").read_text(encoding="utf-8"))["items"]
+    said = [
+        Fact(each["id"], each["nick"], each["text"], each["question"], [each["paraphrase"]])
+        for each in items
+        if each["half"] == file.name
+    ]
+    return replace(file, facts=[*file.facts, *said])
+
+
+def crowded(file: QuestionFile) -> Place:
+    """Return the channel with all facts of a file and its crowd."""
+    return Place(NETWORK, f"#crowd-{file.name}")
+
+
 class Asker:
     """Asks questions of a log; their vectors are known beforehand."""
 
@@ -167,10 +185,13 @@ async def figures() -> AsyncIterator[Figure]:
             bench_embedder() as embedder,
             Database.open(await history(files, embedder)) as million,
             Database.open(await chatter(files, embedder)) as channels,
+            Database.open(await crowds(files, embedder)) as crowd,
         ):
             async for figure in _history(Asker(ChatLog(million), embedder), files):
                 yield figure
             async for figure in _chatter(ChatLog(channels), embedder, files):
+                yield figure
+            async for figure in _crowded(Asker(ChatLog(crowd), embedder), files):
                 yield figure
     except ubuntu.NoCorpus as reason:
         print(f"  skipped: {reason}")
@@ -255,6 +276,34 @@ async def _chatter(
         yield Figure(f"{size} lines, common knowledge: sure", _percent(wrong), "%", goal=1)
 
 
+async def _crowded(asker: Asker, files: Sequence[QuestionFile]) -> AsyncIterator[Figure]:
+    """Yield the figures of the channels with all facts."""
+    for file in map(crowd_of, files):
+        scope = Scope.from_places(crowded(file))
+        for kind, asked in (
+            ("literal", [(fact.question, fact) for fact in file.facts]),
+            ("paraphrased", [(p, f) for f in file.facts for p in f.paraphrases]),
+        ):
+            first, shown = [], []
+            for question, fact in asked:
+                found, _ = await asker.ask(question, scope)
+                first.append(_place(fact, found) == 0)
+                shown.append(first[-1] and bool(found.shown))
+            yield Figure(f"{file.name}, crowded, {kind}: first", _percent(first), "%")
+            yield Figure(f"{file.name}, crowded, {kind}: first and shown", _percent(shown), "%")
+        for kind, unsaid in (
+            ("never said", file.never),
+            ("near", _near(file)),
+            ("common knowledge", known_to_all(file.name)),
+        ):
+            wrong = [(await asker.ask(question, scope))[0] for question in unsaid]
+            if wrong:
+                label = f"{file.name}, crowded, {kind}"
+                yield Figure(f"{label}: sure", _percent([each.is_sure for each in wrong]), "%")
+                shown = [bool(each.shown) for each in wrong]
+                yield Figure(f"{label}: shown", _percent(shown), "%")
+
+
 def _near(file: QuestionFile) -> list[str]:
     return [fact.near for fact in file.facts if fact.near]
 
@@ -318,6 +367,15 @@ async def chatter(files: Sequence[QuestionFile], embedder: BenchEmbedder) -> Pat
     return await _kept("chatter", facts, _chatter_events(facts), embedder)
 
 
+async def crowds(files: Sequence[QuestionFile], embedder: BenchEmbedder) -> Path:
+    """Return the path of a log with a crowded channel for each file, all with vectors; build it if
+    needed. Raises NoCorpus."""
+    parts = [crowd_of(file) for file in files]
+    facts = [fact for file in parts for fact in file.facts]
+    events = chain.from_iterable(map(_crowd_events, parts))
+    return await _kept("crowds", facts, events, embedder)
+
+
 def place_of(fact: Fact, size: int) -> Place:
     """Return the channel of `size` lines with the fact."""
     return Place(NETWORK, f"#{fact.id}-{size}")
@@ -360,6 +418,19 @@ def _chatter_events(facts: Sequence[Fact]) -> Iterator[Event]:
                 if index in others:
                     other = others[index]
                     yield _event(place, begin + (index + 0.7) * pause, other.nick, other.text)
+
+
+def _crowd_events(file: QuestionFile) -> Iterator[Event]:
+    said = (line for line in ubuntu.lines() if line[0] in SPOKEN)
+    pause, place = timedelta(seconds=20), crowded(file)
+    facts = random.Random(13).sample(file.facts, len(file.facts))
+    for number, fact in enumerate(facts):
+        begin = number * (BETWEEN_FACTS + 2) * pause
+        for index, (kind, nick, text) in enumerate(islice(said, BETWEEN_FACTS)):
+            yield _event(place, begin + index * pause, nick, text, kind)
+        if fact.asked:
+            yield _event(place, begin + BETWEEN_FACTS * pause, fact.asker, fact.asked)
+        yield _event(place, begin + (BETWEEN_FACTS + 1) * pause, fact.nick, fact.text)
 
 
 def _event(

@@ -29,6 +29,9 @@ from benchmarks.passages import (
     QuestionFile,
     bench_embedder,
     chatter,
+    crowd_of,
+    crowded,
+    crowds,
     history,
     known_to_all,
     place_of,
@@ -46,12 +49,13 @@ from storage.search.vectors import MEAN, encode, likeness
 _PENALTY = 0.3  # L2 regularisation
 _FOLDS = 5
 _WRONG = 3  # weight of a question that no line answers
+_NEAR = 0.5  # of one about the subject of a line, which may well be shown as a possible answer
 _MOST = 3  # lines of the large log that are embedded for a question
 _MEAN_LINES = 5_000
 _STEPS, _LONGEST_STEP = 25, 1.5  # of Newton's method
 _POSITIVE = frozenset(
-    ("all words", "evidence", "shows", "speaker", "recent", "reply", "states all", "meaning",
-     "outstanding")
+    ("coverage", "coverage cubed", "all words", "evidence", "shows", "speaker", "recent", "reply",
+     "states all", "meaning", "outstanding")
 )  # fmt: skip
 _NEGATIVE = frozenset(
     ("heaviest missing", "asks", "lacks", "length", "short", "nothing new", "name missing",
@@ -80,9 +84,11 @@ class Samples:
     kind: str
 
     @property
-    def counts(self) -> int:
+    def counts(self) -> float:
         """The weight of the question."""
-        return 1 if self.right.any() else _WRONG
+        if self.right.any():
+            return 1
+        return _NEAR if " near " in self.kind else _WRONG
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +117,11 @@ async def samples(embedder: BenchEmbedder) -> list[Samples]:
             for each in asked:
                 scope = Scope.from_places(place_of(each.fact, size))
                 found += await _samples(database, embedder, each, scope, str(size))
+    async with Database.open(await crowds(files, embedder)) as database:
+        crowd = crowd_of(files[0])
+        for each in questions(crowd):
+            scope = Scope.from_places(crowded(crowd))
+            found += await _samples(database, embedder, each, scope, "crowd")
     return [each for each in found if len(each.rows)]
 
 

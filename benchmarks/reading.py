@@ -2,8 +2,10 @@
 and the time that it takes.
 
 The unseen half of `questions/reading` is only counted, never looked at to improve anything. A false
-command is a sentence of another kind that is read as a command with a certainty of 0.9; it is also
-looked for in real questions of #ubuntu, which people asked each other.
+command is a sentence of another kind that is answered as a command in plain words, by the rules for
+a capable or a tiny model; it is also looked for in real questions of #ubuntu, which people asked
+each other. Sentences that are only read as a kind of command, with a certainty of 0.9, are counted
+too: most of these lack what the command needs.
 """
 
 from __future__ import annotations
@@ -11,6 +13,8 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -19,8 +23,11 @@ from agent_server.engines.embeddings import EmbeddingEngine
 from agent_server.settings.models import ModelSettings
 from benchmarks.figure import Figure, percentile
 from benchmarks.reading_fit import LANGUAGES, REAL, embed, sentences
+from llm.answerers.plain_commands import EXACT, plain_command
+from llm.client.profile import CAPABLE, TINY, Profile
 from llm.reading.classifier import classifier
 from llm.reading.reading import FROM_HERE, MOST_TOKENS, Reading, shorten
+from llm.reading.slots import Surroundings, read_slots
 from terrarium.config import Config
 
 KNOWLEDGE = Path(__file__).parent / "questions" / "knowledge.json"
@@ -31,6 +38,7 @@ COMMANDS = frozenset((
     "dice", "calculation", "time", "page",
 ))  # fmt: skip
 _CERTAIN = 0.9
+_NAMES = {"about_bot": "about"}  # kinds that a command answers, but that are none
 _RIGHT_ENGLISH, _RIGHT_OTHERS, _MOST_WRONG = 95.0, 88.0, 3.0  # percent
 _MOST_MILLISECONDS, _MOST_ALWAYS = 25.0, 50.0
 _STRANGE = (
@@ -42,7 +50,7 @@ _STRANGE = (
 
 async def figures() -> AsyncIterator[Figure]:
     """Yield the shares by language, and the times."""
-    false = asked = 0
+    others: list[tuple[str, Reading]] = []  # sentences that are no command, with their kinds
     for language in LANGUAGES:
         labelled = sentences("unseen", language)
         read = await _readings([text for _, text in labelled])
@@ -50,9 +58,8 @@ async def figures() -> AsyncIterator[Figure]:
         goal = _RIGHT_ENGLISH if language == "en" else _RIGHT_OTHERS
         share = 100 * right / len(labelled)
         yield Figure(f"{language}: kind right", share, "%", least=goal)
-        for each, (kind, _) in zip(read, labelled, strict=True):
-            asked += kind not in COMMANDS
-            false += kind not in COMMANDS and _is_command(each)
+        kinds = [kind for kind, _ in labelled]
+        others += [(k, each) for k, each in zip(kinds, read, strict=True) if k not in COMMANDS]
         foreign = sum(each.is_foreign is (language != "en") for each in read)
         yield Figure(f"{language}: foreign or not, right", 100 * foreign / len(read), "%")
     items = json.loads(KNOWLEDGE.read_text(encoding="utf-8"))
@@ -66,20 +73,29 @@ async def figures() -> AsyncIterator[Figure]:
         wrong = sum(each.is_one_of(FROM_HERE) is not is_local for each in read)
         share = 100 * wrong / len(texts)
         yield Figure(f"{name}: judged wrongly", share, "%", goal=_MOST_WRONG)
-        asked += len(texts)
-        false += sum(map(_is_command, read))
+        others += [("", each) for each in read]
     real = [(kind, text) for kind, text in sentences("unseen", REAL) if kind not in COMMANDS]
-    asked += len(real)
-    false += sum(map(_is_command, await _readings([text for _, text in real])))
-    yield Figure(f"false commands in {asked} sentences", false, "", goal=0)
+    read = await _readings([text for _, text in real])
+    others += [(kind, each) for (kind, _), each in zip(real, read, strict=True)]
+    for profile in (CAPABLE, TINY):
+        false = sum(_is_command(kind, each, profile) for kind, each in others)
+        label = f"{profile.name}: false commands in {len(others)} sentences"
+        yield Figure(label, false, "", goal=0)
+    false = sum(each.kind in COMMANDS and each.certainty >= _CERTAIN for _, each in others)
+    yield Figure("read as a kind of command, surely", false, "")
     usual, strange = await _milliseconds()
     yield Figure("a question, median", percentile(usual, 0.5), "ms", goal=_MOST_MILLISECONDS)
     yield Figure("a question, p95", percentile(usual, 0.95), "ms")
     yield Figure("any text, longest", max(strange), "ms", goal=_MOST_ALWAYS)
 
 
-def _is_command(reading: Reading) -> bool:
-    return reading.kind in COMMANDS and reading.certainty >= _CERTAIN
+def _is_command(kind: str, reading: Reading, profile: Profile) -> bool:
+    around = Surroundings(datetime.now(UTC), UTC)
+    known = replace(reading, slots=read_slots(reading.kind, reading.text, around))
+    command = plain_command(known, profile)
+    # "ping" is a command in its exact words, and small talk.
+    is_exact = reading.text.casefold().strip(" .!") in EXACT
+    return command is not None and not is_exact and command.name != _NAMES.get(kind)
 
 
 async def _readings(texts: list[str]) -> list[Reading]:

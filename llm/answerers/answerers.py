@@ -12,11 +12,12 @@ from importlib.metadata import entry_points
 
 from llm.answerers.answer import Answerer, AskedQuestion, DirectAnswer
 from llm.answerers.facts import FactAnswerer
+from llm.messages.errors import Unsure
 from llm.reading.reading import FROM_HERE, OF_PLACE, Reading
 
 ENTRY_POINT_GROUP = "terrarium.answerers"
 
-TOO_SMALL = "My model is too small for that; ask people here, or search the log."
+TOO_SMALL = Unsure.sentence
 CANNOT = "I cannot do that; I can only answer questions and find what was said."
 ONLY_ENGLISH = "My model is too small for other languages than English; please ask in English."
 NO_TIME = 'When? Say it like "remind me in 20 minutes to ..." or "remind me tomorrow at 9 to ...".'

@@ -38,11 +38,15 @@ _MAIN_CLAUSE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class AnswerLimit:
-    """Limit of an answer's length: a number of `sentences`; with `main_clause`, each is cut before
-    a clause that only adds to it (", which ...", ", not ...")."""
+    """Limit of an answer: a number of `sentences`; with `main_clause`, each is cut before a clause
+    that only adds to it (", which ...", ", not ...").
+
+    An answer whose tokens have a lower geometric mean of probability than `certainty` is not given.
+    """
 
     sentences: int
     main_clause: bool = False
+    certainty: float = 0.0
 
 
 class SentenceLimit:

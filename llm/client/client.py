@@ -38,6 +38,7 @@ from llm.messages.errors import (
     SetupError,
     TimedOut,
     Unreachable,
+    Unsure,
 )
 from llm.messages.message import Message, ModelReply, wire
 from storage.usage.usage import TokenUsage
@@ -177,7 +178,8 @@ class AgentClient:
 
         A server that is away or full is retried for a few seconds, unless `on_text` has already
         received a piece. One that refuses the request is asked again without the tools, which may
-        be what it cannot do. Raises ModelError.
+        be what it cannot do. Raises ModelError, Unsure if the answer is below its limit's
+        certainty.
         """
         body = self._body(messages, options, tools, tool_choice)
         if response_format:
@@ -185,6 +187,9 @@ class AgentClient:
             # What a program reads is filtered by nobody.
             options = replace(options, filters_output=False, wants_status=False, limit=None)
         tried: list[ResponseAccumulator] = []
+        least = options.limit.certainty if options.limit else 0.0
+        # How sure the model was is known at the end only.
+        shown = None if least else on_text
 
         # Each attempt has its own filter and accumulator: nothing of a broken answer remains.
         async def attempt() -> None:
@@ -194,7 +199,7 @@ class AgentClient:
                 filters_output=options.filters_output,
                 limit=options.limit,
             )
-            tried.append(ResponseAccumulator(on_text, text, messages))
+            tried.append(ResponseAccumulator(shown, text, messages))
             await self._stream(body, options, tried[-1])
 
         try:
@@ -216,6 +221,10 @@ class AgentClient:
         reply = tried[-1].reply()
         if self._spend:
             self._spend(options, reply.usage)
+        if reply.certainty < least:
+            raise Unsure(f"mean probability {reply.certainty:.2f} of a token, below {least}")
+        if least and on_text:
+            await on_text(reply.text)
         return reply
 
     async def count(
@@ -356,6 +365,8 @@ class AgentClient:
             "stream": True,
             "stream_options": {"include_usage": True},
         }
+        if options.limit and options.limit.certainty:
+            body["logprobs"] = True
         if max_tokens := _coalesce(options.max_tokens, self._settings.max_tokens):
             body["max_tokens"] = max_tokens
         return body | {"tools": list(tools), "tool_choice": choice} if tools else body

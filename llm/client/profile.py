@@ -44,6 +44,9 @@ _RESULT_SHARE = 0.125  # of the window, which one result may take
 _CHARS_PER_TOKEN = 3  # of log lines and code, rather too few
 
 _LONG_ANSWER_SENTENCES = 4
+_CERTAINTY = 0.32
+"""The mean probability of a token from which on the answer of a tiny model is given: of 80 answers
+by the built-in one 32 of the 35 right ones had it, and 23 of the 45 wrong ones."""
 _STEP_SENTENCES = 2  # sentences of instructions; a small model invents the third and later steps
 
 
@@ -145,8 +148,10 @@ class Profile:
             return AnswerLimit(_STEP_SENTENCES)
         if reading.wants_long:
             return AnswerLimit(_LONG_ANSWER_SENTENCES)
+        if self.name != "tiny":
+            return AnswerLimit(self.sentences)
         # What a tiny model adds to a right clause ("Paris, which ...") is wrong every other time.
-        return AnswerLimit(self.sentences, main_clause=self.name == "tiny")
+        return AnswerLimit(self.sentences, main_clause=True, certainty=_CERTAINTY)
 
 
 SMALL = Profile(

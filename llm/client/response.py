@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from statistics import fmean
 from typing import Any
 
 from pydantic import AliasChoices, BaseModel, Field, ValidationError
@@ -56,10 +58,23 @@ class Delta(BaseModel):
     tool_calls: list[CallPart] | None = None
 
 
+class TokenPart(BaseModel):
+    """A token's natural logarithm of its probability."""
+
+    logprob: float
+
+
+class Logprobs(BaseModel):
+    """The probabilities of the tokens of a delta's content."""
+
+    content: list[TokenPart] | None = None
+
+
 class Choice(BaseModel):
     """The only choice that is requested; in an unstreamed answer its `message` is the delta."""
 
     delta: Delta = Field(default_factory=Delta, validation_alias=AliasChoices("delta", "message"))
+    logprobs: Logprobs | None = None
     finish_reason: str | None = None
 
 
@@ -292,6 +307,7 @@ class ResponseAccumulator:
         self._thought = ""
         self._length = 0  # of the text, in characters
         self._calls: dict[int, ToolCall] = {}
+        self._logprobs: list[float] = []
         self._usage = TokenUsage()
         self._pieces = 0
         self._finish_reason: str | None = None
@@ -331,6 +347,8 @@ class ResponseAccumulator:
         if chunk.usage:
             self._usage = TokenUsage.from_wire(chunk.usage)
         for choice in chunk.choices or ():
+            if choice.logprobs:
+                self._logprobs += [token.logprob for token in choice.logprobs.content or ()]
             await self._add(choice.delta)
             # A finish reason ends the answer too, for servers that send no [DONE].
             if choice.finish_reason is not None:
@@ -360,6 +378,7 @@ class ResponseAccumulator:
             self._text.silent,
             finish_reason,
             self._text.filters,
+            math.exp(fmean(self._logprobs)) if self._logprobs else 1.0,
         )
 
     async def _add(self, delta: Delta) -> None:

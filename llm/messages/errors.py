@@ -40,6 +40,12 @@ class TimedOut(ModelError):
     sentence = "That took me too long, so I stopped; please try a shorter question."
 
 
+class Unsure(ModelError):
+    """A small model has answered, but with words that it was not sure of."""
+
+    sentence = "My model is too small for that; ask people here, or search the log."
+
+
 class ContextTooLong(ModelError):
     """The prompt does not fit the model's context window, even without anything optional."""
 

@@ -223,7 +223,8 @@ class ModelReply:
 
     `silent`: it chose to say nothing. `finish_reason` is OpenAI's field; "length" if the model's
     limit ended the reply, and "overlong" if ours did. `filters` are those that removed something of
-    what the model wrote.
+    what the model wrote. `certainty` is the geometric mean of the probabilities of its tokens, 1 if
+    the server did not send them.
     """
 
     text: str = ""
@@ -234,6 +235,7 @@ class ModelReply:
     silent: bool = False
     finish_reason: str = "stop"
     filters: tuple[str, ...] = ()
+    certainty: float = 1.0
 
     @property
     def is_cut(self) -> bool:

@@ -37,7 +37,8 @@ from storage.passages.passages import PEOPLE, LineFilter
 _MAX_GROWTH = 10 / 3  # times the wanted lines by people, beyond which a window starts afresh
 _MAX_EVENTS = 20_000  # events read for one prompt
 _LONGEST_SHARE = 8  # the divisor of the window's size that gives the longest answer shown whole
-_NEAR = 0.3  # score from which a line is shown for a question that seems to be of no place
+_NEAR = 0.25  # score from which a line may answer what is rather a question about the world
+_PERHAPS_HERE = 0.1  # probability of a question of this place, below which it never may
 _RECENT_LINES = 12  # lines that show what people are talking about
 
 _log = structlog.get_logger()
@@ -257,8 +258,9 @@ async def quoted_answer(log_window: LogWindow, reading: Reading) -> QuotedAnswer
     except StorageError as error:  # the model is then asked without these lines
         _log.warning("turn.not_searched", error=str(error))
         return None
-    if found is None or found.is_sure or found.is_about_log or reading.is_one_of(FROM_HERE):
+    is_of_world = not reading.kind or reading.is_one_of(OF_WORLD)
+    if found is None or found.is_sure or not is_of_world:
         return found
-    # "how do i get online at the space?" may be answered here, too; knowledge of the world is not.
-    is_near = found.score >= _NEAR and not reading.is_one_of(OF_WORLD)
-    return found if is_near else None
+    # "which mirror is faster?" may be answered here, though it reads like one about the world.
+    may_be_here = found.score >= _NEAR and reading.is_one_of(FROM_HERE, _PERHAPS_HERE)
+    return found if may_be_here or found.is_about_log else None

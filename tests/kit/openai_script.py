@@ -45,7 +45,8 @@ class Answer:
     `hang` pauses after `text` until the client disconnects or `release()` is called, `late` before
     it; `cut` ends the stream after `text` without a finish reason. `pieces` are the streamed parts
     of the text, by default one per word. `reasoning` is sent as `reasoning_content`; `stop_reason`
-    is vLLM's field with the stop sequence that ended the answer.
+    is vLLM's field with the stop sequence that ended the answer; `logprob` is that of each piece,
+    which is sent if it was asked for.
     """
 
     text: str = ""
@@ -61,6 +62,7 @@ class Answer:
     finish: str | None = None
     stop_reason: str | None = None
     param: str | None = None
+    logprob: float = 0.0
 
 
 class ScriptedOpenAI:
@@ -239,7 +241,11 @@ class ScriptedOpenAI:
             if answer.late:
                 await self._released.wait()
             for delta in _deltas(answer):
-                yield event({**head, "choices": [choice(delta)]})
+                made = choice(delta)
+                if body.get("logprobs") and delta.get("content"):
+                    token = {"token": delta["content"], "logprob": answer.logprob}
+                    made["logprobs"] = {"content": [token]}
+                yield event({**head, "choices": [made]})
                 await asyncio.sleep(0)
             if answer.cut:
                 return

@@ -29,7 +29,7 @@ from llm.answerers.answerers import first_answer
 from llm.client.client import RequestOptions
 from llm.log_questions.answers import QuotedAnswer
 from llm.memory.room import RoomMemory
-from llm.messages.errors import Busy, TimedOut, Unreachable
+from llm.messages.errors import Busy, TimedOut, Unreachable, Unsure
 from llm.messages.message import Message
 from llm.prompt.builder import Prompt
 
@@ -85,6 +85,11 @@ class Responder:
                 began = now()
                 try:
                     outcome = await run.answer(options, prompt, queue)
+                except Unsure as error:
+                    trace.add_failed_request(
+                        options.model or tendril.agent.model, type(error).__name__, began
+                    )
+                    outcome = Outcome.without_model(error.sentence)
                 except (Unreachable, Busy, TimedOut) as error:
                     quoted = quoted or await request.find_quotes()
                     if quoted is None or not quoted.text:

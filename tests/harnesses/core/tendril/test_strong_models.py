@@ -13,7 +13,7 @@ from starlette.routing import Route
 
 from harnesses.core.tendril.turn import TurnRequest, TurnResult
 from llm.agent.agent_loop import CUT_MARK, SPEECHLESS
-from llm.messages.errors import RequestRejected
+from llm.messages.errors import RequestRejected, Unsure
 from tests.harnesses.core.tendril.test_base import small
 from tests.kit.openai_script import Answer, ScriptedOpenAI
 from tests.kit.openai_wire import error_object, event
@@ -38,6 +38,15 @@ async def test_an_able_model_gets_no_limit_and_a_tiny_one_its_own(tmp_path: Path
         async with small(tmp_path / "c", script.url, max_tokens=99) as tendril:
             await ask(tendril)
         assert [each.get("max_tokens") for each in script.requests] == [None, 256, 99]
+
+
+async def test_a_tiny_model_that_is_unsure_is_not_believed(tmp_path: Path) -> None:
+    async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
+        script.card, script.tools, script.reads = TINY, "forced", lambda _: "general"
+        script.answer(Answer("Toads live in the moon.", logprob=-2.0))
+        script.answer(Answer("Toads live in ponds.", logprob=-0.2))
+        assert (await ask(tendril, "where do toads live?")).text == Unsure.sentence
+        assert (await ask(tendril, "where do toads live now?")).text == "Toads live in ponds."
 
 
 async def test_what_an_able_model_writes_is_answered_and_remembered_as_it_is(
