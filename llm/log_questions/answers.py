@@ -190,10 +190,11 @@ async def answer_about_log(
     if question is not None:
         answer = await answer_from_log(retrieval, question, within, quoting, line_filter)
         if not answer.shown and question.nick:
-            # "what is ingrid's talk about?" may be a question about what she told of it
+            # "what is ingrid's talk about?" may be a question about what she told of it, and she
+            # need not have said "varroa" when she spoke of mites.
             own = replace(within, nick=question.nick, limit=_MAX_NEAR)
             found = await retrieval.find(text, own, vector=vector, line_filter=line_filter)
-            if found.is_sure:
+            if found.shown:
                 return quote(found, quoting)
         return replace(answer, is_about_log=True)
     wanted = replace(within, limit=_MAX_NEAR)

@@ -7,7 +7,7 @@ asking them is left to the tendrils that can.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
 from enum import Enum
@@ -22,6 +22,7 @@ from storage.chat_log.event import PendingEvent, Place
 from storage.chat_log.opt_outs import person_of
 from storage.db.database import Database, to_micros
 from storage.memory.memories import Memories
+from storage.passages.words import content_stems
 from storage.queues.jobs import Job, Jobs
 from storage.queues.reminders import Owner, Reminder, Reminders
 from terrarium.clock import Clock
@@ -204,17 +205,21 @@ class ReminderService:
         none."""
         return await self._kept.remove(number, None if requester.is_admin else requester.owner)
 
-    async def cancel_own(self, requester: Requester, words: str) -> int | None:
-        """Remove the requester's one reminder that contains `words`, or all of them with "all".
+    async def cancel_own(self, requester: Requester, words: str) -> Sequence[str] | None:
+        """Remove the requester's one reminder that contains `words` or, if none does, has one of
+        them; or all of them with "all".
 
-        Return how many were removed; None, and none is removed, if several contain the words.
+        Return the texts of those removed; None, and none is removed, if several fit the words.
         """
         owner = requester.owner
         own = await self._kept.for_owner(owner)
         found = [each for each in own if words == "all" or words in each.text.lower()]
+        if not found:
+            stems = content_stems(words)
+            found = [each for each in own if stems & content_stems(each.text)]
         if words != "all" and len(found) > 1:
             return None
-        return sum([await self._kept.remove(each.id, owner) for each in found])
+        return [each.text for each in found if await self._kept.remove(each.id, owner)]
 
     async def _zone(self, requester: Requester) -> str:
         """Return the name of the requester's remembered time zone, else of the default."""

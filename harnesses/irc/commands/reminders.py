@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from harnesses.irc.policy.requests import Command, CommandRequest, PrivateReply
 from harnesses.irc.services import BotServices
@@ -65,8 +65,8 @@ class ReminderCommands:
                     "Cancelled." if cancelled else f"You have no reminder {number}."
                 )
             case ["cancel", *words] if words:
-                count = await reminder_service.cancel_own(requester, " ".join(words))
-                return PrivateReply(_cancel_reply(count, " ".join(words)))
+                texts = await reminder_service.cancel_own(requester, " ".join(words))
+                return PrivateReply(_cancel_reply(texts, " ".join(words)))
             case _:
                 prefix = self._services.prefix(request.place)
                 return PrivateReply(
@@ -74,10 +74,10 @@ class ReminderCommands:
                 )
 
 
-def _cancel_reply(count: int | None, words: str) -> str:
-    """Return the reply for `count` cancelled reminders; None: several match, none is cancelled."""
-    if count is None:
+def _cancel_reply(texts: Sequence[str] | None, words: str) -> str:
+    """Return the reply for cancelled reminders; None: several match, none is cancelled."""
+    if texts is None:
         return f"Several of your reminders fit {words}: cancel one by its number."
-    if count == 0:
-        return f"You have no reminder {words}." if words != "all" else "You have no reminders."
-    return "Cancelled." if count == 1 else f"Cancelled: {count} reminders."
+    if not texts:
+        return "You have no such reminder." if words != "all" else "You have no reminders."
+    return f"Cancelled: {texts[0]}" if len(texts) == 1 else f"Cancelled: {len(texts)} reminders."

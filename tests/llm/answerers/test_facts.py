@@ -90,6 +90,7 @@ async def fact(window: LogWindow | None, kind: str, text: str, certainty: float 
         ("topic", "what's the topic?", "The topic is: frogs and ponds"),
         ("counts", "how many lines did bob write?", "bob has said 2 lines here, the first on"),
         ("counts", "how often was the pump mentioned?", "1 line here with: pump."),
+        ("counts", "how often did bob say pump?", "1 line by bob here with: pump."),
         ("counts", "how often was sauerkraut mentioned?", "0 lines here with: sauerkraut. In all"),
         ("counts", "how many lines so far, roughly?", "In all 7 lines, most by ada 3"),
         ("counts", "who beats whom, most lines?", "most by ada 3, bob 2, carol 1."),

@@ -49,7 +49,8 @@ async def test_reminders_in_plain_words_need_no_model(tmp_path: Path) -> None:
         await it.alice.expect("on Sat 2026-05-02 at 09:00 UTC. Its number is 5")
         assert "at 12:10 UTC: stretch" in await told(it.alice, ".terrarium what are my reminders?")
         await it.alice.expect("5: Sat 2026-05-02 at 09:00 UTC: water the plants$")
-        assert await told(it.alice, ".terrarium cancel my reminder about stretch") == "Cancelled."
+        stretch = ".terrarium cancel my reminder to stretch, I have done that"
+        assert await told(it.alice, stretch) == "Cancelled: stretch"
         assert "Several" in await told(it.alice, ".terrarium cancel my reminder about e")
         await clock.advance(20 * MINUTE)
         await it.alice.expect(r"alice: reminder: check the oven$")
