@@ -34,7 +34,7 @@ async def say_reminder(services: BotServices, reminder: Reminder, text: str) -> 
         place = Place(network.name, who.room(network.fold))
     elif not network.reaches(place.channel):
         return _RETRY_DELAY
-    hides = services.opt_outs.opt_out_rules.hides_person
+    hides = services.medium.log.opt_outs.opt_out_rules.hides_person
     target = sender.target(network, place, private=reminder.private)
     # Linked to the line that asked for it, so that erasing that line erases this one too.
     asked = PendingEvent(None)
@@ -61,7 +61,7 @@ async def other_requester(
     who = identity_of(member) if member else None
     if who is None or not is_person(who, fold) or fold(who.nick) == fold(network.nick):
         return None
-    if services.opt_outs.opt_out_rules.hides_person(network.name, who):
+    if services.medium.log.opt_outs.opt_out_rules.hides_person(network.name, who):
         return None
     own = request.requester
     owner = Owner(network.name, who.nick, who.user, who.host, who.account)

@@ -19,7 +19,6 @@ from harnesses.irc.transport.networks import Networks, describe_absence, describ
 from llm.web.fetcher import Fetcher
 from llm.web.titles import LIMITS
 from storage.chat_log.event import Place
-from storage.db.address import Address
 from storage.queues.reminders import Reminder
 from storage.settings import StorageSettings, log_address
 from terrarium.clock import Clock
@@ -34,6 +33,7 @@ class IrcTendril(Tendril):
     """The tendril for IRC networks. `services` and `events` exist while its resources are open."""
 
     name: ClassVar[str] = "irc"
+    uses_log_database: ClassVar[bool] = True
 
     services: BotServices
     events: EventHandler
@@ -52,10 +52,6 @@ class IrcTendril(Tendril):
         """True if several processes may run, one active and the others as standbys."""
         return self._failover.is_enabled
 
-    def database_address(self) -> Address:
-        """Return the address of the log's database, which has the conversations as well."""
-        return log_address(self.config)
-
     @asynccontextmanager
     async def open_resources(self) -> AsyncIterator[None]:
         """Open the resources of every tendril, then the services of IRC.
@@ -64,7 +60,7 @@ class IrcTendril(Tendril):
         """
         async with super().open_resources():
             self.services = await BotServices.restore(
-                self, self.networks, self._fetcher, self._tasks, self._queues.drop
+                self, self.networks, self._fetcher, self._tasks, self.turns.drop
             )
             self.events = EventHandler(self.services)
             await self.events.prepare()
@@ -77,7 +73,7 @@ class IrcTendril(Tendril):
         Raises what `serve` raises, and LeaseLost when another process has taken over.
         """
         if self.shares_work:
-            await self._failover.run(self.database_address(), super().run)
+            await self._failover.run(log_address(self.config), super().run)
         else:
             await super().run()
 

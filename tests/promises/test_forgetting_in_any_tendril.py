@@ -6,7 +6,7 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from harnesses.core.tendril.turn import ConversationQueues, TurnResult
+from harnesses.core.tendril.turn import ConversationQueue, TurnResult
 from llm.messages.message import Question
 from terrarium import Identity
 from tests.kit.clock import ManualClock
@@ -84,8 +84,7 @@ async def test_a_forgetting_is_confirmed_by_the_one_who_wants_it_once_and_in_tim
 
 
 async def test_no_question_of_who_is_forgotten_is_answered_after_that_however_it_waited() -> None:
-    queues, answered = ConversationQueues(), list[str]()
-    queue = queues.for_conversation("tea/ada")
+    queue, answered = ConversationQueue(), list[str]()
 
     async def ask(text: str) -> None:
         async def answer() -> TurnResult:
@@ -100,8 +99,8 @@ async def test_no_question_of_who_is_forgotten_is_answered_after_that_however_it
     waiting = [asyncio.create_task(ask(text)) for text in ("granted", "waiting")]
     await asyncio.sleep(0)
     queue.leave()  # grants the next one its turn, but its task has not run since
-    await queues.drop(lambda name: name == "tea/ada")
+    await queue.drop()
     await asyncio.wait(waiting)
-    assert (answered, len(queues)) == ([], 0)
+    assert (answered, len(queue)) == ([], 0)
     await ask("after")
     assert answered == ["after"]

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager, suppress
 import httpx2
 
 from harnesses.core.addresses import with_agent_address
-from harnesses.core.errors import TendrilError, root_cause
+from harnesses.core.errors import TendrilError
 from harnesses.core.launcher.keys import (
     LOCAL,
     end_launch_keys,
@@ -45,7 +45,7 @@ from llm.client.settings import AgentSettings
 from storage.db.errors import StorageError
 from storage.db.process_lock import hold_lock
 from terrarium.config import Config
-from terrarium.supervision import told_to_stop
+from terrarium.supervision import root_cause, told_to_stop
 
 Say = Callable[[str], None]
 

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import structlog
 
-from harnesses.core.errors import TendrilError, root_cause
+from harnesses.core.errors import TendrilError
+from terrarium.supervision import root_cause
 
 _MAX_MESSAGE_CHARS = 200  # characters of an error's message
 

@@ -8,8 +8,7 @@ from functools import partial
 
 import structlog
 
-from harnesses.core.services.peers import PeerTools
-from harnesses.core.tendril.medium import TendrilMedium
+from harnesses.core.services.peers import PeerService, PeerTools
 from harnesses.core.tendril.preparation import (
     Context,
     ModelChoice,
@@ -19,10 +18,10 @@ from harnesses.core.tendril.preparation import (
     create_context,
     create_trace,
 )
-from harnesses.core.tendril.turn import ConversationQueue, TurnRequest, TurnResult
+from harnesses.core.tendril.resources import Resources
+from harnesses.core.tendril.turn import NO_REPLY, ConversationQueue, TurnRequest, TurnResult
 from llm.agent.agent_loop import AgentLoop, LoopCallbacks
 from llm.agent.reviewer import Reviewer
-from llm.agent.tool_executor import UNASKED
 from llm.agent.trace import Outcome, Trace, now
 from llm.answerers.answer import AskedQuestion, DirectAnswer
 from llm.answerers.answerers import first_answer
@@ -32,6 +31,7 @@ from llm.memory.room import RoomMemory
 from llm.messages.errors import Busy, TimedOut, Unreachable, Unsure
 from llm.messages.message import Message
 from llm.prompt.builder import Prompt
+from storage.log import ChatLog
 
 LOST = "I have lost the thread; please ask the whole question."
 BLIND = "My model cannot look at images; please tell me in words what is in it."
@@ -40,29 +40,31 @@ _log = structlog.get_logger()
 
 
 class Responder:
-    """Answers the requests of a tendril, with its resources and its `@tool` methods."""
+    """Answers the requests of a tendril, with its resources and the `@tool` methods of `owner`."""
 
-    def __init__(self, tendril: TendrilMedium) -> None:
-        self._tendril = tendril
-        self._pseudonyms = Pseudonyms(
-            tendril.config.data, tendril.name, lambda: tendril.clock.now()
-        )
+    def __init__(
+        self, resources: Resources, log: ChatLog, peers: PeerService, owner: object
+    ) -> None:
+        self._resources, self._log, self._peers, self._owner = resources, log, peers, owner
+        data = resources.configuration.config.data
+        self._pseudonyms = Pseudonyms(data, resources.name, resources.clock.now)
 
     async def answer(
         self, request: TurnRequest, queue: ConversationQueue | None, memory: RoomMemory
-    ) -> TurnResult | None:
+    ) -> TurnResult:
         """Answer a request whose turn has come in its `queue`; without a queue only if no model is
-        needed for it, else return None. Raises ModelError and StorageError."""
-        tendril = self._tendril
-        choice = await choose_model(tendril, request, memory, self._pseudonyms)
+        needed for it, else return `NO_REPLY`. Raises ModelError and StorageError."""
+        own = self._resources
+        choice = await choose_model(own, request, memory, self._pseudonyms)
         options, profile, reading = choice.options, choice.profile, request.known_reading
-        if profile.is_compact and request.profile in UNASKED:
+        if profile.is_compact and request.is_unasked:
             return TurnResult("")  # a small model cannot judge whether to speak unasked
         if request.image and not options.accepts_images:
             return TurnResult(BLIND, ok=False)
         peer_tools = self._peer_tools(request)
-        prompt = await build_prompt(tendril, request.with_tools(peer_tools), memory, choice)
-        trace = create_trace(tendril, request, choice, queue.spawn if queue else None)
+        tools = [self._owner, *request.tools, *([peer_tools] if peer_tools else ())]
+        prompt = await build_prompt(own, replace(request, tools=tools), memory, choice)
+        trace = create_trace(own, request, choice, queue.spawn if queue else None)
         # Only now: the lines before the question are being written to the log while the steps
         # above, which do not read it, run.
         request = await request.with_settled_log()
@@ -70,8 +72,8 @@ class Responder:
         quoted = await request.find_quotes() if profile.offers != "all" else None
         direct = await _direct_answer(request, choice, prompt, quoted)
         if direct is None and queue is None:
-            return None
-        context = await create_context(tendril, request, memory, choice, prompt, quoted)
+            return NO_REPLY
+        context = await create_context(own, request, memory, choice, prompt, quoted)
         async with trace:
             if reading.kind:
                 trace.add_reading(reading.kind, reading.certainty, reading.language)
@@ -81,7 +83,7 @@ class Responder:
             else:
                 assert queue  # or it had returned
                 await context.load()
-                run = ModelRun(tendril, request, context, trace, peer_tools)
+                run = ModelRun(own, request, context, trace, peer_tools)
                 began = now()
                 try:
                     outcome = await run.answer(options, prompt, queue)
@@ -94,7 +96,7 @@ class Responder:
                     quoted = quoted or await request.find_quotes()
                     if quoted is None or not quoted.text:
                         raise
-                    reason, model = type(error).__name__, options.model or tendril.agent.model
+                    reason, model = type(error).__name__, options.model or own.agent.model
                     _log.warning("turn.quoted_only", reason=reason, error=str(error))
                     trace.add_failed_request(model, reason, began)
                     outcome = Outcome.without_model(quoted.text)
@@ -106,8 +108,8 @@ class Responder:
         _log_outcome(request.label, options.id, outcome)
         remember = partial(context.remember, outcome.messages)
         count_skills = partial(
-            tendril.prompts.count_skills,
-            tendril.skills,
+            own.prompts.count_skills,
+            own.skills,
             memory.room,
             prompt,
             well=not outcome.forced,
@@ -124,7 +126,7 @@ class Responder:
             lines |= quoted.ids_in(outcome.text)
         if not lines | beside:
             return outcome
-        resolve = self._tendril.log.chat_log.quoted_lines
+        resolve = self._log.quoted_lines
         return outcome.quoting(await resolve(lines), await resolve(beside))
 
     def _peer_tools(self, request: TurnRequest) -> PeerTools | None:
@@ -135,7 +137,7 @@ class Responder:
         if request.origin is None or request.is_unrecorded:
             return None
         origin = replace(request.origin, words=request.asker_words)
-        return PeerTools(self._tendril.peers, origin)
+        return PeerTools(self._peers, origin)
 
 
 async def _direct_answer(
@@ -162,13 +164,13 @@ class ModelRun:
 
     def __init__(
         self,
-        tendril: TendrilMedium,
+        resources: Resources,
         request: TurnRequest,
         context: Context,
         trace: Trace,
         peer_tools: PeerTools | None = None,
     ) -> None:
-        self._tendril = tendril
+        self._resources = resources
         self._request = request
         self._context = context
         self._trace = trace
@@ -182,14 +184,14 @@ class ModelRun:
     ) -> Outcome:
         """Run the agent loop, and review its answer if the request asks for that. Raises
         ModelError."""
-        tendril, request = self._tendril, self._request
+        own, request = self._resources, self._request
         if self._context.is_lost:
             return Outcome.without_model(LOST)
         loop = AgentLoop(
-            tendril.client,
+            own.client,
             prompt.toolbox,
             options,
-            request.limits(tendril.agent),
+            request.limits(own.agent),
             # A text that the reviewer may rewrite is not streamed.
             callbacks=LoopCallbacks(
                 None if request.review else request.on_text,
@@ -197,7 +199,7 @@ class ModelRun:
                 request.on_activity,
             ),
             # No escalation for an image: the other model may not accept images.
-            smart="" if request.image else await tendril.catalog.smart(),
+            smart="" if request.image else await own.catalog.smart(),
             trace=self._trace,
         )
         if self._peer_tools:
@@ -207,7 +209,7 @@ class ModelRun:
     async def _run(self, loop: AgentLoop) -> Outcome:
         """Run the loop, with each prompt fitted to the context window of the current model."""
         # `loop.options` is read anew in each round, because an escalation changes the model.
-        counter = self._tendril.token_counter
+        counter = self._resources.token_counter
         image = self._request.image
         reserve = image.tokens if image else 0
 
@@ -229,7 +231,7 @@ class ModelRun:
     async def _review(self, options: RequestOptions, outcome: Outcome) -> Outcome:
         if not self._request.review or not outcome.text:
             return outcome
-        reviewer = Reviewer(self._tendril.client, options)
+        reviewer = Reviewer(self._resources.client, options)
         return await reviewer.review(self._request.text, outcome)
 
 

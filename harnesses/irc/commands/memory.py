@@ -51,14 +51,16 @@ class MemoryCommands:
             if zone is None:
                 return PrivateReply(f"I know no time zone {value}; write it as Europe/Vienna.")
             value = zone
-        key = await memory_of(self._services.tendril.memory, request).remember(value, statement.key)
+        key = await memory_of(self._services.resources.memory, request).remember(
+            value, statement.key
+        )
         return f"I will remember: your {key} is {value}." if key else f"I will remember: {value}."
 
     async def recall(self, request: CommandRequest) -> str:
         """recall [KEY]: what I have told you to remember; alone, all of it"""
         if request.who.bridged:
             return PrivateReply(BRIDGED)
-        mine = memory_of(self._services.tendril.memory, request)
+        mine = memory_of(self._services.resources.memory, request)
         key = fact_key(request.words)
         if not key:
             return PrivateReply(_list_facts(await mine.facts()))
@@ -73,11 +75,11 @@ class MemoryCommands:
         """memory: what I keep about you, and how to remove it"""
         if request.who.bridged:
             return PrivateReply(BRIDGED)
-        tendril, prefix = self._services.tendril, self._services.prefix(request.place)
-        mine = memory_of(tendril.memory, request)
+        own, prefix = self._services.resources, self._services.prefix(request.place)
+        mine = memory_of(own.memory, request)
         facts, notes = await mine.facts(), await mine.notes()
-        turns = len(await tendril.conversations.turns(conversation_of(request)))
-        reminders = len(await Reminders(tendril.database).for_owner(request.requester.owner))
+        turns = len(await own.conversations.turns(conversation_of(request)))
+        reminders = len(await Reminders(own.database).for_owner(request.requester.owner))
         lines = [
             _list_facts(facts),
             *(f"Noted: {note.text}." for note in notes[-_MAX_FACTS:]),
@@ -93,7 +95,7 @@ class MemoryCommands:
         who, network = request.who, request.network
         if who.bridged:
             return PrivateReply(BRIDGED)
-        hidden = self._services.opt_outs.opt_out_rules.hides_person(network.name, who)
+        hidden = self._services.medium.log.opt_outs.opt_out_rules.hides_person(network.name, who)
         logs = self._services.behaviours.resolve(request.place).logging
         return (
             PrivateReply(_KEPT_OUT)

@@ -40,7 +40,7 @@ class LogViews:
         """Return the log window of a question, with what is needed to answer it by quoting
         lines."""
         services, event = self._services, request.pending_event.event
-        asked = event.time if event else services.tendril.clock.now()
+        asked = event.time if event else services.resources.clock.now()
         return LogWindow(
             log=services.log,
             place=request.place,
@@ -52,7 +52,7 @@ class LogViews:
             quoting=self._quoting(),
             line_filter=self._quotable_lines(request.place),
             people=request.network.members(request.place.channel),
-            retrieval=services.retrieval,
+            retrieval=services.medium.log.retrieval,
         )
 
     def before(self, place: Place, anchor: int, speaker: str) -> LogWindow:
@@ -102,7 +102,7 @@ class LogViews:
             before=before,
             line_filter=self._quotable_lines(place),
             present=present,
-            retrieval=self._services.retrieval,
+            retrieval=self._services.medium.log.retrieval,
         )
 
     def _quotable_lines(self, place: Place) -> LineFilter:
@@ -119,7 +119,7 @@ class LogViews:
             address = None if event.private else self._services.web_address
             return f"{address}{short_link(event)}" if address else None
 
-        return Quoting(self._services.tendril.agent.zone, link, without_highlight)
+        return Quoting(self._services.resources.agent.zone, link, without_highlight)
 
 
 def room_view(network: Network, channel: str) -> RoomView | None:

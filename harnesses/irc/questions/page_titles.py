@@ -31,7 +31,7 @@ class PageTitles:
 
     def __init__(self, services: BotServices) -> None:
         self._services = services
-        self._clock = services.tendril.clock.monotonic
+        self._clock = services.resources.clock.monotonic
         self._channels = TokenBuckets(_TITLES_PER_SECOND, self._clock, refusals_cost=False)
         self._told: OrderedDict[tuple[Place, str], float] = OrderedDict()
 

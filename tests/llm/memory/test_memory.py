@@ -343,7 +343,7 @@ async def test_compacting_answers_at_once_and_sums_up_what_is_left_out(world: Wo
     async with world.tendril() as tendril:
         for number in range(1, 11):
             await world.ask(tendril, "ada", f"q{number}")
-        assert await tendril.compact(f"{POND}/ada") == 6
+        assert await tendril.turns.compact(f"{POND}/ada") == 6
         await tendril.settled()
         assert await made(tendril, MemoryKind.SUMMARY) == ["seen q1 q2 q3 q4 q5 q6"]
         await world.ask(tendril, "ada", "q11")

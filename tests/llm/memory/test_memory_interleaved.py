@@ -146,7 +146,7 @@ class Interleaved(RuleBasedStateMachine):
     @rule(conversation=conversations)
     def compact(self, conversation: Conversation) -> None:
         """Somebody wants to go on with less."""
-        self.do(self.tendril.compact("/".join(conversation)))
+        self.do(self.tendril.turns.compact("/".join(conversation)))
 
     @rule(conversation=conversations)
     def clear(self, conversation: Conversation) -> None:

@@ -11,10 +11,9 @@ from typing import Any
 
 import pytest
 
-from harnesses.core.tendril.base import FAILED
 from harnesses.core.tendril.status import ProcessState, report
 from harnesses.core.tendril.turn import TurnRequest, TurnResult
-from llm.client.settings import AgentSettings
+from harnesses.core.tendril.turns import FAILED
 from llm.messages.errors import Busy, ContextTooLong, ModelError, RequestRejected, TimedOut
 from llm.prompt.builder import CORE, TOOLS
 from llm.tools.toolbox import ToolOptions, tool
@@ -272,13 +271,14 @@ class Brief(SmallTendril):
 
     error: Exception | None = None
 
-    def _persona_file(self, agent: AgentSettings) -> Path:
-        return Path(__file__)
-
     async def serve(self) -> None:
         if self.error:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(_raised(self.error))
+
+
+def brief_config(data: Path) -> Config:
+    return configured(data, "http://127.0.0.1:9", personas={"small": __file__})
 
 
 async def _raised(error: Exception) -> None:
@@ -286,7 +286,7 @@ async def _raised(error: Exception) -> None:
 
 
 async def test_a_tendril_that_has_done_its_work_ends(tmp_path: Path) -> None:
-    await Brief(configured(tmp_path, "http://127.0.0.1:9")).run()
+    await Brief(brief_config(tmp_path)).run()
     said = report(tmp_path, "small")
     assert said
     assert said.state is ProcessState.STOPPED
@@ -294,7 +294,7 @@ async def test_a_tendril_that_has_done_its_work_ends(tmp_path: Path) -> None:
 
 
 async def test_what_ends_a_tendril_is_raised_as_it_is(tmp_path: Path) -> None:
-    brief = Brief(configured(tmp_path, "http://127.0.0.1:9"))
+    brief = Brief(brief_config(tmp_path))
     brief.error = ConfigError("[small] is wrong")
     with pytest.raises(ConfigError, match="is wrong"):
         await brief.run()

@@ -72,12 +72,12 @@ async def test_one_who_gives_up_waiting_lets_the_next_one_have_the_turn(tmp_path
             tendril.turn(TurnRequest(conversation="kitchen", who="eve", text="third"))
         )
         await asyncio.sleep(0)
-        assert tendril.pending == 3
+        assert tendril.turns.pending == 3
         second.cancel()
         script.release()
         assert (await first).ok
         assert (await third).ok
-        assert tendril.pending == 0
+        assert tendril.turns.pending == 0
         assert texts(script.requests[1])[-1] == "eve asks: third"
 
 
@@ -167,7 +167,7 @@ async def test_a_stop_tells_that_it_dropped_questions_though_no_turn_was_running
     tmp_path: Path,
 ) -> None:
     async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
-        compacting = asyncio.create_task(tendril.compact("kitchen"))
+        compacting = asyncio.create_task(tendril.turns.compact("kitchen"))
         await asyncio.sleep(0)
         request = TurnRequest(conversation="kitchen", who="ada", text="first")
         asked = asyncio.create_task(tendril.turn(request))
