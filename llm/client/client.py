@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeVar
 from urllib.parse import quote
 
+import httpx2
 import stamina
 import structlog
 from pydantic import BaseModel, ValidationError
@@ -26,6 +27,7 @@ from llm.client.response import (
     ModelCard,
     ResponseAccumulator,
     answering,
+    origin,
     read_stream,
 )
 from llm.client.response import OnText as OnText
@@ -42,7 +44,8 @@ from llm.messages.errors import (
 )
 from llm.messages.message import Message, ModelReply, wire
 from storage.usage.usage import TokenUsage
-from terrarium.http.client import ConnectionPool, EventTooLong
+from terrarium.config import ConfigError
+from terrarium.http.client import EventTooLong
 
 Priority = Literal["interactive", "background"]
 ToolChoice = Literal["auto", "none"]
@@ -51,6 +54,7 @@ T = TypeVar("T")
 M = TypeVar("M", bound=BaseModel)
 
 _CONNECT_TIMEOUT = 2.0  # seconds
+_IDLE_CONNECTIONS = 20
 _RETRY_SECONDS = 5.0  # seconds for which a server that is away or full is retried
 _MIN_RETRY_WAIT = 0.1
 _TOKENS_PER_CHARACTER = 1 / 3  # until a server reports usage; rather too high than too low
@@ -109,9 +113,9 @@ class AgentClient:
     """A connection to the agent server. Create one with `open`."""
 
     def __init__(
-        self, connection_pool: ConnectionPool, settings: AgentSettings, spend: Spend | None = None
+        self, http: httpx2.AsyncClient, settings: AgentSettings, spend: Spend | None = None
     ) -> None:
-        self._connection_pool = connection_pool
+        self._http = http
         self._settings = settings
         self._spend = spend
         self._trouble: SetupError | None = None
@@ -126,23 +130,30 @@ class AgentClient:
     ) -> AsyncIterator[AgentClient]:
         """Open a client for the server in `settings`; `spend` receives the usage of each answer.
 
-        Raises ConfigError for a key that HTTP cannot carry.
+        Raises ConfigError for an address that is no URL, and for a key that HTTP cannot carry.
         """
-        own = {"authorization": f"Bearer {settings.key}"} if settings.key else {}
-        connection_pool = ConnectionPool(
-            settings.server_url,
-            own | {"content-type": "application/json"},
-            patience=_READ_TIMEOUT_SHARE * settings.timeout,
-            connect=_CONNECT_TIMEOUT,
-            proxied=False,
-        )
+        headers = {"content-type": "application/json", "accept-encoding": "identity"}
+        if key := settings.key:
+            # A line break in the key would begin another header.
+            if not (key.isascii() and key.isprintable()):
+                raise ConfigError("[agent] api_key has characters that HTTP cannot carry")
+            headers["authorization"] = f"Bearer {key}"
+        patience = _READ_TIMEOUT_SHARE * settings.timeout
         try:
-            yield cls(connection_pool, settings, spend)
-        finally:
-            await connection_pool.close()
+            http = httpx2.AsyncClient(
+                base_url=settings.server_url,
+                headers=headers,
+                timeout=httpx2.Timeout(patience, connect=_CONNECT_TIMEOUT),
+                limits=httpx2.Limits(max_keepalive_connections=_IDLE_CONNECTIONS),
+                trust_env=False,  # no proxy between a tendril and its agent server
+            )
+        except httpx2.InvalidURL as error:
+            raise ConfigError(f"[agent] api_url is no URL: {error}") from error
+        async with http:
+            yield cls(http, settings, spend)
 
     def __repr__(self) -> str:
-        return f"<AgentClient {self._connection_pool.origin}, model {self._settings.model}>"
+        return f"<AgentClient {origin(self._http.base_url)}, model {self._settings.model}>"
 
     @property
     def trouble(self) -> str:
@@ -349,7 +360,7 @@ class AgentClient:
     ) -> AbstractAsyncContextManager[HttpResponse]:
         content = None if body is None else _ENCODER.encode(body).encode("utf-8", "replace")
         headers = options.headers() if options else {}
-        return answering(self._connection_pool, method, path, content, headers)
+        return answering(self._http, method, path, content, headers)
 
     def _body(
         self,

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from statistics import fmean
 from typing import Any
 
+import httpx2
 from pydantic import AliasChoices, BaseModel, Field, ValidationError
 
 from llm.client.answer_filter import AnswerFilter
@@ -26,13 +28,7 @@ from llm.messages.errors import (
 )
 from llm.messages.message import Message, ModelReply, ToolCall
 from storage.usage.usage import TokenUsage
-from terrarium.http.client import (
-    ConnectFailed,
-    ConnectionBroken,
-    ConnectionPool,
-    EventData,
-    HttpConnection,
-)
+from terrarium.http.client import EventData
 
 
 class FunctionPart(BaseModel):
@@ -203,19 +199,19 @@ _MAX_BODY_SIZE = 64 * 1024 * 1024  # bytes of an unstreamed answer
 
 
 class HttpResponse:
-    """A response of the server at `url`: `status`, `headers` (names in lower case), body. Reading
-    raises ModelError."""
+    """A response of the server at `url`: its `status`, `headers` and body. Reading raises
+    ModelError."""
 
-    def __init__(self, connection: HttpConnection, url: str) -> None:
-        self._connection = connection
+    def __init__(self, response: httpx2.Response, url: str) -> None:
+        self._pieces = response.aiter_raw()
         self._url = url
-        self.status = connection.status
-        self.headers: Mapping[str, str] = connection.headers
+        self.status = response.status_code
+        self.headers: Mapping[str, str] = response.headers
 
     async def read(self) -> bytes:
         """Return what has arrived of the body since the last call; b"" at its end."""
         with _translate_errors():
-            return await self._connection.read()
+            return await anext(self._pieces, b"")
 
     async def read_all(self) -> bytes:
         """Return the whole body. Raises RequestRejected for more than 64 MiB."""
@@ -254,32 +250,35 @@ class HttpResponse:
 
 @asynccontextmanager
 async def answering(
-    connection_pool: ConnectionPool,
+    http: httpx2.AsyncClient,
     method: str,
     path: str,
     content: bytes | None,
     headers: Mapping[str, str],
 ) -> AsyncIterator[HttpResponse]:
-    """Send a request and yield its response; what is unread on exit is discarded. Raises
-    ModelError."""
-    with _translate_errors():
-        connection = await connection_pool.request(method, path, content, headers)
-    whole = False
-    try:
-        yield HttpResponse(connection, connection_pool.origin)
-        whole = True
-    finally:
-        # After an error the connection is closed at once, which stops a generation under way.
-        connection.release(FAREWELL if whole else 0)
+    """Send a request and yield its response. A response that was not read to its end is closed,
+    which stops a generation under way. Raises ModelError."""
+    async with AsyncExitStack() as opened:
+        with _translate_errors():
+            stream = http.stream(method, path, content=content, headers=headers)
+            response = await opened.enter_async_context(stream)
+        yield HttpResponse(response, origin(http.base_url))
+
+
+def origin(url: httpx2.URL) -> str:
+    """Return scheme, host and port of a server, without a user name or a password."""
+    return str(url.copy_with(userinfo=b"", raw_path=b"")).rstrip("/")
 
 
 @contextmanager
 def _translate_errors() -> Iterator[None]:
     try:
         yield
-    except TimeoutError as error:
+    except httpx2.ConnectTimeout as error:
+        raise Unreachable("ConnectTimeout") from error
+    except httpx2.TimeoutException as error:
         raise TimedOut("the server is silent") from error
-    except (ConnectFailed, ConnectionBroken) as error:
+    except httpx2.HTTPError as error:
         raise Unreachable(f"{type(error).__name__}: {error}") from error
 
 
@@ -416,8 +415,12 @@ async def read_stream(answer: HttpResponse, accumulator: ResponseAccumulator) ->
             arrived = events.feed(piece)
             for data in arrived:
                 await accumulator.add(data)
-            # The end of the body need not be awaited after [DONE]; see FAREWELL.
-            if accumulator.is_full or DONE in arrived:
+            if accumulator.is_full:
+                return
+            if DONE in arrived:
+                with suppress(TimeoutError, ModelError):
+                    async with asyncio.timeout(FAREWELL):
+                        await answer.read_all()
                 return
     else:
         raise RequestRejected(f"{kind or 'something'} is no answer of an OpenAI API", 200)

@@ -87,19 +87,16 @@ class Responder:
                 began = now()
                 try:
                     outcome = await run.answer(options, prompt, queue)
-                except Unsure as error:
-                    trace.add_failed_request(
-                        options.model or tendril.agent.model, type(error).__name__, began
-                    )
-                    outcome = Outcome.without_model(error.sentence)
-                except (Unreachable, Busy, TimedOut) as error:
-                    quoted = quoted or await request.find_quotes()
-                    if quoted is None or not quoted.text:
-                        raise
-                    reason, model = type(error).__name__, options.model or own.agent.model
-                    _log.warning("turn.quoted_only", reason=reason, error=str(error))
-                    trace.add_failed_request(model, reason, began)
-                    outcome = Outcome.without_model(quoted.text)
+                except (Unsure, Unreachable, Busy, TimedOut) as error:
+                    reason, text = type(error).__name__, error.sentence
+                    if not isinstance(error, Unsure):
+                        quoted = quoted or await request.find_quotes()
+                        if quoted is None or not quoted.text:
+                            raise
+                        text = quoted.text
+                        _log.warning("turn.quoted_only", reason=reason, error=str(error))
+                    trace.add_failed_request(options.model or own.agent.model, reason, began)
+                    outcome = Outcome.without_model(text)
                 if profile.is_compact and quoted:
                     outcome = outcome.ending_with(quoted.evidence(request.text, outcome.text))
             trace.outcome = outcome = await self._with_quotes(
@@ -108,11 +105,7 @@ class Responder:
         _log_outcome(request.label, options.id, outcome)
         remember = partial(context.remember, outcome.messages)
         count_skills = partial(
-            own.prompts.count_skills,
-            own.skills,
-            memory.room,
-            prompt,
-            well=not outcome.forced,
+            own.prompts.count_skills, own.skills, memory.room, prompt, well=not outcome.forced
         )
         return TurnResult.from_outcome(outcome, remember, on_delivered=count_skills)
 
