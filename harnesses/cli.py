@@ -19,15 +19,15 @@ import typer
 
 from harnesses.core.errors import PortTaken, TendrilError
 from harnesses.core.launcher.supervisor import EX_CONFIG, ChildConfigError
-from harnesses.core.options import ConfigFile, DataFolder
 from storage.db.errors import StorageError, UnusableFile
 from storage.db.private_files import keep_private, tighten_data
 from storage.db.process_lock import AlreadyRunning, hold_lock
+from terrarium.command_line import ConfigFile, DataFolder
 from terrarium.config import ConfigError, load
 from terrarium.logging import Format, Level, configure
 
 if TYPE_CHECKING:
-    from harnesses.core.launcher.health import CheckResult
+    from harnesses.core.tendril.status import CheckResult
 
 # Each command imports its dependencies when it runs: the others start quickly, and a broken package
 # breaks only its own commands.
@@ -151,7 +151,7 @@ def doctor(
 
         findings = asyncio.run(run_checks(load(config, data)))
     else:
-        from harnesses.core.launcher.health import examine_process
+        from harnesses.core.tendril.status import examine_process
 
         findings = [examine_process(data, name)]
     _print_findings(findings)

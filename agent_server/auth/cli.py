@@ -20,8 +20,7 @@ from storage.db.database import Database
 from storage.settings import store_address
 from storage.usage.api_keys import ApiKeyRow, Key, Keys, Priority
 from storage.usage.usage import UsageAmount, UsageKey, UsageTable
-from terrarium.command_line.options import take_options
-from terrarium.command_line.tables import align_columns
+from terrarium.command_line import align_columns, take_options
 from terrarium.config import Config, load
 
 ConfigFile = Annotated[Path | None, typer.Option("--config", help="terrarium.toml to read")]

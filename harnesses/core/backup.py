@@ -22,11 +22,10 @@ import typer
 from pydantic import BaseModel, ValidationError
 
 from harnesses.core.errors import TendrilError
-from harnesses.core.launcher.stopped import hold_stopped
-from harnesses.core.options import ConfigFile, DataFolder
+from harnesses.core.launcher.tendrils import hold_stopped
 from storage.db.backup import back_up
-from storage.db.process_lock import AlreadyRunning
 from storage.settings import log_file, log_path
+from terrarium.command_line import ConfigFile, DataFolder
 from terrarium.config import Config, load
 
 MANIFEST = "backup.json"
@@ -123,10 +122,6 @@ def restore_all(config: Config, folder: Path, *, force: bool) -> Manifest:
                 raise TendrilError(f"{there[0]} is there already; --force replaces what is there")
             for name, target in targets.items():
                 _put(folder / name, target)
-    except AlreadyRunning as error:
-        raise TendrilError(
-            f"`{error.command}` (process {error.pid}) runs on {config.data}; stop it first"
-        ) from error
     except OSError as error:
         raise TendrilError(
             f"not all files are restored, run the command again: {error.strerror or error}"

@@ -12,12 +12,11 @@ from typing import Annotated
 import typer
 
 from harnesses.core.errors import TendrilError
-from harnesses.core.options import ConfigFile, DataFolder
 from storage.db.database import Address, Database
 from storage.db.neighbours import other_files
 from storage.queues.jobs import Job, Jobs
 from storage.settings import log_address
-from terrarium.command_line.tables import align_columns
+from terrarium.command_line import ConfigFile, DataFolder, align_columns
 from terrarium.config import Config, load
 
 jobs = typer.Typer(

@@ -15,15 +15,14 @@ from typing import Annotated
 import typer
 
 from harnesses.core.errors import TendrilError
-from harnesses.core.launcher.stopped import hold_stopped
-from harnesses.core.options import ConfigFile, DataFolder
+from harnesses.core.launcher.tendrils import hold_stopped
 from storage.db.address import Address, PostgresSchema
 from storage.db.database import NEEDS_EXTRA, Database
 from storage.db.errors import Unavailable
 from storage.db.neighbours import other_files
-from storage.db.process_lock import AlreadyRunning
 from storage.settings import StorageSettings, log_path
 from storage.transfer import copy_store
+from terrarium.command_line import ConfigFile, DataFolder
 from terrarium.config import Config, load
 
 storage = typer.Typer(help="Where all data is stored.", no_args_is_help=True)
@@ -70,10 +69,6 @@ async def copy_all(config: Config, to: str, report: Callable[[str], None]) -> Se
             for source, _ in pairs.values():
                 await _require_unused(source)
             await _copy(pairs, report)
-    except AlreadyRunning as error:
-        raise TendrilError(
-            f"`{error.command}` (process {error.pid}) runs on {config.data}; {_STOP}"
-        ) from error
     except Unavailable as error:
         raise TendrilError(
             f"{error}; nothing is lost: once the cause is fixed, run the same command again"

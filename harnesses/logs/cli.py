@@ -15,7 +15,6 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from harnesses.core.options import ConfigFile, DataFolder
 from harnesses.core.text import counted, strip_control_chars
 from harnesses.logs import log_reading, maintenance
 from harnesses.logs.exporting import ExportFormat, export_to
@@ -28,7 +27,7 @@ from storage.db.process_lock import hold_lock
 from storage.log import Query
 from storage.privacy.erasure import NamedPerson
 from storage.settings import log_address, log_file
-from terrarium.command_line.options import take_options
+from terrarium.command_line import ConfigFile, DataFolder, take_options
 from terrarium.config import Config, load
 
 logs = typer.Typer(help="The chat log: read it, bring logs in and out.", no_args_is_help=True)

@@ -32,7 +32,7 @@ class Configuration:
         """Use another configuration from now on. Raises ConfigError; the previous one then stays in
         use."""
         agent = config.section(AgentSettings)
-        folders = (config.data / agent.personas_dir, config.data / agent.skills_dir)
+        folders = (config.data / "personas", config.data / "skills")
         # Whatever can raise comes first; the attributes are assigned last.
         self.prompts.read(agent.personas.get(self._name, self._persona), *folders, config)
         self.prompts.mcp_servers.configure(self._name, config)

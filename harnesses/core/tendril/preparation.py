@@ -60,8 +60,15 @@ async def choose_model(
     """
     persona = own.prompts.personas.choose(request.persona)
     resolve = own.catalog.resolve
+    # A pseudonym that is stable while this process runs lets the server find the conversation's
+    # prompt in its cache, without revealing whose conversation it is. Keyed, because the hash of a
+    # guessable name could be found by trying names.
+    conversation = request.conversation
+    if request.is_unrecorded:
+        name = blake2b(conversation.encode(), key=_PSEUDONYM_KEY, digest_size=8)
+        conversation = name.hexdigest()
     options = RequestOptions(
-        _session(own, request),
+        f"{own.name}/{conversation}",
         request.priority,
         await resolve(request.model) or await resolve(persona.model),
         purpose=ANSWER if request.is_by_person else request.profile,
@@ -86,15 +93,6 @@ async def choose_model(
             options = replace(options, temperature=0.0)
         options = replace(options, limit=profile.answer_limit(request.known_reading))
     return ModelChoice(persona, options, profile)
-
-
-def _session(own: Resources, request: TurnRequest) -> str:
-    """Return the session name of a conversation, for the agent server and the token accounting."""
-    # A pseudonym that is stable while this process runs lets the server find the conversation's
-    # prompt in its cache, without revealing whose conversation it is.
-    if request.is_unrecorded:
-        return f"{own.name}/{_pseudonym(request.conversation)}"
-    return f"{own.name}/{request.conversation}"
 
 
 async def build_prompt(
@@ -146,10 +144,18 @@ async def create_context(
             now=own.clock.now,
         )
     since = request.log_window.since if request.log_window else None
+    now = own.clock.now().astimezone(own.agent.zone)
+    ahead = f" (UTC{now:%z}" if now.utcoffset() else ""
+    ahead = ahead and f"{ahead[:-2]}:{ahead[-2:]})"
+    clock = PromptSection(
+        "now",
+        f"{now:%A %Y-%m-%d %H:%M} {own.agent.zone_name}{ahead}. All lines have times of this zone.",
+        120,
+    )
     stable, personal = await memory.sections(request.text)
     return PromptContext(
         given,
-        sections=(*stable, *personal, *prompt.question_sections, _clock_section(own)),
+        sections=(*stable, *personal, *prompt.question_sections, clock),
         # What somebody wants to have looked at since a time is shown whole if it fits.
         limits=ContextLimits(1.0 if since else own.agent.context_share, profile.context_tokens),
         now=own.clock.now,
@@ -179,22 +185,6 @@ def create_trace(
     )
     store = None if request.is_unrecorded else own.runs
     return Trace(run, store, background, log_window.pending_event if log_window else None)
-
-
-def _clock_section(own: Resources) -> PromptSection:
-    """Return a section with the local time and its zone, which is that of all lines too."""
-    now = own.clock.now().astimezone(own.agent.zone)
-    zone, offset = own.agent.zone_name, f"{now:%z}"
-    ahead = f" (UTC{offset[:3]}:{offset[3:]})" if now.utcoffset() else ""
-    return PromptSection(
-        "now", f"{now:%A %Y-%m-%d %H:%M} {zone}{ahead}. All lines have times of this zone.", 120
-    )
-
-
-def _pseudonym(name: str) -> str:
-    """Return a pseudonym of a name: a keyed hash that is stable until this process ends."""
-    # Keyed, because the hash of a guessable name could be found by trying names.
-    return blake2b(name.encode(), key=_PSEUDONYM_KEY, digest_size=8).hexdigest()
 
 
 class Pseudonyms:

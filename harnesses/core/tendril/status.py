@@ -9,6 +9,7 @@ import asyncio
 import os
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import lru_cache
@@ -261,6 +262,33 @@ def reports(data: Path) -> list[StatusReport]:
     name."""
     names = sorted(path.stem for path in (data / "run").glob("*.json"))
     return [found for name in names if (found := report(data, name))]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckResult:
+    """The result of one check; `text` describes the state or, on failure, what to do."""
+
+    what: str
+    ok: bool
+    text: str
+
+
+def examine_process(data: Path, name: str) -> CheckResult:
+    """Check one process, active or standby, by its status file: container health checks run it
+    often, so it must be cheap."""
+    said = report(data, name)
+    # A standby on this folder counts as healthy; the active process may be on another machine.
+    if not (said and said.is_fresh):
+        said = report(data, name + STANDBY) or said
+    start = f"start it with `terrarium up` or `terrarium run {name}`"
+    if said is None:
+        return CheckResult(name, False, f"it has never run in {data}; {start}")
+    if said.state is ProcessState.STOPPED or not said.is_fresh:
+        how = "stopped" if said.state is ProcessState.STOPPED else "last seen"
+        return CheckResult(name, False, f"it was {how} at {said.time:%Y-%m-%d %H:%M} UTC; {start}")
+    if said.trouble:
+        return CheckResult(name, False, said.trouble)
+    return CheckResult(name, said.state is ProcessState.READY, said.detail or f"it is {said.state}")
 
 
 def web_address(config: Config, servers: Iterable[str]) -> str | None:

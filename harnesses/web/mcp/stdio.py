@@ -18,11 +18,11 @@ import httpx2
 import typer
 
 from harnesses.core.errors import TendrilError
-from harnesses.core.options import ConfigFile, DataFolder
 from harnesses.core.tendril.status import ProcessState, report
 from harnesses.web.mcp.endpoint import PATH
 from harnesses.web.settings import WebSettings
 from llm.mcp.servers import HOW_TO_INSTALL
+from terrarium.command_line import ConfigFile, DataFolder
 from terrarium.config import Config, load
 
 if TYPE_CHECKING:

@@ -319,7 +319,7 @@ async def test_doctor_and_readiness_name_a_file_that_cannot_be_loaded(tmp_path: 
         httpx2.AsyncClient(timeout=PATIENCE) as http,
         asyncio.timeout(PATIENCE),
     ):
-        while "broken.gguf" not in (found := await server_ready(http, url)() or ""):  # noqa: ASYNC110
+        while "broken.gguf" not in (found := await server_ready(http, url) or ""):  # noqa: ASYNC110
             await asyncio.sleep(0.1)
         assert "fetch it again" in found
         answer = await http.post(f"{url}{CHAT}", json=LONG)

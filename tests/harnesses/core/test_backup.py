@@ -13,7 +13,7 @@ from sqlite3 import connect
 import httpx2
 import pytest
 
-from harnesses.core.launcher.stopped import hold_stopped
+from harnesses.core.launcher.tendrils import hold_stopped
 from storage.db.process_lock import hold_lock
 from tests.harnesses.core.launcher.test_up import answered, up
 from tests.harnesses.irc.commands.test_registry import NOBODY, alice_in
@@ -48,7 +48,7 @@ async def test_a_backup_has_all_that_was_said_when_it_began_and_only_its_owner_r
         assert (second.status, "is there already" in second.err) == (1, True)
         running = await terrarium("restore", str(copy), "--data", str(data), cwd=tmp_path)
         assert running.status == 1
-        assert "stop it first" in running.err
+        assert "stop everything" in running.err
     assert {path.name for path in copy.iterdir()} >= {"irc.db", "backup.json", "personas"}
     assert not [path for path in copy.rglob("*") if stat.S_IMODE(path.stat().st_mode) & 0o077]
     back = await terrarium("restore", str(copy), "--data", str(again), cwd=tmp_path)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from harnesses.core.launcher.mcp_checks import check_mcp_servers
+from harnesses.core.launcher.doctor import check_mcp_servers
 from harnesses.core.tendril.status import StatusFile
 from terrarium.config import Config
 from tests.kit.command import terrarium

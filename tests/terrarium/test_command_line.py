@@ -9,7 +9,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from terrarium.command_line.options import take_options
+from terrarium.command_line import take_options
 from terrarium.config import split_commas
 
 

@@ -1,11 +1,20 @@
-"""Options of a command as one dataclass, for commands with many options."""
+"""Helpers for commands: common options, options from a dataclass, and tables of text."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import MISSING, fields
 from inspect import Parameter, Signature, signature
-from typing import Any, TypeVar, get_type_hints
+from pathlib import Path
+from typing import Annotated, Any, TypeVar, get_type_hints
+
+import typer
+
+ConfigFile = Annotated[
+    Path | None,
+    typer.Option("--config", help="Configuration file.", show_default="./terrarium.toml, if any"),
+]
+DataFolder = Annotated[Path, typer.Option("--data", help="Folder for all stored data.")]
 
 Options = TypeVar("Options")
 
@@ -39,3 +48,12 @@ def take_options(command: Callable[[Options], None]) -> Callable[..., None]:
         ]
     )
     return run
+
+
+def align_columns(rows: Sequence[Sequence[str]]) -> str:
+    """Return `rows`, all of the same length, as lines of text with aligned columns."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    )
