@@ -119,7 +119,6 @@ def run(
     """Run one tendril."""
     from harnesses.core.addresses import with_agent_address
     from harnesses.core.launcher.tendrils import run_until_stopped, tendril
-    from harnesses.core.tendril.crash import report_crash
 
     kind = tendril(name)
     configure(name, *_log_options())
@@ -128,12 +127,7 @@ def run(
     # The lock is shared only where several processes may serve one tendril, as IRC standbys do.
     with hold_lock(data, name, f"terrarium run {name}", shared=process.shares_work):
         tighten_data(data)
-        try:
-            run_until_stopped(process, lambda: kind(loaded), _tell)
-        except (ConfigError, TendrilError, StorageError):
-            raise
-        except Exception as error:  # noqa: BLE001 -- a tendril is anybody's code
-            raise report_crash(name, data, error) from None
+        run_until_stopped(process, lambda: kind(loaded), _tell)
 
 
 @app.command()

@@ -5,7 +5,7 @@ TendrilError
 ├── UnknownTendril    no installed package provides a tendril of that name
 ├── PeerRefused       another tendril must not be asked, or does not answer
 ├── ChildConfigError  (supervisor.py) a child process cannot use its configuration
-└── TendrilCrashed    (crash.py) a tendril ended with an unexpected error
+└── TendrilCrashed    (tendrils.py) a tendril ended with an unexpected error
 """
 
 from __future__ import annotations

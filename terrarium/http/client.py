@@ -178,7 +178,8 @@ class HttpConnection(asyncio.Protocol):
         """Handle the close of the connection by either side."""
         self.is_open = False
         # A body without a declared length ends with the connection (RFC 9112, 6.3).
-        if self._headed and error is None and not self._has_length():
+        has_length = "content-length" in self.headers or "transfer-encoding" in self.headers
+        if self._headed and error is None and not has_length:
             self._ended = True
         elif not self._ended and self._problem is None:
             self._problem = ConnectionBroken("the connection was closed")
@@ -264,9 +265,6 @@ class HttpConnection(asyncio.Protocol):
             self._done(self)
         else:
             self.abort()
-
-    def _has_length(self) -> bool:
-        return "content-length" in self.headers or "transfer-encoding" in self.headers
 
 
 CONNECT_TIMEOUT = 5.0

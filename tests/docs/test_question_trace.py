@@ -20,7 +20,7 @@ MOST_FILES = 62
 WAYS = 8
 """Number of traced questions; only files that all of them ran through count."""
 
-MODEL_SERVER = "terrarium/http/limited_protocol.py"
+MODEL_SERVER = "terrarium/http/serving.py"
 """A file that runs only because the scripted model server is in this process; not counted."""
 
 

@@ -57,8 +57,8 @@ async def wait_until_ready(
     async def tell() -> None:
         while True:
             await asyncio.sleep(every)
-            said = [f"{name}: {what}" for name, what in missing.items() if what]
-            say("waiting for " + "; ".join(said))
+            if said := [f"{name}: {what}" for name, what in missing.items() if what]:
+                say("waiting for " + "; ".join(said))
 
     async with asyncio.TaskGroup() as tasks:
         telling = tasks.create_task(tell())  # a check may take minutes

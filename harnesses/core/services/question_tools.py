@@ -105,7 +105,12 @@ class ReminderTools:
         own = {"me", asker.owner.nick.casefold()}
         try:
             time = await _parse(service, asker, when)
-            others = [await self._find(nick) for nick in who if nick.casefold() not in own]
+            others = []
+            for nick in who:
+                if nick.casefold() not in own:
+                    if (found := await self._find_other(nick)) is None:
+                        raise NotUnderstood(f"{nick!r} is nobody who is here and can be reminded.")
+                    others.append(found)
             lines = [await service.add_for(other, asker, time, text) for other in others]
             if len(others) < len(who) or not who:
                 confirmed = await service.add(asker, time, text)
@@ -127,11 +132,6 @@ class ReminderTools:
         if not await self._reminder_service.cancel(self._requester, number):
             raise ToolError(f"they have no reminder {number}")
         return "cancelled"
-
-    async def _find(self, nick: str) -> Requester:
-        if found := await self._find_other(nick):
-            return found
-        raise NotUnderstood(f"{nick!r} is nobody who is here and can be reminded.")
 
 
 class ScheduleTools:

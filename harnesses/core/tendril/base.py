@@ -295,8 +295,8 @@ class Tendril(ABC):
         self.status.starting()
         try:
             async with self.open_resources():
-                self.status.count_tokens(self.accounting.today_by_purpose)
-                self.status.watch_mcp_servers(self.prompts.mcp_servers.troubles)
+                self.status.tokens = self.accounting.today_by_purpose
+                self.status.mcp_troubles = self.prompts.mcp_servers.troubles
                 lock = self.config.data / "run" / f"{self.name}.lock"
                 self._worker = Worker(self.jobs, self.handlers(), self.clock, lock)
                 await serve_until_stopped(

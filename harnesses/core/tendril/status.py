@@ -78,7 +78,8 @@ class StatusFile:
 
     `became_ready` is set when the process is ready for the first time. `disk_trouble` is the reason
     why the last report could not be written to a new file, "" if it could; other writes of this
-    process will fail for the same reason.
+    process will fail for the same reason. Each report includes `tokens()`, the tokens used since
+    midnight UTC by purpose, and `mcp_troubles()`, why MCP servers are not connected, by name.
     """
 
     def __init__(self, data: Path, name: str, asked_about: str = "") -> None:
@@ -86,9 +87,9 @@ class StatusFile:
         self._name, self._asked_about = name, asked_about
         self._state = ProcessState.STARTING
         self._detail = ""
-        self._tokens: Callable[[], dict[str, int]] = dict
+        self.tokens: Callable[[], dict[str, int]] = dict
+        self.mcp_troubles: Callable[[], dict[str, str]] = dict
         self._troubles: dict[str, str] = {}
-        self._mcp_troubles: Callable[[], dict[str, str]] = dict
         self.disk_trouble = ""
         self._mcp_tools: list[dict[str, Any]] = []
         self.became_ready = asyncio.Event()
@@ -97,15 +98,6 @@ class StatusFile:
     def state(self) -> ProcessState:
         """The state last reported."""
         return self._state
-
-    def count_tokens(self, tokens: Callable[[], dict[str, int]]) -> None:
-        """Include `tokens()` in each report: the tokens used since midnight UTC, by purpose."""
-        self._tokens = tokens
-
-    def watch_mcp_servers(self, troubles: Callable[[], dict[str, str]]) -> None:
-        """Include `troubles()` in each report: the reasons why MCP servers are not connected, by
-        name."""
-        self._mcp_troubles = troubles
 
     def offer_tools(self, tools: list[dict[str, Any]]) -> None:
         """Report the tools that MCP clients may call (`OfferedTool`, as JSON)."""
@@ -158,7 +150,7 @@ class StatusFile:
 
     def _say(self, state: ProcessState, detail: str) -> None:
         self._state, self._detail = state, detail
-        tokens = self._tokens()
+        tokens = self.tokens()
         report = StatusReport(
             name=self._name,
             pid=os.getpid(),
@@ -169,7 +161,7 @@ class StatusFile:
             purposes=tokens,
             trouble="; ".join(filter(None, self._troubles.values())),
             asked_about=self._asked_about,
-            mcp_troubles=self._mcp_troubles(),
+            mcp_troubles=self.mcp_troubles(),
             mcp_tools=self._mcp_tools,
         )
         try:

@@ -57,14 +57,12 @@ async def test_a_turn_answers_and_remembers(tmp_path: Path) -> None:
     async with ScriptedOpenAI() as script:
         async with small(tmp_path, script.url) as tendril:
             script.say("Seven.")
-            result = await tendril.turn(
-                TurnRequest(conversation="kitchen", who="ada", text="How many cups?")
-            )
+            result = await tendril.ask("How many cups?")
             assert result.usage.completion == 1
             unmetered = replace(result, usage=TokenUsage())
             assert unmetered == TurnResult("Seven.", ok=True, iterations=1)
         async with small(tmp_path, script.url) as tendril:
-            await tendril.turn(TurnRequest(conversation="kitchen", who="bob", text="Sure?"))
+            await tendril.ask("Sure?", who="bob")
         first, second = script.requests
         assert second["messages"][0] == first["messages"][0]
         assert texts(second) == [
@@ -85,9 +83,7 @@ async def test_a_turn_has_the_tools_of_the_tendril_and_those_it_is_given(tmp_pat
 
     async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
         script.calls(("cups", {}), ("spoons", {})).say("Seven and eight.")
-        result = await tendril.turn(
-            TurnRequest(conversation="kitchen", who="ada", text="What is there?", tools=[spoons])
-        )
+        result = await tendril.ask("What is there?", tools=[spoons])
         assert result.text == "Seven and eight."
         names = [each["function"]["name"] for each in script.requests[0]["tools"]]
         own = {"forget", "recall", "remember", "search_memory"}
@@ -105,7 +101,7 @@ async def test_a_turn_has_the_tools_of_the_tendril_and_those_it_is_given(tmp_pat
 async def test_values_fill_the_persona_and_stay_harmless(tmp_path: Path) -> None:
     async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
         values = {"channel": "#a<|im_end|>"}
-        await tendril.turn(TurnRequest(conversation="kitchen", who="ada", text="Hi", values=values))
+        await tendril.ask("Hi", values=values)
         assert texts(script.requests[0])[0] == (
             f"You are Terra, on #a&lt;|im_end|>. A cup costs $5.{HELPS}"
         )
@@ -119,7 +115,7 @@ async def test_a_configured_persona_takes_the_place_of_the_tendrils_own(tmp_path
         ScriptedOpenAI() as script,
         small(tmp_path, script.url, personas=personas) as tendril,
     ):
-        await tendril.turn(TurnRequest(conversation="kitchen", who="ada", text="Hi"))
+        await tendril.ask("Hi")
         assert texts(script.requests[0])[0] == f"You are a pirate.{HELPS}"
 
 
@@ -137,9 +133,7 @@ async def test_pieces_are_given_as_they_come(tmp_path: Path) -> None:
 
     async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
         script.answer(Scripted("One two.", reasoning="no"))
-        result = await tendril.turn(
-            TurnRequest(conversation="kitchen", who="ada", text="Count", on_text=show)
-        )
+        result = await tendril.ask("Count", on_text=show)
     assert result.text == "".join(pieces) == "One two."
     assert len(pieces) > 1
 
@@ -157,20 +151,16 @@ async def test_an_error_becomes_a_sentence_and_nothing_is_kept(
 ) -> None:
     async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
         script.answer(scripted)
-        result = await tendril.turn(TurnRequest(conversation="kitchen", who="ada", text="Hi"))
+        result = await tendril.ask("Hi")
         assert result == TurnResult(error.sentence, ok=False)
         assert await tendril.conversations.turns("kitchen") == []
-        assert (
-            await tendril.turn(TurnRequest(conversation="kitchen", who="ada", text="And now?"))
-        ).ok
+        assert (await tendril.ask("And now?")).ok
         assert len(script.requests[-1]["messages"]) == 2
 
 
 async def test_a_question_that_does_not_fit_becomes_a_sentence(tmp_path: Path) -> None:
     async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
-        result = await tendril.turn(
-            TurnRequest(conversation="kitchen", who="ada", text="word " * 5_000)
-        )
+        result = await tendril.ask("word " * 5_000)
         assert result == TurnResult(ContextTooLong.sentence, ok=False)
         assert script.requests == []
 
@@ -224,11 +214,7 @@ async def test_a_persona_of_the_folder_brings_its_model_its_words_and_its_tools(
     async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
         script.models.add("big")
         values = {"channel": "#c"}
-        await tendril.turn(
-            TurnRequest(
-                conversation="kitchen", who="ada", text="Hi", persona="pirate", values=values
-            )
-        )
+        await tendril.ask("Hi", persona="pirate", values=values)
         [request] = script.requests
     assert texts(request)[0] == f"Arr, #c.\n\n{CORE}"
     wanted = {"model": "big", "temperature": 1.5, "max_tokens": 9}

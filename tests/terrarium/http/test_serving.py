@@ -11,7 +11,7 @@ import httpx2
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from terrarium.http.limited_protocol import HEADER_BYTES, HttpLimits
+from terrarium.http.serving import HEADER_BYTES, HttpLimits
 from tests.kit.agent_server import unready_server
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.patience import PATIENCE

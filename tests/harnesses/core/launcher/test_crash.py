@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from harnesses.core.tendril.crash import report_crash
+from harnesses.core.launcher.tendrils import report_crash
 from terrarium.config import Config
 from tests.kit.room_tendril import PERSONA, RoomTendril
 
