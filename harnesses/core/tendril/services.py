@@ -21,6 +21,7 @@ from llm.agent.trace import expire_runs
 from llm.client.response import Heartbeat
 from llm.log_questions.answers import Quoting
 from storage.db.database import Database
+from storage.log import ChatLog
 from storage.settings import StorageSettings, log_address, store_address
 
 
@@ -57,12 +58,12 @@ class MediumServices:
             if address != database.address:
                 shared = await opened.enter_async_context(Database.open(address))
             embeds = resources.client if config.section(StorageSettings).semantic else None
-            log = await opened.enter_async_context(
-                TendrilLog.open(shared, name, clock, Quoting(agent.zone), embeds)
-            )
-            outbox = await opened.enter_async_context(
-                TendrilOutbox.open(store_address(config, "outbox"), name)
-            )
+            # On leaving, all that was recorded is stored before the databases are closed.
+            chat_log = await opened.enter_async_context(ChatLog.open(shared))
+            log = TendrilLog(shared, chat_log, name, clock, Quoting(agent.zone), embeds)
+            await log.opt_outs.load()
+            messages = Database.open(store_address(config, "outbox"))
+            outbox = TendrilOutbox(await opened.enter_async_context(messages), name)
             yield cls(
                 log=log,
                 outbox=outbox,

@@ -24,7 +24,7 @@ def result(text: str) -> JobOutput:
 async def test_a_channel_gets_the_text_through_the_outbox_once(tmp_path: Path) -> None:
     async with Database.open(tmp_path / "outbox.db") as database:
         outbox = Outbox(database)
-        delivery = ChannelDelivery(TendrilOutbox(database, "cron", {"irc"}), Place("irc", "#c"))
+        delivery = ChannelDelivery(TendrilOutbox(database, "cron"), Place("irc", "#c"))
         await delivery.deliver(result("first"))
         await delivery.deliver(result("written anew after a crash"))
         (message,) = await outbox.list_unsent()
