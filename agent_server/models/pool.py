@@ -20,7 +20,7 @@ from agent_server.models.measurements import CardStore
 from agent_server.models.served_model import ServedModel
 from agent_server.schemas.chat import ChatRequest, PromptFields, TokenizePrompt
 from agent_server.schemas.chat_answer import ModelAnswer
-from agent_server.schemas.completions import CompletionRequest
+from agent_server.schemas.texts import CompletionRequest
 from agent_server.settings.models import ModelConfig, settings_of_models
 from terrarium.config import Config
 

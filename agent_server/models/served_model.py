@@ -32,7 +32,7 @@ from agent_server.models.measurements import (
 )
 from agent_server.schemas.chat import ChatRequest, PromptFields, TokenizePrompt
 from agent_server.schemas.chat_answer import ChunkNormalizer
-from agent_server.schemas.completions import CompletionRequest, stream_completions
+from agent_server.schemas.texts import CompletionRequest, stream_completions
 from agent_server.settings.models import ModelConfig
 from agent_server.tool_calling.emulation import TOOL_KEYS, answer_with_tools, render_tools
 

@@ -40,14 +40,12 @@ async def client(
     data: Path | None = None,
     *,
     slots: int = 1,
-    max_waiting: int = 256,
     **policy: Any,
 ) -> AsyncIterator[httpx2.AsyncClient]:
-    """A server with so many places and such a policy."""
+    """A server with so many slots and such a policy."""
     model = {"upstream": script.url, "slots": slots}
-    admission = {"max_waiting": max_waiting}
     async with (
-        agent_server(model, None, data, AdmissionPolicy(**policy), admission=admission) as url,
+        agent_server(model, None, data, AdmissionPolicy(**policy)) as url,
         httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http,
     ):
         yield http
@@ -170,7 +168,7 @@ async def test_every_endpoint_that_makes_tokens_waits_for_a_place(script: Script
 
 async def test_a_full_queue_is_a_429_that_says_when_to_come_back(script: ScriptedOpenAI) -> None:
     script.hang()
-    async with client(script, max_waiting=1) as http, asyncio.TaskGroup() as tasks:
+    async with client(script, most_waiting=1) as http, asyncio.TaskGroup() as tasks:
         for count, text in enumerate(("running", "waiting")):
             tasks.create_task(http.post(CHAT, json=says(text)))
             await until_metric(http, RUNNING % 1)
@@ -187,7 +185,7 @@ async def test_a_flood_of_one_key_loses_its_newest_to_another_key(
     script: ScriptedOpenAI, tmp_path: Path
 ) -> None:
     script.hang()
-    async with client(script, tmp_path, max_waiting=2) as http, asyncio.TaskGroup() as tasks:
+    async with client(script, tmp_path, most_waiting=2) as http, asyncio.TaskGroup() as tasks:
         made = await make_keys(http, tmp_path, Key("flood"), Key("quiet"))
         flood = []
         for count in range(3):
@@ -276,7 +274,7 @@ async def test_a_request_that_another_model_answers_as_a_queue_is_full_is_one_re
             "aliases": {"best": ["terra", "other"]},
         }
         async with (
-            agent_server(model, None, tmp_path, admission={"max_waiting": 1}) as url,
+            agent_server(model, None, tmp_path, AdmissionPolicy(most_waiting=1)) as url,
             httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http,
             asyncio.TaskGroup() as tasks,
         ):
@@ -353,7 +351,7 @@ async def test_counting_is_held_to_the_quotas_of_a_key_apart_from_its_answers(
 
 async def test_counting_waits_in_a_queue_of_its_own(script: ScriptedOpenAI, tmp_path: Path) -> None:
     script.hang()
-    async with client(script, tmp_path, max_waiting=1) as http, asyncio.TaskGroup() as tasks:
+    async with client(script, tmp_path, most_waiting=1) as http, asyncio.TaskGroup() as tasks:
         tasks.create_task(http.post(CHAT, json=says("running")))
         await script.arrived(1)
         assert (await http.post("/tokenize", json=says("hi"))).status_code == 200

@@ -153,7 +153,7 @@ async def test_the_table_follows_its_file_and_answers_under_way_end_well(
 
 
 async def test_a_model_that_left_the_table_has_no_gauges(tmp_path: Path) -> None:
-    path, gauge = tmp_path / "terrarium.toml", 'terrarium_places{{model="{}"}}'
+    path, gauge = tmp_path / "terrarium.toml", 'terrarium_slots{{model="{}"}}'
     async with ScriptedOpenAI() as script:
         toml(path, {"upstream": script.url, "name": "old"})
         async with following(path) as http, asyncio.timeout(PATIENCE):
