@@ -15,7 +15,6 @@ from agent_server.database import held_address
 from agent_server.http.middleware import AccessLogMiddleware, AuthMiddleware
 from agent_server.metering.accounts import Metering
 from agent_server.models.pool import ModelPool, ModelTable
-from agent_server.models.watcher import follow
 from agent_server.response_store import ResponseStore
 from agent_server.routes import api
 from agent_server.routes.dependencies import ServerState
@@ -59,7 +58,7 @@ def create_app(
                 metering.recorder.writing_to(database),
                 pool.lifespan(),
                 embedder.lifespan(),
-                follow(pool, config, admission.admitted_engine),
+                pool.following(config, admission.admitted_engine),
             ):
                 await metering.accounts.restore(database)
                 yield

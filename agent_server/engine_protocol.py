@@ -76,8 +76,7 @@ class Engine(Protocol):
         - `max_tokens` is the only limit of the answer; without it the engine's own applies.
         - `cache_salt` keeps the cached prompts of different keys apart; engines that cannot do that
           drop it.
-        - `"stream": false` says that the answer will be sent as a whole, so that chunks may be
-          merged.
+        - `"stream": false` says that nobody waits for the first words: the answer may be one chunk.
         - `session` keeps a conversation on one instance of the engine.
         """
 

@@ -20,7 +20,7 @@ from agent_server.admission.scheduler import QueuedRequest
 from agent_server.engine_protocol import Chunk, Chunks, Engine, ModelInfo, TokenCount
 from agent_server.engines.cache_salt import CACHE_SALT, cache_salt
 from agent_server.errors import ApiError, Unsupported
-from agent_server.metering.accounts import ExpectedUse, Metering, Reservation, Spender
+from agent_server.metering.accounts import Metering, Reservation, Spender
 from agent_server.metering.request_context import ANYBODY, RequestContext
 from agent_server.schemas.chat_answer import has_output
 from storage.usage.usage import TokenUsage
@@ -139,7 +139,7 @@ class AdmittedEngine:
         """Count the tokens of a prompt once the queue for counting admits it. Raises ApiError."""
         accounts, expected = self._metering.accounts, context.size // BYTES_PER_TOKEN
         # No spender: counting has quotas of its own and is in no budget.
-        reservation = accounts.reserve(ExpectedUse(context.key, expected))
+        reservation = accounts.reserve(context.key, expected)
         request, counted = _queued(context, expected), None
         try:
             await self._counting.acquire(request)
@@ -242,14 +242,13 @@ class AdmittedEngine:
         spender = Spender(context.key.name, model, context.channel, context.person)
         # The model that answers for another one counts against other budgets, which have not been
         # checked yet, even if the other one has generated something.
-        expected = ExpectedUse(
+        reservation = metering.accounts.reserve(
             context.key,
             round(prompt + length),
             spender,
             is_admitted=context.meter.is_admitted,
             is_continuation=context.meter.model == model,
         )
-        reservation = metering.accounts.reserve(expected)
         context.meter.is_admitted = True
         request = _queued(context, prompt + length)
         try:

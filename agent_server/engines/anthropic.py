@@ -13,7 +13,6 @@ from agent_server.engines.anthropic_translate import MessageStream, as_messages_
 from agent_server.engines.capability_probe import coalesce_info, info_from_anthropic
 from agent_server.engines.upstream_pool import (
     MODELS_PATH,
-    SseStream,
     Upstream,
     UpstreamEngine,
     UpstreamRequest,
@@ -66,10 +65,12 @@ class AnthropicEngine(UpstreamEngine):
         )
         message = MessageStream()
         try:
-            stream = SseStream(answer)
-            while arrived := await stream.next_batch():
+            while arrived := await answer.next_batch():
                 for data in arrived:
-                    if chunk := message.chunk(_event(data)):
+                    event = parse_json(data)
+                    if not isinstance(event, dict):
+                        raise EngineUnavailable("the engine sent something that is not JSON")
+                    if chunk := message.chunk(event):
                         yield chunk
                 if message.is_complete:
                     answer.finish()
@@ -95,11 +96,9 @@ class AnthropicEngine(UpstreamEngine):
 
     async def model_info(self, model: str | None = None) -> ModelInfo:
         """Read the card of the model; what it lacks is what all models of the API have."""
-
-        async def told(upstream: Upstream) -> ModelInfo:
-            return await self._info(upstream, model or self._model)
-
-        return await self._upstream_pool.try_each(told)
+        return await self._upstream_pool.try_each(
+            lambda upstream: self._info(upstream, model or self._model)
+        )
 
     async def _info(self, upstream: Upstream, model: str | None) -> ModelInfo:
         name = model or str((await self._upstream_pool.cards(upstream))[0]["id"])
@@ -121,10 +120,3 @@ class AnthropicEngine(UpstreamEngine):
 
     def _named(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
         return {"model": body.get("model") or self._model}
-
-
-def _event(data: bytes) -> Mapping[str, Any]:
-    event = parse_json(data)
-    if not isinstance(event, dict):
-        raise EngineUnavailable("the engine sent something that is not JSON")
-    return event

@@ -138,13 +138,19 @@ class EmbeddedEngine:
 
     async def model_info(self, model: str | None = None) -> ModelInfo:
         """Ask the child, which has one model, and no image projector, so no vision."""
+        info, path = await self._engine().model_info(), Path(self._spec.path)
+        identity = None
+        # The file may have gone since the child loaded it; the model in memory still answers.
+        with suppress(OSError):
+            status = path.stat()  # noqa: ASYNC240
+            identity = f"{path.name} {status.st_size} {status.st_mtime_ns}"
         return replace(
-            await self._engine().model_info(),
+            info,
             vision=False,
             embeddings=False,
-            weights=Path(self._spec.path).stem,
+            weights=path.stem,
             gpus=self._gpus,
-            identity=_identity(Path(self._spec.path)),
+            identity=identity,
         )
 
     def _engine(self) -> HttpEngine:
@@ -209,7 +215,15 @@ class EmbeddedEngine:
 
     async def _until_ended_or_stuck(self, process: Process, http: HttpEngine) -> int:
         """Return the exit status of a child, which is ended if it stops responding."""
-        ended = asyncio.create_task(_until_ended(process))
+
+        async def until_ended() -> int:
+            # The output is drained, as a full pipe would block llama.cpp.
+            assert process.stdout is not None
+            while await process.stdout.read(1 << 16):
+                pass
+            return await process.wait()
+
+        ended = asyncio.create_task(until_ended())
         stuck = asyncio.create_task(self._until_stuck(http))
         try:
             await asyncio.wait({ended, stuck}, return_when=asyncio.FIRST_COMPLETED)
@@ -251,18 +265,6 @@ def _child_body(body: Mapping[str, Any]) -> dict[str, Any]:
     return add_salt(escape_control_tokens(body))
 
 
-def _identity(path: Path) -> str | None:
-    """Return a fingerprint of the model file: its name, size and modification time.
-
-    None if the file has gone since the child loaded it; the model in memory still answers.
-    """
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return f"{path.name} {status.st_size} {status.st_mtime_ns}"
-
-
 async def _until_changed(path: Path, stamp: object, patience: float) -> None:
     """Return once a file differs from its `stamp` and has then been stable for a moment.
 
@@ -295,11 +297,3 @@ async def _hand_over(process: Process, spec: EngineSpec) -> dict[str, Any] | Non
         if line.startswith(b'{"url": '):
             return dict(json.loads(line))
     return None
-
-
-async def _until_ended(process: Process) -> int:
-    """Return the exit status; the output is drained, as a full pipe would block llama.cpp."""
-    assert process.stdout is not None
-    while await process.stdout.read(1 << 16):
-        pass
-    return await process.wait()

@@ -138,8 +138,7 @@ class Quotas:
     def reconcile(self, charge: Charge, tokens: int) -> None:
         """Correct a charge to the `tokens` that its request actually used."""
         day, more = int(charge.time // DAY), tokens - charge.tokens
-        # The charge may be from an earlier process: then its key may be unknown here.
-        used = self._used.setdefault(charge.key, _Used(day=day))
+        used = self._used[charge.key]
         used.tokens.correct(charge.time, more)
         # The tokens count for the day of the admission, not for that of the end.
         if used.day == day:
@@ -248,23 +247,6 @@ def _exhausted(name: str, limit: str, now: float) -> RateLimited:
 
 
 @dataclass(frozen=True, slots=True)
-class ExpectedUse:
-    """The tokens that a request is expected to use, for quotas of `key` and budgets of `spender`.
-
-    Without a `spender` the request only counts tokens: it has quotas of its own, with the same
-    limits, and is in no budget. `is_admitted` is set for every call after the first for a request,
-    be it another model's after a failure: the quotas of its key have admitted the request already.
-    `is_continuation` is set for a further part of an answer, which no budget refuses.
-    """
-
-    key: Key
-    tokens: int
-    spender: Spender | None = None
-    is_admitted: bool = False
-    is_continuation: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class Reservation:
     """An entry in the accounts, settled when its request has ended.
 
@@ -285,17 +267,30 @@ class Accounts:
         self._budgets = Budgets(budgets)
         self._clock = clock or SteadyClock()
 
-    def reserve(self, use: ExpectedUse) -> Reservation | None:
-        """Reserve the expected use of a request. Raises RateLimited."""
-        now, quotas = self._clock.time(), self._answers if use.spender else self._counts
-        spender = use.spender if self._budgets.are_set else None
+    def reserve(
+        self,
+        key: Key,
+        tokens: int,
+        spender: Spender | None = None,
+        *,
+        is_admitted: bool = False,
+        is_continuation: bool = False,
+    ) -> Reservation | None:
+        """Reserve the tokens that a request is expected to use. Raises RateLimited.
+
+        Without a `spender` the request only counts tokens: it has quotas of its own, with the same
+        limits, and is in no budget. `is_admitted` is set for every call after the first for a
+        request, be it another model's after a failure: the quotas of its key have admitted the
+        request already. `is_continuation` is set for a further part of an answer, which no budget
+        refuses.
+        """
+        now, quotas = self._clock.time(), self._answers if spender else self._counts
+        is_budgeted = spender is not None and self._budgets.are_set
         # Before the charge, which a refusal would have to undo.
-        if spender and not use.is_continuation:
+        if spender and is_budgeted and not is_continuation:
             self._budgets.require_room(spender, now)
-        charge = quotas.charge(use.key, use.tokens, now, is_admitted=use.is_admitted)
-        if charge is None and spender is None:
-            return None
-        return Reservation(charge, use.spender)
+        charge = quotas.charge(key, tokens, now, is_admitted=is_admitted)
+        return Reservation(charge, spender) if charge or is_budgeted else None
 
     def settle(self, reservation: Reservation, tokens: int, cost: float) -> None:
         """Correct a reservation to the actual use of its request."""

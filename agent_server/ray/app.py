@@ -20,8 +20,7 @@ from ray.serve.schema import LoggingConfig
 
 from agent_server.admission.admission import COUNTING_SLOTS
 from agent_server.app import create_app
-from agent_server.ray.engines import EngineReplica, EngineReplicas
-from agent_server.ray.loopback import keep_replica_on_loopback
+from agent_server.ray.engines import EngineReplica, EngineReplicas, keep_replica_on_loopback
 from agent_server.settings.models import settings_of_models
 from agent_server.settings.ray import RaySettings
 from agent_server.settings.server import ServerSettings
