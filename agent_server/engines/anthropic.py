@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -14,6 +14,7 @@ from agent_server.engines.capability_probe import coalesce_info, info_from_anthr
 from agent_server.engines.upstream_pool import (
     MODELS_PATH,
     Upstream,
+    UpstreamConfig,
     UpstreamEngine,
     UpstreamRequest,
     parse_json,
@@ -33,19 +34,12 @@ that leave no room for the longest answer."""
 
 
 class AnthropicEngine(UpstreamEngine):
-    """The models of one account; with `model` None the first one listed is the default."""
+    """The models of one account; without a configured one the first that is listed is the
+    default."""
 
-    def __init__(
-        self,
-        urls: Sequence[str],
-        *,
-        key: str | None,
-        model: str | None,
-        timeout: float,
-        slots: int | None = None,
-    ) -> None:
-        headers = {"anthropic-version": VERSION, **({"x-api-key": key} if key else {})}
-        super().__init__(urls, headers, model=model, timeout=timeout, slots=slots)
+    def __init__(self, config: UpstreamConfig) -> None:
+        key = {"x-api-key": config.key} if config.key else {}
+        super().__init__(config, {"anthropic-version": VERSION, **key})
         self._max_answer: dict[str | None, int] = {}
 
     @property

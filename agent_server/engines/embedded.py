@@ -23,6 +23,7 @@ from agent_server.engines.embeddings import HOW_TO_GET
 from agent_server.engines.embeddings import NAME as EMBEDDER
 from agent_server.engines.llama_child import CANNOT_LOAD, EngineSpec
 from agent_server.engines.openai import HttpEngine
+from agent_server.engines.upstream_pool import UpstreamConfig
 from agent_server.errors import EngineMisconfigured, EngineUnavailable, Unsupported
 from agent_server.model_catalogue.machine import Gpu
 from terrarium.backoff import Backoff
@@ -200,7 +201,7 @@ class EmbeddedEngine:
             self._gpus = tuple(Gpu(**each) for each in begun["gpus"])
             # llama.cpp closes the connection after each stream, though it advertises keep-alive.
             http = HttpEngine(
-                [url], key=spec.key, model=spec.name, timeout=self._timeout, keep_alive=False
+                UpstreamConfig([url], spec.key, spec.name, self._timeout, keep_alive=False)
             )
             async with http.lifespan():
                 self._http = http

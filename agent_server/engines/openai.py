@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Annotated, Any
@@ -28,6 +28,7 @@ from agent_server.engines.errors import event_to_api_error
 from agent_server.engines.upstream_pool import (
     FAILOVER_ERRORS,
     Upstream,
+    UpstreamConfig,
     UpstreamEngine,
     UpstreamRequest,
     UpstreamResponse,
@@ -93,31 +94,15 @@ CHUNK = TypeAdapter[Any](_Chunk)
 
 
 class HttpEngine(UpstreamEngine):
-    """One model behind one or more base URLs (without `/v1`).
+    """One model behind one or more base URLs.
 
-    With `model` None each upstream is asked for the first model that it lists, since servers of
-    different kinds may name the same model differently.
+    Without a configured `model` each upstream is asked for the first model that it lists, since
+    servers of different kinds may name the same model differently.
     """
 
-    def __init__(
-        self,
-        urls: Sequence[str],
-        *,
-        key: str | None,
-        model: str | None,
-        timeout: float,
-        keep_alive: bool = True,
-        slots: int | None = None,
-    ) -> None:
-        super().__init__(
-            urls,
-            {"authorization": f"Bearer {key}"} if key else {},
-            model=model,
-            timeout=timeout,
-            keep_alive=keep_alive,
-            slots=slots,
-        )
-        self._urls = " ".join(urls)
+    def __init__(self, config: UpstreamConfig) -> None:
+        super().__init__(config, {"authorization": f"Bearer {config.key}"} if config.key else {})
+        self._urls = " ".join(config.urls)
         self._refused: dict[str | None, frozenset[str]] = {}
 
     @property

@@ -211,6 +211,21 @@ class UpstreamRequest:
     names_model: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class UpstreamConfig:
+    """The base URLs (without `/v1`) of one engine, and how they are used.
+
+    `model` is the default where a request names none, `timeout` the longest silence in seconds.
+    """
+
+    urls: Sequence[str]
+    key: str | None = None
+    model: str | None = None
+    timeout: float = 300
+    keep_alive: bool = True
+    slots: int | None = None
+
+
 class UpstreamPool:
     """Load balancing and failover over the upstreams of one engine.
 
@@ -224,21 +239,15 @@ class UpstreamPool:
     that keeps failing is left out until its health check passes.
     """
 
-    def __init__(
-        self,
-        urls: Sequence[str],
-        headers: Mapping[str, str],
-        *,
-        timeout: float,
-        keep_alive: bool = True,
-        slots: int | None = None,
-    ) -> None:
-        own = {**HEADERS, **headers}
+    def __init__(self, config: UpstreamConfig, headers: Mapping[str, str]) -> None:
+        own, timeout, slots = {**HEADERS, **headers}, config.timeout, config.slots
         self._pool = tuple(
             Upstream(
-                url, ConnectionPool(url, own, patience=timeout, keep_alive=keep_alive), timeout
+                url,
+                ConnectionPool(url, own, patience=timeout, keep_alive=config.keep_alive),
+                timeout,
             )
-            for url in urls
+            for url in config.urls
         )
         self._share = math.inf if slots is None else max(1, slots // len(self._pool))
         self._is_running = False
@@ -425,22 +434,11 @@ def _are_of_vllm(cards: Sequence[Mapping[str, Any]]) -> bool:
 
 
 class UpstreamEngine:
-    """The base of engines behind URLs; `model` is the default where a request names none."""
+    """The base of engines behind URLs."""
 
-    def __init__(
-        self,
-        urls: Sequence[str],
-        headers: Mapping[str, str],
-        *,
-        model: str | None,
-        timeout: float,
-        keep_alive: bool = True,
-        slots: int | None = None,
-    ) -> None:
-        self._upstream_pool = UpstreamPool(
-            urls, headers, timeout=timeout, keep_alive=keep_alive, slots=slots
-        )
-        self._model = model
+    def __init__(self, config: UpstreamConfig, headers: Mapping[str, str]) -> None:
+        self._upstream_pool = UpstreamPool(config, headers)
+        self._model = config.model
 
     @property
     def is_busy(self) -> bool:

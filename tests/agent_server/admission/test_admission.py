@@ -12,9 +12,8 @@ import httpx2
 
 from agent_server.admission.admission import AdmissionPolicy
 from storage.usage.api_keys import Key
-from tests.kit.agent_server import agent_server
+from tests.kit.agent_server import agent_client
 from tests.kit.openai_script import ScriptedOpenAI
-from tests.kit.patience import PATIENCE
 from tests.kit.server_keys import make_keys, until_metric
 
 pytest_plugins = ("tests.kit.scripted_server",)
@@ -44,10 +43,7 @@ async def client(
 ) -> AsyncIterator[httpx2.AsyncClient]:
     """A server with so many slots and such a policy."""
     model = {"upstream": script.url, "slots": slots}
-    async with (
-        agent_server(model, None, data, AdmissionPolicy(**policy)) as url,
-        httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http,
-    ):
+    async with agent_client(model, None, data, AdmissionPolicy(**policy)) as http:
         yield http
 
 
@@ -131,10 +127,7 @@ async def test_a_client_that_leaves_while_it_makes_room_is_forgotten(
 
 
 async def test_an_upstream_with_priorities_is_told_who_waits(script: ScriptedOpenAI) -> None:
-    async with (
-        agent_server({"upstream": script.url, "priority": True}) as url,
-        httpx2.AsyncClient(base_url=url, timeout=60) as http,
-    ):
+    async with agent_client({"upstream": script.url, "priority": True}) as http:
         await http.post(CHAT, json=says("question"))
         await http.post(CHAT, json=says("job"), headers=BACKGROUND)
         job = {"prompt": "job", "stream": True}
@@ -274,8 +267,7 @@ async def test_a_request_that_another_model_answers_as_a_queue_is_full_is_one_re
             "aliases": {"best": ["terra", "other"]},
         }
         async with (
-            agent_server(model, None, tmp_path, AdmissionPolicy(most_waiting=1)) as url,
-            httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http,
+            agent_client(model, None, tmp_path, AdmissionPolicy(most_waiting=1)) as http,
             asyncio.TaskGroup() as tasks,
         ):
             made = await make_keys(http, tmp_path, Key("irc", requests_per_minute=1), Key("web"))

@@ -15,7 +15,7 @@ import pytest
 from openai import APIError, AsyncOpenAI
 
 from storage.usage.api_keys import Key
-from tests.kit.agent_server import agent_server, unready_server
+from tests.kit.agent_server import agent_client, agent_server, unready_server
 from tests.kit.openai_script import Answer, ScriptedOpenAI
 from tests.kit.patience import PATIENCE
 from tests.kit.plain_openai import plain_openai
@@ -37,10 +37,7 @@ LOOKUP = {
 
 @asynccontextmanager
 async def client(script: ScriptedOpenAI, **model: Any) -> AsyncIterator[httpx2.AsyncClient]:
-    async with (
-        agent_server({"upstream": script.url, **model}) as url,
-        httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http,
-    ):
+    async with agent_client({"upstream": script.url, **model}) as http:
         yield http
 
 
@@ -180,18 +177,34 @@ async def test_an_answer_that_breaks_off_is_an_error_not_an_end(script: Scripted
     assert failure.value.code == "engine_unavailable"
 
 
-@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("how", [{"stream": True}, {"stream": False}, {"max_tokens": 9}])
 async def test_a_client_that_leaves_is_left_by_the_upstream_request_too(
-    script: ScriptedOpenAI, stream: bool
+    script: ScriptedOpenAI, how: dict[str, Any]
 ) -> None:
     script.hang("a beginning")
     async with client(script) as http:
-        asking = asyncio.ensure_future(http.post(CHAT, json={**HELLO, "stream": stream}))
+        asking = asyncio.ensure_future(http.post(CHAT, json={**HELLO, **how}))
         await script.arrived()
         asking.cancel()
         await script.client_gone()
         metrics = (await http.get("/metrics")).text
+        used = (await http.get("/usage")).json()["total"]
     assert 'terrarium_requests_total{route="/v1/chat/completions",status="499"} 1.0' in metrics
+    assert used["completion_tokens"] or how == {"stream": False}
+
+
+async def test_a_short_answer_is_asked_for_as_a_whole_where_nobody_needs_its_pieces(
+    script: ScriptedOpenAI,
+) -> None:
+    few = {"max_tokens": 20}
+    async with client(script, timeout=20) as http:
+        for how in (few, {"max_tokens": 21}, {}, {**few, "stream": True}):
+            assert (await http.post(CHAT, json={**HELLO, **how})).status_code == 200
+        metrics = (await http.get("/metrics")).text
+    assert [body["stream"] for body in script.requests] == [False, True, True, True]
+    assert "stream_options" not in script.requests[0]
+    first = 'terrarium_first_token_seconds_count{model="terra",tendril="anonymous"} 3.0'
+    assert first in metrics
 
 
 async def test_a_session_stays_on_one_upstream_and_moves_when_it_is_gone() -> None:
@@ -256,8 +269,7 @@ async def test_an_upstream_that_only_chats_and_never_streams_is_enough() -> None
     message = {"role": "assistant", "content": "Hi.", "tool_calls": [called]}
     async with (
         plain_openai(message) as upstream,
-        agent_server({"upstream": upstream}) as url,
-        httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http,
+        agent_client({"upstream": upstream}) as http,
     ):
         body = {"messages": [{"role": "user", "content": "hello"}]}
         whole = (await http.post("/v1/chat/completions", json=body)).json()
@@ -299,10 +311,7 @@ async def test_vllm_is_given_a_salt_for_each_key_and_others_are_not(
         script.owner = owner
         script.requests.clear()
         data = tmp_path / owner
-        async with (
-            agent_server({"upstream": script.url}, {}, data) as url,
-            httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http,
-        ):
+        async with agent_client({"upstream": script.url}, {}, data) as http:
             made = await make_keys(http, data, Key("ada"), Key("bob"))
             cached = []
             for name in ("ada", "ada", "bob"):

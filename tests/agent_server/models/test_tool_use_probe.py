@@ -14,7 +14,7 @@ import httpx2
 import pytest
 
 from agent_server.models.measurements import TEST_CASES, TEST_TOOLS
-from tests.kit.agent_server import EngineAddress, agent_server, unready_server
+from tests.kit.agent_server import EngineAddress, agent_client, unready_server
 from tests.kit.openai_script import Answer, ScriptedOpenAI
 from tests.kit.patience import PATIENCE
 
@@ -29,10 +29,7 @@ Card = dict[str, Any]
 
 @asynccontextmanager
 async def served(model: Mapping[str, Any], data: Path) -> AsyncIterator[httpx2.AsyncClient]:
-    async with (
-        agent_server(model, data=data) as url,
-        httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http,
-    ):
+    async with agent_client(model, data=data) as http:
         yield http
 
 

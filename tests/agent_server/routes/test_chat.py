@@ -15,7 +15,6 @@ from pydantic import BaseModel
 
 from tests.kit.agent_server import agent_server
 from tests.kit.openai_script import Answer, ScriptedOpenAI
-from tests.kit.patience import PATIENCE
 
 pytest_plugins = ("tests.kit.scripted_server",)
 
@@ -215,7 +214,7 @@ async def drained(stream: sdk.AsyncStream[Any]) -> None:
 
 @pytest.mark.parametrize("words", EVIL)
 async def test_what_a_model_says_cannot_end_an_event(
-    openai: AsyncOpenAI, url: str, script: ScriptedOpenAI, words: str
+    openai: AsyncOpenAI, http: httpx2.AsyncClient, script: ScriptedOpenAI, words: str
 ) -> None:
     script.default = Answer("x", pieces=(words, "after"), reasoning=words,
                             calls=(("get_weather", json.dumps({"city": words})),))  # fmt: skip
@@ -231,28 +230,27 @@ async def test_what_a_model_says_cannot_end_an_event(
         "/v1/messages": {"model": "terra", "max_tokens": 9, "messages": HELLO,
                          "thinking": {"type": "adaptive"}},
     }  # fmt: skip
-    async with httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http:
-        for path, body in bodies.items():
-            raw = (await http.post(path, json={**body, "stream": True})).content
-            for event in raw.rstrip(b"\n").split(b"\n\n"):
-                *name, data = event.split(b"\n")
-                assert data.startswith(b"data: ")
-                assert all(line.startswith(b"event: ") for line in name)
-                assert data == b"data: [DONE]" or json.loads(data.removeprefix(b"data: "))
-            assert b"\r" not in raw
+    for path, body in bodies.items():
+        raw = (await http.post(path, json={**body, "stream": True})).content
+        for event in raw.rstrip(b"\n").split(b"\n\n"):
+            *name, data = event.split(b"\n")
+            assert data.startswith(b"data: ")
+            assert all(line.startswith(b"event: ") for line in name)
+            assert data == b"data: [DONE]" or json.loads(data.removeprefix(b"data: "))
+        assert b"\r" not in raw
 
 
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages", "/v1/responses"])
 @pytest.mark.parametrize("stream", [True, False])
 async def test_half_a_character_does_not_break_an_answer(
-    url: str, script: ScriptedOpenAI, path: str, stream: bool
+    http: httpx2.AsyncClient, script: ScriptedOpenAI, path: str, stream: bool
 ) -> None:
     script.say("x", pieces=("a", "\ud83d", "\ude42", "b"))
-    body = {"model": "terra", "max_tokens": 9, "messages": HELLO, "stream": stream}
+    # So many tokens that the upstream is asked for pieces.
+    body = {"model": "terra", "max_tokens": 999, "messages": HELLO, "stream": stream}
     if path == "/v1/responses":
         body = {"input": "x", "stream": stream}
-    async with httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http:
-        answer = await http.post(path, json=body)
+    answer = await http.post(path, json=body)
     assert answer.status_code == 200
     assert "\\ud83d" in answer.text
     assert "error" not in answer.text or 'error":null' in answer.text
@@ -260,10 +258,9 @@ async def test_half_a_character_does_not_break_an_answer(
 
 @pytest.mark.parametrize("header", [b"a b", b"\xff", b"x" * 129, b"a\tb", b'"><script>'])
 async def test_a_strange_request_id_is_not_echoed_unless_it_is_plain(
-    url: str, header: bytes
+    http: httpx2.AsyncClient, header: bytes
 ) -> None:
-    async with httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http:
-        answer = await http.get("/v1/models", headers=[(b"x-request-id", header)])
+    answer = await http.get("/v1/models", headers=[(b"x-request-id", header)])
     echoed = answer.headers["x-request-id"]
     assert echoed.isascii()
     assert echoed.isprintable()
@@ -272,14 +269,15 @@ async def test_a_strange_request_id_is_not_echoed_unless_it_is_plain(
 
 
 @pytest.mark.parametrize("name", ["x\r\nset-cookie: a=b", "x\n\ndata: y", "\ud800", "\0"])
-async def test_names_that_clients_make_up_cannot_become_headers(url: str, name: str) -> None:
-    async with httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http:
-        for body in ({"messages": HELLO, "model": name}, {"messages": HELLO, name: 1}):
-            answer = await http.post(
-                "/v1/chat/completions",
-                content=json.dumps(body),
-                headers={"content-type": "application/json"},
-            )
-            assert answer.status_code in (400, 404)
-            assert answer.json()["error"]["message"]
-            assert "set-cookie" not in answer.headers
+async def test_names_that_clients_make_up_cannot_become_headers(
+    http: httpx2.AsyncClient, name: str
+) -> None:
+    for body in ({"messages": HELLO, "model": name}, {"messages": HELLO, name: 1}):
+        answer = await http.post(
+            "/v1/chat/completions",
+            content=json.dumps(body),
+            headers={"content-type": "application/json"},
+        )
+        assert answer.status_code in (400, 404)
+        assert answer.json()["error"]["message"]
+        assert "set-cookie" not in answer.headers
