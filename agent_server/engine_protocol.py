@@ -7,6 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from agent_server.errors import Unsupported
 from agent_server.model_catalogue.machine import Gpu
 
 Chunk = dict[str, Any]
@@ -60,6 +61,7 @@ class Engine(Protocol):
     @property
     def isolates_keys(self) -> bool:
         """True if prompts with different `cache_salt` never share entries of the prefix cache."""
+        return False
 
     def lifespan(self) -> AbstractAsyncContextManager[None]:
         """Start and stop the engine's processes and connections."""
@@ -85,6 +87,7 @@ class Engine(Protocol):
 
     async def embeddings(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """Answer an embeddings request of the API. Raises ApiError; Unsupported without them."""
+        raise Unsupported("this model makes no embeddings; `terrarium model pull` fetches one")
 
     async def ready(self) -> bool:
         """Return whether the engine could answer a request now."""

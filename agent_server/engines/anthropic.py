@@ -42,11 +42,6 @@ class AnthropicEngine(UpstreamEngine):
         super().__init__(config, {"anthropic-version": VERSION, **key})
         self._max_answer: dict[str | None, int] = {}
 
-    @property
-    def isolates_keys(self) -> bool:
-        """False: the upstream is not told whose prompts it gets."""
-        return False
-
     async def chat(self, body: Mapping[str, Any], session: str | None) -> Chunks:
         """Stream the answer to a chat. Raises ApiError; Unsupported for a bare `prompt`."""
         if "prompt" in body:
@@ -83,10 +78,6 @@ class AnthropicEngine(UpstreamEngine):
             UpstreamRequest("POST", "/v1/messages/count_tokens", asked, names_model=True)
         )
         return TokenCount((), int(answer.get("input_tokens", 0)), None)
-
-    async def embeddings(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Raise Unsupported: the API has no embeddings."""
-        raise Unsupported("this model makes no embeddings")
 
     async def model_info(self, model: str | None = None) -> ModelInfo:
         """Read the card of the model; what it lacks is what all models of the API have."""

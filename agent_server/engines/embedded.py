@@ -16,15 +16,13 @@ from typing import Any
 
 import structlog
 
-from agent_server.engine_protocol import Chunks, ModelInfo, TokenCount
+from agent_server.engine_protocol import Chunks, Engine, ModelInfo, TokenCount
 from agent_server.engines.cache_salt import add_salt
 from agent_server.engines.control_tokens import escape_control_tokens
-from agent_server.engines.embeddings import HOW_TO_GET
-from agent_server.engines.embeddings import NAME as EMBEDDER
 from agent_server.engines.llama_child import CANNOT_LOAD, EngineSpec
 from agent_server.engines.openai import HttpEngine
 from agent_server.engines.upstream_pool import UpstreamConfig
-from agent_server.errors import EngineMisconfigured, EngineUnavailable, Unsupported
+from agent_server.errors import EngineMisconfigured, EngineUnavailable
 from agent_server.model_catalogue.machine import Gpu
 from terrarium.backoff import Backoff
 from terrarium.file_watcher import file_stamp
@@ -83,7 +81,7 @@ class ChildExit:
         return not self.has_loaded and (self.status == CANNOT_LOAD or self.status < 0)
 
 
-class EmbeddedEngine:
+class EmbeddedEngine(Engine):
     """llama.cpp in a child process, used over HTTP like any other engine.
 
     While no child is ready, requests raise EngineUnavailable (503), or EngineMisconfigured if the
@@ -128,10 +126,6 @@ class EmbeddedEngine:
     async def count(self, body: Mapping[str, Any]) -> TokenCount:
         """Count tokens with the child's template and tokenizer."""
         return replace(await self._engine().count(_child_body(body)), limit=self._spec.context)
-
-    async def embeddings(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Raise Unsupported: the child is loaded for chats."""
-        raise Unsupported(f"this model makes no embeddings; {EMBEDDER} does. {HOW_TO_GET}")
 
     async def ready(self) -> bool:
         """Return whether the child has loaded the model and responds."""

@@ -16,7 +16,7 @@ from typing import Any
 
 import structlog
 
-from agent_server.engine_protocol import Chunks, ModelInfo, TokenCount
+from agent_server.engine_protocol import Chunks, Engine, ModelInfo, TokenCount
 from agent_server.engines.embeddings_child import MAX_TEXT_TOKENS
 from agent_server.errors import (
     ContextLengthExceeded,
@@ -46,7 +46,7 @@ NOT_INSTALLED = f"this server lacks its embedding model; {HOW_TO_GET}"
 EMBEDDINGS_ONLY = f"{NAME} makes embeddings only; ask another model for words"
 
 
-class EmbeddingEngine:
+class EmbeddingEngine(Engine):
     """One child process, started by the first request and again after it has exited.
 
     `models` is the folder of model files, in which the embedding model may be missing.
@@ -114,11 +114,6 @@ class EmbeddingEngine:
             data.append({"object": "embedding", "index": index, "embedding": piece})
         usage = {"prompt_tokens": tokens, "total_tokens": tokens}
         return {"object": "list", "data": data, "model": NAME, "usage": usage}
-
-    @property
-    def isolates_keys(self) -> bool:
-        """False: the child is not told whose texts it gets."""
-        return False
 
     def chat(self, body: Mapping[str, Any], session: str | None) -> Chunks:
         """Raise Unsupported."""

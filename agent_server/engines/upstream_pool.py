@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import structlog
 from pydantic_core import from_json
 
+from agent_server.engine_protocol import Engine
 from agent_server.engines.cache_salt import CACHE_SALT
 from agent_server.engines.errors import DETAIL_PATHS, to_api_error
 from agent_server.errors import (
@@ -433,7 +434,7 @@ def _are_of_vllm(cards: Sequence[Mapping[str, Any]]) -> bool:
     return any(card.get("owned_by") == VLLM for card in cards)
 
 
-class UpstreamEngine:
+class UpstreamEngine(Engine):
     """The base of engines behind URLs."""
 
     def __init__(self, config: UpstreamConfig, headers: Mapping[str, str]) -> None:

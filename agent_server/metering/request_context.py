@@ -62,7 +62,7 @@ HEADERS: dict[str, Any] = {
 
 @dataclass(slots=True)
 class RequestMeter:
-    """What the engines have counted for one request, while and after they answer it.
+    """The use of one request, as the engines that answer it have counted it.
 
     An answer may take several calls of engines, of the same or of another model: `is_admitted` is
     set once the quotas have admitted the first, `queue_seconds` is their total wait, and `model` is

@@ -19,11 +19,9 @@ from ray.serve.exceptions import RayServeException
 
 from agent_server.admission.admission import reserved_slots
 from agent_server.admission.queue import AdmissionQueue
-from agent_server.engine_protocol import Chunks, ModelInfo, TokenCount
-from agent_server.engines.embeddings import HOW_TO_GET
-from agent_server.engines.embeddings import NAME as EMBEDDER
+from agent_server.engine_protocol import Chunks, Engine, ModelInfo, TokenCount
 from agent_server.engines.factory import create_engine
-from agent_server.errors import ApiError, EngineUnavailable, Unsupported
+from agent_server.errors import ApiError, EngineUnavailable
 from agent_server.model_files import store
 from agent_server.settings.models import ModelSettings, settings_of_models
 from terrarium import logging
@@ -156,7 +154,7 @@ def engines_by_demand(context: AutoscalingContext) -> tuple[int, dict[str, Any]]
     return min(max(wanted, least), most), {}
 
 
-class EngineReplicas:
+class EngineReplicas(Engine):
     """All replicas of one engine; fits `ReplicatedEngine`.
 
     Consistent hashing keeps a conversation on one replica, whose cache has its prompt. If that
@@ -259,10 +257,6 @@ class EngineReplicas:
         counted = await self._call("count", dict(body))
         assert isinstance(counted, TokenCount)
         return counted
-
-    async def embeddings(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Refuse: an embedded engine is loaded for chats."""
-        raise Unsupported(f"this model makes no embeddings; {EMBEDDER} does. {HOW_TO_GET}")
 
     async def ready(self) -> bool:
         """Return whether the replica that Ray Serve chooses can generate now."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Annotated, Any, get_type_hints
 
 from fastapi import Depends, Request
@@ -13,6 +14,7 @@ from fastapi.routing import APIRoute
 from pydantic import TypeAdapter, ValidationError
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from agent_server.admission.admitted_engine import AdmittedEngine
 from agent_server.errors import BodyTooLarge, ClientGone, InvalidRequest
@@ -67,44 +69,44 @@ class BodyRoute(APIRoute):
     """A route whose endpoint takes `request`, `body`, `server` and `context`, and nothing else.
 
     FastAPI describes it in `/openapi.json` by this signature. It is called without FastAPI's
-    dependency injection, which takes 0.1 ms of the 0.6 ms of CPU time of a short completion. Routes
-    without a body are FastAPI's own.
+    dependency injection and exit stacks, which take a quarter of the CPU time of a short completion
+    (0.14 of 0.58 ms). Routes without a body are FastAPI's own.
     """
 
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Return the request handler, which raises ApiError or RequestValidationError."""
-        endpoint = self.endpoint
-        hints = get_type_hints(endpoint, include_extras=True)
-        if "body" not in hints:
-            return super().get_route_handler()
-        kind = TypeAdapter[Any](hints["body"])
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle a request. Raises ApiError or RequestValidationError."""
+        kind = _body_type(self.endpoint)
+        if kind is None or scope["method"] not in (self.methods or ()):
+            await super().handle(scope, receive, send)
+            return
+        request = Request(scope, receive)
+        # A page of another site can make a browser send other types without a CORS preflight.
+        media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if media != "application/json" and not media.endswith("+json"):
+            raise InvalidRequest("send the body as JSON, with content-type: application/json")
+        try:
+            content = await request.body()
+        except ClientDisconnect:
+            raise ClientGone("the client left in the middle of its request") from None
+        if content.count(b",") > MAX_COMMAS and scope["path"] != EMBEDDINGS_PATH:
+            raise BodyTooLarge(f"the request body has too many values: at most {MAX_COMMAS} commas")
+        try:
+            body = kind.validate_json(content)
+        except ValidationError as error:
+            # The same locations as in FastAPI's own validation errors.
+            problems = error.errors(include_url=False, include_context=False)
+            raise RequestValidationError(
+                [{**problem, "loc": ("body", *problem["loc"])} for problem in problems]
+            ) from None
+        server, context = request.app.state.server, scope["request_context"]
+        response: Response = await self.endpoint(
+            request=request, body=body, server=server, context=context
+        )
+        await response(scope, receive, send)
 
-        async def handle(request: Request) -> Response:
-            # A page of another site can make a browser send other types without a CORS preflight.
-            media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-            if media != "application/json" and not media.endswith("+json"):
-                raise InvalidRequest("send the body as JSON, with content-type: application/json")
-            try:
-                content = await request.body()
-            except ClientDisconnect:
-                raise ClientGone("the client left in the middle of its request") from None
-            if content.count(b",") > MAX_COMMAS and request.scope["path"] != EMBEDDINGS_PATH:
-                text = f"the request body has too many values: at most {MAX_COMMAS} commas"
-                raise BodyTooLarge(text)
-            try:
-                body = kind.validate_json(content)
-            except ValidationError as error:
-                # The same locations as in FastAPI's own validation errors.
-                problems = error.errors(include_url=False, include_context=False)
-                raise RequestValidationError(
-                    [{**problem, "loc": ("body", *problem["loc"])} for problem in problems]
-                ) from None
-            answer: Response = await endpoint(
-                request=request,
-                body=body,
-                server=request.app.state.server,
-                context=request.scope["request_context"],
-            )
-            return answer
 
-        return handle
+@cache
+def _body_type(endpoint: Callable[..., Any]) -> TypeAdapter[Any] | None:
+    """Return the type of an endpoint's parameter `body`, None if it has none."""
+    hints = get_type_hints(endpoint, include_extras=True)
+    return TypeAdapter(hints["body"]) if "body" in hints else None

@@ -19,9 +19,10 @@ from agent_server.engines.openai import HttpEngine
 from agent_server.engines.upstream_pool import MAX_FAILURES, UpstreamConfig
 from agent_server.errors import ApiError, EngineTimeout, EngineUnavailable
 from terrarium.sockets import listen
-from tests.kit.agent_server import agent_client, agent_server, unready_server
+from tests.kit.agent_server import agent_client, agent_server
 from tests.kit.openai_script import Answer, ScriptedOpenAI
 from tests.kit.patience import PATIENCE
+from tests.kit.ports import free_port
 
 CHAT = "/v1/chat/completions"
 HELLO = {"messages": [{"role": "user", "content": "hello"}]}
@@ -70,8 +71,6 @@ async def asked(engine: HttpEngine) -> str:
         OK,
         OK + b"data: {not json}\n\n",
         OK + b"data: [1, 2]\n\n",
-        OK + b'data: {"choices": "none"}\n\n',
-        OK + b'data: {"choices": [1]}\n\n',
         OK + b"data: " + b"x" * (5 * 1024 * 1024),
         OK.replace(b"text/event-stream", b"application/json") + b"<html>",
         b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1/\r\nContent-Length: 0\r\n\r\n",
@@ -84,17 +83,6 @@ async def test_garbage_is_an_engine_error_and_no_crash(garbage: bytes) -> None:
             with pytest.raises(EngineUnavailable):
                 await asked(engine)
             assert not engine.is_busy
-
-
-async def test_garbage_reaches_a_client_as_an_error_object() -> None:
-    async with answering(OK + b"data: {not json}\n\n") as engine:
-        model = {"upstream": engine, "upstream_model": "m"}
-        async with (
-            unready_server(model) as url,
-            httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http,
-        ):
-            answer = await http.post(CHAT, json=HELLO)
-    assert (answer.status_code, answer.json()["error"]["code"]) == (503, "engine_unavailable")
 
 
 async def test_silence_is_a_timeout_and_after_some_the_engine_is_left_alone() -> None:
@@ -130,9 +118,11 @@ async def test_an_upstream_that_is_back_is_asked_again() -> None:
                         await asyncio.sleep(0.05)
 
 
-@pytest.mark.parametrize("fault", [b"", OK, b"HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n"])
-async def test_before_the_first_byte_another_upstream_is_asked(fault: bytes) -> None:
-    async with answering(fault) as bad, ScriptedOpenAI() as script:
+@pytest.mark.parametrize("fault", [None, b"", OK, b"HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n"])
+async def test_before_the_first_byte_another_upstream_is_asked(fault: bytes | None) -> None:
+    async with answering(fault or b"") as bad, ScriptedOpenAI() as script:
+        if fault is None:  # the connection is refused
+            bad = f"http://127.0.0.1:{free_port()}"
         engine = HttpEngine(UpstreamConfig([bad, script.url], model="m", timeout=10))
         async with engine.lifespan():
             answers = [await asked(engine) for _ in range(4)]
@@ -154,20 +144,6 @@ async def _outcome(engine: HttpEngine) -> str:
         return await asked(engine)
     except ApiError:
         return "broke off"
-
-
-async def test_a_slow_first_byte_is_waited_for() -> None:
-    async with ScriptedOpenAI() as script:
-        script.hang()
-        async with (
-            agent_server({"upstream": script.url}) as url,
-            httpx2.AsyncClient(timeout=PATIENCE) as http,
-        ):
-            asking = asyncio.create_task(http.post(f"{url}{CHAT}", json=HELLO))
-            await script.arrived()
-            assert (await http.get(f"{url}/ready")).status_code == 200
-            script.release()
-            assert (await asking).status_code == 200
 
 
 async def test_a_thousand_clients_that_leave_leave_nothing_behind() -> None:

@@ -73,21 +73,6 @@ async def test_calls_and_null_content_reach_the_upstream_as_they_came(
     assert seen["stream"] is True
 
 
-async def test_a_native_call_passes_in_both_shapes(script: ScriptedOpenAI) -> None:
-    script.call("lookup", {"word": "ada"}).call("lookup", {"word": "ada"})
-    async with client(script) as http:
-        body = {**HELLO, "tools": [LOOKUP]}
-        whole = (await http.post(CHAT, json=body)).json()["choices"][0]
-        streamed = events((await http.post(CHAT, json={**body, "stream": True})).text)
-    assert whole["finish_reason"] == "tool_calls"
-    assert whole["message"]["content"] is None
-    assert whole["message"]["tool_calls"][0]["function"]["arguments"] == '{"word": "ada"}'
-    deltas = [c["delta"] for chunk in streamed for c in chunk["choices"]]
-    parts = [call["function"]["arguments"] for d in deltas for call in d.get("tool_calls", ())]
-    assert "".join(parts) == '{"word": "ada"}'
-    assert streamed[-1]["choices"][0]["finish_reason"] == "tool_calls"
-
-
 async def test_a_stream_carries_usage_only_when_asked(script: ScriptedOpenAI) -> None:
     script.cached_tokens = 1
     async with client(script) as http:
@@ -222,23 +207,6 @@ async def test_a_session_stays_on_one_upstream_and_moves_when_it_is_gone() -> No
     assert one.requests
     assert two.requests
     assert len(one.requests) % 2 == len(two.requests) % 2 == 0
-
-
-async def test_the_next_upstream_is_asked_when_one_refuses_the_connection(
-    script: ScriptedOpenAI,
-) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as closed:
-        dead = f"http://127.0.0.1:{closed.getsockname()[1]}"
-    urls = f"{dead},{script.url}"
-    async with (
-        agent_server({"upstream": urls}) as url,
-        httpx2.AsyncClient(timeout=PATIENCE) as http,
-    ):
-        answers = [
-            await http.post(f"{url}{CHAT}", json=HELLO, headers={"x-session-id": str(n)})
-            for n in range(4)
-        ]
-    assert [answer.status_code for answer in answers] == [200] * 4
 
 
 async def test_without_an_engine_the_server_lives_but_is_not_ready() -> None:

@@ -179,13 +179,6 @@ async def test_the_request_id_is_echoed_or_made(http: httpx2.AsyncClient) -> Non
     assert refused.headers["x-request-id"] == "mine-2"
 
 
-async def test_an_unknown_priority_is_refused(http: httpx2.AsyncClient) -> None:
-    for priority, status in (("background", 200), ("interactive", 200), ("urgent", 400)):
-        answer = await http.post(CHAT, json=GOOD, headers={"x-priority": priority})
-        assert answer.status_code == status
-    assert answer.json()["error"]["param"] == "x-priority"
-
-
 @pytest.mark.parametrize(
     ("path", "body"),
     [

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 import httpx2
 import pytest
-from openai import AsyncOpenAI, BadRequestError, NotFoundError
+from openai import AsyncOpenAI, BadRequestError
 from openai.types.chat import ChatCompletionMessageParam, ChatCompletionToolParam
 
 from tests.kit.agent_server import EngineAddress, agent_server
@@ -171,16 +171,6 @@ async def test_the_answer_to_a_call_goes_back_to_the_model(openai: AsyncOpenAI) 
         max_tokens=300,
     )
     assert answer.choices[0].message.content or answer.choices[0].message.tool_calls
-
-
-async def test_the_models_are_listed_and_found_by_name(openai: AsyncOpenAI) -> None:
-    assert "terra" in [model.id async for model in openai.models.list()]
-    assert (await openai.models.retrieve("terra")).id == "terra"
-    with pytest.raises(NotFoundError) as failure:
-        await openai.models.retrieve("gpt-5")
-    assert failure.value.code == "model_not_found"
-    with pytest.raises(NotFoundError):
-        await openai.chat.completions.create(model="gpt-5", messages=HELLO)
 
 
 async def test_a_prompt_over_the_context_has_its_own_code(openai: AsyncOpenAI) -> None:
