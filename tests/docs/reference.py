@@ -27,7 +27,6 @@ BEGIN, END = "<!-- reference: begin -->", "<!-- reference: end -->"
 _ORDER = (
     "model",
     "server",
-    "admission",
     "usage",
     "agent",
     "pages",

@@ -21,6 +21,7 @@ from harnesses.core.launcher.readiness import server_ready
 from tests.kit.agent_server import (
     SLOTS,
     EngineAddress,
+    agent_client,
     agent_server,
     unready_server,
     until_ready,
@@ -162,8 +163,7 @@ async def test_many_waiting_streams_leave_the_server_answering(engine: EngineAdd
     # As with an engine of its own: whoever waits for a slot waits here, and not inside the engine,
     # where each would keep a thread of it busy.
     async with (
-        agent_server({**engine.settings(), "slots": SLOTS}) as url,
-        httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http,
+        agent_client({**engine.settings(), "slots": SLOTS}) as http,
         asyncio.TaskGroup() as tasks,
     ):
         streams = [tasks.create_task(http.post(CHAT, json=LONG)) for _ in range(30)]

@@ -1,16 +1,17 @@
-"""The body of POST /v1/responses.
+"""The body of POST /v1/responses, and its translation to a chat request.
+
+Clients send the items of an answer back: keys that mean nothing to a model are accepted.
 
 Source: https://platform.openai.com/docs/api-reference/responses/create
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import Discriminator, Field, Tag, model_validator
 
-from agent_server.routes.responses_api.items import Item, as_messages
 from agent_server.schemas.chat import (
     INT32,
     NAME,
@@ -25,6 +26,155 @@ from agent_server.schemas.chat import (
     validate,
 )
 
+Status = Literal["in_progress", "completed", "incomplete"]
+
+
+class ResponseTextPart(StrictModel):
+    """A text from a person or from an earlier answer."""
+
+    type: Literal["input_text", "output_text"]
+    text: str
+    annotations: list[Any] | None = None
+    logprobs: list[Any] | None = None
+
+
+class RefusalPart(StrictModel):
+    """An earlier refusal."""
+
+    type: Literal["refusal"]
+    refusal: str
+
+
+class ResponseImagePart(StrictModel):
+    """A picture, for models that can see."""
+
+    type: Literal["input_image"]
+    image_url: str
+    detail: Literal["low", "high", "auto"] | None = None
+    file_id: None = None
+
+
+Part = Annotated[ResponseTextPart | RefusalPart | ResponseImagePart, Field(discriminator="type")]
+
+
+class MessageItem(StrictModel):
+    """A message of a person, the system or the model."""
+
+    type: Literal["message"] = "message"
+    role: Literal["user", "assistant", "system", "developer"]
+    content: str | list[Part]
+    id: str | None = None
+    status: Status | None = None
+    phase: Literal["commentary", "final_answer"] | None = None
+
+    def chat_content(self) -> str | list[dict[str, Any]]:
+        """Return the content of a chat message; text only for roles that cannot have pictures."""
+        if isinstance(self.content, str):
+            return self.content
+        parts: list[dict[str, Any]] = []
+        for part in self.content:
+            if isinstance(part, ResponseImagePart):
+                picture = {
+                    "url": part.image_url,
+                    **({"detail": part.detail} if part.detail else {}),
+                }
+                parts.append({"type": "image_url", "image_url": picture})
+            else:
+                text = part.text if isinstance(part, ResponseTextPart) else part.refusal
+                parts.append({"type": "text", "text": text})
+        if self.role == "user":
+            return parts
+        return "".join(part.get("text", "") for part in parts)
+
+
+class CallItem(StrictModel):
+    """A tool call of an earlier answer."""
+
+    type: Literal["function_call"]
+    call_id: str
+    name: str
+    arguments: str
+    id: str | None = None
+    status: Status | None = None
+
+
+class ResultItem(StrictModel):
+    """The result of a tool call."""
+
+    type: Literal["function_call_output"]
+    call_id: str
+    output: str | list[ResponseTextPart]
+    id: str | None = None
+    status: Status | None = None
+
+
+class ReasoningText(StrictModel):
+    """A part of the reasoning."""
+
+    type: Literal["reasoning_text", "summary_text"]
+    text: str
+
+
+class ReasoningItem(StrictModel):
+    """The reasoning before an earlier answer."""
+
+    type: Literal["reasoning"]
+    id: str | None = None
+    summary: list[ReasoningText] | None = None
+    content: list[ReasoningText] | None = None
+    encrypted_content: None = None
+    status: Status | None = None
+
+
+Item = Annotated[
+    Annotated[MessageItem, Tag("message")]
+    | Annotated[CallItem, Tag("function_call")]
+    | Annotated[ResultItem, Tag("function_call_output")]
+    | Annotated[ReasoningItem, Tag("reasoning")],
+    Discriminator(
+        lambda item: item.get("type", "message") if isinstance(item, dict) else item.type
+    ),
+]
+
+
+def as_messages(items: Iterable[Item]) -> Iterator[dict[str, Any]]:
+    """Yield chat messages; reasoning, text and calls of one answer become one message."""
+    answer: dict[str, Any] = {}  # the assistant's message under construction, {} for none
+    for item in items:
+        if isinstance(item, ReasoningItem):
+            thoughts = "".join(thought.text for thought in item.content or ())
+            if thoughts:
+                answer["reasoning_content"] = answer.get("reasoning_content", "") + thoughts
+        elif isinstance(item, CallItem):
+            function = {"name": item.name, "arguments": item.arguments}
+            call = {"id": item.call_id, "type": "function", "function": function}
+            answer.setdefault("tool_calls", []).append(call)
+        elif (
+            isinstance(item, MessageItem)
+            and item.role == "assistant"
+            # Not after other text or calls, which begin the next message.
+            and answer.keys().isdisjoint(("content", "tool_calls"))
+        ):
+            answer["content"] = item.chat_content()
+        else:
+            yield from _close_message(answer)
+            answer = {}
+            if isinstance(item, ResultItem):
+                output = item.output
+                words = output if isinstance(output, str) else "".join(p.text for p in output)
+                yield {"role": "tool", "tool_call_id": item.call_id, "content": words}
+            elif item.role == "assistant":
+                answer["content"] = item.chat_content()
+            else:
+                yield {"role": item.role, "content": item.chat_content()}
+    yield from _close_message(answer)
+
+
+def _close_message(answer: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    if answer:
+        content = answer.get("content") or (None if "tool_calls" in answer else "")
+        yield {**answer, "role": "assistant", "content": content}
+
 
 class FunctionTool(FunctionSpec):
     """A tool that the client runs; the built-in tools of this API are not supported."""
@@ -33,7 +183,7 @@ class FunctionTool(FunctionSpec):
 
     def as_chat(self) -> dict[str, Any]:
         """Return the tool in the form of a chat request."""
-        return {"type": "function", "function": _without_nulls(self, "type")}
+        return {"type": "function", "function": _without_nulls(self)}
 
 
 class FunctionChoice(StrictModel):
@@ -63,7 +213,7 @@ class TextFormat(StrictModel):
         """Return the `response_format` of a chat request."""
         if self.type != "json_schema":
             return {"type": self.type}
-        return {"type": "json_schema", "json_schema": _without_nulls(self, "type")}
+        return {"type": "json_schema", "json_schema": _without_nulls(self)}
 
 
 class TextConfig(StrictModel):
@@ -88,8 +238,6 @@ class ResponseStreamOptions(StrictModel):
 
 class ResponseRequest(StrictRequest):
     """The body of POST /v1/responses."""
-
-    model_config = ConfigDict(extra="allow", frozen=True)
 
     hints = frozenset(
         ["max_tool_calls", "prompt_cache_options", "prompt_cache_retention", "safety_identifier",
@@ -128,11 +276,6 @@ class ResponseRequest(StrictRequest):
     service_tier: Literal["auto", "default"] | None = None
     prompt_cache_key: CacheKey | None = None
 
-    @property
-    def wants_logprobs(self) -> bool:
-        """True if each token comes with its log probability."""
-        return bool(self.include or self.top_logprobs)
-
     def messages(self) -> list[dict[str, Any]]:
         """Return the input as chat messages."""
         if isinstance(self.input, str):
@@ -145,6 +288,9 @@ class ResponseRequest(StrictRequest):
         Raises InvalidRequest.
         """
         self.require_known()
+        choice: Any = self.tool_choice
+        if isinstance(choice, FunctionChoice):
+            choice = {"type": "function", "function": {"name": choice.name}}
         rules = [{"role": "system", "content": self.instructions}] if self.instructions else []
         body: dict[str, Any] = {
             "model": self.model,
@@ -153,7 +299,7 @@ class ResponseRequest(StrictRequest):
             "temperature": self.temperature,
             "top_p": self.top_p,
             "max_tokens": self.max_output_tokens,
-            "tool_choice": self._choice(),
+            "tool_choice": choice,
             "stream": self.stream,
         }
         if self.tools:
@@ -163,15 +309,13 @@ class ResponseRequest(StrictRequest):
             body["verbosity"] = self.text.verbosity
         if self.reasoning:
             body["reasoning_effort"] = self.reasoning.effort
-        if self.wants_logprobs:
+        if self.include or self.top_logprobs:
             body.update(logprobs=True, top_logprobs=self.top_logprobs)
         return validate(ChatRequest, body)
 
     def request_echo(self) -> dict[str, Any]:
         """Return the fields of the request that a response repeats."""
-        text = self.text or TextConfig()
-        tools = [tool.model_dump() for tool in self.tools or ()]
-        choice = self.tool_choice
+        text, choice = self.text or TextConfig(), self.tool_choice
         return {
             "instructions": self.instructions,
             "max_output_tokens": self.max_output_tokens,
@@ -187,19 +331,13 @@ class ResponseRequest(StrictRequest):
             "tool_choice": choice.model_dump()
             if isinstance(choice, FunctionChoice)
             else choice or "auto",
-            "tools": tools,
+            "tools": [tool.model_dump() for tool in self.tools or ()],
             "top_logprobs": self.top_logprobs or 0,
             "top_p": self.top_p,
             "truncation": "disabled",
         }
 
-    def _choice(self) -> Any:
-        if isinstance(self.tool_choice, FunctionChoice):
-            return {"type": "function", "function": {"name": self.tool_choice.name}}
-        return self.tool_choice
 
-
-def _without_nulls(model: StrictModel, *but: str) -> dict[str, Any]:
-    """Return a part of the request without nulls, which some engines reject, and without `but`."""
-    dumped = model.model_dump(by_alias=True)
-    return {key: value for key, value in dumped.items() if value is not None and key not in but}
+def _without_nulls(model: StrictModel) -> dict[str, Any]:
+    """Return a part of the request without its type and nulls, which some engines reject."""
+    return model.model_dump(by_alias=True, exclude={"type"}, exclude_none=True)
