@@ -24,8 +24,8 @@ from benchmarks.figure import Figure, percentile
 from benchmarks.log import log_folder, log_of
 from benchmarks.log_questions import questions
 from benchmarks.ubuntu import PAUSE, NoCorpus, events
-from harnesses.logs.exporting import export
-from harnesses.logs.formats.jsonl import json_line
+from harnesses.logs.exporting import write_events
+from harnesses.logs.jsonl import json_line
 from storage.chat_log.event import EVERYTHING, PUBLIC, Event
 from storage.db.address import Address, PostgresSchema
 from storage.db.database import Database
@@ -114,7 +114,7 @@ async def _digest(address: Address) -> str:
     """Return the SHA-256 checksum of a complete export."""
     sink = _HashSink(hashlib.sha256())
     async with Database.open(address) as database:
-        await export(ChatLog(database), Query(scope=EVERYTHING), sink)
+        await write_events(ChatLog(database), Query(scope=EVERYTHING), sink)
     return sink.digest.hexdigest()
 
 

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from harnesses.logs.errors import OperationRefused
-from harnesses.logs.new_file import atomic_write
+from harnesses.logs.maintenance import OperationRefused, atomic_write
 
 
 def test_a_file_that_comes_meanwhile_is_not_replaced(tmp_path: Path) -> None:
