@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 
 from harnesses.core.rate_limit import TokenBuckets
 from harnesses.web.app_state import TOO_FAST
-from harnesses.web.chat_service import ChatService, VisitorQuestion
+from harnesses.web.chat_service import ChatService
 from llm.tools.toolbox import ToolError, tool
 from storage.chat_log.event import Scope
 
@@ -58,23 +58,16 @@ class AskTool:
         if not self._questions.try_acquire(self._address):
             raise ToolError(TOO_FAST)
         conversation = conversation or secrets.token_hex(16)
-        name = self._name(conversation)
-        asked = VisitorQuestion(question, self._scope, self._address)
-        result = await self._chat.ask(name, asked, _ignore)
+        # The name depends on the scope: a client with another one that knows the id gets a
+        # conversation of its own, and learns nothing from answers to one that may read more.
+        places = self._scope.places
+        scope = "all" if places is None else ",".join(sorted(map(str, places)))
+        name = f"mcp/{sha256(f'{conversation} {scope}'.encode()).hexdigest()[:32]}"
+
+        async def ignore(_text: str) -> None:
+            """Discard a piece of the answer: the result of an MCP tool is not streamed."""
+
+        result = await self._chat.ask(name, question, self._scope, self._address, ignore)
         if not result.ok:
             raise ToolError(result.text or "there is no answer: the question was stopped")
         return ConversationAnswer(answer=result.text, conversation=conversation)
-
-    def _name(self, conversation: str) -> str:
-        """Return the name of a conversation, which depends on the scope.
-
-        A client with another scope that knows the id gets a conversation of its own, so it learns
-        nothing from answers to a client that may read more.
-        """
-        places = self._scope.places
-        scope = "all" if places is None else ",".join(sorted(map(str, places)))
-        return f"mcp/{sha256(f'{conversation} {scope}'.encode()).hexdigest()[:32]}"
-
-
-async def _ignore(text: str) -> None:
-    """Discard a piece of an answer: the result of an MCP tool is not streamed."""

@@ -13,7 +13,7 @@ from typing import Annotated
 from pydantic import BaseModel, Field
 
 from harnesses.web.api.models import Answer, ChannelInfo, ChannelList, LogMessage
-from harnesses.web.params import MAX_QUERY_CHARS, Moment
+from harnesses.web.queries import MAX_QUERY_CHARS, Id, Moment
 from llm.retrieval import NOTHING, Retrieval
 from llm.tools.toolbox import ToolError, tool
 from storage.chat_log.channel_name import ChannelName
@@ -34,7 +34,6 @@ Channel = Annotated[
 Nick = Annotated[str, Field(max_length=100, description="only lines of this nick")]
 Hours = Annotated[float, Field(ge=0, le=24 * 366 * 100, description="only the last hours; 0: all")]
 Limit = Annotated[int, Field(ge=1, le=_MAX_LINES, description="maximum number of lines")]
-Id = Annotated[int, Field(ge=0, le=2**53 - 1)]
 
 
 class FoundLines(BaseModel):

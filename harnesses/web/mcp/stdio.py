@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from http import HTTPStatus
 from importlib.metadata import version
 from pathlib import Path
@@ -29,9 +27,7 @@ if TYPE_CHECKING:
     from mcp import Client
     from mcp.server.lowlevel.server import Server
 
-_READ_TIMEOUT = (
-    660.0  # seconds to wait for an answer, more than the 600 that the tool `ask` may take
-)
+_READ_TIMEOUT = 660.0  # seconds to wait for an answer: the tool `ask` may take 600
 _CONNECT_TIMEOUT = 10.0  # seconds
 
 
@@ -50,12 +46,20 @@ def mcp(
 
 async def _serve(config: Config, url: str) -> None:
     """Forward messages until standard input ends. Raises TendrilError."""
+    from mcp import Client
+    from mcp.client.streamable_http import streamable_http_client
     from mcp.server.stdio import stdio_server
 
-    async with _connected(config, url.rstrip("/") or _own_address(config)) as client:
-        server = _forwarding_server(client)
-        async with stdio_server() as (incoming, outgoing):
-            await server.run(incoming, outgoing, server.create_initialization_options())
+    base = url.rstrip("/") or _own_address(config)
+    token = config.section(WebSettings).token
+    headers = {"authorization": f"Bearer {token.get_secret_value()}"} if token else {}
+    timeout = httpx2.Timeout(_READ_TIMEOUT, connect=_CONNECT_TIMEOUT)
+    async with httpx2.AsyncClient(headers=headers, timeout=timeout) as http:
+        await _require_access(http, base)
+        async with Client(streamable_http_client(base + PATH, http_client=http)) as client:
+            server = _forwarding_server(client)
+            async with stdio_server() as (incoming, outgoing):
+                await server.run(incoming, outgoing, server.create_initialization_options())
 
 
 def _own_address(config: Config) -> str:
@@ -67,24 +71,6 @@ def _own_address(config: Config) -> str:
             " the folder with --data, or another machine's address with --url"
         )
     return web.detail
-
-
-@asynccontextmanager
-async def _connected(config: Config, base: str) -> AsyncIterator[Client]:
-    """Connect to the MCP server of a site with the token of `[web]`, if there is one.
-
-    Raises TendrilError.
-    """
-    from mcp import Client
-    from mcp.client.streamable_http import streamable_http_client
-
-    token = config.section(WebSettings).token
-    headers = {"authorization": f"Bearer {token.get_secret_value()}"} if token else {}
-    timeout = httpx2.Timeout(_READ_TIMEOUT, connect=_CONNECT_TIMEOUT)
-    async with httpx2.AsyncClient(headers=headers, timeout=timeout) as http:
-        await _require_access(http, base)
-        async with Client(streamable_http_client(base + PATH, http_client=http)) as client:
-            yield client
 
 
 async def _require_access(http: httpx2.AsyncClient, base: str) -> None:

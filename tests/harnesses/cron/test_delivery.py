@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from harnesses.core.services.outbox import TendrilOutbox
-from harnesses.cron.delivery import ChannelDelivery, FileDelivery, JobOutput
-from harnesses.cron.errors import Undeliverable
+from harnesses.cron.delivery import ChannelDelivery, FileDelivery, JobOutput, Undeliverable
 from storage.chat_log.event import Place
 from storage.db.database import Database
 from storage.queues.outbox import Outbox

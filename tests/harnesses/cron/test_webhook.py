@@ -11,8 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from harnesses.cron.delivery import JobOutput, WebhookDelivery
-from harnesses.cron.errors import Undeliverable
+from harnesses.cron.delivery import JobOutput, Undeliverable, WebhookDelivery
 from tests.kit.ports import free_port
 from tests.kit.serving import serving
 

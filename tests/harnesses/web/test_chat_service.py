@@ -11,7 +11,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from harnesses.web.app import MAX_BODY_BYTES
+from harnesses.web.auth.middleware import MAX_BODY_BYTES
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.patience import PATIENCE
 from tests.kit.web_site import WebSite, excerpt, web_site
