@@ -145,21 +145,19 @@ def _is_sound(choice: object) -> bool:
 
 def result_text(result: types.CallToolResult) -> str:
     """Return a result as text; content of other types is only named."""
-    parts = [part for block in result.content if (part := _block_text(block))]
-    if not parts and result.structured_content is not None:
+    parts = []
+    for block in result.content:
+        match block:
+            case types.TextContent():
+                parts.append(block.text)
+            case types.EmbeddedResource(resource=types.TextResourceContents() as resource):
+                parts.append(resource.text)
+            case types.ResourceLink():
+                parts.append(f"[{plain(block.uri, _MAX_HINT_LENGTH)}]")
+            case _:
+                parts.append(f"[{block.type}, which cannot be shown]")
+    if not any(parts) and result.structured_content is not None:
         parts = [json.dumps(result.structured_content, ensure_ascii=False)]
-    text = "\n".join(parts) or "(no text)"
+    text = "\n".join(filter(None, parts)) or "(no text)"
     text = text if len(text) <= MAX_TEXT_LENGTH else f"{text[:MAX_TEXT_LENGTH]}..."
     return text.encode(errors="replace").decode()
-
-
-def _block_text(block: types.ContentBlock) -> str:
-    match block:
-        case types.TextContent():
-            return block.text
-        case types.EmbeddedResource(resource=types.TextResourceContents() as resource):
-            return resource.text
-        case types.ResourceLink():
-            return f"[{plain(block.uri, _MAX_HINT_LENGTH)}]"
-        case _:
-            return f"[{block.type}, which cannot be shown]"

@@ -174,9 +174,9 @@ class _BoundedTransport(httpx2.AsyncHTTPTransport):
         StreamError."""
         response = await super().handle_async_request(request)
         kind = response.headers.get("content-type", "")
-        stream = response.stream
-        if not kind.startswith("text/event-stream") and isinstance(stream, httpx2.AsyncByteStream):
-            response.stream = _BoundedStream(stream)
+        if not kind.startswith("text/event-stream"):
+            assert isinstance(response.stream, httpx2.AsyncByteStream)
+            response.stream = _BoundedStream(response.stream)
         return response
 
 
@@ -245,23 +245,23 @@ async def _process(settings: McpServerSettings, stderr_tail: StderrTail) -> Asyn
 async def _messages(stdout: asyncio.StreamReader) -> AsyncIterator[Item]:
     """Yield each line as a message, until the end. Raises ServerMisbehaved for one that is too
     long."""
-    with suppress(ConnectionError):
-        while line := await _line(stdout):
-            if line.strip():
-                found: Item
-                try:
-                    message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
-                    found = SessionMessage(message)
-                except ValueError as error:
-                    found = error
-                yield found
-
-
-async def _line(stdout: asyncio.StreamReader) -> bytes:
-    try:
-        return await stdout.readline()
-    except ValueError as error:  # the line exceeds the limit of the reader
-        raise ServerMisbehaved(f"a message has more than {MAX_MESSAGE_SIZE} bytes") from error
+    while True:
+        try:
+            line = await stdout.readline()
+        except ValueError as error:  # the line exceeds the limit of the reader
+            raise ServerMisbehaved(f"a message has more than {MAX_MESSAGE_SIZE} bytes") from error
+        except ConnectionError:
+            return
+        if not line:
+            return
+        if line.strip():
+            found: Item
+            try:
+                message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
+                found = SessionMessage(message)
+            except ValueError as error:
+                found = error
+            yield found
 
 
 async def _stop(

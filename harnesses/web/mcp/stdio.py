@@ -24,6 +24,7 @@ from llm.mcp.servers import HOW_TO_INSTALL
 from terrarium.config import Config, load
 
 if TYPE_CHECKING:
+    import mcp_types as types
     from mcp import Client
     from mcp.server.lowlevel.server import Server
 
@@ -90,41 +91,20 @@ async def _require_access(http: httpx2.AsyncClient, base: str) -> None:
 
 def _forwarding_server(client: Client) -> Server[Any]:
     """Return a server that forwards each request through `client`."""
-    import mcp_types as types
     from mcp.server.lowlevel.server import Server
 
-    async def list_tools(
-        _context: object, params: types.PaginatedRequestParams | None
-    ) -> types.ListToolsResult:
-        return await client.list_tools(cursor=params.cursor if params else None)
-
-    async def call_tool(
-        _context: object, params: types.CallToolRequestParams
-    ) -> types.CallToolResult:
-        return await client.call_tool(params.name, params.arguments)
-
-    async def list_resources(
-        _context: object, params: types.PaginatedRequestParams | None
-    ) -> types.ListResourcesResult:
-        return await client.list_resources(cursor=params.cursor if params else None)
-
-    async def list_templates(
-        _context: object, params: types.PaginatedRequestParams | None
-    ) -> types.ListResourceTemplatesResult:
-        return await client.list_resource_templates(cursor=params.cursor if params else None)
-
-    async def read_resource(
-        _context: object, params: types.ReadResourceRequestParams
-    ) -> types.ReadResourceResult:
-        return await client.read_resource(params.uri)
+    def cursor(params: types.PaginatedRequestParams | None) -> str | None:
+        return params.cursor if params else None
 
     return Server(
         "terrarium",
         version=version("terrarium"),
         instructions=client.instructions,
-        on_list_tools=list_tools,
-        on_call_tool=call_tool,
-        on_list_resources=list_resources,
-        on_list_resource_templates=list_templates,
-        on_read_resource=read_resource,
+        on_list_tools=lambda _, params: client.list_tools(cursor=cursor(params)),
+        on_call_tool=lambda _, params: client.call_tool(params.name, params.arguments),
+        on_list_resources=lambda _, params: client.list_resources(cursor=cursor(params)),
+        on_list_resource_templates=lambda _, params: client.list_resource_templates(
+            cursor=cursor(params)
+        ),
+        on_read_resource=lambda _, params: client.read_resource(params.uri),
     )

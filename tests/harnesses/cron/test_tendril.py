@@ -213,7 +213,7 @@ async def test_the_digest_shows_the_model_the_lines_of_the_last_hours(world: Wor
     await world.said("too old", time=NINE - timedelta(hours=25))
     await world.said("first", "second", "third", time=NINE - timedelta(hours=2))
     clock = ManualClock(START)
-    async with world.cron(clock, {"digest": job(log="#terrarium", lines=2)}):
+    async with world.cron(clock, {"digest": job(log="#terrarium")}):
         await clock.asleep()
         await clock.set(NINE)
         await world.ran(clock)
@@ -462,10 +462,11 @@ async def test_a_crash_before_the_run_was_noted_does_not_say_it_twice(world: Wor
 async def test_a_job_searches_the_log_of_its_channel_and_sees_how_the_processes_are(
     world: World,
 ) -> None:
-    await world.said("the pump is mended", "it rains", time=NINE - timedelta(hours=2))
+    await world.said("the pump is mended", time=NINE - timedelta(hours=30))
+    await world.said("it rains", time=NINE - timedelta(hours=2))
     world.model.call("system_status", {}).call("search_log", {"query": "pump"}).say("Done.")
     clock = ManualClock(START)
-    async with world.cron(clock, {"digest": job(log="#terrarium", lines=1)}):
+    async with world.cron(clock, {"digest": job(log="#terrarium")}):
         await clock.asleep()
         await clock.set(NINE)
         await world.ran(clock)
