@@ -29,6 +29,7 @@ from storage.search.models import SearchPage
 
 _MAX_ID = 2**53 - 1  # JavaScript's largest safe integer
 MAX_QUERY_CHARS = 200  # characters of a search
+NO_WORDS = "write at least one word to look for"
 _BATCH_SIZE = 1000  # events per read of `iterate`
 _LOST_PLUS = re.compile(r"(T\d\d:\d\d(?::\d\d(?:\.\d+)?)?) (\d\d:?\d\d)$")
 

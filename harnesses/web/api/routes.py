@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Header, HTTPException, Response
 from fastapi import Query as Param
+from fastapi.exceptions import RequestValidationError
 from fastapi.sse import EventSourceResponse, ServerSentEvent
-from pydantic import AfterValidator
 from starlette.responses import StreamingResponse
 
 from harnesses.web.api.models import (
@@ -27,6 +26,7 @@ from harnesses.web.api.models import (
 from harnesses.web.app_state import AppStateDep, FollowDep, ScopeDep
 from harnesses.web.queries import (
     MAX_QUERY_CHARS,
+    NO_WORDS,
     ChannelQuery,
     Id,
     Limit,
@@ -40,7 +40,7 @@ from harnesses.web.queries import (
 from storage.chat_log.event import Event, EventType
 from storage.chat_log.event_table import Query
 from storage.search.models import Order, SearchQuery
-from storage.search.query_parser import Mode, parse
+from storage.search.query_parser import Mode
 
 _PROBLEMS: dict[int | str, dict[str, object]] = {
     404: {"model": ErrorEnvelope, "description": "no such event on a public channel"},
@@ -86,15 +86,8 @@ def _message_query(
 MessageQuery = Annotated[Query, Depends(_message_query)]
 
 
-def _has_something(text: str) -> str:
-    if not parse(text, now=datetime.now(UTC)):
-        raise ValueError("write at least one word to look for")
-    return text
-
-
 SearchWords = Annotated[
     str,
-    AfterValidator(_has_something),
     Param(
         max_length=MAX_QUERY_CHARS,
         description='words, "phrases", -not, or, prefix*, from:nick, in:#channel, since:2026-03,'
@@ -189,11 +182,18 @@ async def search(
     """Search the spoken lines; returns a page of hits with highlighted snippets. For a plain
     question, `answers` has the lines that may answer it."""
     within = replace(query, limit=limit)
+    no_words = RequestValidationError(
+        [{"loc": ("query", "q"), "msg": NO_WORDS, "type": "value_error"}]
+    )
+    if not q.strip():
+        raise no_words
     if mode == "semantic":
         found = await search_by_meaning(state.retrieval, q, within)
         return SearchResults.from_page(found, first=True)
     search_query = SearchQuery(text=q, within=within, mode=mode, order=order, cursor=cursor)
     found = await state.log.search(search_query)
+    if not found.is_understood:
+        raise no_words
     if cursor is not None:
         return SearchResults.from_page(found, first=False)
     wanted = replace(within, limit=min(limit, _ANSWERS))

@@ -13,7 +13,7 @@ from typing import Annotated
 from pydantic import BaseModel, Field
 
 from harnesses.web.api.models import Answer, ChannelInfo, ChannelList, LogMessage
-from harnesses.web.queries import MAX_QUERY_CHARS, Id, Moment
+from harnesses.web.queries import MAX_QUERY_CHARS, NO_WORDS, Id, Moment
 from llm.retrieval import NOTHING, Retrieval
 from llm.tools.toolbox import ToolError, tool
 from storage.chat_log.channel_name import ChannelName
@@ -21,7 +21,6 @@ from storage.chat_log.event import SPOKEN, Event, Scope
 from storage.chat_log.event_table import Query
 from storage.db.errors import BadCursor
 from storage.search.models import Order, SearchQuery
-from storage.search.query_parser import parse
 
 _MAX_LINES = 200  # lines in a result
 _MAX_ANSWERS = 3  # lines that may answer a question
@@ -105,10 +104,7 @@ class McpLogTools:
     ) -> FoundLines:
         """Search what was said on the chat channels; the newest lines come first. A plain question
         also has `answers`, the lines that may answer it."""
-        now = datetime.now(UTC)
-        if not parse(query, now=now):
-            raise ToolError("query: write at least one word to look for")
-        since = now - timedelta(hours=hours) if hours else None
+        since = datetime.now(UTC) - timedelta(hours=hours) if hours else None
         within = self._query(channel, nick, since=since, limit=limit)
         try:
             page = await self._log.search_for_model(
@@ -116,6 +112,8 @@ class McpLogTools:
             )
         except BadCursor as error:
             raise ToolError(f"cursor: {error}") from error
+        if not query.strip() or not page.is_understood:
+            raise ToolError(f"query: {NO_WORDS}")
         wanted = replace(within, limit=min(limit, _MAX_ANSWERS))
         found = NOTHING if cursor else await self._retrieval.answers(query, wanted)
         answers = Answer.from_found(found)

@@ -19,8 +19,7 @@ from harnesses.web.rendering.view import page
 from llm.retrieval import NOTHING
 from storage.chat_log.channel_name import ChannelName
 from storage.chat_log.event_table import Query
-from storage.search.models import Order, SearchQuery
-from storage.search.query_parser import parse
+from storage.search.models import Order, SearchPage, SearchQuery
 
 _HITS_PER_PAGE = 50
 _ANSWERS = 3  # lines that may answer a question
@@ -75,9 +74,10 @@ async def show_search(
     within = Query(
         scope=scope, nick=asked.nick or None, since=since, until=until, limit=_HITS_PER_PAGE
     ).in_channel(ChannelName.parse(asked.channel))
+    found = SearchPage(is_understood=False)
     if asked.mode == "meaning" and asked.q.strip():
         found = await search_by_meaning(state.retrieval, asked.q, within)
-    else:
+    elif asked.text.strip():
         search = SearchQuery(
             text=asked.text, within=within, order=asked.order, cursor=asked.cursor, zone=zone
         )
@@ -90,7 +90,7 @@ async def show_search(
         request,
         "search.html",
         asked=asked,
-        searched=bool(parse(asked.text, now=datetime.now(UTC))),
+        searched=found.is_understood,
         first=asked.cursor is None,
         result=found,
         answers=answers,
