@@ -22,10 +22,10 @@ from harnesses.web.api import routes as api
 from harnesses.web.app_state import AppState
 from harnesses.web.auth.middleware import MAX_BODY_BYTES, SecurityMiddleware
 from harnesses.web.auth.tokens import AccessTokens
-from harnesses.web.http.caching import ETag, Only, may_compress
-from harnesses.web.http.problems import register_handlers
+from harnesses.web.caching import ETag, Only, may_compress
 from harnesses.web.mcp.endpoint import PATH, McpEndpoint
 from harnesses.web.pages import channel, chat, login, overview, runs, search, statistics
+from harnesses.web.problems import register_handlers
 
 _GZIP_LEVEL = 5  # half the time of the highest level for nearly the same size
 _MIN_BYTES = 1000  # shorter bodies are not compressed

@@ -14,9 +14,8 @@ from starlette.requests import Request
 
 from harnesses.web.app_state import AppState, viewer_of
 from harnesses.web.auth.login_delays import address_of
-from harnesses.web.mcp.ask_tool import AskTool
-from harnesses.web.mcp.log_tools import McpLogTools
 from harnesses.web.mcp.resources import TEMPLATES, LogResources
+from harnesses.web.mcp.tools import AskTool, McpLogTools
 from llm.agent.tool_executor import TOOL_TIMEOUT
 from llm.tools.toolbox import Toolbox, ToolError, text_of
 

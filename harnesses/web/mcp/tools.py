@@ -1,18 +1,24 @@
-"""Tools over the log for MCP clients, confined to a scope.
+"""The tools for MCP clients, confined to a scope: reading the log, and asking our model.
 
 Their caller is a model, so they leave out people who have opted out of being shown to models.
 """
 
 from __future__ import annotations
 
+import re
+import secrets
 from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from hashlib import sha256
 from typing import Annotated
 
 from pydantic import BaseModel, Field
 
+from harnesses.core.rate_limit import TokenBuckets
 from harnesses.web.api.models import Answer, ChannelInfo, ChannelList, LogMessage
+from harnesses.web.app_state import TOO_FAST
+from harnesses.web.chat_service import ChatService
 from harnesses.web.queries import MAX_QUERY_CHARS, NO_WORDS, Id, Moment
 from llm.retrieval import NOTHING, Retrieval
 from llm.tools.toolbox import ToolError, tool
@@ -26,6 +32,8 @@ _MAX_LINES = 200  # lines in a result
 _MAX_ANSWERS = 3  # lines that may answer a question
 _MAX_COUNTED_LINES = 5_000  # lines that `who` counts
 _MAX_PEOPLE = 100
+_CONVERSATION = re.compile(r"[0-9a-f]{32}")
+_ASK_TIMEOUT = 600.0  # seconds; the run behind the answer has its own limit
 
 Channel = Annotated[
     str, Field(max_length=300, description="`#channel` or `network/#channel`; empty: all of them")
@@ -192,3 +200,55 @@ class McpLogTools:
         line = LogMessage.from_event(event)
         line.link = self._base + line.link
         return line
+
+
+class ConversationAnswer(BaseModel):
+    """The answer of the model, and the id of the conversation, to continue it."""
+
+    answer: str
+    conversation: str
+
+
+class AskTool:
+    """The owner of the tool `ask`, by which a client asks `chat` within `scope`.
+
+    `questions` limits the rate per client address.
+    """
+
+    def __init__(
+        self, chat: ChatService, scope: Scope, address: str, questions: TokenBuckets
+    ) -> None:
+        self._chat, self._scope = chat, scope
+        self._address, self._questions = address, questions
+
+    @tool(mcp=True, timeout=_ASK_TIMEOUT)
+    async def ask(
+        self,
+        question: Annotated[str, Field(min_length=1, max_length=4000)],
+        conversation: Annotated[
+            str,
+            Field(
+                max_length=32,
+                description="`conversation` of an earlier answer, to continue it",
+            ),
+        ] = "",
+    ) -> ConversationAnswer:
+        """Ask Terrarium, a language model that can look into the chat log. It takes a while."""
+        if conversation and not _CONVERSATION.fullmatch(conversation):
+            raise ToolError("conversation: leave it out, or pass that of an earlier answer")
+        if not self._questions.try_acquire(self._address):
+            raise ToolError(TOO_FAST)
+        conversation = conversation or secrets.token_hex(16)
+        # The name depends on the scope: a client with another one that knows the id gets a
+        # conversation of its own, and learns nothing from answers to one that may read more.
+        places = self._scope.places
+        scope = "all" if places is None else ",".join(sorted(map(str, places)))
+        name = f"mcp/{sha256(f'{conversation} {scope}'.encode()).hexdigest()[:32]}"
+
+        async def ignore(_text: str) -> None:
+            """Discard a piece of the answer: the result of an MCP tool is not streamed."""
+
+        result = await self._chat.ask(name, question, self._scope, self._address, ignore)
+        if not result.ok:
+            raise ToolError(result.text or "there is no answer: the question was stopped")
+        return ConversationAnswer(answer=result.text, conversation=conversation)

@@ -29,7 +29,7 @@ def register_handlers(app: FastAPI) -> None:
     """Register handlers that give all errors of the app the same form."""
     app.add_exception_handler(HTTPException, _on_http_error)
     app.add_exception_handler(RequestValidationError, _on_validation_error)
-    app.add_exception_handler(BadCursor, _on_bad_cursor)
+    app.add_exception_handler(BadCursor, _on_validation_error)
     app.add_exception_handler(Exception, _on_server_error)
 
 
@@ -44,8 +44,9 @@ async def _on_http_error(request: Request, error: Exception) -> Response:
 
 
 async def _on_validation_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, RequestValidationError)
-    problems = error.errors()
+    problems = [{"loc": ("query", "cursor"), "msg": str(error), "type": "cursor"}]
+    if isinstance(error, RequestValidationError):
+        problems = list(error.errors())
     explained = []
     for each in problems:
         text = str(each["msg"]).removeprefix("Value error, ")
@@ -59,11 +60,6 @@ async def _on_validation_error(request: Request, error: Exception) -> Response:
             message="; ".join(explained), type="invalid_request", param=_name(problems[0]["loc"])
         ),
     )
-
-
-async def _on_bad_cursor(request: Request, error: Exception) -> Response:
-    problem = ErrorDetails(message=f"cursor: {error}", type="invalid_request", param="cursor")
-    return _answer(request, 422, problem)
 
 
 async def _on_server_error(request: Request, error: Exception) -> Response:
