@@ -158,7 +158,12 @@ async def _http(settings: McpServerSettings) -> AsyncGenerator[Streams]:
     timeout = httpx2.Timeout(_STREAM_TIMEOUT, connect=_CONNECT_TIMEOUT)
     # The SDK follows no redirect to another origin, so only the configured one sees the token.
     async with (
-        httpx2.AsyncClient(headers=headers, timeout=timeout, transport=_BoundedTransport()) as http,
+        httpx2.AsyncClient(
+            headers=headers,
+            timeout=timeout,
+            transport=httpx2.AsyncHTTPTransport(),  # without proxies from the environment
+            event_hooks={"response": [_bound]},
+        ) as http,
         streamable_http_client(
             settings.url, http_client=http, max_sse_event_size=MAX_MESSAGE_SIZE
         ) as streams,
@@ -166,21 +171,16 @@ async def _http(settings: McpServerSettings) -> AsyncGenerator[Streams]:
         yield streams
 
 
-class _BoundedTransport(httpx2.AsyncHTTPTransport):
-    """HTTP with answers of at most `MAX_MESSAGE_SIZE`; in event streams that limits each event."""
-
-    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Send a request. Reading more than `MAX_MESSAGE_SIZE` of the response raises
-        StreamError."""
-        response = await super().handle_async_request(request)
-        kind = response.headers.get("content-type", "")
-        if not kind.startswith("text/event-stream"):
-            assert isinstance(response.stream, httpx2.AsyncByteStream)
-            response.stream = _BoundedStream(response.stream)
-        return response
+async def _bound(response: httpx2.Response) -> None:
+    """Limit an answer to `MAX_MESSAGE_SIZE`; of event streams the SDK limits each event."""
+    if not response.headers.get("content-type", "").startswith("text/event-stream"):
+        assert isinstance(response.stream, httpx2.AsyncByteStream)
+        response.stream = _BoundedStream(response.stream)
 
 
 class _BoundedStream(httpx2.AsyncByteStream):
+    """A body of which reading more than `MAX_MESSAGE_SIZE` raises StreamError."""
+
     def __init__(self, stream: httpx2.AsyncByteStream) -> None:
         self._stream = stream
 
