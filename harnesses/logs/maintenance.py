@@ -1,4 +1,4 @@
-"""How the `terrarium logs` commands open the log, and write files."""
+"""Opening of the log, and writing of files, for the `terrarium logs` commands."""
 
 from __future__ import annotations
 

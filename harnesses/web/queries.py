@@ -1,4 +1,4 @@
-"""What several endpoints share: parameters, the queries of the log that they make, and reads.
+"""Parameters that several endpoints share, the queries of the log that they make, and reads.
 
 Every query has the scope of the viewer; what a scope covers is decided in the log itself.
 """

@@ -49,42 +49,12 @@ def create_server(state: AppState) -> Server[Any]:
     async def list_tools(
         context: Context, _params: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
-        toolbox = toolbox_of(context)
-        return types.ListToolsResult(
-            tools=[
-                types.Tool(
-                    name=(function := schema["function"])["name"],
-                    description=function["description"],
-                    input_schema=function["parameters"],
-                    annotations=types.ToolAnnotations(
-                        read_only_hint=toolbox.options(function["name"]).reads
-                    ),
-                )
-                for schema in toolbox.schemas()
-            ]
-        )
+        return types.ListToolsResult(tools=_described(toolbox_of(context)))
 
     async def call_tool(
         context: Context, params: types.CallToolRequestParams
     ) -> types.CallToolResult:
-        """Run a tool; its ToolError becomes an error result, for the model to read.
-
-        Raises MCPError for an unknown tool.
-        """
-        toolbox = toolbox_of(context)
-        if params.name not in toolbox.names():
-            names = ", ".join(toolbox.names())
-            raise MCPError(types.INVALID_PARAMS, f"no such tool; there are: {names}")
-        seconds = toolbox.options(params.name).timeout or TOOL_TIMEOUT
-        try:
-            result = await toolbox.run(params.name, json.dumps(params.arguments or {}), seconds)
-        except ToolError as error:
-            content = [types.TextContent(text=str(error))]
-            return types.CallToolResult(content=content, is_error=True)
-        return types.CallToolResult(
-            content=[types.TextContent(text=text_of(result))],
-            structured_content=result if isinstance(result, dict) else None,
-        )
+        return await _call(toolbox_of(context), params)
 
     async def list_resources(
         context: Context, _params: types.PaginatedRequestParams | None
@@ -111,4 +81,38 @@ def create_server(state: AppState) -> Server[Any]:
         on_list_resources=list_resources,
         on_list_resource_templates=list_templates,
         on_read_resource=read_resource,
+    )
+
+
+def _described(toolbox: Toolbox) -> list[types.Tool]:
+    return [
+        types.Tool(
+            name=(function := schema["function"])["name"],
+            description=function["description"],
+            input_schema=function["parameters"],
+            annotations=types.ToolAnnotations(
+                read_only_hint=toolbox.options(function["name"]).reads
+            ),
+        )
+        for schema in toolbox.schemas()
+    ]
+
+
+async def _call(toolbox: Toolbox, params: types.CallToolRequestParams) -> types.CallToolResult:
+    """Run a tool; its ToolError becomes an error result, for the model to read.
+
+    Raises MCPError for an unknown tool.
+    """
+    if params.name not in toolbox.names():
+        names = ", ".join(toolbox.names())
+        raise MCPError(types.INVALID_PARAMS, f"no such tool; there are: {names}")
+    seconds = toolbox.options(params.name).timeout or TOOL_TIMEOUT
+    try:
+        result = await toolbox.run(params.name, json.dumps(params.arguments or {}), seconds)
+    except ToolError as error:
+        content = [types.TextContent(text=str(error))]
+        return types.CallToolResult(content=content, is_error=True)
+    return types.CallToolResult(
+        content=[types.TextContent(text=text_of(result))],
+        structured_content=result if isinstance(result, dict) else None,
     )

@@ -1,4 +1,4 @@
-"""What a browser may keep here: a login, for a token that it is asked for once, and a time zone."""
+"""Login and time zone of a browser, which keeps both as cookies."""
 
 from __future__ import annotations
 
