@@ -36,8 +36,9 @@ class LogMessage(BaseModel):
     )
 
     @classmethod
-    def from_event(cls, event: Event, **more: Any) -> Self:
-        """Return the public form of an event, with the further fields of a subclass."""
+    def from_event(cls, event: Event, base: str = "", **more: Any) -> Self:
+        """Return the public form of an event, with the further fields of a subclass; its link
+        begins with `base`."""
         return cls(
             id=event.id,
             network=event.network,
@@ -49,7 +50,7 @@ class LogMessage(BaseModel):
             target=event.target,
             own=event.own,
             reply_to=event.reply_to,
-            link=permalink(event),
+            link=base + permalink(event),
             **more,
         )
 
@@ -65,8 +66,8 @@ class ChannelInfo(BaseModel):
     link: str
 
     @classmethod
-    def from_channel(cls, channel: ChannelStats) -> ChannelInfo:
-        """Return the public form of a channel."""
+    def from_channel(cls, channel: ChannelStats, base: str = "") -> ChannelInfo:
+        """Return the public form of a channel; its link begins with `base`."""
         place = channel.place
         return cls(
             network=place.network,
@@ -74,7 +75,7 @@ class ChannelInfo(BaseModel):
             channel=str(place),
             events=channel.events,
             last=channel.last_time,
-            link=channel_path(place),
+            link=base + channel_path(place),
         )
 
 
@@ -190,10 +191,10 @@ class Answer(LogMessage):
     is_sure: bool = Field(description="whether the line is likely the answer")
 
     @classmethod
-    def from_found(cls, found: Found) -> list[Answer]:
-        """Return the public form of found lines."""
+    def from_found(cls, found: Found, base: str = "") -> list[Answer]:
+        """Return the public form of found lines, whose links begin with `base`."""
         return [
-            cls.from_event(each.event, score=round(each.score, 3), is_sure=each.score >= SURE)
+            cls.from_event(each.event, base, score=round(each.score, 3), is_sure=each.score >= SURE)
             for each in found.passages
         ]
 

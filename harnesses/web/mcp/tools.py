@@ -19,11 +19,11 @@ from harnesses.core.rate_limit import TokenBuckets
 from harnesses.web.api.models import Answer, ChannelInfo, ChannelList, LogMessage
 from harnesses.web.app_state import TOO_FAST
 from harnesses.web.chat_service import ChatService
-from harnesses.web.queries import MAX_QUERY_CHARS, NO_WORDS, Id, Moment
+from harnesses.web.queries import MAX_QUERY_CHARS, NO_WORDS, Id, Moment, page_of
 from llm.retrieval import NOTHING, Retrieval
 from llm.tools.toolbox import ToolError, tool
 from storage.chat_log.channel_name import ChannelName
-from storage.chat_log.event import SPOKEN, Event, Scope
+from storage.chat_log.event import SPOKEN, Scope
 from storage.chat_log.event_table import Query
 from storage.db.errors import BadCursor
 from storage.search.models import Order, SearchQuery
@@ -85,10 +85,8 @@ class McpLogTools:
     @tool(reads=True, mcp=True)
     async def channels(self) -> ChannelList:
         """List the channels of the chat log that you may read, the most recently active first."""
-        found = [ChannelInfo.from_channel(each) for each in await self._log.channels(self._scope)]
-        for each in found:
-            each.link = self._base + each.link
-        return ChannelList(channels=found)
+        found = await self._log.channels(self._scope)
+        return ChannelList(channels=[ChannelInfo.from_channel(each, self._base) for each in found])
 
     @tool(reads=True, mcp=True)
     async def search_log(
@@ -124,12 +122,9 @@ class McpLogTools:
             raise ToolError(f"query: {NO_WORDS}")
         wanted = replace(within, limit=min(limit, _MAX_ANSWERS))
         found = NOTHING if cursor else await self._retrieval.answers(query, wanted)
-        answers = Answer.from_found(found)
-        for each in answers:
-            each.link = self._base + each.link
         return FoundLines(
-            answers=answers,
-            lines=[self._line(hit.event) for hit in page.hits],
+            answers=Answer.from_found(found, self._base),
+            lines=[LogMessage.from_event(hit.event, self._base) for hit in page.hits],
             next_cursor=page.next_cursor,
         )
 
@@ -161,17 +156,15 @@ class McpLogTools:
             until=until,
             before_id=before_id or None,
             after_id=after_id or None,
-            limit=limit + 1,
         )
         newest = bool(before_id) or not (since or after_id)
-        events = await self._log.find(query, newest=newest)
-        # Decided before the lines of people who have opted out are removed, so there may be fewer
-        # than `limit` lines although `more` is true.
-        more = len(events) > limit
-        if more:
-            events = events[1:] if newest else events[:-1]
+        # `more` is decided before the lines of people who have opted out are removed, so there may
+        # be fewer than `limit` lines although it is true.
+        events, more = await page_of(self._log, query, limit, newest=newest)
         shown = await self._log.shown_to_model(events)
-        return ReadLines(lines=list(map(self._line, shown)), more=more)
+        return ReadLines(
+            lines=[LogMessage.from_event(each, self._base) for each in shown], more=more
+        )
 
     @tool(reads=True, mcp=True)
     async def who(
@@ -195,11 +188,6 @@ class McpLogTools:
     def _query(self, channel: str, nick: str, **narrowed: object) -> Query:
         query = Query(scope=self._scope, nick=nick or None, **narrowed)  # type: ignore[arg-type]
         return query.in_channel(ChannelName.parse(channel))
-
-    def _line(self, event: Event) -> LogMessage:
-        line = LogMessage.from_event(event)
-        line.link = self._base + line.link
-        return line
 
 
 class ConversationAnswer(BaseModel):

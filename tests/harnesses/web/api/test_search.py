@@ -72,12 +72,12 @@ async def test_pages_of_either_order_hold_every_line_once(tmp_path: Path, order:
         assert len(whole) > 14
 
 
-@pytest.mark.parametrize("cursor", ["x", "1.2", "-1.0.0", "9" * 99])
-async def test_a_cursor_that_is_none_is_refused(filled: WebSite, cursor: str) -> None:
-    for path in ("/api/search", "/search"):
-        answer = await filled.http.get(path, params={"q": "k3b", "cursor": cursor})
-        assert answer.status_code == 422
-        assert "cursor" in answer.json()["error"]["message"]
+async def test_a_cursor_that_is_none_is_refused(filled: WebSite) -> None:
+    for cursor in ["x", "1.2", "-1.0.0", "9" * 99]:
+        for path in ("/api/search", "/search"):
+            answer = await filled.http.get(path, params={"q": "k3b", "cursor": cursor})
+            assert answer.status_code == 422
+            assert "cursor" in answer.json()["error"]["message"]
 
 
 async def test_the_page_narrows_by_a_click_and_widens_again(tmp_path: Path) -> None:

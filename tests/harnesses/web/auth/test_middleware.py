@@ -24,15 +24,13 @@ async def closed(tmp_path: Path) -> AsyncIterator[WebSite]:
         yield found
 
 
-@pytest.mark.parametrize(
-    "path", ["/api/messages", "/api/stream", "/openapi.json", "/", "/chat", "/channel/irc/a"]
-)
-async def test_without_the_token_there_is_nothing_to_read(closed: WebSite, path: str) -> None:
-    for headers in ({}, {"authorization": "Bearer wrong"}, {"authorization": "Basic abc"}):
-        answer = await closed.http.get(path, headers=headers)
-        assert answer.status_code == 401
-        assert answer.headers["www-authenticate"] == "Bearer"
-        assert "Authorization: Bearer" in answer.json()["error"]["message"]
+async def test_without_the_token_there_is_nothing_to_read(closed: WebSite) -> None:
+    for path in ["/api/messages", "/api/stream", "/openapi.json", "/", "/chat", "/channel/irc/a"]:
+        for headers in ({}, {"authorization": "Bearer wrong"}, {"authorization": "Basic abc"}):
+            answer = await closed.http.get(path, headers=headers)
+            assert answer.status_code == 401
+            assert answer.headers["www-authenticate"] == "Bearer"
+            assert "Authorization: Bearer" in answer.json()["error"]["message"]
 
 
 async def test_the_token_opens_and_health_needs_none(closed: WebSite) -> None:
@@ -63,10 +61,10 @@ async def login(site: WebSite, token: str) -> httpx2.Response:
     return await site.http.post("/login", data={"token": token, "next": "/search?q=frogs"})
 
 
-@pytest.mark.parametrize("target", ["https://evil.example/", "//evil.example", "/\\evil.example"])
-async def test_the_login_leads_to_no_other_site(closed: WebSite, target: str) -> None:
-    answer = await closed.http.post("/login", data={"token": TOKEN, "next": target})
-    assert answer.headers["location"] == "/"
+async def test_the_login_leads_to_no_other_site(closed: WebSite) -> None:
+    for target in ["https://evil.example/", "//evil.example", "/\\evil.example"]:
+        answer = await closed.http.post("/login", data={"token": TOKEN, "next": target})
+        assert answer.headers["location"] == "/"
 
 
 async def test_a_token_in_the_address_logs_in_and_vanishes_from_it(closed: WebSite) -> None:
@@ -113,20 +111,17 @@ async def test_any_name_will_do_with_a_token(closed: WebSite) -> None:
     assert (await closed.http.get("/api/channels", headers=headers)).status_code == 200
 
 
-@pytest.mark.parametrize(
-    "headers",
-    [
+async def test_another_site_cannot_post(site: WebSite) -> None:
+    for headers in [
         {"origin": "https://evil.example"},
         {"origin": "http://127.0.0.1:1"},
         {"origin": "null"},
         {"origin": "http://["},
         {"sec-fetch-site": "cross-site"},
-    ],
-)
-async def test_another_site_cannot_post(site: WebSite, headers: dict[str, str]) -> None:
-    for path in ("/chat", "/chat/forget", "/login"):
-        answer = await site.http.post(path, json={"text": "hi"}, headers=headers)
-        assert answer.status_code == 403
+    ]:
+        for path in ("/chat", "/chat/forget", "/login"):
+            answer = await site.http.post(path, json={"text": "hi"}, headers=headers)
+            assert answer.status_code == 403
 
 
 async def test_our_own_page_can_post(site: WebSite) -> None:
@@ -134,11 +129,9 @@ async def test_our_own_page_can_post(site: WebSite) -> None:
     assert answer.status_code == 303
 
 
-@pytest.mark.parametrize("path", ["/", "/api/channels", "/nothing", "/static/site.css", "/health"])
-async def test_every_answer_carries_the_headers_that_protect_readers(
-    site: WebSite, path: str
-) -> None:
-    assert_protecting((await site.http.get(path)).headers)
+async def test_every_answer_carries_the_headers_that_protect_readers(site: WebSite) -> None:
+    for path in ["/", "/api/channels", "/nothing", "/static/site.css", "/health"]:
+        assert_protecting((await site.http.get(path)).headers)
 
 
 async def test_an_answer_to_a_failure_of_ours_carries_them_too(
@@ -160,13 +153,13 @@ def assert_protecting(headers: httpx2.Headers) -> None:
     assert "unsafe" not in headers["content-security-policy"]
 
 
-@pytest.mark.parametrize("path", ["/", "/api/channels", "/static/site.css"])
-async def test_the_head_of_an_answer_can_be_asked_for_alone(site: WebSite, path: str) -> None:
-    plain = {"accept-encoding": "identity"}
-    head = await site.http.head(path, headers=plain)
-    whole = await site.http.get(path, headers=plain)
-    assert (head.status_code, head.content) == (200, b"")
-    assert head.headers["content-length"] == str(len(whole.content))
+async def test_the_head_of_an_answer_can_be_asked_for_alone(site: WebSite) -> None:
+    for path in ["/", "/api/channels", "/static/site.css"]:
+        plain = {"accept-encoding": "identity"}
+        head = await site.http.head(path, headers=plain)
+        whole = await site.http.get(path, headers=plain)
+        assert (head.status_code, head.content) == (200, b"")
+        assert head.headers["content-length"] == str(len(whole.content))
 
 
 NAMES = ("page", "place", "path", "request", "log_access", "self", "name", "network", "query")

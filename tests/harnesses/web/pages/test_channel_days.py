@@ -81,23 +81,26 @@ async def test_a_link_to_a_day_shows_everybody_the_same_lines(site: WebSite) -> 
     assert said(answer.text) == ["Sunday ends", "already Monday"]
 
 
-@pytest.mark.parametrize("zone", ["Mars/Base", "../../etc/passwd", "", "localtime", "a" * 200])
-async def test_what_is_no_zone_is_refused(site: WebSite, zone: str) -> None:
-    assert (await site.http.post("/zone", data={"zone": zone})).status_code == 422
-    answer = await site.http.get(HERE, params={"tz": zone})
-    assert answer.status_code == 422
-    cookie = {"cookie": f"terrarium_zone={zone}"}
-    assert (await site.http.get(HERE, headers=cookie)).status_code == 200
+async def test_what_is_no_zone_is_refused(site: WebSite) -> None:
+    for zone in ["Mars/Base", "../../etc/passwd", "", "localtime", "a" * 200]:
+        assert (await site.http.post("/zone", data={"zone": zone})).status_code == 422
+        answer = await site.http.get(HERE, params={"tz": zone})
+        assert answer.status_code == 422
+        cookie = {"cookie": f"terrarium_zone={zone}"}
+        assert (await site.http.get(HERE, headers=cookie)).status_code == 200
 
 
-@pytest.mark.parametrize(
-    "query",
-    ["day=yesterday", "day=0001-01-01", "day=9999-12-31", "day=2004-11-15&days=8", "days=x"],
-)
-async def test_what_is_no_day_is_refused(site: WebSite, query: str) -> None:
-    for page in ("channel", "text"):
-        answer = await site.http.get(f"/{page}/irc/%23ubuntu?{query}")
-        assert answer.status_code == 422, page
+async def test_what_is_no_day_is_refused(site: WebSite) -> None:
+    for query in [
+        "day=yesterday",
+        "day=0001-01-01",
+        "day=9999-12-31",
+        "day=2004-11-15&days=8",
+        "days=x",
+    ]:
+        for page in ("channel", "text"):
+            answer = await site.http.get(f"/{page}/irc/%23ubuntu?{query}")
+            assert answer.status_code == 422, page
 
 
 async def test_several_days_stand_on_one_page(site: WebSite) -> None:

@@ -31,6 +31,10 @@ async def test_the_api_counts_days_hours_and_answers(tmp_path: Path) -> None:
         await site.said("elsewhere", channel="#other", time=monday)
         stats = await site.get("/api/stats", channel="irc/#ubuntu")
         assert (stats["lines"], stats["people"], stats["replies"]) == (2, 2, 1)
+        assert {(each["nick"], each["lines"]) for each in stats["top"]} == {
+            ("ada", 1),
+            ("Terra", 1),
+        }
         assert stats["days"] == [{"date": "2026-03-02", "lines": 2, "replies": 1}]
         assert stats["heat_map"][0][23] == 2
         assert sum(map(sum, stats["heat_map"])) == 2
