@@ -13,7 +13,6 @@ import os
 import tempfile
 import time
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -98,24 +97,17 @@ async def _move(source: Address, target: Address, label: str) -> AsyncIterator[F
     yield Figure(f"{label}: copied and compared in", ended - began, "s")
 
 
-@dataclass(slots=True)
-class _HashSink:
-    """An export sink that only computes a checksum."""
-
-    digest: hashlib._Hash
-
-    async def add(self, events: Sequence[Event]) -> None:
-        """Update the checksum with the events."""
-        for event in events:
-            self.digest.update(json_line(event).encode())
-
-
 async def _digest(address: Address) -> str:
     """Return the SHA-256 checksum of a complete export."""
-    sink = _HashSink(hashlib.sha256())
+    digest = hashlib.sha256()
+
+    async def add(events: Sequence[Event]) -> None:
+        for event in events:
+            digest.update(json_line(event).encode())
+
     async with Database.open(address) as database:
-        await write_events(ChatLog(database), Query(scope=EVERYTHING), sink)
-    return sink.digest.hexdigest()
+        await write_events(ChatLog(database), Query(scope=EVERYTHING), add)
+    return digest.hexdigest()
 
 
 async def _search(log: Path, schema: PostgresSchema) -> AsyncIterator[Figure]:

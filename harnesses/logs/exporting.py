@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections import defaultdict
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import IO, Annotated, Literal, Protocol
+from typing import IO, Annotated, Literal
 from urllib.parse import quote
 
 import typer
@@ -82,11 +83,8 @@ def export(command: ExportCommand) -> None:
     typer.echo(f"{asyncio.run(written)} events", err=True)
 
 
-class EventSink(Protocol):
-    """A target of an export."""
-
-    async def add(self, events: Sequence[Event]) -> None:
-        """Write events, all later than those of the previous call."""
+Sink = Callable[[Sequence[Event]], Awaitable[None]]
+"""Writes events into the target of an export, all later than those of the previous call."""
 
 
 async def export_to(
@@ -101,22 +99,22 @@ async def export_to(
 
 
 @asynccontextmanager
-async def _sink(format: ExportFormat, target: Path | None, force: bool) -> AsyncIterator[EventSink]:
+async def _sink(format: ExportFormat, target: Path | None, force: bool) -> AsyncIterator[Sink]:
     if target is None or target == Path("-"):
         if format != "jsonl":
             raise OperationRefused(f"{format} needs a PATH to write to")
-        yield JsonLinesSink(sys.stdout.buffer)
+        yield _json_lines(sys.stdout.buffer)
     elif format == "text":
         _require_empty(target)
-        yield TextDaysSink(target)
+        yield partial(_add_to_days, target)
     else:
         with atomic_write(target, force=force) as part:
             if format == "sqlite":
                 async with SqliteExport.open(part) as copy:
-                    yield copy
+                    yield copy.add
             else:
                 with part.open("wb") as file:
-                    yield JsonLinesSink(file)
+                    yield _json_lines(file)
 
 
 def _require_empty(folder: Path) -> None:
@@ -124,7 +122,7 @@ def _require_empty(folder: Path) -> None:
         raise OperationRefused(f"{folder} is there already; text needs a new or an empty folder")
 
 
-async def write_events(log: ChatLog, query: Query, sink: EventSink) -> int:
+async def write_events(log: ChatLog, query: Query, sink: Sink) -> int:
     """Write all events that match `query`, oldest first; return how many. Raises StorageError."""
     count, last = 0, 0
     while True:
@@ -132,38 +130,28 @@ async def write_events(log: ChatLog, query: Query, sink: EventSink) -> int:
         events = await log.find(piece, newest=False)
         if not events:
             return count
-        await sink.add(events)
+        await sink(events)
         count, last = count + len(events), events[-1].id
 
 
-class JsonLinesSink:
-    """A sink that writes JSON Lines to a file."""
+def _json_lines(file: IO[bytes]) -> Sink:
+    async def add(events: Sequence[Event]) -> None:
+        file.writelines(json_line(event).encode() + b"\n" for event in events)
 
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file = file
-
-    async def add(self, events: Sequence[Event]) -> None:
-        """Write a line for each event."""
-        self._file.writelines(json_line(event).encode() + b"\n" for event in events)
+    return add
 
 
-class TextDaysSink:
-    """A sink that writes text to files `NETWORK/CHANNEL/DAY.log` in a folder; days are in UTC."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    async def add(self, events: Sequence[Event]) -> None:
-        """Append each event to the file of its day."""
-        days: defaultdict[Path, list[bytes]] = defaultdict(list)
-        for event in events:
-            folder = self._folder / file_name(event.network) / file_name(event.channel)
-            line = text_line(event).encode("utf-8", "replace") + b"\n"
-            days[folder / f"{event.time:%Y-%m-%d}.log"].append(line)
-        for path, lines in days.items():
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with path.open("ab") as file:
-                file.writelines(lines)
+async def _add_to_days(target: Path, events: Sequence[Event]) -> None:
+    """Append each event as text to the file `NETWORK/CHANNEL/DAY.log` of its day, in UTC."""
+    days: defaultdict[Path, list[bytes]] = defaultdict(list)
+    for event in events:
+        folder = target / file_name(event.network) / file_name(event.channel)
+        line = text_line(event).encode("utf-8", "replace") + b"\n"
+        days[folder / f"{event.time:%Y-%m-%d}.log"].append(line)
+    for path, lines in days.items():
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with path.open("ab") as file:
+            file.writelines(lines)
 
 
 def text_line(event: Event) -> str:

@@ -132,16 +132,25 @@ class Fetcher:
         return page
 
     async def _follow(self, url: str, types: frozenset[str], *, asks_robots: bool) -> Page:
-        """Request a URL and follow its redirects. Raises PageError."""
+        """Request a URL, follow its redirects and read the page. Raises PageError."""
         for _ in range(self._limits.redirects + 1):
             target = await self._check(url)
             rules = await self._rules(target) if asks_robots else None
             if rules and not rules.can_fetch(str(target.url), AGENT):
                 raise PageRefused(f"the robots.txt of {target.host} asks programs to stay away")
             async with self._request(target) as response:
-                if not response.has_redirect_location:
-                    return await self._read(response, str(target.url), types)
-                url = _join(target.url, response.headers["location"])
+                if response.has_redirect_location:
+                    url = _join(target.url, response.headers["location"])
+                    continue
+                if not response.is_success:
+                    raise PageUnreadable(f"the server answered {response.status_code}")
+                kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+                if kind.startswith("image/") and kind not in types:
+                    raise PageUnreadable("it is a picture, and pictures cannot be looked at here")
+                if kind not in types:
+                    raise PageRefused(f"it is {kind[:60] or 'of no type'}, which is not read here")
+                body = await _decode(response, self._limits.size, cuts=self._limits.cuts)
+                return Page(str(target.url), kind, response.charset_encoding or "", body)
         raise PageRefused(f"it redirects more than {self._limits.redirects} times")
 
     async def _rules(self, target: _Target) -> Any:
@@ -231,18 +240,6 @@ class Fetcher:
             except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
                 reason = type(error).__name__
                 raise PageUnreadable(f"{target.host} did not answer ({reason})") from error
-
-    async def _read(self, response: httpx2.Response, url: str, types: frozenset[str]) -> Page:
-        """Read the page in a final response. Raises PageError."""
-        if not response.is_success:
-            raise PageUnreadable(f"the server answered {response.status_code}")
-        kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if kind.startswith("image/") and kind not in types:
-            raise PageUnreadable("it is a picture, and pictures cannot be looked at here")
-        if kind not in types:
-            raise PageRefused(f"it is {kind[:60] or 'of no type'}, which is not read here")
-        body = await _decode(response, self._limits.size, cuts=self._limits.cuts)
-        return Page(url, kind, response.charset_encoding or "", body)
 
     def _cached(self, key: str | tuple[str]) -> Any:
         value, until = self._cache.get(key, (None, 0.0))

@@ -162,7 +162,7 @@ async def test_the_head_of_an_answer_can_be_asked_for_alone(site: WebSite) -> No
         assert head.headers["content-length"] == str(len(whole.content))
 
 
-NAMES = ("page", "place", "path", "request", "log_access", "self", "name", "network", "query")
+NAMES = ("page", "place", "path", "request", "state", "scope", "self", "name", "network", "query")
 STRANGE = "&".join(f"{name}=//evil.example/" for name in NAMES)
 
 
