@@ -44,11 +44,6 @@ class _Failures:
     last: float = 0.0
     tried: deque[bytes] = field(default_factory=lambda: deque(maxlen=_MAX_REPEATS))
 
-    @property
-    def pause(self) -> float:
-        """The seconds after the last wrong token in which no further token is checked."""
-        return min(MAX_DELAY, 2.0 ** (self.count - THRESHOLD)) if self.count >= THRESHOLD else 0.0
-
 
 class LoginDelays:
     """The wrong tokens of each address, and the resulting delays. `clock` returns monotonic
@@ -70,7 +65,8 @@ class LoginDelays:
         passed = self._clock() - failures.last
         if passed > _FORGET_AFTER:
             del self._failures[address]
-        return max(0.0, failures.pause - passed)
+        delay = min(MAX_DELAY, 2.0 ** (failures.count - THRESHOLD))
+        return max(0.0, delay - passed) if failures.count >= THRESHOLD else 0.0
 
     def record(self, address: str, token: str, opened: Scope | None) -> None:
         """Record a checked token: `opened` is its scope, None for a wrong one.
