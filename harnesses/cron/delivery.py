@@ -6,7 +6,6 @@ import asyncio
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Protocol
 
 import httpx2
 import stamina
@@ -36,13 +35,6 @@ class JobOutput:
     def name(self) -> str:
         """The name of the output, equal for repeated deliveries of the same output."""
         return f"{self.job}/{self.time.isoformat()}"
-
-
-class Delivery(Protocol):
-    """A way to deliver an output."""
-
-    async def deliver(self, result: JobOutput) -> None:
-        """Deliver the output, once. Raises Undeliverable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +96,10 @@ class WebhookDelivery:
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
             reason = type(error).__name__
             raise Undeliverable(f"the webhook could not be reached: {reason}") from error
+
+
+Delivery = ChannelDelivery | FileDelivery | WebhookDelivery
+"""A way to deliver an output, once. Raises Undeliverable."""
 
 
 def _may_pass(error: Exception) -> bool:

@@ -127,12 +127,8 @@ async def _place(
         found = await first(state.log, in_place(scope, Place(network, wanted)))
         if found is not None:
             place = Place(found.network, found.channel)
-            public = (place_of(each) for each in state.settings.public)
-            is_public = any(
-                each.network == place.network and each.channel.lower() == place.channel.lower()
-                for each in public
-            )
-            setattr(request.state, INDEXABLE, is_public)
+            public = [str(place_of(each)).lower() for each in state.settings.public]
+            setattr(request.state, INDEXABLE, str(place).lower() in public)
             return place
     raise HTTPException(404, f"Nothing has been logged of {name} on {network}.")
 

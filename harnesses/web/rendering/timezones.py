@@ -67,11 +67,6 @@ class DayRange:
     zone: ZoneInfo
 
     @property
-    def last(self) -> date:
-        """The last day."""
-        return self.first + timedelta(days=self.count - 1)
-
-    @property
     def since(self) -> datetime:
         """The beginning of the first day."""
         return datetime.combine(self.first, time(), self.zone)
@@ -92,7 +87,7 @@ class DayRange:
         """The range in words."""
         if self.count == 1:
             return in_words(self.first)
-        return f"{short(self.first)} – {short(self.last)}"
+        return f"{short(self.first)} – {short(self.first + timedelta(days=self.count - 1))}"
 
 
 def in_words(day: date) -> str:
