@@ -17,7 +17,7 @@ from harnesses.irc.reminder_delivery import say_reminder
 from harnesses.irc.services import BotServices
 from harnesses.irc.transport.networks import Networks, describe_absence, describe_presence
 from llm.web.fetcher import Fetcher
-from llm.web.titles import LIMITS
+from llm.web.reader import TITLE_LIMITS
 from storage.chat_log.event import Place
 from storage.queues.reminders import Reminder
 from storage.settings import StorageSettings, log_address
@@ -43,7 +43,7 @@ class IrcTendril(Tendril):
     ) -> None:
         super().__init__(config, clock)
         self.networks = Networks(config)
-        self._fetcher = fetcher or Fetcher(limits=LIMITS)
+        self._fetcher = fetcher or Fetcher(limits=TITLE_LIMITS)
         self._tasks = asyncio.TaskGroup()
         self._failover = Failover(self.networks, self.status)
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
-from harnesses.logs.formats.grammar import Format, Ignored, Parsed, Refused
+from harnesses.logs.grammar import Format, Ignored, Parsed, Refused
 from storage.chat_log.event import Event, EventType
 
 _Name = Annotated[str, Field(min_length=1, max_length=512)]

@@ -1,7 +1,7 @@
 """Log formats as data: a pattern for the time, and one for each kind of line.
 
-The module of a format is a table of patterns, by which this module parses single lines, without
-regard to files, earlier lines or time zones.
+A format is a table of patterns, by which this module parses single lines, without regard to files,
+earlier lines or time zones.
 """
 
 from __future__ import annotations
@@ -13,12 +13,16 @@ from datetime import date, time
 
 from storage.chat_log.event import Event, EventType
 
-MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 CLOCK = r"(?P<hour>\d\d):(?P<minute>\d\d)(?::(?P<second>\d\d)(?:\.(?P<fraction>\d{1,6})\d*)?)?"
 DATE = r"(?P<year>\d{4})-(?P<month>\d\d)-(?P<day>\d\d)"
-NICK = r"[~&@%+! ]?(?P<nick>[^\s<>]+)"  # after the channel status that clients write before it
+WHO = r"(?P<nick>\S+)"
+SPEAKER = r"[~&@%+! ]?(?P<nick>[^\s<>]+)"  # after the channel status that clients write before it
+TARGET = r"(?P<target>\S+)"
+TEXT = r"(?P<text>.*)"
 MASK = r"(?:\S+!)?(?P<user>[^\s@()\[\]<>]*)@(?P<host>[^\s()\[\]<>]*)"
 CHANNEL = r"(?P<channel>[#&!+][^\s,]*)"
+REASON = r"(?: \((?P<text>.*)\))?"
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _WRITTEN_DAY = re.compile(
     r"\b(?P<month>[A-Za-z]{3}) +(?P<day>\d{1,2}),? +(?:\d\d:\d\d(?::\d\d)? +)?(?P<year>\d{4})\b"
 )
@@ -76,13 +80,9 @@ Parsed = ParsedLine | DayChange | Ignored | Refused | Event | None
 """The result of parsing a line: an Event if the format has all of its fields, None if the line is
 not of the format."""
 
-
-@dataclass(frozen=True, slots=True)
-class LinePattern:
-    """A kind of line: its event type, None for noise, and the pattern of what follows the time."""
-
-    type: EventType | None
-    pattern: re.Pattern[str]
+Kinds = Sequence[tuple[str, str]]
+"""The kinds of lines: the event type, "" for noise, and the pattern of all that follows the
+time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,15 +93,10 @@ class Format:
     parse: Callable[[str], Parsed]
 
 
-def kind(type: EventType | None, pattern: str) -> LinePattern:
-    """Return a kind of line; the pattern must match the whole rest of the line."""
-    return LinePattern(type, re.compile(pattern, re.DOTALL))
-
-
-def reader(
-    stamp: str, kinds: Sequence[LinePattern], *, days: str = "", untimed: Sequence[LinePattern] = ()
-) -> Callable[[str], Parsed]:
-    """Return a parser of lines.
+def text_format(
+    name: str, stamp: str, kinds: Kinds, *, days: str = "", untimed: Kinds = ()
+) -> Format:
+    """Return a format of lines of text.
 
     `stamp` is the pattern of the time and of the separator after it. `kinds` are tried in order, so
     the specific ones come before the general ones. `days` is the pattern for the beginning of a
@@ -109,38 +104,41 @@ def reader(
     """
     timed = re.compile(rf"{stamp}(?P<rest>.*)", re.DOTALL)
     new_day = re.compile(days) if days else None
+    with_time, without_time = (
+        [(EventType(type) if type else None, re.compile(each, re.DOTALL)) for type, each in table]
+        for table in (kinds, untimed)
+    )
 
     def parse(line: str) -> Parsed:
         if not line.strip():
             return Ignored()
         if new_day and new_day.match(line):
-            day = written_day(line)
+            written = _WRITTEN_DAY.search(line)
+            day = date_of(written["year"], written["month"], written["day"]) if written else None
             return DayChange(day) if day else Ignored()
+        rest, table, when = line, without_time, Timestamp()
         if found := timed.fullmatch(line):
-            when = when_of(found)
-            return _kind_of(found["rest"], kinds, when) if when else None
-        return _kind_of(line, untimed, Timestamp())
-
-    return parse
-
-
-def written_day(line: str) -> date | None:
-    """Return the date in a line with the month as a word, as "Mon Jan 02 15:04:05 2006"."""
-    found = _WRITTEN_DAY.search(line)
-    if not found or found["month"].lower() not in MONTHS:
+            stated = when_of(found)
+            if stated is None:
+                return None
+            rest, table, when = found["rest"], with_time, stated
+        for type, pattern in table:
+            if match := pattern.fullmatch(rest):
+                parts = {key: part or "" for key, part in match.groupdict().items()}
+                parts["nick"] = "".join(parts.get("nick", "").split())
+                return ParsedLine(type=type, when=when, **parts) if type else Ignored()
         return None
-    return _date(int(found["year"]), MONTHS.index(found["month"].lower()) + 1, int(found["day"]))
+
+    return Format(name, parse)
 
 
 def when_of(found: re.Match[str]) -> Timestamp | None:
     """Return the time in the groups of a match, None if it is invalid."""
     groups = found.groupdict()
-    day = year = None
+    day = None
+    year = int(groups["year"]) if groups.get("year") else None
     if groups.get("day"):
-        month = groups["month"].lower()
-        number = MONTHS.index(month) + 1 if month in MONTHS else _number(month)
-        year = int(groups["year"]) if groups.get("year") else None
-        day = _date(year or 2000, number, int(groups["day"]))
+        day = date_of(year or 2000, groups["month"], groups["day"])
         if day is None:
             return None
     micros = int((groups.get("fraction") or "0").ljust(6, "0"))
@@ -152,35 +150,10 @@ def when_of(found: re.Match[str]) -> Timestamp | None:
     return Timestamp(clock, day, year, bool(groups.get("utc")), groups["second"] is not None)
 
 
-def _kind_of(rest: str, kinds: Sequence[LinePattern], when: Timestamp) -> Parsed:
-    for each in kinds:
-        if found := each.pattern.fullmatch(rest):
-            return _entry(each.type, found.groupdict(), when) if each.type else Ignored()
-    return None
-
-
-def _entry(type: EventType, groups: dict[str, str | None], when: Timestamp) -> ParsedLine:
-    def part(name: str) -> str:
-        return groups.get(name) or ""
-
-    return ParsedLine(
-        type=type,
-        when=when,
-        nick="".join(part("nick").split()),
-        text=part("text"),
-        user=part("user"),
-        host=part("host"),
-        target=part("target"),
-        channel=part("channel"),
-    )
-
-
-def _number(month: str) -> int:
-    return int(month) if month.isdecimal() else 0
-
-
-def _date(year: int, month: int, day: int) -> date | None:
+def date_of(year: str | int, month: str, day: str) -> date | None:
+    """Return a date whose month is a number or an English abbreviation, None if there is none."""
+    word = month.lower()
     try:
-        return date(year, month, day)
+        return date(int(year), _MONTHS.index(word) + 1 if word in _MONTHS else int(word), int(day))
     except ValueError:
         return None

@@ -1,32 +1,39 @@
-"""Tools over the log for MCP clients, confined to a scope.
+"""The tools for MCP clients, confined to a scope: reading the log, and asking our model.
 
 Their caller is a model, so they leave out people who have opted out of being shown to models.
 """
 
 from __future__ import annotations
 
+import re
+import secrets
 from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from hashlib import sha256
 from typing import Annotated
 
 from pydantic import BaseModel, Field
 
+from harnesses.core.rate_limit import TokenBuckets
 from harnesses.web.api.models import Answer, ChannelInfo, ChannelList, LogMessage
-from harnesses.web.params import MAX_QUERY_CHARS, Moment
+from harnesses.web.app_state import TOO_FAST
+from harnesses.web.chat_service import ChatService
+from harnesses.web.queries import MAX_QUERY_CHARS, NO_WORDS, Id, Moment, page_of
 from llm.retrieval import NOTHING, Retrieval
 from llm.tools.toolbox import ToolError, tool
 from storage.chat_log.channel_name import ChannelName
-from storage.chat_log.event import SPOKEN, Event, Scope
+from storage.chat_log.event import SPOKEN, Scope
 from storage.chat_log.event_table import Query
 from storage.db.errors import BadCursor
 from storage.search.models import Order, SearchQuery
-from storage.search.query_parser import parse
 
 _MAX_LINES = 200  # lines in a result
 _MAX_ANSWERS = 3  # lines that may answer a question
 _MAX_COUNTED_LINES = 5_000  # lines that `who` counts
 _MAX_PEOPLE = 100
+_CONVERSATION = re.compile(r"[0-9a-f]{32}")
+_ASK_TIMEOUT = 600.0  # seconds; the run behind the answer has its own limit
 
 Channel = Annotated[
     str, Field(max_length=300, description="`#channel` or `network/#channel`; empty: all of them")
@@ -34,7 +41,6 @@ Channel = Annotated[
 Nick = Annotated[str, Field(max_length=100, description="only lines of this nick")]
 Hours = Annotated[float, Field(ge=0, le=24 * 366 * 100, description="only the last hours; 0: all")]
 Limit = Annotated[int, Field(ge=1, le=_MAX_LINES, description="maximum number of lines")]
-Id = Annotated[int, Field(ge=0, le=2**53 - 1)]
 
 
 class FoundLines(BaseModel):
@@ -79,10 +85,8 @@ class McpLogTools:
     @tool(reads=True, mcp=True)
     async def channels(self) -> ChannelList:
         """List the channels of the chat log that you may read, the most recently active first."""
-        found = [ChannelInfo.from_channel(each) for each in await self._log.channels(self._scope)]
-        for each in found:
-            each.link = self._base + each.link
-        return ChannelList(channels=found)
+        found = await self._log.channels(self._scope)
+        return ChannelList(channels=[ChannelInfo.from_channel(each, self._base) for each in found])
 
     @tool(reads=True, mcp=True)
     async def search_log(
@@ -106,10 +110,7 @@ class McpLogTools:
     ) -> FoundLines:
         """Search what was said on the chat channels; the newest lines come first. A plain question
         also has `answers`, the lines that may answer it."""
-        now = datetime.now(UTC)
-        if not parse(query, now=now):
-            raise ToolError("query: write at least one word to look for")
-        since = now - timedelta(hours=hours) if hours else None
+        since = datetime.now(UTC) - timedelta(hours=hours) if hours else None
         within = self._query(channel, nick, since=since, limit=limit)
         try:
             page = await self._log.search_for_model(
@@ -117,14 +118,13 @@ class McpLogTools:
             )
         except BadCursor as error:
             raise ToolError(f"cursor: {error}") from error
+        if not query.strip() or not page.is_understood:
+            raise ToolError(f"query: {NO_WORDS}")
         wanted = replace(within, limit=min(limit, _MAX_ANSWERS))
         found = NOTHING if cursor else await self._retrieval.answers(query, wanted)
-        answers = Answer.from_found(found)
-        for each in answers:
-            each.link = self._base + each.link
         return FoundLines(
-            answers=answers,
-            lines=[self._line(hit.event) for hit in page.hits],
+            answers=Answer.from_found(found, self._base),
+            lines=[LogMessage.from_event(hit.event, self._base) for hit in page.hits],
             next_cursor=page.next_cursor,
         )
 
@@ -156,17 +156,15 @@ class McpLogTools:
             until=until,
             before_id=before_id or None,
             after_id=after_id or None,
-            limit=limit + 1,
         )
         newest = bool(before_id) or not (since or after_id)
-        events = await self._log.find(query, newest=newest)
-        # Decided before the lines of people who have opted out are removed, so there may be fewer
-        # than `limit` lines although `more` is true.
-        more = len(events) > limit
-        if more:
-            events = events[1:] if newest else events[:-1]
+        # `more` is decided before the lines of people who have opted out are removed, so there may
+        # be fewer than `limit` lines although it is true.
+        events, more = await page_of(self._log, query, limit, newest=newest)
         shown = await self._log.shown_to_model(events)
-        return ReadLines(lines=list(map(self._line, shown)), more=more)
+        return ReadLines(
+            lines=[LogMessage.from_event(each, self._base) for each in shown], more=more
+        )
 
     @tool(reads=True, mcp=True)
     async def who(
@@ -191,7 +189,54 @@ class McpLogTools:
         query = Query(scope=self._scope, nick=nick or None, **narrowed)  # type: ignore[arg-type]
         return query.in_channel(ChannelName.parse(channel))
 
-    def _line(self, event: Event) -> LogMessage:
-        line = LogMessage.from_event(event)
-        line.link = self._base + line.link
-        return line
+
+class ConversationAnswer(BaseModel):
+    """The answer of the model, and the id of the conversation, to continue it."""
+
+    answer: str
+    conversation: str
+
+
+class AskTool:
+    """The owner of the tool `ask`, by which a client asks `chat` within `scope`.
+
+    `questions` limits the rate per client address.
+    """
+
+    def __init__(
+        self, chat: ChatService, scope: Scope, address: str, questions: TokenBuckets
+    ) -> None:
+        self._chat, self._scope = chat, scope
+        self._address, self._questions = address, questions
+
+    @tool(mcp=True, timeout=_ASK_TIMEOUT)
+    async def ask(
+        self,
+        question: Annotated[str, Field(min_length=1, max_length=4000)],
+        conversation: Annotated[
+            str,
+            Field(
+                max_length=32,
+                description="`conversation` of an earlier answer, to continue it",
+            ),
+        ] = "",
+    ) -> ConversationAnswer:
+        """Ask Terrarium, a language model that can look into the chat log. It takes a while."""
+        if conversation and not _CONVERSATION.fullmatch(conversation):
+            raise ToolError("conversation: leave it out, or pass that of an earlier answer")
+        if not self._questions.try_acquire(self._address):
+            raise ToolError(TOO_FAST)
+        conversation = conversation or secrets.token_hex(16)
+        # The name depends on the scope: a client with another one that knows the id gets a
+        # conversation of its own, and learns nothing from answers to one that may read more.
+        places = self._scope.places
+        scope = "all" if places is None else ",".join(sorted(map(str, places)))
+        name = f"mcp/{sha256(f'{conversation} {scope}'.encode()).hexdigest()[:32]}"
+
+        async def ignore(_text: str) -> None:
+            """Discard a piece of the answer: the result of an MCP tool is not streamed."""
+
+        result = await self._chat.ask(name, question, self._scope, self._address, ignore)
+        if not result.ok:
+            raise ToolError(result.text or "there is no answer: the question was stopped")
+        return ConversationAnswer(answer=result.text, conversation=conversation)

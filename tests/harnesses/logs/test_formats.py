@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harnesses.logs.formats import FORMATS, detect
-from harnesses.logs.formats.grammar import DayChange, Ignored, Parsed, ParsedLine
+from harnesses.logs.grammar import DayChange, Ignored, Parsed, ParsedLine
 from harnesses.logs.naming import PathInfo, parse_path
 from harnesses.logs.reading import ImportOptions, ParsedEvent, log_file
 from storage.chat_log.event import Event
