@@ -41,14 +41,14 @@ async def test_a_line_takes_a_short_way_from_the_socket_to_the_log(tmp_path: Pat
             await alice.join(ROOM)
             await alice.say(ROOM, ".ping")
             await alice.expect("pong")
-            log, client = tendril.services.log, tendril.networks["irc"]._client
+            log, client = tendril.services.log, tendril.networks["irc"]._connection
             assert client
             await log.flush()
             ways = []
             for number in range(WAYS):
                 line = f":bob!b@host.example PRIVMSG {ROOM} :{number} frogs are awake\r\n".encode()
                 with trace.noting() as files:
-                    client._connection.data_received(line)
+                    client.data_received(line)
                     await log.flush()
                 ways.append(files)
             events = await log.find(Query(scope=EVERYTHING, nick="bob"))

@@ -8,8 +8,8 @@ from typing import Any
 
 from harnesses.irc.protocol.events import IrcEvent
 from harnesses.irc.protocol.message import parse
-from harnesses.irc.session.outgoing import QueuedMessage
-from harnesses.irc.session.session import Session
+from harnesses.irc.session import handlers, registration
+from harnesses.irc.session.session import QueuedMessage, Session
 from harnesses.irc.settings import NetworkSettings
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -39,7 +39,7 @@ class Story:
         self.wanted = dict.fromkeys(channels, "")
         fields = NetworkSettings(server="irc.example", **settings)
         self.session = Session("net", fields, self.wanted, lambda: self.now, encrypted)
-        self.session.start()
+        registration.start(self.session)
         begun = self.outgoing()
         self.first = [out.message.render() for out in begun if not out.delay]
         self.later = [out for out in begun if out.delay]
@@ -52,7 +52,7 @@ class Story:
 
     def feed(self, *lines: str) -> list[IrcEvent]:
         messages = [parse(line) for line in lines]
-        return [event for m in messages if m for event in self.session.receive(m)]
+        return [event for m in messages if m for event in handlers.receive(self.session, m)]
 
     def members(self, channel: str = "#c") -> set[str]:
         known = self.session.roster.channel(channel)

@@ -130,7 +130,7 @@ class Standby:
         """
         _, overrides = await load_channel_settings(self._database)
         for name, network in self._networks.items():
-            network.configure(_as_standby(self._wanted[name]))
+            network.settings = _as_standby(self._wanted[name])
             for channel, key in overrides.channels(name).items():
                 network.part(channel) if key is None else network.join(channel, key)
 

@@ -22,7 +22,7 @@ from harnesses.core.services.reminders import Requester
 from harnesses.irc.channel_settings import AdminOverrides
 from harnesses.irc.protocol.events import IrcEvent
 from harnesses.irc.protocol.message import Casemap, is_nick
-from harnesses.irc.session.state import Member
+from harnesses.irc.session.session import Member
 from harnesses.irc.settings import IrcSettings
 from harnesses.irc.transport.network import Network
 from storage.chat_log.event import (

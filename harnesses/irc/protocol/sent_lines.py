@@ -19,10 +19,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum
+from typing import Literal
 
 import regex
 
 from harnesses.irc.protocol.message import ISupport, Message, Source, parse
+
+Talk = Literal["PRIVMSG", "NOTICE", "ACTION"]
+"""The kind of a message; an ACTION is a PRIVMSG with CTCP framing."""
 
 MIN_BUDGET = 4
 """The smallest budget in bytes: the longest UTF-8 encoding of a character."""
@@ -32,22 +36,29 @@ _WORD = re.compile(r"[ \t]*[^ \t]+")
 _CLUSTER = regex.compile(r"\X")  # an extended grapheme cluster of Unicode Standard Annex 29
 _MOSTLY_EMPTY = 3  # a line that uses less than 1/3 of its budget is filled with part of a word
 _MIN_PIECE = 40  # bytes that must be free in a line for an overlong word to begin in it
-_ACTION_BYTES = len("\x01ACTION \x01")
+_ACTION = "\x01ACTION "
 
 
-def budget(isupport: ISupport, source: Source, command: str, target: str) -> int:
-    """Return how many bytes of text fit on a line of `command` to `target`; at least `MIN_BUDGET`.
+def talk(kind: Talk, target: str, text: str) -> Message:
+    """Return the message that says one line."""
+    if kind == "ACTION":
+        return Message("PRIVMSG", (target, f"{_ACTION}{text}\x01"))
+    return Message(kind, (target, text))
 
-    `command` is PRIVMSG, NOTICE or ACTION; `source` is our own. An unknown user or host counts as
+
+def budget(isupport: ISupport, source: Source, kind: Talk, target: str) -> int:
+    """Return how many bytes of text fit on a line to `target`; at least `MIN_BUDGET`.
+
+    `source` is our own. An unknown user or host counts as
     the longest that the server allows.
     """
     # Others receive ":nick!user@host PRIVMSG target :text", within LINELEN bytes including CRLF.
     nick = max(len(source.nick.encode()), 1)
     user = len(source.user.encode()) if source.user else isupport.userlen
     host = len(source.host.encode()) if source.host else isupport.hostlen
-    wire = "PRIVMSG" if command == "ACTION" else command
-    taken = len(":!@ ") + nick + user + host + len(f"{wire} {target} :".encode()) + len("\r\n")
-    return max(isupport.linelen - taken - (_ACTION_BYTES if command == "ACTION" else 0), MIN_BUDGET)
+    empty = talk(kind, target, "").render()
+    taken = len(":!@ ") + nick + user + host + len(empty.encode()) + len("\r\n")
+    return max(isupport.linelen - taken, MIN_BUDGET)
 
 
 def split(text: str, budget_bytes: int) -> list[str]:
@@ -116,8 +127,6 @@ def _size(text: str) -> int:
 
 MAX_SENT_LINES, SENT_LINES_AGE = 50, timedelta(seconds=10)
 """The number and maximum age of the sent lines among which a rejected one is looked for."""
-
-_ACTION = "\x01ACTION "
 
 
 class SentLines:

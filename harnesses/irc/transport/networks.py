@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from harnesses.irc.session.state import JoinRefusal
+from harnesses.irc.session.session import JoinRefusal
 from harnesses.irc.session.sts import StsPolicies
 from harnesses.irc.settings import IrcSettings, NetworkSettings, networks
 from harnesses.irc.transport.connection import PluginHost
@@ -46,7 +46,7 @@ class Networks(dict[str, Network]):
         for name, settings in networks(config).items():
             network = self[name]
             before = network.settings
-            network.configure(settings)
+            network.settings = settings
             _move(network, before, settings)
 
     async def quit(self, reason: str) -> None:

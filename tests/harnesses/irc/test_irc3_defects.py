@@ -62,8 +62,8 @@ async def test_answers_of_any_script_arrive_whole(server: str) -> None:
         irc_client(ircd.port, "alice") as alice,
     ):
         await alice.join("#c")
-        sent = [line for answer in answers() for line in await network.privmsg("#c", answer)]
-        await network.notice("alice", "end")
+        sent = [line for answer in answers() for line in await network.say("PRIVMSG", "#c", answer)]
+        await network.say("NOTICE", "alice", "end")
         await alice.expect("NOTICE alice :end")
         received = [line.split(" :", 1)[1] for line in alice.lines if " PRIVMSG #c " in line]
         assert received == sent

@@ -110,8 +110,8 @@ async def test_words_that_a_channel_refuses_are_neither_logged_nor_remembered(
 
 async def test_a_private_answer_to_nobody_is_not_logged_as_said() -> None:
     async with ngircd() as ircd, joined(ircd.port, Ears()) as network:
-        assert await network.privmsg("nobody", "hello") == []
-        assert await network.privmsg("#c", "hello") == ["hello"]
+        assert await network.say("PRIVMSG", "nobody", "hello") == []
+        assert await network.say("PRIVMSG", "#c", "hello") == ["hello"]
 
 
 async def test_a_nick_that_an_operator_takes_is_regained_and_always_an_address(

@@ -194,7 +194,7 @@ async def test_the_file_is_read_anew_by_command_and_when_it_changes(tmp_path: Pa
             write(ircd.port, 'channels = ["#terrarium", "#other"]\n')
             assert (await told(root, ".reload")).startswith("Reloaded.")
             async with asyncio.timeout(PATIENCE):
-                await tendril.networks["irc"].until_joined()
+                await tendril.networks["irc"].all_joined.wait()
             assert set(tendril.networks["irc"].channels) == {ROOM, OTHER}
             write(ircd.port, 'comand_prefix = "?"\n')
             wrong = await told(root, ".reload")

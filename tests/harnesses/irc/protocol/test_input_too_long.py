@@ -63,7 +63,7 @@ def test_a_labelled_line_that_is_too_long_counts_as_said(labelled: bool) -> None
     if labelled:  # then the server itself says which one it was
         story.session.wrote(f"@label={longer} {LONG} and more")
     story.feed(f"@label={label} {TOO_LONG}" if labelled else TOO_LONG)
-    assert story.session.receipts() == [(label, ACCEPTED)]
+    assert story.session.receipts.pop_results() == [(label, ACCEPTED)]
     pieces = story.outgoing()
     assert [replace(piece.message, tags={}).render() for piece in pieces] == HALVES
     echoes = [

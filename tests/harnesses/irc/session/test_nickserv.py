@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from harnesses.irc.session.state import WHOIS_TIMEOUT
+from harnesses.irc.session.nick import claim_nick
+from harnesses.irc.session.session import WHOIS_TIMEOUT
 from harnesses.irc.settings import NetworkSettings
 from tests.kit.irc_session import WELCOME, Story
 
@@ -66,7 +67,7 @@ def test_a_whois_that_stays_unanswered_does_not_keep_the_password_back_for_ever(
     assert story.sent() == ["WHOIS NickServ"]
     settings = NetworkSettings(nick="Gaia", nickserv_password="secret", server="irc.example")
     story.now += timedelta(seconds=WHOIS_TIMEOUT)
-    story.session.claim_nick(settings)
+    claim_nick(story.session, settings)
     assert story.sent().count("WHOIS NickServ") == 1
     story.feed(SERVICES, IS_SERVICE, END)
     assert story.sent() == [

@@ -6,7 +6,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from harnesses.irc.protocol.sent_lines import ACCEPTED, Receipt, ReceiptStatus
-from harnesses.irc.session.channel_joins import REASONS
+from harnesses.irc.session.channels import REASONS
 from tests.kit.irc_session import WELCOME, Story, inside
 
 
@@ -93,18 +93,20 @@ def test_without_echoes_a_line_is_taken_when_the_ping_after_it_is_answered() -> 
     assert fence
     later, _ = story.session.track("#c")
     story.feed(":s 401 Terra Alice :No such nick")
-    assert story.session.receipts() == [(two, Receipt(ReceiptStatus.REFUSED, "No such nick"))]
+    assert story.session.receipts.pop_results() == [
+        (two, Receipt(ReceiptStatus.REFUSED, "No such nick"))
+    ]
     story.feed(f":s PONG s :{fence.param(0)}")
-    assert story.session.receipts() == [(one, ACCEPTED)]
+    assert story.session.receipts.pop_results() == [(one, ACCEPTED)]
     story.feed(":s 404 Terra #c :Cannot send to channel")
     refused = Receipt(ReceiptStatus.REFUSED, "Cannot send to channel")
-    assert story.session.receipts() == [(later, refused)]
+    assert story.session.receipts.pop_results() == [(later, refused)]
 
 
 def test_a_word_to_a_channel_where_we_are_is_not_taken_for_a_join() -> None:
     story = inside()
     number, _ = story.session.track("#c")
     story.feed(":s 477 Terra #c :You need a registered nick to speak")
-    [(refused, receipt)] = story.session.receipts()
+    [(refused, receipt)] = story.session.receipts.pop_results()
     assert (refused, receipt.status) == (number, ReceiptStatus.REFUSED)
     assert story.session.refusals == []

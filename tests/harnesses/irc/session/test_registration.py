@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from harnesses.irc.session.registration import login_problem
 from tests.kit.irc_session import IN_CHANNEL, WELCOME, Story, inside
 
 
@@ -259,7 +260,7 @@ def test_a_login_that_did_not_happen_is_in_the_log(encrypted: bool, why: str) ->
     [entry] = logs
     assert entry["event"] == "irc.not_logged_in"
     assert why in entry["why"]
-    assert story.session.login_problem == entry["why"]
+    assert login_problem(story.session) == entry["why"]
 
 
 def test_a_nick_cut_to_the_servers_length_is_the_one_we_wanted() -> None:

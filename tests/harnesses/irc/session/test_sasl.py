@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from harnesses.irc.protocol.errors import SaslFailed
-from harnesses.irc.session.scram import Scram
+from harnesses.irc.session.registration import login_problem
+from harnesses.irc.session.sasl import Scram
 from tests.kit.irc_session import WELCOME, Story
 from tests.kit.scram_server import ScramServer
 
@@ -61,7 +62,7 @@ def test_who_we_are_logged_in_as_is_in_the_log() -> None:
     with capture_logs() as logs:
         story.feed("AUTHENTICATE +", *LOGGED_IN, *WELCOME)
     assert [(entry["event"], entry["account"]) for entry in logs] == [("irc.logged_in", "jilles")]
-    assert story.session.login_problem == ""
+    assert login_problem(story.session) == ""
 
 
 @pytest.mark.parametrize(
@@ -209,7 +210,7 @@ def test_an_account_before_the_servers_proof_is_none() -> None:
     story = Story(sasl=["SCRAM-SHA-256"], sasl_required=True, **JILLES)
     exchange(story, ScramServer("sesame"))
     story.feed(LOGGED_IN[0], LOGGED_IN[0])
-    assert story.session.account is None
+    assert story.session.sasl.account is None
     assert "sasl_required" in (story.session.error or "")
     assert story.sent() == []
 
@@ -243,8 +244,8 @@ def test_an_account_that_the_server_gives_us_does_not_keep_us_from_sasl() -> Non
 def test_a_login_to_nickserv_counts_where_none_by_sasl_is_required() -> None:
     story = Story(nickserv_password="sesame", **JILLES)
     story.feed("CAP * LS :", *WELCOME, LOGGED_IN[0])
-    assert story.session.account == "jilles"
-    assert story.session.login_problem == ""
+    assert story.session.sasl.account == "jilles"
+    assert login_problem(story.session) == ""
 
 
 @pytest.mark.parametrize(

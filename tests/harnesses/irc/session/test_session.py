@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 
 from harnesses.irc.protocol.events import IrcEvent
 from harnesses.irc.protocol.sent_lines import ACCEPTED, Receipt, ReceiptStatus
-from harnesses.irc.session.state import WHOIS_TIMEOUT, Member
+from harnesses.irc.session.session import WHOIS_TIMEOUT, Member
 from tests.kit.irc_session import IN_CHANNEL, NOON, WELCOME, Story, echoing, inside
 
 
@@ -302,8 +302,8 @@ def test_echoes_of_labelled_lines_are_receipts_and_others_are_events() -> None:
     assert [(event.text, event.own) for event in events] == [("typed by hand", True)]
     refused = Receipt(ReceiptStatus.REFUSED, "Cannot send to channel (+m)")
     answers = [(first, ACCEPTED), (second, refused), (third, ACCEPTED), (fourth, ACCEPTED)]
-    assert story.session.receipts() == answers
-    assert story.session.receipts() == []
+    assert story.session.receipts.pop_results() == answers
+    assert story.session.receipts.pop_results() == []
 
 
 def test_echoes_are_asked_for_only_where_they_can_be_told_apart() -> None:

@@ -76,13 +76,13 @@ async def test_a_silent_server_is_asked_and_then_left() -> None:
     async with listening() as server, running(server.port, Ears(), silence=0.2) as network:
         wire = await server.accept()
         await wire.welcome()
-        await network.until_joined()
+        await network.all_joined.wait()
         await wire.until("PING :alive")
         await wire.send(b":s PONG s :alive\r\n")
         await wire.until("PING :alive")
         assert not (await wire.at_end()).strip()
         await (await server.accept()).welcome()
-        await network.until_joined()
+        await network.all_joined.wait()
 
 
 class TwoAddresses(asyncio.SelectorEventLoop):
@@ -121,7 +121,7 @@ def test_a_server_whose_first_address_swallows_packets_is_reached_by_the_second(
             with full_backlog(server.port):
                 async with running(server.port, Ears(), server="two.test") as network:
                     await (await server.accept()).welcome()
-                    await network.until_joined()
+                    await network.all_joined.wait()
 
     with asyncio.Runner(loop_factory=TwoAddresses) as runner:
         runner.run(connect())
@@ -157,7 +157,7 @@ async def test_a_kick_is_followed_by_a_return() -> None:
     async with listening() as server, running(server.port, ears, rejoin_after=0.05) as network:
         wire = await server.accept()
         await wire.welcome()
-        await network.until_joined()
+        await network.all_joined.wait()
         await wire.send(b":op!o@h KICK #c Terra :out\r\n")
         await ears.until(lambda event: event.type == "KICK")
         assert not network.all_joined.is_set()
@@ -171,7 +171,7 @@ async def test_leaving_does_not_wait_for_a_server_that_never_answers() -> None:
         with socket.create_connection(full.getsockname()):  # the queue is full: no more handshakes
             async with asyncio.timeout(PATIENCE), running(full.getsockname()[1], Ears()) as network:
                 await asyncio.sleep(0)
-                assert await network.privmsg("#c", "nobody hears") == []
+                assert await network.say("PRIVMSG", "#c", "nobody hears") == []
 
 
 async def test_leaving_does_not_wait_for_a_server_that_keeps_the_line() -> None:
@@ -197,7 +197,7 @@ async def test_a_cancelled_network_leaves_nothing_open() -> None:
         settings = NetworkSettings(server="127.0.0.1", port=ircd.port)
         network = Network("net", settings)
         run = asyncio.create_task(network.run(Ears()))
-        await network.until_joined()
+        await network.all_joined.wait()
         run.cancel()
         await asyncio.gather(run, return_exceptions=True)
         assert not network.connected.is_set()

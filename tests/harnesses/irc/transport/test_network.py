@@ -16,7 +16,6 @@ from harnesses.irc.protocol.errors import InvalidMessage
 from harnesses.irc.transport.network import Network
 from tests.kit.irc_client import irc_client
 from tests.kit.irc_network import Ears, joined, running
-from tests.kit.irc_tendril import irc_config, irc_tendril
 from tests.kit.ircd import SERVERS, Ircd, embedded_ircd, inspircd, ngircd
 from tests.kit.patience import PATIENCE
 from tests.kit.ports import free_port
@@ -93,9 +92,9 @@ async def test_others_receive_every_line_whole(server: str) -> None:
         irc_client(ircd.port, "alice") as alice,
     ):
         await alice.join("#c")
-        sent = await network.privmsg("#c", f"first\n\n{LONG}\r\n  last")
-        acted = await network.action("#c", "x" * 500)
-        await network.notice("alice", "end")
+        sent = await network.say("PRIVMSG", "#c", f"first\n\n{LONG}\r\n  last")
+        acted = await network.say("ACTION", "#c", "x" * 500)
+        await network.say("NOTICE", "alice", "end")
         await alice.expect("NOTICE alice :end")
         lines = [line.split(" :", 1)[1] for line in alice.lines if " PRIVMSG #c " in line]
         assert lines == [*sent, *(f"\x01ACTION {piece}\x01" for piece in acted)]
@@ -175,11 +174,11 @@ async def test_a_line_the_channel_does_not_take_is_not_said() -> None:
     ):
         await alice.join("#c")
         async with joined(ircd.port, Ears()) as network:
-            assert await network.privmsg("#c", "one\ntwo") == ["one", "two"]
+            assert await network.say("PRIVMSG", "#c", "one\ntwo") == ["one", "two"]
             await alice.send("MODE #c +m")
             await alice.settle()
-            assert await network.privmsg("#c", "three") == []
-            assert await network.action("alice", "waves") == ["waves"]
+            assert await network.say("PRIVMSG", "#c", "three") == []
+            assert await network.say("ACTION", "alice", "waves") == ["waves"]
 
 
 PLUGIN = """
@@ -228,21 +227,6 @@ async def test_plugins_of_irc3_work_and_hear_our_nick_of_today(nick: str, tmp_pa
         sys.path.remove(str(tmp_path))
 
 
-async def test_plugins_of_the_configuration_hear_what_is_said(tmp_path: Path) -> None:
-    (tmp_path / "echo_plugin_of_config.py").write_text(PLUGIN)
-    sys.path.insert(0, str(tmp_path))
-    try:
-        async with embedded_ircd() as ircd, irc_client(ircd.port, "alice") as alice:
-            irc = {"plugins": ["echo_plugin_of_config"], "channels": ["#c"]}
-            config = irc_config(tmp_path, ircd.port, "http://127.0.0.1:9/v1", irc=irc)
-            async with irc_tendril(config):
-                await alice.join("#c")
-                await alice.say("#c", "Terra: one")
-                await alice.expect(r"PRIVMSG #c :alice Terra Terra alice \['ready'\]: one")
-    finally:
-        sys.path.remove(str(tmp_path))
-
-
 def test_irc3_is_not_loaded_where_there_are_no_plugins() -> None:
     code = "import sys, harnesses.irc.tendril; sys.exit('irc3' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
@@ -254,11 +238,11 @@ async def test_a_server_that_dies_is_found_again(kind: Any) -> None:
     async with running(port, ears) as network, asyncio.timeout(PATIENCE):
         for _ in range(2):
             async with kind(port) as ircd:
-                await network.until_joined()
-                assert await network.privmsg("#c", "here") == ["here"]
+                await network.all_joined.wait()
+                assert await network.say("PRIVMSG", "#c", "here") == ["here"]
                 await _killed(ircd, network)
             assert network.channels == []
-            assert await network.privmsg("#c", "lost") == []
+            assert await network.say("PRIVMSG", "#c", "lost") == []
 
 
 async def _killed(ircd: Ircd, network: Network) -> None:
@@ -269,7 +253,7 @@ async def _killed(ircd: Ircd, network: Network) -> None:
 
 async def test_lines_that_did_not_go_out_are_not_returned() -> None:
     async with ngircd() as ircd, joined(ircd.port, Ears()) as network:
-        talking = asyncio.create_task(network.privmsg("#c", "\n".join(map(str, range(50)))))
+        talking = asyncio.create_task(network.say("PRIVMSG", "#c", "\n".join(map(str, range(50)))))
         await asyncio.sleep(0)
         await _killed(ircd, network)
         sent = await talking
@@ -284,11 +268,11 @@ async def test_a_reply_that_is_given_up_stops() -> None:
         irc_client(ircd.port, "alice") as alice,
     ):
         await alice.join("#c")
-        talking = asyncio.create_task(network.privmsg("#c", "\n".join(map(str, range(50)))))
+        talking = asyncio.create_task(network.say("PRIVMSG", "#c", "\n".join(map(str, range(50)))))
         await alice.expect("PRIVMSG #c :0")
         talking.cancel()
         await asyncio.gather(talking, return_exceptions=True)
-        await network.privmsg("#c", "something else")
+        await network.say("PRIVMSG", "#c", "something else")
         await alice.expect("something else")
         assert sum(" PRIVMSG #c :" in line for line in alice.lines) < 10
 
@@ -355,7 +339,7 @@ async def test_channels_are_joined_and_left_on_demand() -> None:
     async with ngircd() as ircd, joined(ircd.port, ears) as network, asyncio.timeout(PATIENCE):
         network.join("#new")
         assert not network.all_joined.is_set()
-        await network.until_joined()
+        await network.all_joined.wait()
         assert network.channels == ["#c", "#new"]
         network.part("#NEW", "moving on")
         await ears.until(lambda e: e.type == "PART")
@@ -364,4 +348,4 @@ async def test_channels_are_joined_and_left_on_demand() -> None:
             with pytest.raises(InvalidMessage):
                 network.join(odd)
         with pytest.raises(InvalidMessage):
-            await network.privmsg("#c\r\nQUIT :", "x")
+            await network.say("PRIVMSG", "#c\r\nQUIT :", "x")
