@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 from harnesses.irc.protocol.events import IrcEvent
 from harnesses.irc.protocol.message import parse
+from harnesses.irc.protocol.sent_lines import Receipt
 from harnesses.irc.session import handlers, registration
 from harnesses.irc.session.session import QueuedMessage, Session
 from harnesses.irc.settings import NetworkSettings
@@ -38,6 +40,7 @@ class Story:
         self.now = NOON
         self.wanted = dict.fromkeys(channels, "")
         fields = NetworkSettings(server="irc.example", **settings)
+        self.receipts: list[tuple[str, Receipt]] = []
         self.session = Session("net", fields, self.wanted, lambda: self.now, encrypted)
         registration.start(self.session)
         begun = self.outgoing()
@@ -53,6 +56,15 @@ class Story:
     def feed(self, *lines: str) -> list[IrcEvent]:
         messages = [parse(line) for line in lines]
         return [event for m in messages if m for event in handlers.receive(self.session, m)]
+
+    def track(self, target: str) -> tuple[str, dict[str, str]]:
+        """Track a line; return its label, under which `receipts` gets its receipt, and its tags."""
+        found = self.receipts
+        tags = self.session.track(
+            target, lambda receipt: found.append((label, replace(receipt, nick="")))
+        )
+        label = list(self.session.pending_lines)[-1]
+        return label, dict(tags)
 
     def members(self, channel: str = "#c") -> set[str]:
         known = self.session.roster.channel(channel)

@@ -1,18 +1,15 @@
-"""Our own lines: splitting to the server's line length, and tracking of their delivery.
+"""Our own lines: splitting to the server's line length, and what the server did with them.
 
 A server prepends `:nick!user@host ` to what we send and truncates the result at its line length, so
 the budget for text is computed in bytes from the line that others will receive. A grapheme cluster
 (what a reader sees as one character, such as a flag) is split only if it is longer than a line.
 
-https://ircv3.net/specs/extensions/echo-message and
-https://ircv3.net/specs/extensions/labeled-response tell which line was delivered. 417,
-ERR_INPUTTOOLONG (https://modern.ircdocs.horse/), does not identify the rejected line. As it depends
-on length alone, the longest of the recent lines is assumed.
+417, ERR_INPUTTOOLONG (https://modern.ircdocs.horse/), does not identify the rejected line. As it
+depends on length alone, the longest of the recent lines is assumed.
 """
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -196,81 +193,3 @@ class Receipt:
 
 
 ACCEPTED, LOST = Receipt(ReceiptStatus.ACCEPTED), Receipt(ReceiptStatus.LOST)
-
-
-class ReceiptTracker:
-    """Tracker of the lines that we have sent and the server has not yet acknowledged.
-
-    With echo-message and labeled-response each line has a label, and the server answers it with
-    the echo or with an error. Otherwise a PING follows the lines (`fence`): a server processes
-    lines in order, so its PONG acknowledges every line before it that was not refused.
-    """
-
-    def __init__(self) -> None:
-        self._numbers = itertools.count(1)
-        self._labelled: set[str] = set()
-        self._unlabelled: dict[str, str] = {}
-        self._fences: dict[str, tuple[str, ...]] = {}
-        self._closed: list[tuple[str, Receipt]] = []
-
-    def track(self, target: str) -> str:
-        """Track a line without a label to a folded target; return its tracking id."""
-        number = f"u{next(self._numbers):x}"
-        self._unlabelled[number] = target
-        return number
-
-    def fence(self) -> str:
-        """Return the token of a PING to send after all lines that are tracked so far."""
-        token = f"sent-{next(self._numbers):x}"
-        self._fences[token] = tuple(self._unlabelled)
-        return token
-
-    def on_pong(self, token: str) -> None:
-        """Mark the lines before the PING with this token as accepted; ignore other tokens."""
-        for number in self._fences.pop(token, ()):
-            # A line of the fence that was refused meanwhile is no longer in `_unlabelled`.
-            if self._unlabelled.pop(number, None) is not None:
-                self._closed.append((number, ACCEPTED))
-
-    def on_refused(self, target: str, reason: str) -> bool:
-        """Mark the oldest pending line to a folded target as refused; return whether there is one.
-
-        Such an error names only the target, and the server answers lines in order.
-        """
-        number = next((n for n, each in self._unlabelled.items() if each == target), None)
-        if number is None:
-            return False
-        del self._unlabelled[number]
-        self._closed.append((number, Receipt(ReceiptStatus.REFUSED, reason)))
-        return True
-
-    def label(self) -> str:
-        """Return a new label for one line, and track it."""
-        label = f"t{next(self._numbers):x}"
-        self._labelled.add(label)
-        return label
-
-    def on_message(self, message: Message) -> bool:
-        """Record the outcome if `message` answers a labelled line; return whether it does."""
-        label = message.tags.get("label", "")
-        if label not in self._labelled:
-            return False
-        self._labelled.discard(label)
-        refused = Receipt(ReceiptStatus.REFUSED, message.param(-1))
-        self._closed.append((label, refused if _is_error(message) else ACCEPTED))
-        return True
-
-    def override_accepted(self, label: str) -> None:
-        """Mark a labelled line as accepted, replacing an outcome that was not fetched yet."""
-        self._labelled.discard(label)
-        self._closed = [entry for entry in self._closed if entry[0] != label]
-        self._closed.append((label, ACCEPTED))
-
-    def pop_results(self) -> list[tuple[str, Receipt]]:
-        """Return the (label or tracking id, receipt) pairs that are known since the last call."""
-        closed, self._closed = self._closed, []
-        return closed
-
-
-def _is_error(message: Message) -> bool:
-    return message.command == "FAIL" or (message.command.isdigit() and message.command >= "400")

@@ -10,6 +10,7 @@ import structlog
 
 from harnesses.irc.protocol.events import EventType, IrcEvent
 from harnesses.irc.protocol.message import Message, Source
+from harnesses.irc.protocol.sent_lines import Receipt, ReceiptStatus
 from harnesses.irc.session import nick as nicks
 from harnesses.irc.session.session import Handler, JoinRefusal, Member, Session, tagged_time
 
@@ -60,8 +61,12 @@ def on_refused(session: Session, message: Message) -> None:
     is_desired, fold = session.is_desired(name), session.isupport.fold
     is_outside = session.isupport.channel_of(name) and not session.roster.channel(name)
     if not is_outside or (numeric in _TALK and not is_desired):
-        if "label" not in message.tags:  # with a label, `ReceiptTracker.on_message` has recorded it
-            session.receipts.on_refused(fold(name), message.param(-1))
+        # Without a label such an error names only the target. The server answers lines in order, so
+        # that it is about the oldest.
+        for label, line in session.pending_lines.items() if "label" not in message.tags else ():
+            if line.target == fold(name) and not line.is_labelled:
+                session.settle(label, Receipt(ReceiptStatus.REFUSED, message.param(-1)))
+                break
         return
     if not is_desired:
         return

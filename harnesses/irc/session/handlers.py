@@ -11,6 +11,7 @@ import structlog
 
 from harnesses.irc.protocol.events import EventType, IrcEvent
 from harnesses.irc.protocol.message import Message, is_nick
+from harnesses.irc.protocol.sent_lines import ACCEPTED, Receipt, ReceiptStatus
 from harnesses.irc.session import channels, nick, registration
 from harnesses.irc.session.session import MAX_AHEAD, Handler, QueuedMessage, Session, tagged_time
 
@@ -51,8 +52,11 @@ def receive(session: Session, message: Message) -> list[IrcEvent]:
 def _handle(session: Session, message: Message) -> list[IrcEvent]:
     # labeled-response: a response of one line carries the label; one of several lines is a
     # batch, and the label is on the line that opens it.
-    is_labelled = "label" in message.tags and session.receipts.on_message(message)
-    is_labelled |= session.batch_type(message) == "labeled-response"
+    is_labelled = session.batch_type(message) == "labeled-response"
+    if "label" in message.tags and message.command != "417":  # `_too_long` settles that
+        is_error = message.command == "FAIL" or "400" <= message.command <= "999"
+        receipt = Receipt(ReceiptStatus.REFUSED, message.param(-1)) if is_error else ACCEPTED
+        is_labelled |= session.settle(message.tags["label"], receipt)
     if is_labelled and message.command in _TALK:
         return []  # an echo: the sender of the line gets a receipt instead of an event
     # History has no handler: an old JOIN or QUIT must not change the roster, and an old request
@@ -199,9 +203,8 @@ def _ping(session: Session, message: Message) -> None:
 
 
 def _pong(session: Session, message: Message) -> None:
-    session.receipts.on_pong(message.param(-1))
-    if message.param(-1) == registration.ATTACHED_MARK:
-        session.is_attaching = False
+    if answered := session.pings.pop(message.param(-1), None):
+        answered()
 
 
 def _error(session: Session, message: Message) -> None:
@@ -216,7 +219,8 @@ def _standard_reply(session: Session, message: Message) -> None:
 
 def _too_long(session: Session, message: Message) -> None:
     """Send the pieces of a line rejected by 417; the line then counts as accepted."""
-    line = session.sent_lines.take_rejected(message.tags.get("label", ""))
+    label = message.tags.get("label", "")
+    line = session.sent_lines.take_rejected(label)
     pieces = session.sent_lines.split_once(line) if line else []
     log.warning(
         "irc.line_too_long",
@@ -227,11 +231,12 @@ def _too_long(session: Session, message: Message) -> None:
         pieces=len(pieces),
     )
     for piece in pieces:
-        tags = {"label": session.receipts.label()} if session.is_echoing else {}
+        # With echo-message the pieces have labels, as their echoes are no events.
+        tags = session.track(piece.param(0), lambda _: None) if session.is_echoing else {}
         session.outgoing.append(QueuedMessage(replace(piece, tags=tags)))
-    # `_handle` has recorded the 417 as a refusal of the labelled line; the pieces replace it.
-    if line and pieces and (label := line.tags.get("label")):
-        session.receipts.override_accepted(label)
+    refused = Receipt(ReceiptStatus.REFUSED, message.param(-1))
+    label = line.tags.get("label", label) if line else label
+    session.settle(label, ACCEPTED if pieces else refused)
 
 
 # Later entries override earlier ones: 437 is about a nick or a channel, and the handler in

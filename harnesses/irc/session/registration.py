@@ -27,9 +27,6 @@ CAP_TIMEOUT = 5.0
 MAX_JOINS = 10
 """Maximum number of channels in one JOIN, which keeps the line within the length limit."""
 
-ATTACHED_MARK = "attached"
-"""The token of the PING whose PONG follows the bouncer's replay of JOINs for its channels."""
-
 WANTED = frozenset(
     (
         "server-time", "message-tags", "batch", "msgid", "account-tag", "account-notify",
@@ -231,8 +228,10 @@ def _motd_end(session: Session, message: Message) -> None:
     if session.isupport.bot:
         session.send("MODE", session.nick, f"+{session.isupport.bot}")
     if session.is_bouncer:
+        # The PONG follows the bouncer's replay of JOINs for its channels.
         session.is_attaching = True
-        session.send("PING", ATTACHED_MARK, urgent=True)
+        ping = session.ping(lambda: setattr(session, "is_attaching", False))
+        session.outgoing.append(QueuedMessage(ping, urgent=True))
     nick.start_recovery(session)
     # RFC 1459, section 4.2.1: keys match channels by position, so channels with keys go first.
     desired = sorted(session.desired_channels.items(), key=lambda pair: not pair[1])

@@ -6,15 +6,16 @@ No I/O and no waiting. Numerics are those of https://modern.ircdocs.horse/.
 from __future__ import annotations
 
 import functools
+import itertools
 from collections import deque
 from collections.abc import Callable, Mapping, MutableMapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
 from harnesses.irc.protocol.events import EventType, IrcEvent
 from harnesses.irc.protocol.message import ISupport, Message, Source, parse
 from harnesses.irc.protocol.multiline import MultilineAssembler
-from harnesses.irc.protocol.sent_lines import ReceiptTracker, SentLines
+from harnesses.irc.protocol.sent_lines import ACCEPTED, LOST, Receipt, SentLines
 from harnesses.irc.session.sasl import Sasl, mechanisms
 from harnesses.irc.session.sts import Sts
 from harnesses.irc.settings import NetworkSettings
@@ -78,6 +79,15 @@ class Member:
     bot: bool = False
     service: bool = False
     modes: set[str] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True)
+class PendingLine:
+    """A line to a folded target, sent with a label or without; `done` gets its receipt."""
+
+    target: str
+    is_labelled: bool
+    done: Callable[[Receipt], None]
 
 
 @dataclass(slots=True)
@@ -254,6 +264,8 @@ class Session:
     or that the login which `sasl_required` demands is missing.
     `capabilities` are those that are enabled, `offered` those of the server with their values;
     `caps_listed` is set when the server's list is complete, `caps_ended` with our CAP END.
+    `pending_lines` are those that the server has not acknowledged yet, by their labels; `pings` our
+    PINGs by token, with what to call when they are answered.
     `lost_nick` is the nick that we want while we have another one; `nick_losses` counts how often
     we were renamed against our will, `nicks_refused` the refusals during the registration.
     `seen` holds recent (message id, target) pairs, oldest first; `replayed` recent lines of
@@ -286,7 +298,9 @@ class Session:
         self.caps_listed = self.caps_ended = False
         self.lost_nick: str | None = None
         self.nick_losses = self.nicks_refused = 0
-        self.receipts = ReceiptTracker()
+        self.pending_lines: dict[str, PendingLine] = {}
+        self.pings: dict[str, Callable[[], None]] = {}
+        self._numbers = itertools.count(1)
         self.sent_lines = SentLines(now)
         self.multiline = MultilineAssembler()
         self.is_attaching = False
@@ -389,19 +403,47 @@ class Session:
                 unless = functools.partial(is_needless, name)
                 self.send("JOIN", name, *([key] if key else []), delay=delay, unless=unless)
 
-    def track(self, target: str) -> tuple[str, Mapping[str, str]]:
-        """Track a line to `target`; return its id in `receipts` and the tags to send it with."""
-        if self.is_echoing:
-            label = self.receipts.label()
-            return label, {"label": label}
-        return self.receipts.track(self.isupport.fold(target)), {}
+    def ping(self, answered: Callable[[], None]) -> Message:
+        """Return a PING to send; `answered` is called with its PONG.
+
+        A server processes lines in order, so that it has processed all lines before it then.
+        """
+        token = f"p{next(self._numbers):x}"
+        self.pings[token] = answered
+        return Message("PING", (token,))
+
+    def track(self, target: str, done: Callable[[Receipt], None]) -> Mapping[str, str]:
+        """Track a line to `target`, whose receipt `done` gets; return the tags to send it with."""
+        label = f"t{next(self._numbers):x}"
+        key = self.isupport.fold(target)
+        self.pending_lines[label] = PendingLine(key, self.is_echoing, done)
+        return {"label": label} if self.is_echoing else {}
+
+    def settle(self, label: str, receipt: Receipt) -> bool:
+        """Pass on the receipt of a pending line; return whether there is such a line."""
+        line = self.pending_lines.pop(label, None)
+        if line:
+            line.done(replace(receipt, nick=self.nick))
+        return line is not None
 
     def fence(self) -> Message | None:
-        """Return a PING that makes the server acknowledge the lines before it.
+        """Return a PING whose PONG acknowledges the lines before it that were not refused.
 
-        Return None if it acknowledges lines by itself (echo-message).
+        Return None if the server acknowledges lines by itself (echo-message).
         """
-        return None if self.is_echoing else Message("PING", (self.receipts.fence(),))
+        labels = [key for key, line in self.pending_lines.items() if not line.is_labelled]
+
+        def accept() -> None:
+            for label in labels:
+                self.settle(label, ACCEPTED)
+
+        return None if self.is_echoing else self.ping(accept)
+
+    def close(self) -> None:
+        """Forget all channels; the receipts of pending lines are LOST."""
+        for label in tuple(self.pending_lines):
+            self.settle(label, LOST)
+        self.roster.clear()
 
     def whois(self, nick: str, found: Callable[[Member | None], None]) -> Message | None:
         """Register `found` to be called with who has `nick`, or with None if nobody has it.

@@ -12,15 +12,13 @@ import ipaddress
 import ssl
 from collections import deque
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import structlog
 
 from harnesses.irc.protocol.errors import InvalidMessage, UntrustedCertificate
 from harnesses.irc.protocol.events import IrcEvent
 from harnesses.irc.protocol.message import LineBuffer, parse, strip_tags
-from harnesses.irc.protocol.sent_lines import LOST, Receipt
 from harnesses.irc.session import handlers, registration
 from harnesses.irc.session.session import Session
 from harnesses.irc.settings import NetworkSettings
@@ -197,9 +195,7 @@ class IrcConnection(asyncio.Protocol):
         self._fault: Exception | None = None
         self._send_queue = SendQueue(self._write, session.settings.lines_per_second)
         self._opening = asyncio.timeout(CONNECT_TIMEOUT)
-        self._receipts: dict[str, asyncio.Future[Receipt]] = {}
         self._heard = self._loop.time()
-        self._pings: dict[str, asyncio.Future[None]] = {}
 
     def __repr__(self) -> str:
         state = "open" if self._transport else "not open"
@@ -259,17 +255,10 @@ class IrcConnection(asyncio.Protocol):
             self._opening.reschedule(self._loop.time())
 
     def close(self) -> None:
-        """Drop the connection; pending receipts become LOST and pending PINGs are cancelled."""
+        """Drop the connection; pending lines become LOST."""
         self._send_queue.close()
-        for receipt in self._receipts.values():
-            if not receipt.done():
-                receipt.set_result(LOST)
-        self._receipts.clear()
-        for answered in self._pings.values():
-            if not answered.done():
-                answered.cancel()
+        self._session.close()
         self._abort()
-        self._session.roster.clear()
         if self._plugins:
             self._plugins.notify("connection_lost")
 
@@ -295,19 +284,12 @@ class IrcConnection(asyncio.Protocol):
 
         There is no timeout of its own.
         """
-        began = self._loop.time()
-        token, answered = f"lag-{began}", self._loop.create_future()
-        self._pings[token] = answered
-        try:
-            self.send_line(f"PING :{token}", urgent=True)
-            await asyncio.wait({answered})
-        finally:
-            del self._pings[token]
-        return None if answered.cancelled() else self._loop.time() - began
-
-    def receipt(self, number: str) -> asyncio.Future[Receipt]:
-        """Return the future receipt of the line that the session tracks under this id."""
-        return self._receipts.setdefault(number, self._loop.create_future())
+        began, answered = self._loop.time(), self._loop.create_future()
+        ping = self._session.ping(lambda: answered.set_result(None))
+        self.send_line(ping.render(), urgent=True)
+        either: set[asyncio.Future[Any]] = {answered, self._lost}
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        return self._loop.time() - began if answered.done() else None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by asyncio."""
@@ -345,14 +327,8 @@ class IrcConnection(asyncio.Protocol):
         self._heard = self._loop.time()
         if not (message := parse(line)):
             return
-        pinged = self._pings.get(message.param(-1)) if message.command == "PONG" else None
-        if pinged and not pinged.done():
-            pinged.set_result(None)
         for event in handlers.receive(self._session, message):
             self._on_event(event)
-        for number, known in self._session.receipts.pop_results():
-            if (receipt := self._receipts.pop(number, None)) and not receipt.done():
-                receipt.set_result(replace(known, nick=self._session.nick))
         self.flush()
         if message.command not in ("PRIVMSG", "NOTICE"):
             self._changed()

@@ -331,9 +331,9 @@ class Network:
         for number, (kind, text) in enumerate(texts, 1):
             lines = []
             for piece in self.split(target, text, kind):
-                tracked, tags = self._session.track(target)
+                receipt: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
+                tags = self._session.track(target, receipt.set_result)
                 line = replace(talk(kind, target, piece), tags=tags).render()
-                receipt = connection.receipt(tracked)
                 lines.append(SentLine(piece, connection.send_line(line), receipt, connection))
             sent.append(lines)
             asks = number % FENCE_INTERVAL == 0 or number == len(texts)

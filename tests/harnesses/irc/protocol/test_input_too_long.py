@@ -58,12 +58,12 @@ def test_what_was_said_long_ago_was_not_too_long() -> None:
 def test_a_labelled_line_that_is_too_long_counts_as_said(labelled: bool) -> None:
     story = echoing()
     story.sent()
-    label, longer = (story.session.track("#c")[0] for _ in range(2))
+    label, longer = (story.track("#c")[0] for _ in range(2))
     story.session.wrote(f"@label={label} {LONG}")
     if labelled:  # then the server itself says which one it was
         story.session.wrote(f"@label={longer} {LONG} and more")
     story.feed(f"@label={label} {TOO_LONG}" if labelled else TOO_LONG)
-    assert story.session.receipts.pop_results() == [(label, ACCEPTED)]
+    assert story.receipts == [(label, ACCEPTED)]
     pieces = story.outgoing()
     assert [replace(piece.message, tags={}).render() for piece in pieces] == HALVES
     echoes = [
