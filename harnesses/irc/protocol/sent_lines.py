@@ -16,14 +16,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum
-from typing import Literal
 
 import regex
 
+from harnesses.irc.protocol.events import Talk
 from harnesses.irc.protocol.message import ISupport, Message, Source, parse
-
-Talk = Literal["PRIVMSG", "NOTICE", "ACTION"]
-"""The kind of a message; an ACTION is a PRIVMSG with CTCP framing."""
 
 MIN_BUDGET = 4
 """The smallest budget in bytes: the longest UTF-8 encoding of a character."""

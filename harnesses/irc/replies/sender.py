@@ -17,7 +17,8 @@ import structlog
 from harnesses.irc.channel_settings import BehaviourResolver
 from harnesses.irc.policy.requests import CommandRequest, PrivateReply, identity_of
 from harnesses.irc.protocol.errors import IrcError
-from harnesses.irc.protocol.sent_lines import LOST, Receipt, ReceiptStatus, Talk
+from harnesses.irc.protocol.events import Talk
+from harnesses.irc.protocol.sent_lines import LOST, Receipt, ReceiptStatus
 from harnesses.irc.session.session import utc_now
 from harnesses.irc.transport.network import Network, SentLine
 from llm.messages.quotes import QuotingText

@@ -134,8 +134,7 @@ def on_nick_change(session: Session) -> None:
 
 def _wanted(session: Session) -> str:
     # A server may silently truncate a nick to NICKLEN; that still counts as the wanted nick.
-    limit = session.isupport.nicklen if "NICKLEN" in session.isupport.tokens else None
-    return session.settings.nick[:limit]
+    return session.settings.nick[: session.isupport.nicklen]
 
 
 def _request_later(session: Session, delay: float, *command: str) -> None:

@@ -14,7 +14,8 @@ import re
 from collections.abc import Iterable
 from typing import ClassVar
 
-from harnesses.irc.protocol.sent_lines import Talk, talk
+from harnesses.irc.protocol.events import Talk
+from harnesses.irc.protocol.sent_lines import talk
 from harnesses.irc.transport.connection import Sent
 from harnesses.irc.transport.network import Network
 

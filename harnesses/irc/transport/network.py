@@ -14,14 +14,13 @@ from typing import Any, Literal
 import structlog
 
 from harnesses.irc.protocol.errors import InvalidMessage, IrcError, UntrustedCertificate
-from harnesses.irc.protocol.events import IrcEvent
+from harnesses.irc.protocol.events import IrcEvent, Talk
 from harnesses.irc.protocol.message import Message, Source
 from harnesses.irc.protocol.sent_lines import (
     ACCEPTED,
     LOST,
     Receipt,
     ReceiptStatus,
-    Talk,
     budget,
     split,
     talk,

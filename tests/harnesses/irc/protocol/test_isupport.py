@@ -26,7 +26,7 @@ def test_silence_means_the_protocol_defaults() -> None:
     silent = ISupport()
     assert silent.fold("[]") == "{}"
     assert silent.prefix == {"@": "o", "+": "v"}
-    assert (silent.nicklen, silent.linelen, silent.chantypes) == (9, 512, "#&")
+    assert (silent.nicklen, silent.linelen, silent.chantypes) == (None, 512, "#&")
 
 
 def test_tokens_of_several_lines_add_up_and_can_be_taken_back() -> None:

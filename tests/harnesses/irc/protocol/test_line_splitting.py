@@ -11,8 +11,9 @@ import regex
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harnesses.irc.protocol.events import Talk
 from harnesses.irc.protocol.message import ISupport, Source
-from harnesses.irc.protocol.sent_lines import MIN_BUDGET, Talk, budget, split, talk
+from harnesses.irc.protocol.sent_lines import MIN_BUDGET, budget, split, talk
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
 CHAT = st.lists(
