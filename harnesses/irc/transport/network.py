@@ -86,6 +86,7 @@ class Network:
         self.connected, self.all_joined = asyncio.Event(), asyncio.Event()
         self.left: datetime | None = None
         self._make_plugins = plugins
+        self._plugins: PluginHost | None = None
         self._policies = policies or StsPolicies()
         self._backoff = backoff or Backoff(*RECONNECT_DELAYS, jitter=random.random)
         self._silence = silence
@@ -95,7 +96,7 @@ class Network:
         self._port = settings.port
         self._noted: Sts | None = None
         self._closing = asyncio.Event()
-        self._waiting: list[asyncio.Future[None]] = []
+        self._rechecked = asyncio.Event()
         self._failure = "it is connecting"
         self._may_speak: Callable[[], bool] = lambda: True
         self._typing: Sent | None = None
@@ -184,9 +185,8 @@ class Network:
     async def until_reaches(self, target: str) -> None:
         """Wait until a message can be sent to `target`."""
         while not self.reaches(target):
-            changed = asyncio.get_running_loop().create_future()
-            self._waiting.append(changed)
-            await changed
+            self._rechecked.clear()
+            await self._rechecked.wait()
 
     @property
     def refusals(self) -> list[JoinRefusal]:
@@ -234,10 +234,7 @@ class Network:
 
     def recheck(self) -> None:
         """Make all pending `until_reaches` check their target again."""
-        for changed in self._waiting:
-            if not changed.done():
-                changed.set_result(None)
-        self._waiting.clear()
+        self._rechecked.set()
 
     def fold(self, name: str) -> str:
         """Fold a nick or channel name per CASEMAPPING, so that equal names are equal strings."""
@@ -269,7 +266,7 @@ class Network:
         `on_event` is called synchronously, in the order of arrival; an exception that it raises
         propagates out of this call.
         """
-        plugins = self._make_plugins(self) if self._make_plugins else None
+        self._plugins = self._make_plugins(self) if self._make_plugins else None
         while not self._closing.is_set():
             # STS: a stored policy replaces the configured port and demands TLS.
             insisted = None if self.settings.tls else self._policies.port(self.server)
@@ -280,9 +277,9 @@ class Network:
             self._connection = IrcConnection(
                 self._session,
                 on_event=on_event,
-                changed=lambda: self._on_change(plugins),
+                changed=self._on_change,
                 may_speak=lambda: self._may_speak(),
-                plugins=plugins,
+                plugins=self._plugins,
                 silence=self._silence,
             )
             try:
@@ -426,13 +423,22 @@ class Network:
             async with asyncio.timeout(delay):
                 await self._closing.wait()
 
-    def _on_change(self, plugins: PluginHost | None) -> None:
-        self._note_sts()
+    def _on_change(self) -> None:
+        announced = self._session.sts
+        if announced != self._noted:
+            self._noted = announced
+            # A demand over an unencrypted connection may be forged and its duration does not count.
+            # A policy is stored only when announced over TLS; its port is the one that we are
+            # using.
+            if self._session.upgrade:
+                self._policies.upgrade(self.server, self._session.upgrade)
+            elif announced and announced.duration is not None and self._session.encrypted:
+                self._policies.store(self.server, self._port, announced.duration)
         if self._session.is_ready and not self.connected.is_set():
             self.connected.set()
             log.info("irc.connected", network=self.name, nick=self.nick)
-            if plugins:
-                plugins.notify("server_ready")
+            if self._plugins:
+                self._plugins.notify("server_ready")
         self._note_joined()
 
     def _note_joined(self) -> None:
@@ -441,18 +447,6 @@ class Network:
         else:
             self.all_joined.clear()
         self.recheck()
-
-    def _note_sts(self) -> None:
-        # A demand over an unencrypted connection may be forged and its duration does not count. A
-        # policy is stored only when announced over TLS; its port is the one that we are using.
-        announced = self._session.sts
-        if announced == self._noted:
-            return
-        self._noted = announced
-        if self._session.upgrade:
-            self._policies.upgrade(self.server, self._session.upgrade)
-        elif announced and announced.duration is not None and self._session.encrypted:
-            self._policies.store(self.server, self._port, announced.duration)
 
     def _require_channel(self, name: str) -> None:
         if not self._session.isupport.is_channel(name) or any(c in name for c in " ,\r\n\0\a"):
