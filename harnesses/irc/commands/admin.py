@@ -133,7 +133,7 @@ class AdminCommands:
         """status: how I am"""
         services, tendril = self._services, self._services.tendril
         network = request.network
-        problems = [*map(describe_refusal, network.refusals), network.problem]
+        problems = [*map(describe_refusal, network.session.refusals), network.problem]
         lag = await network.lag()
         model = services.behaviours.resolve(request.place).model
         away = tendril.prompts.mcp_servers.troubles()

@@ -281,7 +281,7 @@ def _as_standby(settings: NetworkSettings) -> NetworkSettings:
 
 def _known_as(network: Network) -> str:
     """Return our `nick!user@host`, or "" while we do not know it."""
-    source = network.source
+    source = network.session.source
     is_known = network.connected.is_set() and source.user and source.host
     return str(source) if is_known else ""
 

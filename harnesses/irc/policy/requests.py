@@ -243,7 +243,7 @@ class RequestPolicy:
         """Return the place of an event by `who`."""
         other = who
         if event.own and event.channel is None:  # our private message: the room of its recipient
-            known = network.person(event.target)
+            known = network.roster.person(event.target)
             other = identity_of(known) if known else Identity(event.target)
         return place_of(event, other, network.fold)
 

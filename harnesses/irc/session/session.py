@@ -166,9 +166,29 @@ class Roster:
         """Return the channels that we share with `nick`."""
         return [c for c in self._channels.values() if self._fold(nick) in c.members]
 
-    def member(self, nick: str) -> Member | None:
+    def people(self) -> list[Member]:
+        """Return the members of all channels, once for each channel they are in."""
+        return [member for c in self._channels.values() for member in c.members.values()]
+
+    def person(self, nick: str) -> Member | None:
         """Return the entry of `nick` in any shared channel, or None."""
         return next(iter(self.entries(nick)), None)
+
+    def member(self, name: str, nick: str) -> Member | None:
+        """Return the member `nick` of the channel `name`, or None if they or we are not in it."""
+        channel = self.channel(name)
+        return channel.members.get(self._fold(nick)) if channel else None
+
+    def nicks(self, name: str) -> list[str]:
+        """Return the nicks in the channel `name`, sorted; empty if we are not in it."""
+        channel = self.channel(name)
+        members = channel.members.values() if channel else ()
+        return sorted((member.nick for member in members), key=str.casefold)
+
+    def topic(self, name: str) -> str:
+        """Return the topic of the channel `name`, "" without one or if we are not in it."""
+        channel = self.channel(name)
+        return channel.topic if channel else ""
 
     def entries(self, nick: str) -> list[Member]:
         """Return the entries of `nick`, one for each channel that we share."""
@@ -215,14 +235,12 @@ class Roster:
 
     def change_mode(self, name: str, nick: str, mode: str, *, on: bool) -> None:
         """Set or remove the member mode `mode` of `nick` in `name`."""
-        channel = self.channel(name)
-        if channel and (member := channel.members.get(self._fold(nick))):
+        if member := self.member(name, nick):
             member.modes = member.modes | {mode} if on else member.modes - {mode}
 
     def is_operator(self, name: str, nick: str) -> bool:
         """Return whether `nick` is an operator of `name` or has a higher member mode."""
-        channel = self.channel(name)
-        member = channel.members.get(self._fold(nick)) if channel else None
+        member = self.member(name, nick)
         return bool(member and member.modes & self.isupport.operator_modes)
 
     def add_names(self, name: str, names: str) -> None:
@@ -470,7 +488,7 @@ class Session:
         """Return the event of `message`; the channel is spelled as in our JOIN."""
         source = message.source or Source("")
         known = self.roster.channel(channel) if channel else None
-        member = self.roster.member(source.nick)
+        member = self.roster.person(source.nick)
         # With account-tag a missing tag means that the sender is not logged in; what the roster has
         # may be out of date.
         has_tag = "account-tag" in self.capabilities

@@ -65,7 +65,8 @@ class Irc3Bot(irc3.IrcBot):  # type: ignore[misc]
     @property
     def channels(self) -> dict[str, set[str]]:
         """The nicks by channel, as irc3's `userlist` plugin provides them."""
-        return {name: set(self._network.members(name)) for name in self._network.channels}
+        roster = self._network.roster
+        return {name: set(roster.nicks(name)) for name in roster.channels}
 
     def send_line(self, data: str, nowait: bool = False) -> Sent:
         """Send one raw line. `nowait` is ignored: plugins cannot bypass the rate limit."""

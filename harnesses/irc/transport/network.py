@@ -15,7 +15,7 @@ import structlog
 
 from harnesses.irc.protocol.errors import InvalidMessage, IrcError, UntrustedCertificate
 from harnesses.irc.protocol.events import IrcEvent, Talk
-from harnesses.irc.protocol.message import Message, Source
+from harnesses.irc.protocol.message import Message
 from harnesses.irc.protocol.sent_lines import (
     ACCEPTED,
     LOST,
@@ -27,7 +27,7 @@ from harnesses.irc.protocol.sent_lines import (
 )
 from harnesses.irc.session import nick as nicks
 from harnesses.irc.session.registration import login_problem
-from harnesses.irc.session.session import WHOIS_TIMEOUT, JoinRefusal, Member, Session, utc_now
+from harnesses.irc.session.session import WHOIS_TIMEOUT, Member, Roster, Session, utc_now
 from harnesses.irc.session.sts import Sts, StsPolicies
 from harnesses.irc.settings import NetworkSettings
 from harnesses.irc.transport.connection import IrcConnection, PluginHost, Sent, explain
@@ -63,6 +63,7 @@ class Network:
     """A network to which we stay connected: it reconnects, reports events and sends messages.
 
     Our own messages are not events: `send` and `say` return the lines and their receipts.
+    `session` is the state of the connection, or of the last one while there is none.
     `settings` are those that the next connection uses, `server` is the host name or address.
     `connected` is set while we are registered, `all_joined` while we are in all desired channels.
     `left` is the time of the last received line of the previous connection.
@@ -91,7 +92,7 @@ class Network:
         self._backoff = backoff or Backoff(*RECONNECT_DELAYS, jitter=random.random)
         self._silence = silence
         self._wanted = dict(name_and_key(channel) for channel in settings.channels)
-        self._session = Session(name, settings, self._wanted)
+        self.session = Session(name, settings, self._wanted)
         self._connection: IrcConnection | None = None
         self._port = settings.port
         self._noted: Sts | None = None
@@ -108,35 +109,16 @@ class Network:
     @property
     def nick(self) -> str:
         """Our current nick."""
-        return self._session.nick
+        return self.session.nick
 
     @property
-    def source(self) -> Source:
-        """Our source as others see it; user and host are None while unknown."""
-        return self._session.source
-
-    @property
-    def channels(self) -> list[str]:
-        """The names of the channels that we are in."""
-        return self._session.roster.channels
-
-    def members(self, channel: str) -> list[str]:
-        """Return the nicks in `channel`, sorted; empty if we are not in it."""
-        known = self._session.roster.channel(channel)
-        return sorted((m.nick for m in known.members.values()), key=str.casefold) if known else []
+    def roster(self) -> Roster:
+        """The channels that we are in, and their members."""
+        return self.session.roster
 
     def is_channel(self, name: str) -> bool:
         """Return whether `name` is a channel name on this network (CHANTYPES)."""
-        return self._session.isupport.is_channel(name)
-
-    def member(self, channel: str, nick: str) -> Member | None:
-        """Return the member `nick` of `channel`, or None if they or we are not in it."""
-        known = self._session.roster.channel(channel)
-        return known.members.get(self.fold(nick)) if known else None
-
-    def person(self, nick: str) -> Member | None:
-        """Return the entry of `nick` in any channel that we share with them, or None."""
-        return self._session.roster.member(nick)
+        return self.session.isupport.is_channel(name)
 
     async def whois(self, nick: str) -> Member | None:
         """Ask the server who has `nick`; return None if nobody has it or the server is too slow."""
@@ -148,26 +130,16 @@ class Network:
             if not answer.done():
                 answer.set_result(member)
 
-        if question := self._session.whois(nick, found):
+        if question := self.session.whois(nick, found):
             self.send_line(question.render())
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(WHOIS_TIMEOUT):
                 return await answer
         return None
 
-    def people(self) -> list[Member]:
-        """Return the members of all our channels, once for each channel they are in."""
-        known = map(self._session.roster.channel, self.channels)
-        return [member for channel in known if channel for member in channel.members.values()]
-
     def is_operator(self, channel: str) -> bool:
         """Return whether we are an operator of `channel`."""
-        return self._session.roster.is_operator(channel, self.nick)
-
-    def topic(self, channel: str) -> str:
-        """Return the topic of `channel`; empty if it has none or we are not in it."""
-        known = self._session.roster.channel(channel)
-        return known.topic if known else ""
+        return self.roster.is_operator(channel, self.nick)
 
     def reaches(self, target: str) -> bool:
         """Return whether a message can be sent to `target` now.
@@ -177,10 +149,10 @@ class Network:
         """
         if not self._may_speak():
             return False
-        channel = self._session.isupport.channel_of(target)
+        channel = self.session.isupport.channel_of(target)
         if channel is None:
             return self.connected.is_set()
-        return self._session.roster.channel(channel) is not None
+        return self.roster.channel(channel) is not None
 
     async def until_reaches(self, target: str) -> None:
         """Wait until a message can be sent to `target`."""
@@ -189,19 +161,9 @@ class Network:
             await self._rechecked.wait()
 
     @property
-    def refusals(self) -> list[JoinRefusal]:
-        """The desired channels that refuse our JOIN."""
-        return self._session.refusals
-
-    @property
     def problem(self) -> str:
         """The reason why we are not connected or not logged in to services, for people; else ""."""
-        return login_problem(self._session) if self.connected.is_set() else self._failure
-
-    @property
-    def account(self) -> str | None:
-        """The services account that we are logged in to, by SASL or NickServ."""
-        return self._session.sasl.account
+        return login_problem(self.session) if self.connected.is_set() else self._failure
 
     @property
     def joins_answered(self) -> bool:
@@ -210,19 +172,18 @@ class Network:
         We must be in at least one of our channels, if any are configured; each of the others has
         refused us or removed us again.
         """
-        refused = {self.fold(refusal.channel) for refusal in self.refusals}
+        refused = {self.fold(refusal.channel) for refusal in self.session.refusals}
         is_answered = all(
-            self._session.roster.has_visited(name) or self.fold(name) in refused
-            for name in self._wanted
+            self.roster.has_visited(name) or self.fold(name) in refused for name in self._wanted
         )
-        is_there = bool(self.channels) or not self._wanted
+        is_there = bool(self.roster.channels) or not self._wanted
         return self.connected.is_set() and is_there and is_answered
 
     def claim_nick(self, settings: NetworkSettings) -> None:
         """Request the nick of `settings` now, and use them from the next connection on."""
         self.settings = settings
         if self._connection:
-            nicks.claim_nick(self._session, settings)
+            nicks.claim_nick(self.session, settings)
             self._connection.flush()
 
     def restrict(self, may_speak: Callable[[], bool]) -> None:
@@ -238,7 +199,7 @@ class Network:
 
     def fold(self, name: str) -> str:
         """Fold a nick or channel name per CASEMAPPING, so that equal names are equal strings."""
-        return self._session.isupport.fold(name)
+        return self.session.isupport.fold(name)
 
     async def lag(self) -> float | None:
         """Measure the seconds until the server answers a PING; None after `LAG_TIMEOUT` seconds."""
@@ -257,7 +218,7 @@ class Network:
         place = self.fold(target)
         return any(
             (place, text) == (where, said) and time >= since
-            for where, said, time in self._session.replayed
+            for where, said, time in self.session.replayed
         )
 
     async def run(self, on_event: Callable[[IrcEvent], None]) -> None:
@@ -273,9 +234,9 @@ class Network:
             self._port = insisted or self.settings.port
             encrypted = self.settings.tls or insisted is not None
             self._noted = None
-            self._session = Session(self.name, self.settings, self._wanted, encrypted=encrypted)
+            self.session = Session(self.name, self.settings, self._wanted, encrypted=encrypted)
             self._connection = IrcConnection(
-                self._session,
+                self.session,
                 on_event=on_event,
                 changed=self._on_change,
                 may_speak=lambda: self._may_speak(),
@@ -328,26 +289,26 @@ class Network:
             lines = []
             for piece in self.split(target, text, kind):
                 receipt: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
-                tags = self._session.track(target, receipt.set_result)
+                tags = self.session.track(target, receipt.set_result)
                 line = replace(talk(kind, target, piece), tags=tags).render()
                 lines.append(SentLine(piece, connection.send_line(line), receipt, connection))
             sent.append(lines)
             asks = number % FENCE_INTERVAL == 0 or number == len(texts)
-            fence = self._session.fence() if asks and any(sent) else None
+            fence = self.session.fence() if asks and any(sent) else None
             if fence:
                 self.send_line(fence.render())
         return sent
 
     def split(self, target: str, text: str, kind: Talk = "PRIVMSG") -> list[str]:
         """Return the lines into which `text` to `target` is split."""
-        space = budget(self._session.isupport, self._session.source, kind, target)
+        space = budget(self.session.isupport, self.session.source, kind, target)
         return split(text, space)
 
     @property
     def shows_typing(self) -> bool:
         """True if the server passes typing notifications on."""
-        has_tags = "message-tags" in self._session.capabilities
-        return has_tags and self._session.isupport.passes_tag("typing")
+        has_tags = "message-tags" in self.session.capabilities
+        return has_tags and self.session.isupport.passes_tag("typing")
 
     def show_typing(self, target: str, state: Literal["active", "done"]) -> None:
         """Tell those who read `target` that we are writing there, or no longer, if the server
@@ -363,7 +324,7 @@ class Network:
         self._require_channel(channel)
         line = Message("JOIN", (channel, key) if key else (channel,)).render()
         self._wanted[channel] = key
-        if self._session.is_ready:
+        if self.session.is_ready:
             self.send_line(line)
         self._note_joined()
 
@@ -373,7 +334,7 @@ class Network:
         line = Message("PART", (channel, reason) if reason else (channel,)).render()
         for name in [n for n in self._wanted if self.fold(n) == self.fold(channel)]:
             del self._wanted[name]
-        if self._session.roster.channel(channel):
+        if self.roster.channel(channel):
             self.send_line(line)
         self._note_joined()
 
@@ -402,21 +363,21 @@ class Network:
 
     def _on_closed(self, fault: Exception | None) -> None:
         # A server with another certificate may be an impostor; it must not extend the policy.
-        if self._session.encrypted and not isinstance(fault, UntrustedCertificate):
+        if self.session.encrypted and not isinstance(fault, UntrustedCertificate):
             self._policies.renew(self.server)
         if fault and not isinstance(fault, OSError):
             raise fault  # no network error: `on_event` has raised it
-        if self._session.upgrade:
-            log.info("irc.sts_upgrade", network=self.name, port=self._session.upgrade)
+        if self.session.upgrade:
+            log.info("irc.sts_upgrade", network=self.name, port=self.session.upgrade)
         elif not self._closing.is_set():
-            why = self._session.error or str(fault or "the server closed the connection")
+            why = self.session.error or str(fault or "the server closed the connection")
             self._failure = f"disconnected: {why}"
             log.warning("irc.disconnected", network=self.name, error=why)
 
     async def _wait_backoff(self) -> None:
-        if self._closing.is_set() or self._session.upgrade:  # STS: reconnect with TLS at once
+        if self._closing.is_set() or self.session.upgrade:  # STS: reconnect with TLS at once
             return
-        unwelcome = _UNWELCOME.search(self._session.error or "")
+        unwelcome = _UNWELCOME.search(self.session.error or "")
         delay = self._backoff.delay(at_least=UNWELCOME_WAIT if unwelcome else 0.0)
         log.info("irc.reconnecting", network=self.name, seconds=round(delay, 1))
         with contextlib.suppress(TimeoutError):
@@ -424,17 +385,17 @@ class Network:
                 await self._closing.wait()
 
     def _on_change(self) -> None:
-        announced = self._session.sts
+        announced = self.session.sts
         if announced != self._noted:
             self._noted = announced
             # A demand over an unencrypted connection may be forged and its duration does not count.
             # A policy is stored only when announced over TLS; its port is the one that we are
             # using.
-            if self._session.upgrade:
-                self._policies.upgrade(self.server, self._session.upgrade)
-            elif announced and announced.duration is not None and self._session.encrypted:
+            if self.session.upgrade:
+                self._policies.upgrade(self.server, self.session.upgrade)
+            elif announced and announced.duration is not None and self.session.encrypted:
                 self._policies.store(self.server, self._port, announced.duration)
-        if self._session.is_ready and not self.connected.is_set():
+        if self.session.is_ready and not self.connected.is_set():
             self.connected.set()
             log.info("irc.connected", network=self.name, nick=self.nick)
             if self._plugins:
@@ -442,14 +403,14 @@ class Network:
         self._note_joined()
 
     def _note_joined(self) -> None:
-        if self._session.is_joined:
+        if self.session.is_joined:
             self.all_joined.set()
         else:
             self.all_joined.clear()
         self.recheck()
 
     def _require_channel(self, name: str) -> None:
-        if not self._session.isupport.is_channel(name) or any(c in name for c in " ,\r\n\0\a"):
+        if not self.session.isupport.is_channel(name) or any(c in name for c in " ,\r\n\0\a"):
             raise InvalidMessage(f"{name!r} is not the name of a channel")
 
 

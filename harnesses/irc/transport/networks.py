@@ -79,15 +79,15 @@ def describe_refusal(refusal: JoinRefusal) -> str:
 
 def describe_absence(network: Network) -> str:
     """Return for people why a network cannot be used yet."""
-    why = [network.problem, *map(describe_refusal, network.refusals)]
+    why = [network.problem, *map(describe_refusal, network.session.refusals)]
     said = "; ".join(filter(None, why))
     return f"not yet on {network.name}" + (f" ({said})" if said else "")
 
 
 def describe_presence(network: Network) -> str:
     """Return for people our nick and channels on a network, and what is wrong there."""
-    problems = [*map(describe_refusal, network.refusals), network.problem]
-    here = f"{network.nick} on {' '.join(network.channels)} of {network.name}"
-    if network.account:
-        here += f", logged in as {network.account}"
+    problems = [*map(describe_refusal, network.session.refusals), network.problem]
+    here = f"{network.nick} on {' '.join(network.roster.channels)} of {network.name}"
+    if network.session.sasl.account:
+        here += f", logged in as {network.session.sasl.account}"
     return "; ".join([here, *filter(None, problems)])

@@ -172,7 +172,7 @@ async def test_a_bot_in_one_of_its_channels_is_well_and_names_the_others(tmp_pat
                 await mallory.send("INVITE Terra #trap")
                 await mallory.say("Terra", ".ping")
                 await mallory.expect("pong")
-                assert "#trap" not in tendril.networks["irc"].channels
+                assert "#trap" not in tendril.networks["irc"].roster.channels
         finally:
             running_bot.cancel()
             await asyncio.gather(running_bot, return_exceptions=True)
@@ -200,8 +200,8 @@ async def test_a_channel_that_forwards_and_one_that_we_are_forced_into_are_left(
             await keeper.expect(r":Terra!\S+ PART :?#to")
             await keeper.send("SAJOIN Terra #forced")
             await keeper.expect(r":Terra!\S+ PART :?#forced")
-            assert network.channels == ["#d"]
-            assert [refusal.numeric for refusal in network.refusals] == ["470"]
+            assert network.roster.channels == ["#d"]
+            assert [refusal.numeric for refusal in network.session.refusals] == ["470"]
     assert {event.channel for event in ears.events} == {"#d"}
 
 

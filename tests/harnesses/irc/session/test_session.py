@@ -43,8 +43,8 @@ def test_members_are_found_after_the_casemapping_has_changed() -> None:
     story = inside(":Bob[x]!b@h JOIN #c", ":s 353 Terra = #c :Terra ~@Owner[y] Bob[x]")
     story.feed(":s 005 Terra CASEMAPPING=ascii :are supported", ":s 366 Terra #c :End")
     network = story.session
-    assert network.roster.member("BOB[X]")
-    assert not network.roster.member("bob{x}")
+    assert network.roster.person("BOB[X]")
+    assert not network.roster.person("bob{x}")
     story.feed(":s 005 Terra CASEMAPPING=rfc1459 :are supported", ":bob{X}!b@h PART #C")
     assert story.members() == {"Terra", "Owner[y]"}
     assert network.is_joined

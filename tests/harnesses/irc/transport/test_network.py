@@ -54,7 +54,7 @@ async def test_who_comes_and_goes_is_known_and_told(server: str) -> None:
             await alice.join("#c")
             await alice.join("#d")
             await ears.until(lambda e: e.type == "JOIN" and e.channel == "#d" and not e.own)
-            assert network.members("#C") == ["alice", "Terra"]
+            assert network.roster.nicks("#C") == ["alice", "Terra"]
             network.send_line("MODE #c +o alice")
             await ears.heard("+o alice")
             await alice.send("TOPIC #c :two  words")
@@ -63,11 +63,11 @@ async def test_who_comes_and_goes_is_known_and_told(server: str) -> None:
             await ears.heard("bob")
             await alice.send("PART #d :enough")
             await ears.heard("enough")
-            assert network.members("#d") == ["Terra"]
+            assert network.roster.nicks("#d") == ["Terra"]
             await alice.send("QUIT :bye")
             gone = await ears.until(lambda e: e.type == "QUIT")
             assert gone.channel == "#c"
-        assert network.members("#c") == ["Terra"]
+        assert network.roster.nicks("#c") == ["Terra"]
         told = [(e.type, e.channel, e.nick) for e in ears.events if not e.own]
         assert told == [
             ("JOIN", "#c", "alice"),
@@ -140,7 +140,7 @@ async def test_all_symbols_come_off_an_owners_name(server: str) -> None:
         await owner.send("MODE #c +q owner" if server == "inspircd" else "MODE #c +h owner")
         await owner.expect(r"MODE #c \+")
         async with joined(ircd.port, Ears()) as network:
-            assert network.members("#c") == ["owner", "Terra"]
+            assert network.roster.nicks("#c") == ["owner", "Terra"]
 
 
 @ON_EACH_SERVER
@@ -241,7 +241,7 @@ async def test_a_server_that_dies_is_found_again(kind: Any) -> None:
                 await network.all_joined.wait()
                 assert await network.say("PRIVMSG", "#c", "here") == ["here"]
                 await _killed(ircd, network)
-            assert network.channels == []
+            assert network.roster.channels == []
             assert await network.say("PRIVMSG", "#c", "lost") == []
 
 
@@ -340,10 +340,10 @@ async def test_channels_are_joined_and_left_on_demand() -> None:
         network.join("#new")
         assert not network.all_joined.is_set()
         await network.all_joined.wait()
-        assert network.channels == ["#c", "#new"]
+        assert network.roster.channels == ["#c", "#new"]
         network.part("#NEW", "moving on")
         await ears.until(lambda e: e.type == "PART")
-        assert network.channels == ["#c"]
+        assert network.roster.channels == ["#c"]
         for odd in ("new", "#a,#b", "#a b", "#a\r\nQUIT"):
             with pytest.raises(InvalidMessage):
                 network.join(odd)
