@@ -56,6 +56,11 @@ class Message:
     source: Source | None = None
     tags: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def nick(self) -> str:
+        """The nick of the source, or "" if there is no source."""
+        return self.source.nick if self.source else ""
+
     def param(self, index: int) -> str:
         """Return the parameter at `index` (negative counts from the end), or "" if missing."""
         return self.params[index] if -len(self.params) <= index < len(self.params) else ""

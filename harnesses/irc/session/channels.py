@@ -134,40 +134,34 @@ def _join(session: Session, message: Message) -> list[IrcEvent]:
     return [session.event("JOIN", message, name, name)]
 
 
-def _part(session: Session, message: Message) -> list[IrcEvent]:
-    name = message.param(0)
-    event = session.event("PART", message, name, name, message.param(1))
-    _remove_member(session, name, event.nick)
-    return [event]
-
-
-def _kick(session: Session, message: Message) -> list[IrcEvent]:
-    name, nick = message.param(0), message.param(1)
-    event = session.event("KICK", message, name, nick, message.param(2))
-    _remove_member(session, name, nick)
-    return [event]
-
-
-def _remove_member(session: Session, name: str, nick: str) -> None:
-    if session.is_me(nick):
+def _leave(session: Session, message: Message) -> list[IrcEvent]:
+    """Handle `PART channel :reason` and `KICK channel nick :reason`."""
+    name, gone = message.param(0), message.nick
+    if message.command == "KICK":
+        gone = message.param(1)
+        event = session.event("KICK", message, name, gone, message.param(2))
+    else:
+        event = session.event("PART", message, name, name, message.param(1))
+    if session.is_me(gone):
         session.roster.leave(name)
         # After our own PART the channel is no longer desired, so this queues nothing.
         session.join(name, session.settings.rejoin_after)
     else:
-        session.roster.remove(name, nick)
+        session.roster.remove(name, gone)
+    return [event]
 
 
 def _quit(session: Session, message: Message) -> list[IrcEvent]:
-    events = _everywhere(session, "QUIT", message, message.param(0))
+    events = _everywhere(session, message)
     for event in events:
         session.roster.remove(event.target, event.nick)
-    nicks.on_nick_free(session, _nick_of(message))
+    nicks.on_nick_free(session, message.nick)
     return events
 
 
 def _nick(session: Session, message: Message) -> list[IrcEvent]:
-    old, new = _nick_of(message), message.param(0)
-    events = _everywhere(session, "NICK", message, new)
+    old, new = message.nick, message.param(0)
+    events = _everywhere(session, message)
     session.roster.rename(old, new)
     if session.is_me(old):  # also when an operator or services renamed us
         session.source = replace(session.source, nick=new)
@@ -177,17 +171,14 @@ def _nick(session: Session, message: Message) -> list[IrcEvent]:
     return events
 
 
-def _everywhere(session: Session, kind: EventType, message: Message, text: str) -> list[IrcEvent]:
+def _everywhere(session: Session, message: Message) -> list[IrcEvent]:
     """Return the events of a QUIT or NICK, which names no channel, in all shared channels.
 
     Must be called before the roster is updated, as that knows which channels are affected.
     """
-    names = [channel.name for channel in session.roster.shared_channels(_nick_of(message))]
-    return [session.event(kind, message, name, name, text) for name in names]
-
-
-def _nick_of(message: Message) -> str:
-    return message.source.nick if message.source else ""
+    kind: EventType = "QUIT" if message.command == "QUIT" else "NICK"
+    names = [channel.name for channel in session.roster.shared_channels(message.nick)]
+    return [session.event(kind, message, name, name, message.param(0)) for name in names]
 
 
 def _mode(session: Session, message: Message) -> list[IrcEvent]:
@@ -215,15 +206,15 @@ def _topic(session: Session, message: Message) -> list[IrcEvent]:
 
 
 def _account(session: Session, message: Message) -> None:
-    for member in session.roster.entries(_nick_of(message)):
+    for member in session.roster.entries(message.nick):
         member.account = message.param(0).removeprefix("*") or None
 
 
 def _chghost(session: Session, message: Message) -> None:
-    nick, user, host = _nick_of(message), message.param(0), message.param(1)
-    if session.is_me(nick):
+    user, host = message.param(0), message.param(1)
+    if session.is_me(message.nick):
         session.source = Source(session.nick, user, host)
-    for member in session.roster.entries(nick):
+    for member in session.roster.entries(message.nick):
         member.user, member.host = user, host
 
 
@@ -274,21 +265,11 @@ def _end_whois(session: Session, key: str) -> None:
         found(query.member)
 
 
-def _names(session: Session, message: Message) -> None:
-    # Indexed from the end, as some servers omit the channel's symbol (`=`, `*` or `@`).
-    session.roster.add_names(message.param(-2), message.param(-1))
-
-
-def _names_end(session: Session, message: Message) -> None:
-    session.roster.end_names(message.param(1))
-
-
 HANDLERS: Mapping[str, Handler] = {
     **dict.fromkeys((*_TALK, *REASONS), on_refused),
     "INVITE": _invited,
     "JOIN": _join,
-    "PART": _part,
-    "KICK": _kick,
+    **dict.fromkeys(("PART", "KICK"), _leave),
     "QUIT": _quit,
     "NICK": _nick,
     "MODE": _mode,
@@ -299,6 +280,7 @@ HANDLERS: Mapping[str, Handler] = {
     "352": _who_reply,
     **dict.fromkeys(("311", "313", "318", "330"), _whois_reply),
     "263": _try_again,
-    "353": _names,
-    "366": _names_end,
+    # Indexed from the end, as some servers omit the channel's symbol (`=`, `*` or `@`).
+    "353": lambda session, message: session.roster.add_names(message.param(-2), message.param(-1)),
+    "366": lambda session, message: session.roster.end_names(message.param(1)),
 }

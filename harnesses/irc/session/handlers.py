@@ -198,10 +198,6 @@ def _batch(session: Session, message: Message) -> None:
         session.batches.pop(reference[1:], None)
 
 
-def _ping(session: Session, message: Message) -> None:
-    session.send("PONG", *message.params, urgent=True)
-
-
 def _pong(session: Session, message: Message) -> None:
     if answered := session.pings.pop(message.param(-1), None):
         answered()
@@ -247,7 +243,7 @@ HANDLERS: Mapping[str, Handler] = {
     **nick.HANDLERS,
     **dict.fromkeys(_TALK, _talk),
     "BATCH": _batch,
-    "PING": _ping,
+    "PING": lambda session, message: session.send("PONG", *message.params, urgent=True),
     "PONG": _pong,
     "ERROR": _error,
     **dict.fromkeys(("FAIL", "WARN", "NOTE"), _standard_reply),

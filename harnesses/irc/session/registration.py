@@ -50,7 +50,7 @@ def start(session: Session) -> None:
     if session.encrypted or not session.settings.password:
         _introduce(session)
     else:
-        _queue_introduction(session, CAP_TIMEOUT)
+        _introduce(session, CAP_TIMEOUT)
 
 
 def login_problem(session: Session) -> str:
@@ -64,14 +64,14 @@ def login_problem(session: Session) -> str:
     return sasl.failure or "the server offers no SASL"
 
 
-def _introduce(session: Session, _message: Message | None = None) -> None:
-    """Queue PASS, NICK and USER, unless that was done before; also the handler of 421 and 451."""
-    if not session.introduced:
-        session.introduced = True
-        _queue_introduction(session)
+def _introduce(session: Session, delay: float = 0.0) -> None:
+    """Queue PASS, NICK and USER, unless that was done before.
 
-
-def _queue_introduction(session: Session, delay: float = 0.0) -> None:
+    With a delay they are dropped if by then the server has answered CAP LS.
+    """
+    if session.introduced:
+        return
+    session.introduced = not delay
     settings = session.settings
     lines = [("NICK", settings.nick), ("USER", settings.username, "0", "*", settings.realname)]
     if settings.password:
@@ -244,7 +244,7 @@ def _motd_end(session: Session, message: Message) -> None:
 
 HANDLERS: Mapping[str, Handler] = {
     "CAP": _cap,
-    **dict.fromkeys(("421", "451"), _introduce),
+    **dict.fromkeys(("421", "451"), lambda session, _message: _introduce(session)),
     **dict.fromkeys(
         ("AUTHENTICATE", "900", "901", "902", "903", "904", "905", "906", "907", "908"),
         _authenticate,
