@@ -47,8 +47,14 @@ class Story:
         self.first = [out.message.render() for out in begun if not out.delay]
         self.later = [out for out in begun if out.delay]
 
-    def outgoing(self) -> list[QueuedMessage]:
+    def outgoing(self, *lines: str) -> list[QueuedMessage]:
+        """Feed lines; return what the session sends then, with its delays."""
+        self.feed(*lines)
         return self.session.pop_outgoing()
+
+    def reply(self, *lines: str) -> list[str]:
+        """Feed lines; return the lines that the session sends then, now or later."""
+        return [outgoing.message.render() for outgoing in self.outgoing(*lines)]
 
     def sent(self) -> list[str]:
         return [outgoing.message.render() for outgoing in self.session.pop_outgoing()]

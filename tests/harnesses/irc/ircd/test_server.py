@@ -55,14 +55,6 @@ async def test_a_client_like_irssi_finds_what_it_asks_for() -> None:
         await client.wait_closed()
 
 
-async def test_what_was_asked_just_before_a_quit_is_answered() -> None:
-    async with embedded_ircd() as server, irc_client(server.port, "irssi") as client:
-        await client.send_raw(b"BOGUS\r\nQUIT :bye\r\n")
-        await client.expect("421 irssi BOGUS")
-        await client.expect("ERROR :Closing link")
-        await client.wait_closed()
-
-
 async def test_every_byte_arrives_as_it_was_sent() -> None:
     everything = bytes(b for b in range(1, 256) if b not in b"\r\n")
     texts = [
@@ -87,16 +79,6 @@ async def test_every_byte_arrives_as_it_was_sent() -> None:
         await bob.settle()
         heard = [line.split(b" :", 1)[1] for line in bob.received if b" PRIVMSG " in line]
         assert heard == [text for text in texts for _ in range(2)]
-
-
-async def test_lines_may_end_in_lf_and_come_in_pieces() -> None:
-    async with embedded_ircd() as server, IrcClient(server.port, "lf") as client:
-        await client.send_raw(b"NICK lf\nUSER lf 0 * :x\nJO")
-        await client.expect(" 376 ")
-        await client.send_raw(b"IN #c\n\n\r\n \nPRIVMSG lf :h\xc3")
-        await client.expect(" 366 ")
-        await client.send_raw(b"\xa9llo\n")
-        await client.expect("PRIVMSG lf :héllo$")
 
 
 async def test_junk_and_long_lines_leave_the_server_standing() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import unicodedata
 from dataclasses import replace
 from typing import get_args
 
@@ -70,12 +69,6 @@ def test_what_a_reader_sees_as_one_character_is_one(cluster: str) -> None:
     lines = split(f"a{cluster}{cluster}b", max(MIN_BUDGET, len(cluster.encode())))
     assert "".join(lines) == f"a{cluster}{cluster}b"
     assert {line.replace(cluster, "") for line in lines} <= {"", "a", "b"}
-
-
-def test_decomposed_letters_keep_their_marks() -> None:
-    text = unicodedata.normalize("NFD", "é" * 40)
-    for line in split(text, 10):
-        assert unicodedata.normalize("NFC", line).strip("é") == ""
 
 
 def test_line_breaks_are_line_ends_and_indents_stay() -> None:
