@@ -106,7 +106,13 @@ def parse(line: str) -> Message | None:
     if rest.startswith("@"):
         word, rest = _word(rest)
         pairs = (item.partition("=") for item in word[1:].split(";"))
-        tags = {key: _unescape(value) for key, _, value in pairs if key}
+        # https://ircv3.net/specs/extensions/message-tags#escaping-values: a trailing backslash is
+        # dropped, and so is one before a character that needs no escape.
+        tags = {
+            key: _ESCAPE.sub(lambda match: _UNESCAPED.get(match[1], match[1]), value)
+            for key, _, value in pairs
+            if key
+        }
     if rest.startswith(":"):
         word, rest = _word(rest)
         source = Source.parse(word[1:])
@@ -179,12 +185,6 @@ class LineBuffer:
 def _word(text: str) -> tuple[str, str]:
     word, _, rest = text.partition(" ")
     return word, rest.lstrip(" ")
-
-
-def _unescape(value: str) -> str:
-    # https://ircv3.net/specs/extensions/message-tags#escaping-values: a trailing backslash is
-    # dropped, and so is one before a character that needs no escape.
-    return _ESCAPE.sub(lambda match: _UNESCAPED.get(match[1], match[1]), value)
 
 
 def _legacy(line: bytes) -> str:
@@ -353,12 +353,6 @@ class ISupport:
         """Return the member modes that the symbols of a name in a NAMES reply denote."""
         symbols = name[: len(name) - len(self.without_prefix(name))]
         return {self.prefix[symbol] for symbol in symbols}
-
-    @property
-    def operator_modes(self) -> set[str]:
-        """The member modes of operators and above; PREFIX lists the highest first."""
-        modes = list(self.prefix.values())
-        return set(modes[: modes.index("o") + 1]) if "o" in modes else set()
 
     def mode_changes(self, params: Sequence[str]) -> Iterator[tuple[str, str, bool]]:
         """Yield the mode changes in `params` as (letter, argument or "", whether it is set)."""

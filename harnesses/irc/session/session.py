@@ -240,8 +240,10 @@ class Roster:
 
     def is_operator(self, name: str, nick: str) -> bool:
         """Return whether `nick` is an operator of `name` or has a higher member mode."""
-        member = self.member(name, nick)
-        return bool(member and member.modes & self.isupport.operator_modes)
+        member, modes = self.member(name, nick), list(self.isupport.prefix.values())
+        # PREFIX lists the highest mode first.
+        operators = modes[: modes.index("o") + 1] if "o" in modes else []
+        return bool(member and member.modes.intersection(operators))
 
     def add_names(self, name: str, names: str) -> None:
         """Process the names of one 353 line (RPL_NAMREPLY).

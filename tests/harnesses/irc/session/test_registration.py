@@ -10,16 +10,21 @@ from structlog.testing import capture_logs
 from harnesses.irc.session.registration import login_problem
 from tests.kit.irc_session import IN_CHANNEL, WELCOME, Story, inside
 
-
-def test_registration_begins_with_capabilities() -> None:
-    assert Story().first == ["CAP LS 302", "NICK Terra", "USER terrarium 0 * :Terrarium"]
-
-
 INTRODUCTION = ["PASS :pa ss", "NICK Terra", "USER terrarium 0 * :Terrarium"]
 
 
-def test_a_password_goes_out_at_once_where_nobody_reads_along() -> None:
-    assert Story(password="pa ss", encrypted=True).first == ["CAP LS 302", *INTRODUCTION]
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({}, ["NICK Terra", "USER terrarium 0 * :Terrarium"]),
+        ({"password": "pa ss", "encrypted": True}, INTRODUCTION),
+        ({"username": "bot", "realname": "A bot"}, ["NICK Terra", "USER bot 0 * :A bot"]),
+    ],
+)
+def test_registration_begins_with_capabilities_and_who_we_are(
+    settings: dict[str, Any], said: list[str]
+) -> None:
+    assert Story(**settings).first == ["CAP LS 302", *said]
 
 
 @pytest.mark.parametrize(
@@ -39,11 +44,6 @@ def test_only_what_is_offered_is_requested() -> None:
     ) == ["CAP REQ :batch chghost server-time"]
     assert story.reply(":s CAP Terra ACK :batch chghost server-time ") == ["CAP END"]
     assert story.session.capabilities == {"batch", "chghost", "server-time"}
-
-
-def test_a_server_that_offers_nothing_we_want_is_not_kept_waiting() -> None:
-    story = Story()
-    assert story.reply("CAP * LS :sasl tls") == ["CAP END"]
 
 
 def test_one_refused_capability_does_not_cost_the_others() -> None:
@@ -224,11 +224,6 @@ def test_a_server_that_says_nothing_to_cap_is_told_who_we_are_all_the_same() -> 
     assert needless()
 
 
-def test_realname_and_username_are_those_of_the_settings() -> None:
-    story = Story(username="bot", realname="LLM bot of alice; .help")
-    assert story.first[-1] == "USER bot 0 * :LLM bot of alice; .help"
-
-
 def test_a_login_that_is_required_ends_a_connection_without_it() -> None:
     story = Story([], True, sasl_required=True, sasl_username="t", sasl_password="p")
     with capture_logs() as logs:
@@ -250,12 +245,6 @@ def test_a_login_that_did_not_happen_is_in_the_log(encrypted: bool, why: str) ->
     assert entry["event"] == "irc.not_logged_in"
     assert why in entry["why"]
     assert login_problem(story.session) == entry["why"]
-
-
-def test_a_nick_cut_to_the_servers_length_is_the_one_we_wanted() -> None:
-    story = Story([], nick="averylongnickname")
-    story.feed(":s 001 averylong :Welcome", ":s 005 averylong NICKLEN=9 :are", ":s 422 a :No")
-    assert not any("NICK averylong" in line for line in story.sent()[1:])
 
 
 def test_bots_say_that_they_are_where_there_is_a_mode_for_it() -> None:
@@ -282,14 +271,15 @@ def test_as_many_channels_are_joined_at_once_as_the_server_takes(
     assert [line for line in story.sent() if line.startswith("JOIN")] == joins
 
 
+def test_a_nick_cut_by_the_server_is_ours_and_the_one_we_wanted() -> None:
+    story = Story([], nick="averylongnickname")
+    story.feed(":s 001 averylong :Welcome averylong!~t@h")
+    assert str(story.session.source) == "averylong!~t@h"
+    story.feed(":s 005 averylong NICKLEN=9 :are", ":s 422 a :No")
+    assert not any("NICK averylong" in line for line in story.sent()[1:])
+
+
 def test_a_refused_nick_after_the_welcome_is_left_alone() -> None:
     story = inside(":s 433 Terra Other :Nickname is already in use")
     assert story.sent() == []
     assert story.session.nick == "Terra"
-
-
-def test_the_nick_is_the_one_the_server_gives() -> None:
-    story = Story(nick="averylongnickname")
-    story.feed(":s 001 averylong :Welcome averylong!~t@h")
-    assert story.session.nick == "averylong"
-    assert str(story.session.source) == "averylong!~t@h"
