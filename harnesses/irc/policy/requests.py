@@ -278,7 +278,7 @@ class RequestPolicy:
         if event.type != "PRIVMSG":
             return None
         # People go on calling us by the configured nick while we have another.
-        nicks, private = (network.nick, network.settings.nick), event.channel is None
+        nicks, private = (network.session.nick, network.settings.nick), event.channel is None
         return parse_command(event.text, prefix=prefix, nicks=nicks, private=private)
 
     def record_and_check_loop(

@@ -58,7 +58,7 @@ def on_refused(session: Session, message: Message) -> None:
     """
     # A numeric does not say which command it answers, and some, such as 407 and 477, answer both.
     name, numeric = message.param(1), message.command
-    is_desired, fold = session.is_desired(name), session.isupport.fold
+    is_desired, fold = session.is_desired(name), session.fold
     is_outside = session.isupport.channel_of(name) and not session.roster.channel(name)
     if not is_outside or (numeric in _TALK and not is_desired):
         # Without a label such an error names only the target. The server answers lines in order, so
@@ -107,7 +107,7 @@ def _invited(session: Session, message: Message) -> list[IrcEvent]:
 
 def _join(session: Session, message: Message) -> list[IrcEvent]:
     source, name = message.source or Source(""), message.param(0)
-    key, is_own = session.isupport.fold(name), session.is_me(source.nick)
+    key, is_own = session.fold(name), session.is_me(source.nick)
     if is_own:
         # A forward (470) or SAJOIN puts us into a channel unasked. A bouncer has joined its
         # channels itself and announces them when we connect.
@@ -166,7 +166,7 @@ def _nick(session: Session, message: Message) -> list[IrcEvent]:
     if session.is_me(old):  # also when an operator or services renamed us
         session.source = replace(session.source, nick=new)
         nicks.on_nick_change(session)
-    elif session.isupport.fold(old) != session.isupport.fold(new):
+    elif session.fold(old) != session.fold(new):
         nicks.on_nick_free(session, old)
     return events
 
@@ -185,7 +185,7 @@ def _mode(session: Session, message: Message) -> list[IrcEvent]:
     name = session.isupport.channel_of(message.param(0))
     if not name:
         return []
-    fold = session.isupport.fold
+    fold = session.fold
     for letter, argument, on in session.isupport.mode_changes(message.params[1:]):
         if letter in session.isupport.prefix.values():
             session.roster.change_mode(name, argument, letter, on=on)
@@ -237,7 +237,7 @@ def _who_reply(session: Session, message: Message) -> None:
 
 def _whois_reply(session: Session, message: Message) -> None:
     nick = message.param(1)
-    query = session.whois_queries.get(session.isupport.fold(nick))
+    query = session.whois_queries.get(session.fold(nick))
     if not query:
         return
     match message.command:
@@ -248,7 +248,7 @@ def _whois_reply(session: Session, message: Message) -> None:
         case "330" if query.member:  # RPL_WHOISACCOUNT: `nick account :is logged in as`
             query.member.account = message.param(2) or None
         case "318":  # RPL_ENDOFWHOIS
-            _end_whois(session, session.isupport.fold(nick))
+            _end_whois(session, session.fold(nick))
 
 
 def _try_again(session: Session, message: Message) -> None:

@@ -70,7 +70,7 @@ def _handle(session: Session, message: Message) -> list[IrcEvent]:
     if not session.uninvited:
         return events
     # A channel that we were forced into has no events; our own PART is the last that it causes.
-    fold, uninvited = session.isupport.fold, set(session.uninvited)
+    fold, uninvited = session.fold, set(session.uninvited)
     session.uninvited -= {fold(e.channel or "") for e in events if e.own and e.type == "PART"}
     return [e for e in events if e.channel is None or fold(e.channel) not in uninvited]
 
@@ -122,7 +122,7 @@ def _replay(session: Session, message: Message) -> list[IrcEvent]:
         kind, text, query = _said(message)
         if query is not None:
             return []
-        session.replayed.append((session.isupport.fold(target), text, time))
+        session.replayed.append((session.fold(target), text, time))
     elif message.command != "TOPIC":
         return []
     event = session.event(kind, message, session.isupport.channel_of(target), target, text)
@@ -156,7 +156,7 @@ def _talk(session: Session, message: Message) -> list[IrcEvent]:
         return []  # server notices such as "*** Looking up your hostname"
     target = message.param(0)
     event = session.event(kind, message, session.isupport.channel_of(target), target, text)
-    if event.own and session.isupport.fold(target) == "nickserv":
+    if event.own and session.fold(target) == "nickserv":
         return []  # an echo of a message to services may contain a password
     return [event]
 

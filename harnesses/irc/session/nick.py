@@ -105,7 +105,7 @@ def claim_nick(session: Session, settings: NetworkSettings) -> None:
 def on_nick_free(session: Session, nick: str) -> None:
     """Request the nick that we want if it is the one that has become free."""
     missed = session.lost_nick
-    if missed and session.isupport.fold(nick) == session.isupport.fold(missed):
+    if missed and session.fold(nick) == session.fold(missed):
         session.send("NICK", missed)
 
 
@@ -157,7 +157,7 @@ def _monitor_offline(session: Session, message: Message) -> None:
 
 def _ison_reply(session: Session, message: Message) -> None:
     """Handle 303, RPL_ISON: of the nicks that we queried, the listed ones are online."""
-    fold, nick = session.isupport.fold, session.lost_nick
+    fold, nick = session.fold, session.lost_nick
     if nick and fold(nick) not in map(fold, message.param(-1).split()):
         session.send("NICK", nick)
     _request_later(session, ISON_INTERVAL, "ISON")

@@ -141,17 +141,21 @@ class Roster:
 
     def __init__(self) -> None:
         self.isupport = ISupport()
-        self._visited: set[str] = set()
+        self._visited: set[str] = set()  # folded, of this connection
         self._channels: dict[str, JoinedChannel] = {}
+
+    def fold(self, name: str) -> str:
+        """Fold a nick or channel name per CASEMAPPING, so that equal names are equal strings."""
+        return self.isupport.fold(name)
 
     def update_isupport(self, isupport: ISupport) -> None:
         """Use other tokens; all keys are folded again, as CASEMAPPING may have changed."""
         self.isupport = isupport
-        self._channels = {self._fold(each.name): each for each in self._channels.values()}
+        self._channels = {self.fold(each.name): each for each in self._channels.values()}
         self._visited.update(self._channels)
         for channel in self._channels.values():
-            channel.members = {self._fold(m.nick): m for m in channel.members.values()}
-            channel.names = {self._fold(m.nick): m for m in channel.names.values()}
+            channel.members = {self.fold(m.nick): m for m in channel.members.values()}
+            channel.names = {self.fold(m.nick): m for m in channel.names.values()}
 
     @property
     def channels(self) -> list[str]:
@@ -160,11 +164,11 @@ class Roster:
 
     def channel(self, name: str) -> JoinedChannel | None:
         """Return the channel `name`, in any letter case, or None if we are not in it."""
-        return self._channels.get(self._fold(name))
+        return self._channels.get(self.fold(name))
 
     def shared_channels(self, nick: str) -> list[JoinedChannel]:
         """Return the channels that we share with `nick`."""
-        return [c for c in self._channels.values() if self._fold(nick) in c.members]
+        return [c for c in self._channels.values() if self.fold(nick) in c.members]
 
     def people(self) -> list[Member]:
         """Return the members of all channels, once for each channel they are in."""
@@ -177,7 +181,7 @@ class Roster:
     def member(self, name: str, nick: str) -> Member | None:
         """Return the member `nick` of the channel `name`, or None if they or we are not in it."""
         channel = self.channel(name)
-        return channel.members.get(self._fold(nick)) if channel else None
+        return channel.members.get(self.fold(nick)) if channel else None
 
     def nicks(self, name: str) -> list[str]:
         """Return the nicks in the channel `name`, sorted; empty if we are not in it."""
@@ -192,20 +196,26 @@ class Roster:
 
     def entries(self, nick: str) -> list[Member]:
         """Return the entries of `nick`, one for each channel that we share."""
-        return [c.members[self._fold(nick)] for c in self.shared_channels(nick)]
+        return [c.members[self.fold(nick)] for c in self.shared_channels(nick)]
 
     def enter(self, name: str, joined: datetime | None = None) -> None:
         """Add `name` to the channels that we are in."""
-        self._visited.add(self._fold(name))
-        self._channels[self._fold(name)] = JoinedChannel(name, joined)
+        self._visited.add(self.fold(name))
+        self._channels[self.fold(name)] = JoinedChannel(name, joined)
 
     def has_visited(self, name: str) -> bool:
         """Return whether we are in `name`, or have been in it on this connection."""
-        return self._fold(name) in self._visited
+        return self.fold(name) in self._visited
 
     def leave(self, name: str) -> None:
         """Remove `name` from the channels that we are in."""
-        self._channels.pop(self._fold(name), None)
+        self._channels.pop(self.fold(name), None)
+
+    def reset(self) -> None:
+        """Forget what the last connection has said."""
+        self.isupport = ISupport()
+        self._visited.clear()
+        self._channels.clear()
 
     def clear(self) -> None:
         """Forget all channels; called when the connection is closed."""
@@ -214,24 +224,24 @@ class Roster:
     def add(self, name: str, member: Member) -> None:
         """Add a member who has joined `name`."""
         if channel := self.channel(name):
-            channel.members[self._fold(member.nick)] = member
+            channel.members[self.fold(member.nick)] = member
             if channel.names:  # a NAMES reply is under way, whose end replaces the members
-                channel.names[self._fold(member.nick)] = member
+                channel.names[self.fold(member.nick)] = member
 
     def remove(self, name: str, nick: str) -> None:
         """Remove a member who has left `name`."""
         if channel := self.channel(name):
-            channel.members.pop(self._fold(nick), None)
-            channel.names.pop(self._fold(nick), None)
+            channel.members.pop(self.fold(nick), None)
+            channel.names.pop(self.fold(nick), None)
 
     def rename(self, old: str, new: str) -> None:
         """Rename a member in all shared channels."""
         for channel in self.shared_channels(old):
-            member = channel.members.pop(self._fold(old))
+            member = channel.members.pop(self.fold(old))
             member.nick = new
-            channel.members[self._fold(new)] = member
-            if channel.names.pop(self._fold(old), None):
-                channel.names[self._fold(new)] = member
+            channel.members[self.fold(new)] = member
+            if channel.names.pop(self.fold(old), None):
+                channel.names[self.fold(new)] = member
 
     def change_mode(self, name: str, nick: str, mode: str, *, on: bool) -> None:
         """Set or remove the member mode `mode` of `nick` in `name`."""
@@ -256,7 +266,7 @@ class Roster:
                 source = Source.parse(self.isupport.without_prefix(word))
                 # Reuse the known entry: a NAMES reply has no account, and may lack user and host.
                 # A new one is a member at once, so that a MODE or NICK before 366 finds it.
-                key = self._fold(source.nick)
+                key = self.fold(source.nick)
                 known = channel.members.setdefault(key, Member(source.nick))
                 known.user, known.host = source.user or known.user, source.host or known.host
                 known.modes = self.isupport.modes_of(word)
@@ -268,9 +278,6 @@ class Roster:
         if (channel := self.channel(name)) and channel.names:
             channel.members, channel.names = channel.names, {}
 
-    def _fold(self, name: str) -> str:
-        return self.isupport.fold(name)
-
 
 class Session:
     """The state of one connection; it lives as long as the connection.
@@ -278,6 +285,7 @@ class Session:
     `desired_channels` maps the channels that we want to be in to their keys, or ""; the caller may
     change the mapping at any time, and a key is updated when the channel's operators change it.
     `encrypted` says whether the connection uses TLS.
+    `roster` is that of an earlier connection to the network, which is reset.
     `introduced` is set once PASS, NICK and USER are sent or queued, `registered` with the welcome,
     `is_ready` with the end of the message of the day.
     `error` is the reason for which the connection is to be closed: the text of the server's ERROR,
@@ -303,13 +311,15 @@ class Session:
         channels: MutableMapping[str, str],
         now: Callable[[], datetime] = utc_now,
         encrypted: bool = False,
+        roster: Roster | None = None,
     ) -> None:
         self.network, self.settings, self.desired_channels = network, settings, channels
         self.now, self.encrypted = now, encrypted
         self.source = Source(settings.nick)
         self.introduced = self.registered = self.is_ready = False
         self.error: str | None = None
-        self.roster = Roster()
+        self.roster = roster or Roster()
+        self.roster.reset()
         self.sasl = Sasl(mechanisms(settings, encrypted), network)
         self.sts: Sts | None = None
         self.capabilities: set[str] = set()
@@ -372,13 +382,17 @@ class Session:
         """True if we are connected to a bouncer, judging by its vendor capabilities."""
         return any(name.startswith(_BOUNCERS) for name in self.offered)
 
+    def fold(self, name: str) -> str:
+        """Fold a nick or channel name; see `Roster.fold`."""
+        return self.roster.fold(name)
+
     def is_me(self, nick: str) -> bool:
         """Return whether `nick` is our current nick under the server's case mapping."""
-        return self.isupport.fold(nick) == self.isupport.fold(self.nick)
+        return self.fold(nick) == self.fold(self.nick)
 
     def is_desired(self, channel: str) -> bool:
         """Return whether `channel`, in any letter case, is one that we want to be in."""
-        fold = self.isupport.fold
+        fold = self.fold
         return any(fold(name) == fold(channel) for name in self.desired_channels)
 
     def send(
@@ -407,7 +421,7 @@ class Session:
             self.introduced = True
         # Plugins send their own JOINs; channels joined that way are not left as uninvited.
         elif line.startswith("JOIN ") and (message := parse(line)):
-            self.asked_channels.update(map(self.isupport.fold, message.param(0).split(",")))
+            self.asked_channels.update(map(self.fold, message.param(0).split(",")))
 
     def join(self, channel: str, delay: float = 0.0) -> None:
         """Queue a JOIN of `channel` for `delay` seconds from now, if it is a desired channel.
@@ -419,7 +433,7 @@ class Session:
             return name not in self.desired_channels or self.roster.channel(name) is not None
 
         for name, key in self.desired_channels.items():
-            if self.isupport.fold(name) == self.isupport.fold(channel):
+            if self.fold(name) == self.fold(channel):
                 unless = functools.partial(is_needless, name)
                 self.send("JOIN", name, *([key] if key else []), delay=delay, unless=unless)
 
@@ -435,7 +449,7 @@ class Session:
     def track(self, target: str, done: Callable[[Receipt], None]) -> Mapping[str, str]:
         """Track a line to `target`, whose receipt `done` gets; return the tags to send it with."""
         label = f"t{next(self._numbers):x}"
-        key = self.isupport.fold(target)
+        key = self.fold(target)
         self.pending_lines[label] = PendingLine(key, self.is_echoing, done)
         return {"label": label} if self.is_echoing else {}
 
@@ -472,7 +486,7 @@ class Session:
         an answer counts as lost after `WHOIS_TIMEOUT`; its callbacks get the result of the next.
         """
         now = self.now()
-        query = self.whois_queries.setdefault(self.isupport.fold(nick), Whois(now))
+        query = self.whois_queries.setdefault(self.fold(nick), Whois(now))
         query.found.append(found)
         if now - query.asked >= timedelta(seconds=WHOIS_TIMEOUT):
             query.asked = now

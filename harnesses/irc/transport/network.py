@@ -15,7 +15,7 @@ import structlog
 
 from harnesses.irc.protocol.errors import InvalidMessage, IrcError, UntrustedCertificate
 from harnesses.irc.protocol.events import IrcEvent, Talk
-from harnesses.irc.protocol.message import Message
+from harnesses.irc.protocol.message import Casemap, Message
 from harnesses.irc.protocol.sent_lines import (
     ACCEPTED,
     LOST,
@@ -63,7 +63,9 @@ class Network:
     """A network to which we stay connected: it reconnects, reports events and sends messages.
 
     Our own messages are not events: `send` and `say` return the lines and their receipts.
-    `session` is the state of the connection, or of the last one while there is none.
+    `session` is the state of the connection, or of the last one while there is none; `roster` has
+    the channels that we are in and their members.
+    `fold` folds a nick or channel name per CASEMAPPING, so that equal names are equal strings.
     `settings` are those that the next connection uses, `server` is the host name or address.
     `connected` is set while we are registered, `all_joined` while we are in all desired channels.
     `left` is the time of the last received line of the previous connection.
@@ -92,7 +94,9 @@ class Network:
         self._backoff = backoff or Backoff(*RECONNECT_DELAYS, jitter=random.random)
         self._silence = silence
         self._wanted = dict(name_and_key(channel) for channel in settings.channels)
-        self.session = Session(name, settings, self._wanted)
+        self.roster = Roster()
+        self.fold: Casemap = self.roster.fold
+        self.session = Session(name, settings, self._wanted, roster=self.roster)
         self._connection: IrcConnection | None = None
         self._port = settings.port
         self._noted: Sts | None = None
@@ -110,11 +114,6 @@ class Network:
     def nick(self) -> str:
         """Our current nick."""
         return self.session.nick
-
-    @property
-    def roster(self) -> Roster:
-        """The channels that we are in, and their members."""
-        return self.session.roster
 
     def is_channel(self, name: str) -> bool:
         """Return whether `name` is a channel name on this network (CHANTYPES)."""
@@ -197,10 +196,6 @@ class Network:
         """Make all pending `until_reaches` check their target again."""
         self._rechecked.set()
 
-    def fold(self, name: str) -> str:
-        """Fold a nick or channel name per CASEMAPPING, so that equal names are equal strings."""
-        return self.session.isupport.fold(name)
-
     async def lag(self) -> float | None:
         """Measure the seconds until the server answers a PING; None after `LAG_TIMEOUT` seconds."""
         with contextlib.suppress(TimeoutError):
@@ -234,7 +229,9 @@ class Network:
             self._port = insisted or self.settings.port
             encrypted = self.settings.tls or insisted is not None
             self._noted = None
-            self.session = Session(self.name, self.settings, self._wanted, encrypted=encrypted)
+            self.session = Session(
+                self.name, self.settings, self._wanted, encrypted=encrypted, roster=self.roster
+            )
             self._connection = IrcConnection(
                 self.session,
                 on_event=on_event,

@@ -230,9 +230,11 @@ def test_irc3_is_not_loaded_where_there_are_no_plugins() -> None:
 async def test_a_server_that_dies_is_found_again(kind: Any) -> None:
     port, ears = free_port(), Ears()
     async with running(port, ears) as network, asyncio.timeout(PATIENCE):
+        fold = network.fold
         for _ in range(2):
             async with kind(port) as ircd:
                 await network.all_joined.wait()
+                assert fold("A[") == network.session.isupport.fold("A["), "of this connection"
                 assert await network.say("PRIVMSG", "#c", "here") == ["here"]
                 await _killed(ircd, network)
             assert network.roster.channels == []
