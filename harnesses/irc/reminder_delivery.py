@@ -55,7 +55,7 @@ async def other_requester(
     """Return somebody who is on the channel of a request, as the requester of a reminder there;
     None if they are not, or want nothing to be kept of them."""
     network, fold = request.network, request.network.fold
-    member = None if request.private else network.member(request.place.channel, nick)
+    member = None if request.private else network.roster.member(request.place.channel, nick)
     if member and not member.host:  # here since before we came, and silent
         member = await network.whois(member.nick)
     who = identity_of(member) if member else None
@@ -82,7 +82,7 @@ async def find_owner(network: Network, owner: Owner) -> Identity | None:
         return replace(who, account=None).room(fold) == ours.room(fold)
 
     fold = network.fold
-    for who in map(identity_of, network.people()):
+    for who in map(identity_of, network.roster.people()):
         if is_owner(who):
             return who
     member = await network.whois(owner.nick)

@@ -127,7 +127,7 @@ class IrcTendril(Tendril):
         await _first(*(network.connected.wait() for network in networks))
         with suppress(TimeoutError):
             async with asyncio.timeout(_JOIN_TIMEOUT):
-                await _first(*(network.until_joined() for network in networks))
+                await _first(*(network.all_joined.wait() for network in networks))
 
     def reload(self) -> str:
         """Reload the configuration and all files; return a sentence for people.

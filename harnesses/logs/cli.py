@@ -26,7 +26,7 @@ from storage.privacy.erasure import count as count_of
 from storage.privacy.erasure import forget as forget_person
 from storage.search.models import Order, SearchPage, SearchQuery
 from storage.settings import log_address, log_file
-from terrarium.command_line import ConfigFile, DataFolder, take_options
+from terrarium.command_line import ConfigFile, DataFolder
 from terrarium.config import load
 
 _ANSWERS = 3  # lines that may answer a question

@@ -16,7 +16,6 @@ from urllib.parse import quote
 
 import typer
 
-from harnesses.core.options import ConfigFile, DataFolder
 from harnesses.logs.jsonl import json_line
 from harnesses.logs.maintenance import OperationRefused, atomic_write, open_log
 from storage.chat_log.channel_name import ChannelName
@@ -25,7 +24,7 @@ from storage.chat_log.sqlite_export import SqliteExport
 from storage.db.address import Address
 from storage.log import ChatLog, Query
 from storage.settings import log_address
-from terrarium.command_line.options import take_options
+from terrarium.command_line import ConfigFile, DataFolder, take_options
 from terrarium.config import load
 
 ExportFormat = Literal["jsonl", "text", "sqlite"]

@@ -15,7 +15,6 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from harnesses.core.options import ConfigFile, DataFolder
 from harnesses.core.text import counted, strip_control_chars
 from harnesses.logs.formats import FORMATS
 from harnesses.logs.reading import ImportOptions, LogFile, UnrecognisedLog, log_file
@@ -25,7 +24,7 @@ from storage.chat_log.opt_outs import OptOutRules, OptOuts
 from storage.db.database import Database
 from storage.db.process_lock import hold_lock
 from storage.settings import log_address
-from terrarium.command_line.options import take_options
+from terrarium.command_line import ConfigFile, DataFolder, take_options
 from terrarium.config import Config, load
 
 _EVENTS_PER_BATCH = 2_000  # events of a transaction, for one of which the bot may have to wait

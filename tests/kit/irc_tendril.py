@@ -40,7 +40,7 @@ async def irc_tendril(
     try:
         async with asyncio.timeout(PATIENCE):
             for network in tendril.networks.values():
-                await network.until_joined()
+                await network.all_joined.wait()
         yield tendril
     finally:
         running.cancel()

@@ -133,7 +133,7 @@ class AdminCommands:
         """status: how I am"""
         services, own = self._services, self._services.resources
         network = request.network
-        problems = [*map(describe_refusal, network.refusals), network.problem]
+        problems = [*map(describe_refusal, network.session.refusals), network.problem]
         lag = await network.lag()
         model = services.behaviours.resolve(request.place).model
         away = own.prompts.mcp_servers.troubles()

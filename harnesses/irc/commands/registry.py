@@ -120,7 +120,7 @@ class Commands:
         """who: who is here"""
         if request.private and not request.network.is_channel(request.place.channel):
             return "Only you and I are here."
-        members = request.network.members(request.place.channel)
+        members = request.network.roster.nicks(request.place.channel)
         return f"{len(members)} here: {', '.join(map(without_highlight, members))}"
 
     async def clear(self, request: CommandRequest) -> str:

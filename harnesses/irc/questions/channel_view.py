@@ -51,7 +51,7 @@ class LogViews:
             pending_event=request.pending_event,
             quoting=self._quoting(),
             line_filter=self._quotable_lines(request.place),
-            people=request.network.members(request.place.channel),
+            people=request.network.roster.nicks(request.place.channel),
             retrieval=services.medium.log.retrieval,
         )
 
@@ -75,8 +75,8 @@ class LogViews:
         services, network, who = self._services, request.network, request.who
         groups = services.networks.settings.channel_groups
         places = set(request.scope.places or ())
-        for channel in network.channels if request.private else ():
-            place, member = Place(network.name, channel), network.member(channel, who.nick)
+        for channel in network.roster.channels if request.private else ():
+            place, member = Place(network.name, channel), network.roster.member(channel, who.nick)
             # From another host, somebody else may have taken the nick.
             is_there = member is not None and (member.host or who.host) == who.host
             if is_there and services.behaviours.resolve(place).logging:
@@ -91,7 +91,7 @@ class LogViews:
         def present() -> dict[Place, list[str]]:
             places = sorted(filter(is_channel, scope.places or ()), key=str)
             return {
-                each: networks[each.network].members(each.channel)
+                each: networks[each.network].roster.nicks(each.channel)
                 for each in places
                 if each.network in networks and networks[each.network].reaches(each.channel)
             }
@@ -124,12 +124,12 @@ class LogViews:
 
 def room_view(network: Network, channel: str) -> RoomView | None:
     """Return who is on a channel now, and its topic; None in private."""
-    members = network.members(channel)
+    members = network.roster.nicks(channel)
     if not members:
         return None
-    found = {nick: network.member(channel, nick) for nick in members}
+    found = {nick: network.roster.member(channel, nick) for nick in members}
     operators = [nick for nick, member in found.items() if member and _OPERATOR & member.modes]
-    return RoomView(members, operators, network.topic(channel) or "", without_highlight)
+    return RoomView(members, operators, network.roster.topic(channel), without_highlight)
 
 
 def persona_values(
@@ -156,5 +156,5 @@ def persona_values(
         'People see your words after the name of whoever asked ("bob: your words"), so begin with'
         f" the matter and not with a name. They are shown {shown}"
     )
-    topic = network.topic(channel) or ""
+    topic = network.roster.topic(channel)
     return values | {"place": f"the IRC channel {channel}", "channel": channel, "topic": topic}

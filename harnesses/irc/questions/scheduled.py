@@ -60,7 +60,7 @@ class ScheduledQuestions:
             return RunOutcome.ENDED
         if services.policy.is_ignored(network, who):
             return RunOutcome.ENDED
-        if not (reminder.private or network.member(place.channel, who.nick)):
+        if not (reminder.private or network.roster.member(place.channel, who.nick)):
             return RunOutcome.ABSENT
         asked = await self._question(reminder)
         if reminder.question_event_id and asked is None:

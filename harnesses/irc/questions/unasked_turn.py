@@ -54,7 +54,7 @@ class UnaskedTurns:
         if behaviour.proactive == "off" or not behaviour.logging:
             return _NOTHING
         is_follow_up = trigger.kind is TriggerKind.THOUGHT
-        if is_follow_up and not network.member(place.channel, trigger.person):
+        if is_follow_up and not network.roster.member(place.channel, trigger.person):
             return _NOTHING
         line = await self._line(trigger) if trigger.event_id else None
         if trigger.event_id and line is None:
@@ -77,7 +77,7 @@ class UnaskedTurns:
     ) -> TurnResult:
         services, place = self._services, trigger.place
         behaviour = services.behaviours.resolve(place)
-        member = network.member(place.channel, trigger.person)
+        member = network.roster.member(place.channel, trigger.person)
         nick = said.nick if said else member.nick if member else trigger.person
         room = room_key(place, network.fold)
         is_personal = said is not None or trigger.kind is TriggerKind.THOUGHT
