@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from terrarium.command_line.tables import align_columns
 
 from agent_server.database import held_address
 from agent_server.errors import PullError
@@ -22,6 +21,7 @@ from agent_server.settings.models import DEFAULT_NAME, ModelSettings
 from agent_server.settings.server import ServerSettings
 from storage.db.database import Database
 from storage.db.private_files import tighten_data
+from terrarium.command_line import align_columns
 from terrarium.config import Config, load
 
 ConfigFile = Annotated[Path | None, typer.Option("--config", help="terrarium.toml to read")]
