@@ -16,7 +16,7 @@ from datetime import datetime
 from storage.chat_log.opt_outs import person_of
 from storage.db.database import AsyncConnection, Connection, Database, Row, from_micros, to_micros
 from storage.memory.conversations import Message
-from storage.memory.memories import SEEN, Memory, MemoryKind, add, facts_in, in_network, search_in
+from storage.memory.memories import SEEN, Memory, add, facts_in, in_network, search_in
 
 EPISODES = 20
 """The number of episodes that a room keeps, the newest."""
@@ -45,6 +45,7 @@ WHERE c.room = ?1"""
 _NOTES = f"""
 SELECT id FROM memories WHERE room = ? AND layer = 'note' AND {SEEN}
 ORDER BY last_turn, id LIMIT ?"""
+_GAPS = "SELECT first_turn, last_turn FROM memory_gaps WHERE room = ? ORDER BY first_turn"
 _OPTED_OUT = f"SELECT nick FROM unlogged WHERE {in_network('?1')}"
 _LAST = 1 << 62
 # The columns of the watermarks, by field.
@@ -56,8 +57,8 @@ class Watermarks:
     """The watermarks of a room, as ids of turns.
 
     `summary` is the last turn in the summary, `episodes` the last in an episode, `facts` the last
-    that was searched for facts. `wanted` is the turn that a deleted summary had reached, which the
-    next one has to reach again. `version` changes when something in the room is forgotten.
+    that was searched for facts. `wanted` is a turn that the next summary has to reach. `version`
+    changes when something in the room is forgotten.
     """
 
     room: str
@@ -97,13 +98,13 @@ class RoomBacklog:
     """The turns and notes of a room that wait for consolidation.
 
     `watermarks` is None if no job has ever run. `sizes` has id and length, in characters, of each
-    turn after the lowest watermark, `notes` the ids of the oldest notes. `has_gaps` tells that the
-    episode of some turns was deleted.
+    turn after the lowest watermark, `gaps` are the turns whose episode was deleted, and `notes` the
+    ids of the oldest notes.
     """
 
     watermarks: Watermarks | None
     sizes: Sequence[tuple[int, int]]
-    has_gaps: bool
+    gaps: Sequence[Gap]
     notes: Sequence[int]
 
 
@@ -166,12 +167,12 @@ class ConsolidationStore:
             marks = Watermarks(*row) if row else None
             start = min(marks.summary, marks.episodes, marks.facts) if marks else 0
             turns = db.execute(_TURNS, [room, start, _LAST, _MAX_BACKLOG_TURNS]).fetchall()
-            gap = db.execute("SELECT 1 FROM memory_gaps WHERE room = ? LIMIT 1", [room]).fetchone()
+            gaps = db.execute(_GAPS, [room]).fetchall()
             found = db.execute(_NOTES, [room, notes]).fetchall()
             return RoomBacklog(
                 marks,
                 [(row["id"], row["size"]) for row in turns],
-                gap is not None,
+                [Gap(*row) for row in gaps],
                 [row["id"] for row in found],
             )
 
@@ -183,13 +184,14 @@ class ConsolidationStore:
         rows = await self._database.fetch_all(_TURNS, [room, after, until, limit])
         return [_turn(row) for row in rows]
 
-    async def gaps(self, room: str) -> list[Gap]:
-        """Return the ranges of turns whose episode was deleted, in order."""
-        rows = await self._database.fetch_all(
-            "SELECT first_turn, last_turn FROM memory_gaps WHERE room = ? ORDER BY first_turn",
-            [room],
-        )
-        return [Gap(*row) for row in rows]
+    async def want_summary(self, room: str, through: int) -> None:
+        """Have the next summary of a room include the turns up to `through`."""
+        await self.progress(room)
+        async with self._database.transaction() as db:
+            await db.execute(
+                "UPDATE memory_rooms SET wanted = ?2 WHERE room = ?1 AND wanted < ?2",
+                [room, through],
+            )
 
     async def advance_summary(
         self,
@@ -200,46 +202,46 @@ class ConsolidationStore:
     ) -> bool:
         """Replace the summary by one that includes the turns up to `through`, or without a summary
         only move the watermark. Return False if it is void."""
+        room = watermarks.room
         async with self._database.transaction() as db:
             if not await _move(db, watermarks, "summary", through):
                 return False
             if summary:
-                # At watermark 0 it was made from turns alone, else from the old summary as well.
-                before = await _sources(db, watermarks.room) if watermarks.summary else set()
+                sources = _sources_in(made_of)
+                if watermarks.summary:  # else it was made from turns alone
+                    async with db.execute(
+                        "SELECT s.conversation, s.person FROM memories JOIN memory_sources s"
+                        " ON memory_id = id WHERE room = ? AND layer = 'summary'",
+                        [room],
+                    ) as rows:
+                        sources |= {(row[0], row[1]) for row in await rows.fetchall()}
                 await db.execute(
-                    "DELETE FROM memories WHERE room = ? AND layer = 'summary'", [watermarks.room]
+                    "DELETE FROM memories WHERE room = ? AND layer = 'summary'", [room]
                 )
-                await _add_made(db, summary, before | _sources_in(made_of))
+                await _add_made(db, summary, sources)
             return True
 
-    async def advance_episodes(
+    async def add_episode(
         self,
         watermarks: Watermarks,
-        through: int,
+        place: int | Gap,
         episode: Memory | None,
         made_of: Sequence[RoomTurn],
     ) -> bool:
-        """Add the episode of the turns up to `through`, if there is one, and move the watermark.
-        Return False if it is void."""
+        """Add the episode of the turns up to an id, or of those in a gap, if there is one; move the
+        watermark, or close the gap. Return False if it is void."""
         async with self._database.transaction() as db:
-            if not await _move(db, watermarks, "episodes", through):
+            if isinstance(place, Gap):
+                if not await _current(db, watermarks):
+                    return False
+                await db.execute(
+                    "DELETE FROM memory_gaps WHERE room = ? AND first_turn = ?",
+                    [watermarks.room, place.first_turn],
+                )
+            elif not await _move(db, watermarks, "episodes", place):
                 return False
-            await _add_episode(db, episode, made_of)
-            return True
-
-    async def fill(
-        self, watermarks: Watermarks, gap: Gap, episode: Memory | None, made_of: Sequence[RoomTurn]
-    ) -> bool:
-        """Close a gap, with an episode for its remaining turns if there are any. Return False if it
-        is void."""
-        async with self._database.transaction() as db:
-            if not await _current(db, watermarks):
-                return False
-            await db.execute(
-                "DELETE FROM memory_gaps WHERE room = ? AND first_turn = ?",
-                [watermarks.room, gap.first_turn],
-            )
-            await _add_episode(db, episode, made_of)
+            if episode:
+                await _add_made(db, episode, _sources_in(made_of))
             return True
 
     async def advance_facts(
@@ -261,12 +263,7 @@ class ConsolidationStore:
                 f"DELETE FROM memories WHERE {learnt} AND time < ?",
                 [watermarks.room, to_micros(oldest)],
             )
-            # OFFSET needs a LIMIT in SQLite, and PostgreSQL takes no negative one for "all".
-            await db.execute(
-                f"DELETE FROM memories WHERE id IN (SELECT id FROM memories WHERE {learnt}"
-                " ORDER BY time DESC, id DESC LIMIT 1000000000 OFFSET ?)",
-                [watermarks.room, LEARNT_FACTS],
-            )
+            await _keep_newest(db, learnt, "time", [watermarks.room, LEARNT_FACTS])
             return True
 
     async def replace_notes(self, notes: Sequence[Memory], episode: Memory) -> bool:
@@ -280,12 +277,8 @@ class ConsolidationStore:
                 row = await rows.fetchone()
             if row is None or row[0] < len(notes):
                 return False
-            await db.execute(
-                f"DELETE FROM memories WHERE {which}",
-                [ids],
-            )
+            await db.execute(f"DELETE FROM memories WHERE {which}", [ids])
             await _add_made(db, episode, {(note.conversation, note.source) for note in notes})
-            await _keep_newest(db, episode.room)
             return True
 
     async def load_for_prompt(
@@ -304,10 +297,8 @@ class ConsolidationStore:
             since = db.execute(_SINCE, [room, turn]).fetchone()
             last = None if since["newest"] is None else from_micros(since["time"])
             times = (since["count"] or 0, since["newest"] or 0, last)
-            if (
-                db.execute("SELECT 1 FROM memories WHERE room = ? LIMIT 1", [room]).fetchone()
-                is None
-            ):
+            anything = db.execute("SELECT 1 FROM memories WHERE room = ? LIMIT 1", [room])
+            if anything.fetchone() is None:
                 return RoomMemorySnapshot(text, *times)
             facts = facts_in(db, room, person)
             found = tuple(memory for memory, _ in search_in(db, room, words, most))
@@ -350,39 +341,28 @@ def _sources_in(turns: Sequence[RoomTurn]) -> set[tuple[str, str]]:
     return {(turn.conversation, turn.person) for turn in turns}
 
 
-async def _sources(db: AsyncConnection, room: str) -> set[tuple[str, str]]:
-    """Return conversation and person of those whose words are in the summary."""
-    async with db.execute(
-        "SELECT s.conversation, s.person FROM memories JOIN memory_sources s ON memory_id = id"
-        " WHERE room = ? AND layer = 'summary'",
-        [room],
-    ) as rows:
-        return {(row[0], row[1]) for row in await rows.fetchall()}
-
-
 async def _add_made(
     db: AsyncConnection, memory: Memory, sources: Iterable[tuple[str, str]]
 ) -> None:
+    """Add an episode or a summary that was made of what people said, and keep the newest ones."""
     memory_id = await add(db, memory)
     await db.executemany(
         "INSERT INTO memory_sources VALUES (?, ?, ?)",
         [(memory_id, *source) for source in sorted(sources)],
     )
+    which = "room = ? AND layer = 'episode'"
+    await _keep_newest(db, which, "last_turn", [memory.room, EPISODES])
 
 
-async def _add_episode(
-    db: AsyncConnection, episode: Memory | None, made_of: Sequence[RoomTurn]
+async def _keep_newest(
+    db: AsyncConnection, which: str, newest: str, values: Sequence[str | int]
 ) -> None:
-    if episode:
-        await _add_made(db, episode, _sources_in(made_of))
-        await _keep_newest(db, episode.room)
-
-
-async def _keep_newest(db: AsyncConnection, room: str) -> None:
+    """Delete the oldest memories of a kind; the last of `values` is how many are kept."""
+    # OFFSET needs a LIMIT in SQLite, and PostgreSQL takes no negative one for "all".
     await db.execute(
-        "DELETE FROM memories WHERE id IN (SELECT id FROM memories WHERE room = ? AND layer = ?"
-        " ORDER BY last_turn DESC, id DESC LIMIT 1000000000 OFFSET ?)",
-        [room, MemoryKind.EPISODE, EPISODES],
+        f"DELETE FROM memories WHERE id IN (SELECT id FROM memories WHERE {which}"
+        f" ORDER BY {newest} DESC, id DESC LIMIT 1000000000 OFFSET ?)",
+        values,
     )
 
 

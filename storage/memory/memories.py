@@ -6,12 +6,11 @@ subject; names of people are normalised by `person_of`.
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -31,25 +30,11 @@ _K1, _B = 1.2, 0.75  # of BM25, as in FTS5
 _MIN_WEIGHT = 1e-6  # of a word, as in FTS5: one that most texts have would weigh below 0
 
 
-def in_network(room: str) -> str:
-    """Return the SQL condition that `room`, a column, is on the network in the column `network`."""
-    return f"lower(substr({room}, 1, length(network) + 1)) = lower(network) || '/'"
+def in_network(room: str, network: str = "network") -> str:
+    """Return the SQL condition that a room is on a network; both are columns or placeholders."""
+    return f"lower(substr({room}, 1, length({network}) + 1)) = lower({network}) || '/'"
 
 
-# A fact of greater confidence is not replaced: nobody but the person can change what they have said
-# of themselves.
-_ADD = """
-INSERT INTO memories (layer, room, subject, key, text, source, manual, confidence, conversation,
-    first_turn, last_turn, begun, time)
-VALUES (:layer, :room, :subject, :key, :text, :source, :manual, :confidence, :conversation,
-    :first_turn, :last_turn, :begun, :time)"""
-_FACT = f"""{_ADD}
-ON CONFLICT (room, subject, key) WHERE layer = 'fact' DO UPDATE SET
-    text = excluded.text, source = excluded.source, manual = excluded.manual,
-    confidence = excluded.confidence, conversation = excluded.conversation,
-    first_turn = excluded.first_turn, last_turn = excluded.last_turn,
-    begun = excluded.begun, time = excluded.time
-WHERE excluded.confidence >= memories.confidence"""
 # Hides all memories about people who have opted out, and those that have words of theirs.
 SEEN = f"""
 NOT EXISTS (SELECT 1 FROM unlogged WHERE {in_network("memories.room")} AND nick IN (
@@ -97,6 +82,17 @@ class Memory:
     id: int = 0
 
 
+_COLUMNS = [field.name for field in fields(Memory) if field.name != "id"]
+_ADD = f"""
+INSERT INTO memories ({", ".join(_COLUMNS)}) VALUES (:{", :".join(_COLUMNS)})"""
+# A fact of greater confidence is not replaced: nobody but the person can change what they have said
+# of themselves.
+_FACT = f"""{_ADD}
+ON CONFLICT (room, subject, key) WHERE layer = 'fact' DO UPDATE SET
+    {", ".join(f"{name} = excluded.{name}" for name in _COLUMNS)}
+WHERE excluded.confidence >= memories.confidence"""
+
+
 class Memories:
     """The memories in a database file."""
 
@@ -132,16 +128,6 @@ class Memories:
             [room, subject, key],
         )
         return memory_of(row) if row else None
-
-    async def get_many(self, room: str, ids: Collection[int]) -> list[Memory]:
-        """Return the memories with these ids, in any order."""
-        rows = await self._database.fetch_all(
-            "SELECT * FROM memories WHERE room = ? AND id IN"
-            " (SELECT CAST(value AS BIGINT) FROM json_each(?))"
-            f" AND {SEEN}",
-            [room, json.dumps(list(ids))],
-        )
-        return [memory_of(row) for row in rows]
 
     async def search(self, room: str, text: str, limit: int) -> list[tuple[Memory, float]]:
         """Return the memories that have words of `text`, best first, with their BM25 scores."""
@@ -192,7 +178,10 @@ async def add(db: AsyncConnection, memory: Memory) -> int:
     """Run `Memories.add` in a transaction; return the id, 0 if a fact of greater confidence is
     kept."""
     sql = _FACT if memory.layer == MemoryKind.FACT else _ADD
-    async with db.execute(f"{sql} RETURNING id", _values(memory)) as added:
+    begun, time = to_micros(memory.begun or memory.time), to_micros(memory.time)
+    values = asdict(memory) | {"begun": begun, "time": time, "manual": int(memory.manual)}
+    del values["id"]
+    async with db.execute(f"{sql} RETURNING id", values) as added:
         row = await added.fetchone()
     return int(row[0]) if row else 0
 
@@ -208,40 +197,10 @@ async def invalidate_prompt_view(db: AsyncConnection, room: str) -> None:
 
 def memory_of(row: Mapping[str, Any] | Row) -> Memory:
     """Return a row as a memory."""
-    return Memory(
-        layer=MemoryKind(row["layer"]),
-        room=row["room"],
-        text=row["text"],
-        time=from_micros(row["time"]),
-        subject=row["subject"],
-        key=row["key"],
-        source=row["source"],
-        manual=bool(row["manual"]),
-        confidence=row["confidence"],
-        conversation=row["conversation"],
-        first_turn=row["first_turn"],
-        last_turn=row["last_turn"],
-        begun=from_micros(row["begun"]),
-        id=row["id"],
-    )
-
-
-def _values(memory: Memory) -> dict[str, Any]:
-    return {
-        "layer": memory.layer,
-        "room": memory.room,
-        "subject": memory.subject,
-        "key": memory.key,
-        "text": memory.text,
-        "source": memory.source,
-        "manual": memory.manual,
-        "confidence": memory.confidence,
-        "conversation": memory.conversation,
-        "first_turn": memory.first_turn,
-        "last_turn": memory.last_turn,
-        "begun": to_micros(memory.begun or memory.time),
-        "time": to_micros(memory.time),
-    }
+    values = {name: row[name] for name in ("id", *_COLUMNS)}
+    values["layer"], values["manual"] = MemoryKind(row["layer"]), bool(row["manual"])
+    values["time"], values["begun"] = from_micros(row["time"]), from_micros(row["begun"])
+    return Memory(**values)
 
 
 def rank(texts: Sequence[str], wanted: Sequence[str]) -> list[tuple[int, float]]:

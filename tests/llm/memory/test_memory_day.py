@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from llm.memory.services import EPISODE_TURNS, FACT_BATCH_TURNS, KEPT_UNSUMMARISED
+from llm.memory.consolidation import EPISODE_TURNS, FACT_BATCH_TURNS, KEPT_UNSUMMARISED
 from storage.memory.consolidation_state import EPISODES, LEARNT_FACTS
 from storage.memory.conversations import MAX_TURNS
 from storage.memory.memories import MemoryKind

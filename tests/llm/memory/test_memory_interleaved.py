@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from harnesses.core.tendril.turn import TurnRequest
-from llm.memory.services import EPISODE_TURNS, MAX_UNSUMMARISED
+from llm.memory.consolidation import EPISODE_TURNS, MAX_UNSUMMARISED
 from storage.memory.memories import MemoryKind
 from terrarium.config import Config
 from tests.kit.clock import ManualClock
@@ -169,7 +169,7 @@ class Interleaved(RuleBasedStateMachine):
             left = [turn.id for turn in turns]
             assert len([turn for turn in left if turn > watermarks.episodes]) < EPISODE_TURNS
             assert len([turn for turn in left if turn > watermarks.summary]) <= MAX_UNSUMMARISED
-            assert self.do(self.tendril.memory.rooms.gaps(room)) == []
+            assert self.do(self.tendril.memory.rooms.backlog(room, 1)).gaps == []
 
     @invariant()
     def no_turn_is_lost(self) -> None:

@@ -19,7 +19,7 @@ async def test_a_backlog_has_the_turns_that_no_job_has_seen_and_the_oldest_notes
 ) -> None:
     async with Database.open(stores("irc")) as database:
         rooms, memories = ConsolidationStore(database), Memories(database)
-        assert await rooms.backlog(ROOM, 2) == RoomBacklog(None, [], False, [])
+        assert await rooms.backlog(ROOM, 2) == RoomBacklog(None, [], [], [])
         for number in range(3):
             message = {"role": "user", "content": f"how many frogs? {number}", "name": "bob"}
             turn = Turn(number + 1, NOON + timedelta(minutes=number), (message,))
@@ -40,6 +40,6 @@ async def test_a_backlog_has_the_turns_that_no_job_has_seen_and_the_oldest_notes
         assert backlog.watermarks == watermarks
         assert [turn_id for turn_id, _ in backlog.sizes] == [each.id for each in turns]
         assert all(size > 40 for _, size in backlog.sizes)
-        assert not backlog.has_gaps
+        assert backlog.gaps == []
         oldest = await memories.latest(ROOM, MemoryKind.NOTE)
         assert backlog.notes == [each.id for each in oldest[:2]]
