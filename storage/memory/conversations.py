@@ -27,7 +27,6 @@ FILES = ""
 MAX_SKILLS = 50
 """Taught skills of a room; if there are more, the least useful are deleted."""
 
-_MAX_CACHED_ROOMS = 1_000  # entries of the cache of rooms without taught skills
 _NEWEST_WEIGHT = 0.2  # weight of the newest use in the score, a moving average
 
 
@@ -217,31 +216,18 @@ class SkillTable:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._untaught: set[str] = set()  # rooms; only `teach` can change that
-        self._lessons = 0
 
     async def teach(self, room: str, skill: TaughtSkill, now: datetime) -> None:
         """Store a skill, replacing one of the same name. Raises Unavailable."""
         values, time = (skill.name, skill.description, skill.body, skill.teacher), to_micros(now)
-        try:
-            async with self._database.transaction() as db:
-                await db.execute(_TEACH, [room, *values, time])
-                await db.execute(_LEAST_USEFUL, [room, time, MAX_SKILLS])
-        finally:  # also after an error, as the skill may be stored all the same
-            self._lessons += 1
-            self._untaught.discard(room)
+        async with self._database.transaction() as db:
+            await db.execute(_TEACH, [room, *values, time])
+            await db.execute(_LEAST_USEFUL, [room, time, MAX_SKILLS])
 
     async def list_taught(self, room: str) -> list[TaughtSkill]:
         """Return the skills taught in a room, by name. Raises Unavailable."""
-        if room in self._untaught:
-            return []
-        lessons = self._lessons
         sql = "SELECT * FROM skills WHERE room = ? AND room != '' ORDER BY name"
         rows = await self._database.read(lambda db: db.execute(sql, [room]).fetchall(), inline=True)
-        if not rows and lessons == self._lessons:  # nothing was taught while we were reading
-            if len(self._untaught) >= _MAX_CACHED_ROOMS:
-                self._untaught.clear()
-            self._untaught.add(room)
         return [TaughtSkill(*(row[field] for field in TaughtSkill.__slots__)) for row in rows]
 
     async def record_use(self, room: str, names: Collection[str], *, well: bool) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -54,49 +53,6 @@ async def names(
     registry: SkillRegistry, question: str, allowed: Sequence[str] | None = None
 ) -> list[str]:
     return [match.skill.name for match in await registry.matching(question, allowed)]
-
-
-async def worked(question: str) -> list[str]:
-    """What our own skills say to a question by themselves."""
-    registry = SkillRegistry.read(Path("nowhere"), EMPTY)
-    assert not registry.errors
-    return [
-        line for match in await registry.matching(question, None) for line in match.hint.split("\n")
-    ]
-
-
-@pytest.mark.parametrize(
-    ("question", "result"),
-    [
-        ("what is 12*7?", "12 × 7 = 84"),
-        ("how much is (3 + 4) * 2 ^ 3 please", "(3 + 4) × 2^3 = 56"),
-        ("0.1 + 0.2", "0.1 + 0.2 = 0.3"),
-        ("is 99 x 3 a lot?", "99 × 3 = 297"),
-        ("10 km in miles?", "10 km ≈ 6.21371 miles"),
-        ("convert 72 F to C", "72 °F ≈ 22.2222 °C"),
-        ("5 GiB to MB", "5 GiB = 5368.70912 MB"),
-    ],
-)
-async def test_sums_and_measures_are_worked_out_without_a_model(question: str, result: str) -> None:
-    assert result in await worked(question)
-
-
-@pytest.mark.parametrize(
-    "question",
-    [
-        "what happened on 2026-11-21?",
-        "is 10-12 the right range?",
-        "24/7 support?",
-        "my ip is 192.168.1.1",
-        "ubuntu 24.04 or 22.04?",
-        "how do I install ngircd",
-        "1/0",
-        "9**9**9**9",
-        "5 apples to oranges",
-    ],
-)
-async def test_what_is_no_sum_is_left_alone(question: str) -> None:
-    assert await worked(question) == []
 
 
 @given(st.text(alphabet="0123456789+-*/%^(). eE", max_size=40))
@@ -280,16 +236,6 @@ async def test_what_people_teach_is_kept_for_their_room(tmp_path: Path) -> None:
         assert (await tools.call("unlearn_skill", '{"name": "pump"}', 5)).ok
         assert not (await tools.call("unlearn_skill", '{"name": "pump"}', 5)).ok
         assert await table.list_taught("irc/#pond") == []
-
-
-async def test_a_lesson_is_found_whoever_looked_for_one_just_before(tmp_path: Path) -> None:
-    async with Database.open(tmp_path / "t.db") as database:
-        table = SkillTable(database)
-        for room in map(str, range(20)):
-            assert await table.list_taught(room) == []
-            teaching = table.teach(room, TaughtSkill("pump", "when", "how", "ada"), NOON)
-            await asyncio.gather(table.list_taught(room), teaching, table.list_taught(room))
-            assert [lesson.name for lesson in await table.list_taught(room)] == ["pump"]
 
 
 async def test_nobody_without_the_right_teaches_whatever_the_model_says(tmp_path: Path) -> None:
