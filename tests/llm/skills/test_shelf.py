@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+import sys
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from pathlib import Path
@@ -14,11 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
+from llm.reading.reading import Reading
 from llm.skills.calculator import calculate, convert_unit
 from llm.skills.calculator.sums import ExpressionError, evaluate
 from llm.skills.dice import roll_dice
 from llm.skills.hint import HintContext
-from llm.skills.registry import TEACH, SkillRegistry, TeachingTools, lessons
+from llm.skills.registry import MAX_QUESTION_LENGTH, TEACH, SkillRegistry, TeachingTools, lessons
 from llm.skills.world_clock import current_time, days_between
 from llm.tools.consent import Asker
 from llm.tools.toolbox import Toolbox
@@ -273,3 +275,37 @@ async def test_uses_are_counted_and_the_least_useful_go_first(tmp_path: Path) ->
         assert (kept["s0"].uses, kept["s1"].uses, kept["new"].uses) == (1, 2, 0)
         assert kept["s1"].score < 0.5 < kept["s0"].score
         assert await table.scores(FILES) == {"dice": (1, 0.6)}
+
+
+async def test_a_long_question_is_handed_to_no_hint(tmp_path: Path) -> None:
+    python = "asked = []\nasync def hint(question):\n    asked.append(len(question))\n"
+    skill(tmp_path, "recording", python=python)
+    registry = SkillRegistry.read(tmp_path, EMPTY)
+    for length in (10, MAX_QUESTION_LENGTH, MAX_QUESTION_LENGTH + 1, 64_000):
+        await registry.matching("1" * length, None)
+    (module,) = (
+        module for name, module in sys.modules.items() if "recording" in name and "skill" in name
+    )
+    assert module.asked == [10, MAX_QUESTION_LENGTH]
+
+
+@pytest.mark.parametrize(
+    ("kinds", "question", "is_asked"),
+    [
+        ({"dice": 0.6}, "is it deep?", True),
+        ({"dice": 0.3, "time": 0.3}, "is it deep?", True),
+        ({"dice": 0.1, "time": 0.1, "local": 0.8}, "is it deep?", False),
+        ({"local": 1.0}, "2+2", True),
+        ({}, "is it deep?", True),
+    ],
+)
+async def test_a_skill_with_kinds_is_asked_only_questions_of_these(
+    tmp_path: Path, kinds: Mapping[str, float], question: str, is_asked: bool
+) -> None:
+    python = "async def hint(question):\n    return 'deep'\n"
+    skill(tmp_path, "picky", FROGS.replace("triggers", "kinds: [dice, time]\ntriggers"), python)
+    skill(tmp_path, "any", python=python)
+    registry = SkillRegistry.read(tmp_path, EMPTY)
+    context = HintContext(NOON, reading=Reading(question, kinds))
+    matches = await registry.matching(question, ["picky", "any"], context)
+    assert [match.skill.name for match in matches] == ["any", "picky"][: 1 + is_asked]
