@@ -3,11 +3,10 @@ them."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -38,17 +37,9 @@ class World:
         script.summed = self._made
         self.facts: list[dict[str, Any]] = []
 
-    @asynccontextmanager
-    async def tendril(self) -> AsyncIterator[SmallTendril]:
+    def tendril(self) -> AbstractAsyncContextManager[SmallTendril]:
         """The tendril, ready to be asked."""
-        tendril = SmallTendril(self.config, self.clock)
-        running = asyncio.create_task(tendril.run())
-        try:
-            await tendril.is_ready.wait()
-            yield tendril
-        finally:
-            running.cancel()
-            await asyncio.wait({running})
+        return SmallTendril(self.config, self.clock).living()
 
     async def ask(self, tendril: SmallTendril, who: str, text: str, room: str = POND) -> str:
         """Ask something, and let the worker end what it has to do then."""

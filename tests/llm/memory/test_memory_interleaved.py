@@ -61,22 +61,12 @@ class Interleaved(RuleBasedStateMachine):
         """Let the tendril run."""
         config = Config({"agent": {"api_url": self.script.url}}, None, Path(self.folder.name))
         self.tendril = SmallTendril(config, self.clock)
-
-        async def started() -> asyncio.Task[None]:
-            running = asyncio.create_task(self.tendril.run())
-            await self.tendril.is_ready.wait()
-            return running
-
-        self.running = self.do(started())
+        self.living = self.tendril.living()
+        self.do(self.living.__aenter__())
 
     def stop(self) -> None:
         """End it wherever it is."""
-
-        async def stopped() -> None:
-            self.running.cancel()
-            await asyncio.wait({self.running})
-
-        self.do(stopped())
+        self.do(self.living.__aexit__(None, None, None))
 
     def teardown(self) -> None:
         """End all."""
