@@ -1,4 +1,4 @@
-"""Memory consolidation: the job that turns conversation turns into a summary, episodes and facts.
+"""The stores of a tendril's memory, and the job that makes a summary, episodes and facts of turns.
 
 Plain rules over counts and sizes decide what is due. A job makes one batch of each kind and then
 schedules the next one. The result of a batch is stored in one transaction with its watermark
@@ -8,25 +8,34 @@ and a repeated one finds nothing to do.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import accumulate
-from typing import Any
+from typing import Any, Self
 
 import structlog
 
-from llm.client.client import RequestOptions
+from llm.client.client import AgentClient, ModelCatalog, RequestOptions
 from llm.client.profile import Profile
 from llm.memory import prompts
-from llm.memory.services import MemoryServices
+from llm.memory.settings import MemorySettings
 from llm.messages.errors import Busy, ContextTooLong, ModelError, RequestRejected, Unreachable
 from llm.messages.message import Message
 from storage.chat_log.opt_outs import person_of
-from storage.memory.consolidation_state import RoomBacklog, RoomTurn, Watermarks
+from storage.db.database import Database
+from storage.memory.consolidation_state import (
+    ConsolidationStore,
+    RoomBacklog,
+    RoomTurn,
+    Watermarks,
+)
 from storage.memory.deletion import CONSOLIDATE
-from storage.memory.memories import HEARSAY, OWN, Memory, MemoryKind
-from storage.queues.jobs import Job
+from storage.memory.memories import HEARSAY, OWN, Memories, Memory, MemoryKind
+from storage.queues.jobs import Job, Jobs
+from terrarium.clock import Clock
+from terrarium.config import Config
 
 # Above 40 turns that are not summarised, all but the newest 30 go into the summary.
 MAX_UNSUMMARISED = 40
@@ -51,7 +60,71 @@ _UNCONFIRMED_LIFETIME = timedelta(days=90)
 # Of an answer by purpose, for models that ramble; what others think would count against it.
 _MAX_ANSWER_TOKENS = {"summary": 400, "episode": 120, "facts": 300}
 
+_MAX_CANDIDATES = 50  # candidates from the full-text search
+# The half-life of the bonus for recent memories, which count up to twice as much as old ones.
+_RECENCY_HALF_LIFE = timedelta(days=30)
+
 _log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryServices:
+    """The stores of one tendril's memory, the search in them, and the client for its model."""
+
+    tendril: str
+    settings: MemorySettings
+    client: AgentClient
+    catalog: ModelCatalog
+    clock: Clock
+    jobs: Jobs
+    memories: Memories
+    rooms: ConsolidationStore
+
+    @classmethod
+    def open(
+        cls,
+        tendril: str,
+        database: Database,
+        jobs: Jobs,
+        client: AgentClient,
+        catalog: ModelCatalog,
+        clock: Clock,
+        config: Config,
+    ) -> Self:
+        """Create the stores over a tendril's `database`."""
+        settings, rooms = config.section(MemorySettings), ConsolidationStore(database)
+        return cls(tendril, settings, client, catalog, clock, jobs, Memories(database), rooms)
+
+    def now(self) -> datetime:
+        """Return the current time."""
+        return self.clock.now()
+
+    async def learns(self) -> bool:
+        """Return whether the model is used to make memories of what was said.
+
+        Raises Unreachable while it is unknown whether the model is good enough: a bad memory is
+        permanent, so the job is rather retried later.
+        """
+        if self.settings.learn != "auto":
+            return self.settings.learn == "on"
+        judgement = await self.catalog.tool_judgement(await self.catalog.fast())
+        if judgement is None:
+            raise Unreachable("it is not known yet whether the model can be trusted with memories")
+        return judgement
+
+    async def search(self, room: str, text: str, limit: int) -> list[Memory]:
+        """Return the `limit` best matches among a room's memories, by their words and age, best
+        first. Raises StorageError."""
+        found = await self.memories.search(room, text, _MAX_CANDIDATES)
+        now = self.now()
+
+        def worth(match: tuple[Memory, float]) -> tuple[float, int]:
+            memory, score = match
+            age = max(timedelta(), now - memory.time) / _RECENCY_HALF_LIFE
+            # The full-text score is unbounded; map it to 0..1.
+            return score / (1 + score) * (0.5 + 0.5 * math.pow(0.5, age)), memory.id
+
+        return [memory for memory, _ in sorted(found, key=worth, reverse=True)[:limit]]
 
 
 class EmptyReply(Exception):

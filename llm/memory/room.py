@@ -17,7 +17,7 @@ from typing import Annotated
 import structlog
 from pydantic import BaseModel, Field
 
-from llm.memory.consolidation import Consolidator
+from llm.memory.consolidation import Consolidator, MemoryServices
 from llm.memory.prompts import (
     MAX_FACT_LENGTH,
     MAX_KEY_LENGTH,
@@ -26,7 +26,6 @@ from llm.memory.prompts import (
     key_of,
     one_line,
 )
-from llm.memory.services import MemoryServices
 from llm.messages.message import PromptSection
 from llm.scheduling.worker import Handler
 from llm.tools.consent import to_forget, to_remember

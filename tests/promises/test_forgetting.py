@@ -12,8 +12,8 @@ import pytest
 
 from llm.client.client import AgentClient, ModelCatalog
 from llm.client.settings import AgentSettings
+from llm.memory.consolidation import MemoryServices
 from llm.memory.room import TendrilMemory
-from llm.memory.services import MemoryServices
 from storage.chat_log.event import EVERYTHING, SPOKEN
 from storage.db.database import Database
 from storage.log import ChatLog, Query
