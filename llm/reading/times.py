@@ -18,8 +18,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 
-from llm.reading.clocks import ClockTime, clock_at, clocks_at
-from llm.reading.days import Day, add_duration, day_at, goes_no_further
+from llm.reading.days import (
+    ClockTime,
+    Day,
+    add_duration,
+    clock_at,
+    clocks_at,
+    day_at,
+    goes_no_further,
+)
 from llm.reading.numbers import Duration, count_at, duration_at, number_at
 from llm.reading.vocabulary import MAX_TEXT_LENGTH, Sentence
 from llm.scheduling.cron_schedule import Timetable

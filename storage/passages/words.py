@@ -11,10 +11,9 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from functools import cache, lru_cache
+from functools import lru_cache
 from importlib.resources import files
 from math import log
 
@@ -155,16 +154,13 @@ def index_terms(word: str) -> tuple[Phrase, ...]:
     return tuple(terms)
 
 
-@cache
-def _ranks() -> Mapping[str, int]:
-    """Return the ranks of the stems that are common in English, the most frequent first."""
-    return {root: rank for rank, root in enumerate(_table("common_stems").split())}
+# The ranks of the stems that are common in English, the most frequent first.
+_RANKS = {root: rank for rank, root in enumerate(_table("common_stems").split())}
 
 
 def rarity(root: str) -> float:
     """Return how much a stem tells by its frequency in English, from 1 (frequent) to 7 (rare)."""
-    ranks = _ranks()
-    return min(MAX_RARITY, max(1.0, log(20 + ranks.get(root, len(ranks))) - 2.0))
+    return min(MAX_RARITY, max(1.0, log(20 + _RANKS.get(root, len(_RANKS))) - 2.0))
 
 
 LONGEST_QUESTION = 1_000

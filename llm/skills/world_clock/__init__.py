@@ -14,8 +14,7 @@ from zoneinfo import ZoneInfo
 
 from pydantic import Field
 
-from llm.reading.clocks import clock_at
-from llm.reading.days import Day, add_duration, day_at
+from llm.reading.days import Day, add_duration, clock_at, day_at
 from llm.reading.numbers import Duration, duration_at
 from llm.reading.slots import words_beside_frame
 from llm.reading.vocabulary import MAX_TEXT_LENGTH, Sentence
