@@ -181,11 +181,13 @@ class Consolidator:
         try:
             learns = await self._services.learns()
             backlog = await self._rooms.backlog(room, MAX_NOTES)
-            marks = backlog.watermarks or await self._rooms.progress(room)
+            marks = backlog.watermarks
             is_due = due_in(marks, backlog.sizes) != Due() or backlog.gaps
             oldest_note = backlog.notes[0] if len(backlog.notes) >= MAX_NOTES else 0
             if not (learns and is_due) and not oldest_note:
                 return
+            if not marks.version:
+                marks = await self._rooms.progress(room)
             # The version changes when something is forgotten: then the same turns are gone through
             # again.
             starts = (marks.version, marks.wanted, marks.summary, marks.episodes, marks.facts)
@@ -206,14 +208,14 @@ class Consolidator:
             for each in await self._rooms.room_names():
                 await self.schedule(each)
             return
+        await self._rooms.progress(room)  # which creates the watermarks
         steps = [self._merge_notes]
         if learns:
             steps = [self._record_episode, self._extract_facts, self._merge_notes, self._summarise]
         failed: Exception | None = None
         for step in steps:
-            backlog = await self._rooms.backlog(room, MAX_NOTES)
             try:
-                await step(backlog.watermarks or await self._rooms.progress(room), backlog)
+                await step(await self._rooms.backlog(room, MAX_NOTES))
             except (Unreachable, Busy):
                 raise
             except (ModelError, EmptyReply) as error:  # the other steps may succeed
@@ -222,9 +224,10 @@ class Consolidator:
             raise failed
         await self.schedule(room)
 
-    async def _summarise(self, marks: Watermarks, backlog: RoomBacklog) -> None:
+    async def _summarise(self, backlog: RoomBacklog) -> None:
         """Extend a room's summary."""
-        through, size = due_in(marks, backlog.sizes).summary, _SUMMARY_BATCH_TURNS
+        marks, size = backlog.watermarks, _SUMMARY_BATCH_TURNS
+        through = due_in(marks, backlog.sizes).summary
         while through:
             turns = await self._rooms.turns(marks.room, marks.summary, through, size)
             # A batch that is not full has all turns up to the end, even if its last id is lower.
@@ -239,9 +242,9 @@ class Consolidator:
                 await self._rooms.advance_summary(marks, reached, summary, turns)
                 return
 
-    async def _record_episode(self, marks: Watermarks, backlog: RoomBacklog) -> None:
+    async def _record_episode(self, backlog: RoomBacklog) -> None:
         """Rebuild a deleted episode, or else make one of the next turns."""
-        gap = backlog.gaps[0] if backlog.gaps else None
+        marks, gap = backlog.watermarks, backlog.gaps[0] if backlog.gaps else None
         through = gap.last_turn if gap else due_in(marks, backlog.sizes).episodes
         if not through:
             return
@@ -263,9 +266,10 @@ class Consolidator:
             )
         await self._rooms.add_episode(marks, gap or through, episode, turns)
 
-    async def _extract_facts(self, marks: Watermarks, backlog: RoomBacklog) -> None:
+    async def _extract_facts(self, backlog: RoomBacklog) -> None:
         """Extract facts about people from a room's next turns."""
-        room, through = marks.room, due_in(marks, backlog.sizes).facts
+        marks, room = backlog.watermarks, backlog.watermarks.room
+        through = due_in(marks, backlog.sizes).facts
         if not through:
             return
         turns = await self._rooms.turns(room, marks.facts, through, FACT_BATCH_TURNS)
@@ -292,11 +296,12 @@ class Consolidator:
         oldest = self._services.now() - _UNCONFIRMED_LIFETIME
         await self._rooms.advance_facts(marks, through, facts, oldest)
 
-    async def _merge_notes(self, marks: Watermarks, backlog: RoomBacklog) -> None:
+    async def _merge_notes(self, backlog: RoomBacklog) -> None:
         """Merge a room's oldest notes into an episode if it has too many; without the model, it is
         made of the beginning of each note."""
         if len(backlog.notes) < MAX_NOTES:
             return
+        marks = backlog.watermarks
         # The store returns the newest ones, oldest first.
         notes = (await self._memories.latest(marks.room, MemoryKind.NOTE))[:MERGED_NOTES]
         texts = [note.text for note in notes]
@@ -314,7 +319,7 @@ class Consolidator:
             last_turn=max(note.last_turn for note in notes),
             begun=min(note.begun or note.time for note in notes),
         )
-        await self._rooms.replace_notes(notes, episode)
+        await self._rooms.replace_notes(marks, notes, episode)
 
     async def _summary(self, room: str, turns: Sequence[RoomTurn], through: int) -> Memory:
         old = await self._memories.latest(room, MemoryKind.SUMMARY, 1)

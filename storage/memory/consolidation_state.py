@@ -97,12 +97,12 @@ class Gap:
 class RoomBacklog:
     """The turns and notes of a room that wait for consolidation.
 
-    `watermarks` is None if no job has ever run. `sizes` has id and length, in characters, of each
-    turn after the lowest watermark, `gaps` are the turns whose episode was deleted, and `notes` the
-    ids of the oldest notes.
+    `watermarks` have the version 0 until there are any. `sizes` has id and length, in characters,
+    of each turn after the lowest of them, `gaps` are the turns whose episode was deleted, and
+    `notes` the ids of the oldest notes.
     """
 
-    watermarks: Watermarks | None
+    watermarks: Watermarks
     sizes: Sequence[tuple[int, int]]
     gaps: Sequence[Gap]
     notes: Sequence[int]
@@ -164,16 +164,16 @@ class ConsolidationStore:
 
         def reading(db: Connection) -> RoomBacklog:
             row = db.execute(_PROGRESS, [room]).fetchone()
-            marks = Watermarks(*row) if row else None
-            start = min(marks.summary, marks.episodes, marks.facts) if marks else 0
-            turns = db.execute(_TURNS, [room, start, _LAST, _MAX_BACKLOG_TURNS]).fetchall()
-            gaps = db.execute(_GAPS, [room]).fetchall()
-            found = db.execute(_NOTES, [room, notes]).fetchall()
+            marks = Watermarks(*row) if row else Watermarks(room)
+            start = min(marks.summary, marks.episodes, marks.facts)
             return RoomBacklog(
                 marks,
-                [(row["id"], row["size"]) for row in turns],
-                [Gap(*row) for row in gaps],
-                [row["id"] for row in found],
+                [
+                    (row["id"], row["size"])
+                    for row in db.execute(_TURNS, [room, start, _LAST, _MAX_BACKLOG_TURNS])
+                ],
+                [Gap(*row) for row in db.execute(_GAPS, [room])],
+                [row["id"] for row in db.execute(_NOTES, [room, notes])],
             )
 
         return await self._database.read(reading, inline=True)
@@ -266,18 +266,14 @@ class ConsolidationStore:
             await _keep_newest(db, learnt, "time", [watermarks.room, LEARNT_FACTS])
             return True
 
-    async def replace_notes(self, notes: Sequence[Memory], episode: Memory) -> bool:
-        """Replace notes by one episode. Return False, and do nothing, if one of them was deleted in
-        the meantime."""
-        ids = json.dumps([note.id for note in notes])
+    async def replace_notes(
+        self, watermarks: Watermarks, notes: Sequence[Memory], episode: Memory
+    ) -> bool:
+        """Replace notes by one episode. Return False if it is void."""
         async with self._database.transaction() as db:
-            which = "id IN (SELECT CAST(value AS BIGINT) FROM json_each(?))"
-            sql = f"SELECT count(*) FROM memories WHERE {which}"
-            async with db.execute(sql, [ids]) as rows:
-                row = await rows.fetchone()
-            if row is None or row[0] < len(notes):
+            if not await _current(db, watermarks):
                 return False
-            await db.execute(f"DELETE FROM memories WHERE {which}", [ids])
+            await db.executemany("DELETE FROM memories WHERE id = ?", [[each.id] for each in notes])
             await _add_made(db, episode, {(note.conversation, note.source) for note in notes})
             return True
 

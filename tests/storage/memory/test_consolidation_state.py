@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from storage.db.database import Database
-from storage.memory.consolidation_state import ConsolidationStore, RoomBacklog
+from storage.memory.consolidation_state import ConsolidationStore, RoomBacklog, Watermarks
 from storage.memory.conversations import Conversations, Turn
 from storage.memory.memories import Memories, Memory, MemoryKind
 from tests.kit.stores import Stores
@@ -19,7 +19,7 @@ async def test_a_backlog_has_the_turns_that_no_job_has_seen_and_the_oldest_notes
 ) -> None:
     async with Database.open(stores("irc")) as database:
         rooms, memories = ConsolidationStore(database), Memories(database)
-        assert await rooms.backlog(ROOM, 2) == RoomBacklog(None, [], [], [])
+        assert await rooms.backlog(ROOM, 2) == RoomBacklog(Watermarks(ROOM), [], [], [])
         for number in range(3):
             message = {"role": "user", "content": f"how many frogs? {number}", "name": "bob"}
             turn = Turn(number + 1, NOON + timedelta(minutes=number), (message,))
