@@ -75,7 +75,7 @@ def statement_in(text: str) -> Statement | None:
     for pattern, key in _STATEMENTS:
         if match := pattern.fullmatch(said):
             return Statement(key or fact_key(match["key"]), match["value"].strip())
-    if is_sentence or re.match(r"(?:i|i'm|we|ich|wir)\b", said, re.IGNORECASE):
+    if is_sentence or re.match(r"(?:i|we|ich|wir)\b", said, re.IGNORECASE):
         return Statement("", said) if said else None
     match = _PLAIN_KEY.fullmatch(said)
     return Statement(fact_key(match["key"]), match["value"]) if match else None

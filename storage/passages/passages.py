@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -337,10 +336,15 @@ class LineFilter:
     def is_for_bot(self, event: Event) -> bool:
         """Return True if an event is a command, or addressed to the bot."""
         text = event.text.lstrip()
-        if self.prefix and re.match(rf"{re.escape(self.prefix)}[a-zA-Z]", text):
+        command = text.removeprefix(self.prefix)
+        if self.prefix and command != text and command[:1].isascii() and command[:1].isalpha():
             return True
-        nicks = "|".join(map(re.escape, self.nicks))
-        return bool(nicks and re.match(rf"@?(?:{nicks})\s*[:,]", text, re.IGNORECASE))
+        said = text.removeprefix("@")
+        return any(
+            said[: len(nick)].lower() == nick.lower()
+            and said[len(nick) :].lstrip().startswith((":", ","))
+            for nick in self.nicks
+        )
 
 
 PEOPLE = LineFilter()
