@@ -2,7 +2,7 @@
 
 Plain rules over counts and sizes decide what is due. A job makes one batch of each kind and then
 schedules the next one. The result of a batch is stored in one transaction with its watermark
-(storage/memory/consolidation_state.py), so that an interrupted job resumes after its last batch,
+(storage/memory/memories.py), so that an interrupted job resumes after its last batch,
 and a repeated one finds nothing to do.
 """
 
@@ -25,14 +25,17 @@ from llm.messages.errors import Busy, ContextTooLong, ModelError, RequestRejecte
 from llm.messages.message import Message
 from storage.chat_log.opt_outs import person_of
 from storage.db.database import Database
-from storage.memory.consolidation_state import (
-    ConsolidationStore,
+from storage.memory.deletion import CONSOLIDATE
+from storage.memory.memories import (
+    HEARSAY,
+    OWN,
+    Memories,
+    Memory,
+    MemoryKind,
     RoomBacklog,
     RoomTurn,
     Watermarks,
 )
-from storage.memory.deletion import CONSOLIDATE
-from storage.memory.memories import HEARSAY, OWN, Memories, Memory, MemoryKind
 from storage.queues.jobs import Job, Jobs
 from terrarium.clock import Clock
 from terrarium.config import Config
@@ -78,7 +81,6 @@ class MemoryServices:
     clock: Clock
     jobs: Jobs
     memories: Memories
-    rooms: ConsolidationStore
 
     @classmethod
     def open(
@@ -92,8 +94,8 @@ class MemoryServices:
         config: Config,
     ) -> Self:
         """Create the stores over a tendril's `database`."""
-        settings, rooms = config.section(MemorySettings), ConsolidationStore(database)
-        return cls(tendril, settings, client, catalog, clock, jobs, Memories(database), rooms)
+        settings = config.section(MemorySettings)
+        return cls(tendril, settings, client, catalog, clock, jobs, Memories(database))
 
     def now(self) -> datetime:
         """Return the current time."""
@@ -168,7 +170,6 @@ class Consolidator:
     def __init__(self, services: MemoryServices) -> None:
         self._services = services
         self._memories = services.memories
-        self._rooms = services.rooms
 
     async def schedule_check(self) -> None:
         """Add a job that looks in all rooms for what is due, after all other work. Raises
@@ -180,14 +181,14 @@ class Consolidator:
         key = ""
         try:
             learns = await self._services.learns()
-            backlog = await self._rooms.backlog(room, MAX_NOTES)
+            backlog = await self._memories.backlog(room, MAX_NOTES)
             marks = backlog.watermarks
             is_due = due_in(marks, backlog.sizes) != Due() or backlog.gaps
             oldest_note = backlog.notes[0] if len(backlog.notes) >= MAX_NOTES else 0
             if not (learns and is_due) and not oldest_note:
                 return
             if not marks.version:
-                marks = await self._rooms.progress(room)
+                marks = await self._memories.progress(room)
             # The version changes when something is forgotten: then the same turns are gone through
             # again.
             starts = (marks.version, marks.wanted, marks.summary, marks.episodes, marks.facts)
@@ -205,17 +206,17 @@ class Consolidator:
         """
         room, learns = job.payload.get("room"), await self._services.learns()
         if not room:
-            for each in await self._rooms.room_names():
+            for each in await self._memories.room_names():
                 await self.schedule(each)
             return
-        await self._rooms.progress(room)  # which creates the watermarks
+        await self._memories.progress(room)  # which creates the watermarks
         steps = [self._merge_notes]
         if learns:
             steps = [self._record_episode, self._extract_facts, self._merge_notes, self._summarise]
         failed: Exception | None = None
         for step in steps:
             try:
-                await step(await self._rooms.backlog(room, MAX_NOTES))
+                await step(await self._memories.backlog(room, MAX_NOTES))
             except (Unreachable, Busy):
                 raise
             except (ModelError, EmptyReply) as error:  # the other steps may succeed
@@ -229,7 +230,7 @@ class Consolidator:
         marks, size = backlog.watermarks, _SUMMARY_BATCH_TURNS
         through = due_in(marks, backlog.sizes).summary
         while through:
-            turns = await self._rooms.turns(marks.room, marks.summary, through, size)
+            turns = await self._memories.turns(marks.room, marks.summary, through, size)
             # A batch that is not full has all turns up to the end, even if its last id is lower.
             reached = turns[-1].id if len(turns) == size else through
             try:
@@ -239,7 +240,7 @@ class Consolidator:
                     raise
                 size //= 2  # try again with fewer turns
             else:
-                await self._rooms.advance_summary(marks, reached, summary, turns)
+                await self._memories.advance_summary(marks, reached, summary, turns)
                 return
 
     async def _record_episode(self, backlog: RoomBacklog) -> None:
@@ -250,7 +251,7 @@ class Consolidator:
             return
         after = gap.first_turn - 1 if gap else marks.episodes
         limit = _MAX_GAP_TURNS if gap else EPISODE_TURNS
-        turns = await self._rooms.turns(marks.room, after, through, limit)
+        turns = await self._memories.turns(marks.room, after, through, limit)
         episode = None
         if turns:
             longest = (await self._profile()).message_length
@@ -264,7 +265,7 @@ class Consolidator:
                 last_turn=through,
                 begun=turns[0].time,
             )
-        await self._rooms.add_episode(marks, gap or through, episode, turns)
+        await self._memories.add_episode(marks, gap or through, episode, turns)
 
     async def _extract_facts(self, backlog: RoomBacklog) -> None:
         """Extract facts about people from a room's next turns."""
@@ -272,7 +273,7 @@ class Consolidator:
         through = due_in(marks, backlog.sizes).facts
         if not through:
             return
-        turns = await self._rooms.turns(room, marks.facts, through, FACT_BATCH_TURNS)
+        turns = await self._memories.turns(room, marks.facts, through, FACT_BATCH_TURNS)
         facts: list[Memory] = []
         if turns:
             messages = prompts.facts_messages(turns, (await self._profile()).message_length)
@@ -294,7 +295,7 @@ class Consolidator:
                 for turn, fact in prompts.facts_in(answer, turns)
             ]
         oldest = self._services.now() - _UNCONFIRMED_LIFETIME
-        await self._rooms.advance_facts(marks, through, facts, oldest)
+        await self._memories.advance_facts(marks, through, facts, oldest)
 
     async def _merge_notes(self, backlog: RoomBacklog) -> None:
         """Merge a room's oldest notes into an episode if it has too many; without the model, it is
@@ -319,7 +320,7 @@ class Consolidator:
             last_turn=max(note.last_turn for note in notes),
             begun=min(note.begun or note.time for note in notes),
         )
-        await self._rooms.replace_notes(marks, notes, episode)
+        await self._memories.replace_notes(marks, notes, episode)
 
     async def _summary(self, room: str, turns: Sequence[RoomTurn], through: int) -> Memory:
         old = await self._memories.latest(room, MemoryKind.SUMMARY, 1)

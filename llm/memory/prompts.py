@@ -14,7 +14,7 @@ from pydantic_core import from_json
 
 from llm.messages.message import NO_ASKER, Message, PromptSection
 from storage.chat_log.opt_outs import person_of
-from storage.memory.consolidation_state import RoomTurn
+from storage.memory.memories import RoomTurn
 
 MAX_SUMMARY_LENGTH = 4_000  # characters
 MAX_EPISODE_LENGTH = 1_500

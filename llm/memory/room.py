@@ -32,9 +32,8 @@ from llm.tools.consent import to_forget, to_remember
 from llm.tools.toolbox import tool
 from storage.chat_log.opt_outs import person_of
 from storage.db.errors import StorageError
-from storage.memory.consolidation_state import RoomMemorySnapshot
 from storage.memory.deletion import CONSOLIDATE
-from storage.memory.memories import MANUAL, Memory, MemoryKind
+from storage.memory.memories import MANUAL, Memory, MemoryKind, RoomMemorySnapshot
 
 # What people write of themselves, and the key of the fact; "" for the one that they name.
 _STATEMENTS = tuple(
@@ -175,7 +174,7 @@ class RoomMemory:
         """Return the memory sections of a prompt; none if the store cannot be read."""
         words = _words(question)
         try:
-            snapshot = await self.services.rooms.load_for_prompt(
+            snapshot = await self.services.memories.load_for_prompt(
                 self.room, self.person, " ".join(sorted(words)), _MAX_CANDIDATES
             )
             stable = await self._stable(snapshot)
@@ -216,11 +215,11 @@ class RoomMemory:
             return stored
         # The version is read before the memories: if something is forgotten in between, the
         # selection is not stored, as it may still contain it.
-        rooms = self.services.rooms
-        watermarks = await rooms.progress(self.room)
+        memories = self.services.memories
+        watermarks = await memories.progress(self.room)
         chosen = await self._choose()
         if chosen != (stored or PromptMemory()):
-            await rooms.save_prompt_view(watermarks, chosen.model_dump_json(), snapshot.newest)
+            await memories.save_prompt_view(watermarks, chosen.model_dump_json(), snapshot.newest)
         return chosen
 
     async def _choose(self) -> PromptMemory:
@@ -351,7 +350,6 @@ class TendrilMemory:
 
     def __init__(self, services: MemoryServices) -> None:
         self.memories = services.memories
-        self.rooms = services.rooms
         self._services = services
         self._consolidator = Consolidator(services)
 
@@ -381,5 +379,5 @@ class TendrilMemory:
 
     async def compact(self, room: str, through: int) -> None:
         """Schedule extending the summary of a room up to a turn. Raises StorageError."""
-        await self.rooms.want_summary(room, through)
+        await self.memories.want_summary(room, through)
         await self._consolidator.schedule(room)

@@ -125,7 +125,7 @@ async def test_whatever_was_said_is_made_something_of_once_however_often_it_is_k
                 await clock.advance(timedelta(hours=1))  # what was killed last is due again
                 await tendril.turn(TurnRequest(conversation=ROOM, who="ada", text="once more"))
                 await tendril.settled()
-            watermarks = await tendril.memory.rooms.progress(ROOM)
+            watermarks = await tendril.memory.memories.progress(ROOM)
             kept = await tendril.conversations.turns(ROOM)
             episodes = await made_in(tendril, MemoryKind.EPISODE)
             summary = await made_in(tendril, MemoryKind.SUMMARY)

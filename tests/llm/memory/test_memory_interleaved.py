@@ -154,12 +154,12 @@ class Interleaved(RuleBasedStateMachine):
         if self.do(self.tendril.jobs.all("dead")):
             return  # it was killed each time
         for room in ROOMS:
-            watermarks = self.do(self.tendril.memory.rooms.progress(room))
-            turns = self.do(self.tendril.memory.rooms.turns(room, 0, 1 << 62, 1_000))
+            watermarks = self.do(self.tendril.memory.memories.progress(room))
+            turns = self.do(self.tendril.memory.memories.turns(room, 0, 1 << 62, 1_000))
             left = [turn.id for turn in turns]
             assert len([turn for turn in left if turn > watermarks.episodes]) < EPISODE_TURNS
             assert len([turn for turn in left if turn > watermarks.summary]) <= MAX_UNSUMMARISED
-            assert self.do(self.tendril.memory.rooms.backlog(room, 1)).gaps == []
+            assert self.do(self.tendril.memory.memories.backlog(room, 1)).gaps == []
 
     @invariant()
     def no_turn_is_lost(self) -> None:

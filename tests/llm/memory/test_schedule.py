@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from llm.memory.consolidation import Due, due_in
-from storage.memory.consolidation_state import Watermarks
+from storage.memory.memories import Watermarks
 
 ROOM = Watermarks("#frogs", version=7)
 SUMMARISED = Watermarks("#frogs", episodes=99, facts=99)
