@@ -39,7 +39,7 @@ async def test_not_a_byte_of_a_forgotten_person_is_left_in_any_file_of_any_tendr
             time, _ = await tendril.remind.parse_time(requester, "tomorrow at 9")
             await tendril.remind.add(requester, time, f"of {SECRET}")
             memory = tendril.memory.for_room(requester.room, "rooms/#tea/ada", requester.person)
-            await memory.personal().remember(SECRET, "word")
+            await memory.remember(SECRET, "word")
             await tendril.hear(TEA, BOB, "I say nothing of it")
             person = tendril.privacy.person(ADA)
             kept = await tendril.privacy.count(person)

@@ -12,8 +12,8 @@ from llm.client.client import AgentClient, ModelCatalog
 from llm.client.reader import Reader
 from llm.client.settings import AgentSettings
 from llm.client.token_usage import TokenAccounting, TokenCounter
+from llm.memory.consolidation import MemoryServices
 from llm.memory.room import TendrilMemory
-from llm.memory.services import MemoryServices
 from llm.prompt.builder import PromptBuilder
 from storage.db.database import Database
 from storage.memory.conversations import Conversations, SkillTable

@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -44,6 +46,17 @@ class SmallTendril(Tendril):
     ) -> TurnResult:
         """Return the result of a turn; `more` are other fields of its request."""
         return await self.turn(TurnRequest(conversation=conversation, who=who, text=text, **more))
+
+    @asynccontextmanager
+    async def living(self) -> AsyncIterator[SmallTendril]:
+        """Run the tendril, ready to be asked, until the end of the context."""
+        running = asyncio.create_task(self.run())
+        try:
+            await self.is_ready.wait()
+            yield self
+        finally:
+            running.cancel()
+            await asyncio.wait({running})
 
     async def settled(self) -> None:
         """Wait until all due jobs are finished."""
