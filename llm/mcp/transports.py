@@ -117,7 +117,7 @@ async def transport(
                     reason = "the connection was closed"
             on_end(reason)
 
-        async with _background_tasks(pump()):
+        async with _in_background(pump()):
             try:
                 yield receive, outgoing
             finally:
@@ -126,18 +126,17 @@ async def transport(
 
 
 @asynccontextmanager
-async def _background_tasks(*work: Coroutine[Any, Any, None]) -> AsyncGenerator[None]:
-    """Run coroutines as tasks for the duration of the block, then cancel them. The first error
-    among them is raised on exit."""
-    running = [asyncio.create_task(each) for each in work]
+async def _in_background(work: Coroutine[Any, Any, None]) -> AsyncGenerator[None]:
+    """Run a coroutine as a task for the duration of the block, then cancel it. Its error is raised
+    on exit."""
+    running = asyncio.create_task(work)
     try:
         yield
     finally:
-        for task in running:
-            task.cancel()
-        for result in await asyncio.gather(*running, return_exceptions=True):
-            if isinstance(result, Exception):
-                raise result
+        running.cancel()
+        await asyncio.wait({running})
+        if not running.cancelled():
+            running.result()
 
 
 def _without_output_schemas(item: Item) -> Item:
@@ -230,7 +229,7 @@ async def _process(settings: McpServerSettings, stderr_tail: StderrTail) -> Asyn
             _signal_group(process.pid, signal.SIGKILL)
 
     try:
-        async with _background_tasks(write_lines()):
+        async with _in_background(write_lines()):
             yield _messages(stdout), outgoing
     finally:
         outgoing.close()
@@ -282,7 +281,7 @@ async def _stop(
 
     stdin.close()
     # Keep reading: a server that blocks on a full pipe cannot exit.
-    async with _background_tasks(drain()):
+    async with _in_background(drain()):
         for number in (signal.SIGTERM, signal.SIGKILL):
             if await has_ended():
                 break
