@@ -24,7 +24,7 @@ from benchmarks.log import log_folder, log_of
 from benchmarks.log_questions import questions
 from benchmarks.ubuntu import PAUSE, NoCorpus, events
 from harnesses.logs.exporting import write_events
-from harnesses.logs.jsonl import json_line
+from harnesses.logs.formats import json_line
 from storage.chat_log.event import EVERYTHING, PUBLIC, Event
 from storage.db.address import Address, PostgresSchema
 from storage.db.database import Database

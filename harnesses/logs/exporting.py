@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 import typer
 
-from harnesses.logs.jsonl import json_line
+from harnesses.logs.formats import json_line
 from harnesses.logs.maintenance import OperationRefused, atomic_write, open_log
 from storage.chat_log.channel_name import ChannelName
 from storage.chat_log.event import EVERYTHING, PUBLIC, Event, EventType, event_line

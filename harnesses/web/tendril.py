@@ -17,7 +17,7 @@ from harnesses.web.app import create_app
 from harnesses.web.app_state import AppState
 from harnesses.web.change_notifier import LogChangeNotifier
 from harnesses.web.chat_service import ChatService
-from harnesses.web.mcp.tendril_tools import TendrilTools
+from harnesses.web.mcp.tools import TendrilTools
 from harnesses.web.settings import WebSettings
 from storage.chat_log.event import Identity, Scope
 from storage.queues.pastes import Pastes

@@ -1,27 +1,35 @@
-"""The tools for MCP clients, confined to a scope: reading the log, and asking our model.
+"""The tools for MCP clients, confined to a scope: those that read the log, that which asks our
+model, and those of other tendrils.
 
 Their caller is a model, so they leave out people who have opted out of being shown to models.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import secrets
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from hashlib import sha256
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
+from harnesses.core.errors import PeerRefused
 from harnesses.core.rate_limit import TokenBuckets
+from harnesses.core.services.peers import OfferedTool, Origin, PeerQuestion, PeerService
+from harnesses.core.tendril.status import ProcessState, reports
 from harnesses.web.api.models import Answer, ChannelInfo, ChannelList, LogMessage
 from harnesses.web.app_state import TOO_FAST
 from harnesses.web.chat_service import ChatService
 from harnesses.web.queries import MAX_QUERY_CHARS, NO_WORDS, Id, Moment, page_of
 from llm.retrieval import NOTHING, Retrieval
-from llm.tools.toolbox import ToolError, tool
+from llm.tools.toolbox import Tool, ToolError, ToolOptions, ToolSource, tool
 from storage.chat_log.channel_name import ChannelName
 from storage.chat_log.event import SPOKEN, Scope
 from storage.chat_log.event_table import Query
@@ -33,6 +41,7 @@ _MAX_ANSWERS = 3  # lines that may answer a question
 _MAX_COUNTED_LINES = 5_000  # lines that `who` counts
 _MAX_PEOPLE = 100
 _CONVERSATION = re.compile(r"[0-9a-f]{32}")
+_ROUND_TRIP = 5.0  # seconds beyond the timeout of a tool, for the round trip to its tendril
 _ASK_TIMEOUT = 600.0  # seconds; the run behind the answer has its own limit
 
 Channel = Annotated[
@@ -240,3 +249,50 @@ class AskTool:
         if not result.ok:
             raise ToolError(result.text or "there is no answer: the question was stopped")
         return ConversationAnswer(answer=result.text, conversation=conversation)
+
+
+class _AnyArguments(BaseModel):
+    """Any JSON object; the tendril that runs the tool validates it."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class TendrilTools(ToolSource):
+    """The tools of all running tendrils but `own`, named `TENDRIL_TOOL`, called for `origin`.
+
+    `own` is the tendril that offers them here; `data` is the folder of the status files.
+    """
+
+    def __init__(self, peers: PeerService, own: str, data: Path, origin: Origin) -> None:
+        self._peers, self._own, self._data, self._origin = peers, own, data, origin
+
+    def tools(self) -> Iterable[Tool]:
+        """Yield the tools of the tendrils that are ready at the moment."""
+        for report in reports(self._data):
+            is_there = report.is_fresh and report.state is ProcessState.READY
+            for offered in report.mcp_tools if is_there and report.name != self._own else ():
+                found = OfferedTool.model_validate(offered)
+                own_name = str(found.function["name"])
+                function = {**found.function, "name": f"{report.name}_{own_name}"}
+                # The timeouts are nested, so that the innermost one gives the reason: the tool's
+                # own in its tendril, that of the call, that of this tool.
+                seconds = found.timeout + _ROUND_TRIP
+                yield Tool(
+                    function["name"],
+                    _AnyArguments,
+                    {"type": "function", "function": function},
+                    partial(self._call, report.name, own_name, seconds),
+                    ToolOptions(reads=found.reads, timeout=seconds + _ROUND_TRIP, mcp=True),
+                )
+
+    async def _call(self, tendril: str, tool: str, seconds: float, /, **arguments: Any) -> object:
+        """Have a tendril run one of its tools, and return the result. Raises ToolError."""
+        call = PeerQuestion(json.dumps(arguments), self._origin, tool)
+        try:
+            answer = await self._peers.call(tendril, call, seconds)
+        except PeerRefused as error:
+            raise ToolError(str(error)) from error
+        if not answer.ok:
+            raise ToolError(answer.text)
+        result: object = json.loads(answer.text)
+        return result

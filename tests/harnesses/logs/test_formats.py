@@ -12,8 +12,13 @@ from hypothesis import strategies as st
 
 from harnesses.logs.formats import FORMATS, detect
 from harnesses.logs.grammar import DayChange, Ignored, Parsed, ParsedLine
-from harnesses.logs.naming import PathInfo, parse_path
-from harnesses.logs.reading import ImportOptions, ParsedEvent, log_file
+from harnesses.logs.reading import (
+    ImportOptions,
+    ParsedEvent,
+    PathInfo,
+    log_file,
+    parse_path,
+)
 from storage.chat_log.event import Event
 from tests.kit.log_samples import SAMPLES
 
