@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from urllib.parse import quote
 
-import pytest
 from playwright.async_api import expect
 
 from tests.kit.browser import browser, visit
-from tests.kit.web_site import web_site
+from tests.kit.web_site import WebSite
 
 PAGE = "https://a.example/notes?x=1&y=2"
 
 
 async def test_the_bookmarklet_opens_the_chat_with_the_page_and_the_words_on_it(
-    tmp_path: Path,
+    site: WebSite,
 ) -> None:
-    async with web_site(tmp_path) as site, browser() as chromium:
+    async with browser() as chromium:
         page = await visit(chromium, f"{site.url}/chat")
         link = page.get_by_role("link", name="Ask Terra")
         script = (await link.get_attribute("href") or "").removeprefix("javascript:")
@@ -30,23 +28,19 @@ async def test_the_bookmarklet_opens_the_chat_with_the_page_and_the_words_on_it(
         await expect(box).to_have_value(f"About {site.url}/search:\n\n“{words.strip()}”\n\n")
 
 
-@pytest.mark.parametrize(
-    ("query", "draft"),
-    [
-        (f"about={quote(PAGE, safe='')}", f"What does {PAGE} say?"),
-        ("about=javascript:alert(1)", ""),
-        ("about=https://a.example/" + "a" * 2_000, ""),
-        (
-            "about=https://a.example/&selected=%3C/textarea%3E%3Cscript%3Edocument.title=1%3C/script%3E",
-            "About https://a.example/:\n\n“</textarea><script>document.title=1</script>”\n\n",
+async def test_the_question_is_a_draft_that_nobody_else_can_send(site: WebSite) -> None:
+    script = "</textarea><script>document.title=1</script>"
+    drafts = {
+        f"about={quote(PAGE, safe='')}": f"What does {PAGE} say?",
+        "about=javascript:alert(1)": "",
+        "about=https://a.example/" + "a" * 2_000: "",
+        f"about=https://a.example/&selected={quote(script)}": (
+            f"About https://a.example/:\n\n“{script}”\n\n"
         ),
-    ],
-)
-async def test_the_question_is_a_draft_that_nobody_else_can_send(
-    tmp_path: Path, query: str, draft: str
-) -> None:
-    async with web_site(tmp_path) as site, browser() as chromium:
-        page = await visit(chromium, f"{site.url}/chat?{query}")
-        await expect(page.get_by_role("textbox", name="Your message")).to_have_value(draft)
-        await expect(page.locator("article")).to_have_count(0)
-        await expect(page).to_have_title("Chat · Terrarium")
+    }
+    async with browser() as chromium:
+        for query, draft in drafts.items():
+            page = await visit(chromium, f"{site.url}/chat?{query}")
+            await expect(page.get_by_role("textbox", name="Your message")).to_have_value(draft)
+            await expect(page.locator("article")).to_have_count(0)
+            await expect(page).to_have_title("Chat · Terrarium")
