@@ -7,26 +7,24 @@ import json
 import math
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeVar
 from urllib.parse import quote
 
-import stamina
 import structlog
 from pydantic import BaseModel, ValidationError
 
-from llm.client.answer_filter import AnswerFilter, AnswerLimit
+from llm.client.profile import ModelCard
 from llm.client.response import (
-    OK,
+    AnswerFilter,
+    AnswerLimit,
     CountAnswer,
     EmbeddingsAnswer,
     Heartbeat,
-    HttpResponse,
-    ModelCard,
     ResponseAccumulator,
-    answering,
-    read_stream,
+    read_body,
+    read_error,
 )
 from llm.client.response import OnText as OnText
 from llm.client.settings import AgentSettings
@@ -42,7 +40,12 @@ from llm.messages.errors import (
 )
 from llm.messages.message import Message, ModelReply, wire
 from storage.usage.usage import TokenUsage
-from terrarium.http.client import ConnectionPool, EventTooLong
+from terrarium.http.client import (
+    ConnectFailed,
+    ConnectionBroken,
+    ConnectionPool,
+    HttpConnection,
+)
 
 Priority = Literal["interactive", "background"]
 ToolChoice = Literal["auto", "none"]
@@ -52,13 +55,14 @@ M = TypeVar("M", bound=BaseModel)
 
 _CONNECT_TIMEOUT = 2.0  # seconds
 _RETRY_SECONDS = 5.0  # seconds for which a server that is away or full is retried
-_MIN_RETRY_WAIT = 0.1
+_MIN_WAIT, _MAX_WAIT = 0.1, 1.0  # seconds between two attempts
 _TOKENS_PER_CHARACTER = 1 / 3  # until a server reports usage; rather too high than too low
 _MIN_RATIO, _MAX_RATIO = 1 / 8, 2.0  # what a tokenizer may yield
 _ESTIMATE_MARGIN = 1.05
-_UNUSABLE_REQUEST = (400, 422)  # HTTP statuses
-_NOT_FOUND = 404
-_NO_CONTENT = 204
+# The share of a turn's time for which the model may be silent in one call.
+_READ_TIMEOUT_SHARE = 0.4
+# Seconds within which a response must end after its last event for its connection to be reused.
+_FAREWELL = 0.05
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 _log = structlog.get_logger()
@@ -200,7 +204,9 @@ class AgentClient:
                 limit=options.limit,
             )
             tried.append(ResponseAccumulator(shown, text, messages))
-            await self._stream(body, options, tried[-1])
+            async with self._request("POST", "/v1/chat/completions", body, options) as response:
+                self._trouble = None
+                await tried[-1].read(response)
 
         try:
             async with asyncio.timeout(seconds := _READ_TIMEOUT_SHARE * self._settings.timeout):
@@ -209,7 +215,7 @@ class AgentClient:
                 except RequestRejected as error:
                     # Our server copes with an upstream that refuses tools; others say so in words.
                     is_about_tools = "tool" in str(error).lower()
-                    if not tools or not is_about_tools or error.status not in _UNUSABLE_REQUEST:
+                    if not tools or not is_about_tools or error.status not in (400, 422):
                         raise
                     _log.warning("models.tools_left_out", error=str(error))
                     body = self._body(messages, options, (), tool_choice)
@@ -290,7 +296,8 @@ class AgentClient:
         answer = _validate(EmbeddingsAnswer, content)
         if len(answer.data) != len(texts):
             raise RequestRejected("not a vector for each text", 200)
-        return answer.model, answer.vectors()
+        in_order = sorted(answer.data, key=lambda part: part.index)
+        return answer.model, [part.embedding for part in in_order]
 
     async def model(self, name: str) -> ModelCard | None:
         """Return the card of a model or an alias, None if the server has none of that name.
@@ -303,21 +310,21 @@ class AgentClient:
         except TimeoutError as error:
             raise TimedOut(f"no answer in {_CONNECT_TIMEOUT:g} s") from error
         except RequestRejected as error:
-            if error.status == _NOT_FOUND:
+            if error.status == 404:
                 return None
             raise
         return _validate(ModelCard, content)
 
     async def report(self, name: str, report: Heartbeat) -> None:
         """Send the heartbeat of the tendril `name` to the server. Raises ModelError."""
-        async with self._answering(
-            "PUT", f"/v1/tendrils/{quote(name)}", report.model_dump(), None
-        ) as answer:
-            error = None if answer.status == _NO_CONTENT else await answer.error()
-        # Not part of `_trouble`, which the next success of another request clears.
-        self._report_refused = error if isinstance(error, KeyRefused) else None
-        if error:
-            raise error
+        # A refusal is not left to `_trouble`, which the next success of another request clears.
+        before, self._report_refused = self._report_refused, None
+        try:
+            async with self._request("PUT", f"/v1/tendrils/{quote(name)}", report.model_dump()):
+                self._trouble = None if self._trouble is before else self._trouble
+        except KeyRefused as error:
+            self._report_refused = error
+            raise
 
     async def _ask(
         self,
@@ -327,29 +334,43 @@ class AgentClient:
         options: RequestOptions | None = None,
     ) -> bytes:
         """Return the body of a successful response. Raises ModelError."""
-        async with self._answering(method, path, body, options) as answer:
-            if answer.status != OK:
-                raise await self._failure(answer)
-            # Any success shows that the key is accepted, but only a completion (`_stream`) shows
-            # that the engine works.
+        async with self._request(method, path, body, options) as response:
+            # Any success shows that the key is accepted, but only a completion shows that the
+            # engine works.
             if isinstance(self._trouble, KeyRefused):
                 self._trouble = None
-            return await answer.read_all()
+            return await read_body(response)
 
-    async def _failure(self, answer: HttpResponse) -> ModelError:
-        """Return the error of a response other than 200; remember it in `trouble` if only the
-        operator can fix it."""
-        error = await answer.error()
-        if isinstance(error, SetupError):
-            self._trouble = error
-        return error
-
-    def _answering(
-        self, method: str, path: str, body: dict[str, Any] | None, options: RequestOptions | None
-    ) -> AbstractAsyncContextManager[HttpResponse]:
+    @asynccontextmanager
+    async def _request(
+        self,
+        method: str,
+        path: str,
+        body: dict[str, Any] | None = None,
+        options: RequestOptions | None = None,
+    ) -> AsyncIterator[HttpConnection]:
+        """Send a request and yield its successful response; what is unread on exit is discarded.
+        Raises ModelError, after any error that only the operator can fix with `trouble` set."""
         content = None if body is None else _ENCODER.encode(body).encode("utf-8", "replace")
         headers = options.headers() if options else {}
-        return answering(self._connection_pool, method, path, content, headers)
+        try:
+            response = await self._connection_pool.request(method, path, content, headers)
+            # After an error the connection is closed at once, which stops a generation under way.
+            grace = 0.0
+            try:
+                if response.status not in (200, 204):
+                    error = await read_error(response, self._connection_pool.origin)
+                    if isinstance(error, SetupError):
+                        self._trouble = error
+                    raise error
+                yield response
+                grace = _FAREWELL
+            finally:
+                response.release(grace)
+        except TimeoutError as error:
+            raise TimedOut("the server is silent") from error
+        except (ConnectFailed, ConnectionBroken) as error:
+            raise Unreachable(f"{type(error).__name__}: {error}") from error
 
     def _body(
         self,
@@ -361,28 +382,18 @@ class AgentClient:
         body: dict[str, Any] = {
             "model": self.model_of(options),
             "messages": [wire(message) for message in messages],
-            "temperature": _coalesce(options.temperature, self._settings.temperature),
+            "temperature": options.temperature,
             "stream": True,
             "stream_options": {"include_usage": True},
         }
         if options.limit and options.limit.certainty:
             body["logprobs"] = True
-        if max_tokens := _coalesce(options.max_tokens, self._settings.max_tokens):
-            body["max_tokens"] = max_tokens
+        if options.temperature is None:
+            body["temperature"] = self._settings.temperature
+        most = self._settings.max_tokens if options.max_tokens is None else options.max_tokens
+        if most:
+            body["max_tokens"] = most
         return body | {"tools": list(tools), "tool_choice": choice} if tools else body
-
-    async def _stream(
-        self, body: dict[str, Any], options: RequestOptions, accumulator: ResponseAccumulator
-    ) -> None:
-        async with self._answering("POST", "/v1/chat/completions", body, options) as answer:
-            if answer.status != OK:
-                raise await self._failure(answer)
-            self._trouble = None
-            try:
-                await read_stream(answer, accumulator)
-            except EventTooLong as error:
-                raise RequestRejected("an event without an end", OK) from error
-            await accumulator.finish()
 
 
 async def _with_retry(
@@ -392,44 +403,29 @@ async def _with_retry(
 
     There is no retry once an attempt in `tried` has shown text, which people would see twice.
     """
-    try:
-        return await work()
-    except (Busy, Unreachable) as error:
-        failed = [error]
-
-    # stamina's backoff hook: False gives up, True takes the default backoff, a number is the wait.
-    def wait(error: Exception) -> bool | float:
-        if any(accumulator.has_shown_text for accumulator in tried):
-            return False
-        if isinstance(error, Busy):
-            patient = error.retry_after <= _RETRY_SECONDS
-            return patient and max(error.retry_after, _MIN_RETRY_WAIT)
-        return isinstance(error, Unreachable)
-
-    async def again() -> T:
-        if failed:  # hand stamina the first failure, so that the second attempt waits
-            raise failed.pop()
-        return await work()
-
-    caller = stamina.AsyncRetryingCaller(
-        attempts=None, timeout=_RETRY_SECONDS, wait_initial=0.1, wait_max=1.0, wait_jitter=0.1
-    )
-    return await caller(wait, again)
+    clock, pause = asyncio.get_running_loop().time, _MIN_WAIT
+    deadline = clock() + _RETRY_SECONDS
+    while True:
+        try:
+            return await work()
+        except (Busy, Unreachable) as error:
+            wait = max(error.retry_after, _MIN_WAIT) if isinstance(error, Busy) else pause
+            has_shown_text = any(accumulator.has_shown_text for accumulator in tried)
+            if has_shown_text or wait > _RETRY_SECONDS or clock() >= deadline:
+                raise
+        await asyncio.sleep(wait)
+        pause = min(2 * pause, _MAX_WAIT)
 
 
 def _characters(messages: Sequence[Message], tools: Sequence[dict[str, Any]]) -> int:
     return len(_ENCODER.encode([[wire(message) for message in messages], list(tools)]))
 
 
-def _coalesce(wanted: T | None, otherwise: T) -> T:
-    return otherwise if wanted is None else wanted
-
-
 def _validate(kind: type[M], content: bytes) -> M:
     try:
         return kind.model_validate_json(content)
     except ValidationError as error:
-        raise RequestRejected("not an answer of the server's API", OK) from error
+        raise RequestRejected("not an answer of the server's API", 200) from error
 
 
 FAST, SMART = "fast", "smart"
@@ -438,8 +434,6 @@ _CARD_SECONDS = 60.0  # seconds for which a card is cached
 # The same, while the server has not tested the model's choice of tools.
 _UNTESTED_CARD_SECONDS = 3.0
 _MAX_CARDS = 100  # cached names; people choose them, so there is no end of them
-# The share of a turn's time for which the model may be silent in one call.
-_READ_TIMEOUT_SHARE = 0.4
 
 
 class ModelCatalog:

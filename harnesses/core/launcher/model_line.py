@@ -9,7 +9,7 @@ from contextlib import suppress
 import httpx2
 from pydantic import ValidationError
 
-from llm.client.response import ModelCard
+from llm.client.profile import ModelCard
 from llm.client.settings import AgentSettings
 
 _REQUEST_TIMEOUT = 2.0  # request timeout in seconds

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from llm.agent.agent_loop import CUT_MARK, SPEECHLESS, Seam
-from llm.client.answer_filter import AnswerLimit
 from llm.client.client import RequestOptions
+from llm.client.response import AnswerLimit
 from llm.messages.errors import ContextTooLong
 from llm.messages.message import Message
 from tests.kit.one_turn import ASKED, FILTERED, World, results, run

@@ -6,9 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from llm.client.answer_filter import AnswerLimit
-from llm.client.profile import CAPABLE, SMALL, TINY, Profile
-from llm.client.response import CapabilitiesPart, ModelCard
+from llm.client.profile import CAPABLE, SMALL, TINY, CapabilitiesPart, ModelCard, Profile
+from llm.client.response import AnswerLimit
 from llm.reading.reading import Reading
 
 MILLION = 1_000_000
