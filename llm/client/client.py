@@ -1,4 +1,4 @@
-"""The HTTP client of the agent server, and the catalogue of its models."""
+"""The HTTP client of the agent server, the catalogue of its models, the reader of questions."""
 
 from __future__ import annotations
 
@@ -39,6 +39,9 @@ from llm.messages.errors import (
     Unsure,
 )
 from llm.messages.message import Message, ModelReply, wire
+from llm.reading.classifier import DIMENSIONS, classifier
+from llm.reading.reading import MOST_TOKENS, Reading, shorten
+from llm.reading.slots import Surroundings, read_slots
 from storage.usage.usage import TokenUsage
 from terrarium.http.client import (
     ConnectFailed,
@@ -218,7 +221,7 @@ class AgentClient:
                     if not tools or not is_about_tools or error.status not in (400, 422):
                         raise
                     _log.warning("models.tools_left_out", error=str(error))
-                    body = self._body(messages, options, (), tool_choice)
+                    del body["tools"], body["tool_choice"]
                     await _with_retry(attempt, tried)
         except TimeoutError as error:
             raise TimedOut(f"no answer in {seconds:g} s") from error
@@ -246,8 +249,7 @@ class AgentClient:
         }
         if tools:
             body["tools"] = list(tools)
-        content = await _with_retry(lambda: self._ask("POST", "/tokenize", body))
-        return _validate(CountAnswer, content)
+        return await _with_retry(lambda: self._ask(CountAnswer, "POST", "/tokenize", body))
 
     def estimate(
         self, messages: Sequence[Message], tools: Sequence[dict[str, Any]], model: str = ""
@@ -292,8 +294,9 @@ class AgentClient:
             body["model"] = model
         if most_tokens is not None:
             body["truncate_prompt_tokens"] = most_tokens
-        content = await _with_retry(lambda: self._ask("POST", "/v1/embeddings", body, options))
-        answer = _validate(EmbeddingsAnswer, content)
+        answer = await _with_retry(
+            lambda: self._ask(EmbeddingsAnswer, "POST", "/v1/embeddings", body, options)
+        )
         if len(answer.data) != len(texts):
             raise RequestRejected("not a vector for each text", 200)
         in_order = sorted(answer.data, key=lambda part: part.index)
@@ -306,14 +309,13 @@ class AgentClient:
         """
         try:
             async with asyncio.timeout(_CONNECT_TIMEOUT):
-                content = await self._ask("GET", f"/v1/models/{quote(name)}")
+                return await self._ask(ModelCard, "GET", f"/v1/models/{quote(name)}")
         except TimeoutError as error:
             raise TimedOut(f"no answer in {_CONNECT_TIMEOUT:g} s") from error
         except RequestRejected as error:
             if error.status == 404:
                 return None
             raise
-        return _validate(ModelCard, content)
 
     async def report(self, name: str, report: Heartbeat) -> None:
         """Send the heartbeat of the tendril `name` to the server. Raises ModelError."""
@@ -328,18 +330,23 @@ class AgentClient:
 
     async def _ask(
         self,
+        kind: type[M],
         method: str,
         path: str,
         body: dict[str, Any] | None = None,
         options: RequestOptions | None = None,
-    ) -> bytes:
-        """Return the body of a successful response. Raises ModelError."""
+    ) -> M:
+        """Return the successful response to a request. Raises ModelError."""
         async with self._request(method, path, body, options) as response:
             # Any success shows that the key is accepted, but only a completion shows that the
             # engine works.
             if isinstance(self._trouble, KeyRefused):
                 self._trouble = None
-            return await read_body(response)
+            content = await read_body(response)
+        try:
+            return kind.model_validate_json(content)
+        except ValidationError as error:
+            raise RequestRejected("not an answer of the server's API", 200) from error
 
     @asynccontextmanager
     async def _request(
@@ -421,13 +428,6 @@ def _characters(messages: Sequence[Message], tools: Sequence[dict[str, Any]]) ->
     return len(_ENCODER.encode([[wire(message) for message in messages], list(tools)]))
 
 
-def _validate(kind: type[M], content: bytes) -> M:
-    try:
-        return kind.model_validate_json(content)
-    except ValidationError as error:
-        raise RequestRejected("not an answer of the server's API", 200) from error
-
-
 FAST, SMART = "fast", "smart"
 
 _CARD_SECONDS = 60.0  # seconds for which a card is cached
@@ -447,12 +447,14 @@ class ModelCatalog:
 
     async def fast(self) -> str:
         """Return the name of the model for background work; "" for the configured one."""
-        return FAST if await self._other(FAST) else ""
+        return FAST if self._client.model_name != FAST and await self.card(FAST) else ""
 
     async def smart(self) -> str:
         """Return the name of the model worth a second try; "" if there is none, or if it is the
         configured one under another name."""
-        card, usual = await self._other(SMART), await self.card()
+        if self._client.model_name == SMART:
+            return ""
+        card, usual = await self.card(SMART), await self.card()
         same = card and usual and card.root and card.root == usual.root
         return SMART if card and not same else ""
 
@@ -492,10 +494,6 @@ class ModelCatalog:
         self._cards[name] = (now, card)
         return card
 
-    async def supports_tools(self, name: str = "") -> bool:
-        """Return whether a model is known to choose well when to use a tool."""
-        return bool(await self.tool_judgement(name))
-
     async def tool_judgement(self, name: str = "") -> bool | None:
         """Return whether a model chooses well when to use a tool; None while that is unknown, as
         the server was not reached or has not tested it.
@@ -512,5 +510,43 @@ class ModelCatalog:
         card = await self.card(name)
         return (card.weights or card.root or card.id) if card else name or self._client.model_name
 
-    async def _other(self, name: str) -> ModelCard | None:
-        return None if name == self._client.model_name else await self.card(name)
+
+EMBEDDER = "multilingual-e5-small"
+"""The agent server's own embedding model, on whose vectors the classifier was trained."""
+
+_PATIENCE = 1.0  # seconds; on a busy machine reading takes longer, but an answer must not wait
+
+
+class Reader:
+    """Reads questions with the embeddings of the agent server."""
+
+    def __init__(self, client: AgentClient) -> None:
+        self._client = client
+
+    async def read(self, text: str, options: RequestOptions, around: Surroundings) -> Reading:
+        """Return the reading of a question, without a kind if the embedding model is away."""
+        if not text.strip():
+            return Reading(text)
+        said = shorten(text)
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                _, (vector,) = await self._client.embed(
+                    [said], options, query=True, model=EMBEDDER, most_tokens=MOST_TOKENS
+                )
+        except (ModelError, TimeoutError) as error:
+            _log.info("question.not_read", reason=type(error).__name__)
+            return Reading(text)
+        if len(vector) != DIMENSIONS:  # another model's, of a server that is not ours
+            return Reading(text)
+        head = classifier()
+        features = head.features(said, vector)
+        kinds = features.probabilities(head.kinds)
+        kind = max(kinds, key=kinds.__getitem__)
+        return Reading(
+            text,
+            kinds,
+            features.probabilities(head.languages),
+            features.probabilities(head.courtesies) if kind == "small_talk" else {},
+            read_slots(kind, text, around),
+            vector,
+        )

@@ -8,8 +8,7 @@ from contextlib import asynccontextmanager
 from typing import ClassVar
 
 from harnesses.core.tendril.status import AccessMonitor, StatusFile
-from llm.client.client import AgentClient, ModelCatalog
-from llm.client.reader import Reader
+from llm.client.client import AgentClient, ModelCatalog, Reader
 from llm.client.settings import AgentSettings
 from llm.client.token_usage import TokenAccounting, TokenCounter
 from llm.memory.room import TendrilMemory
