@@ -20,8 +20,7 @@ from harnesses.core.tendril.preparation import (
     create_trace,
 )
 from harnesses.core.tendril.turn import ConversationQueue, TurnRequest, TurnResult
-from llm.agent.agent_loop import AgentLoop, LoopCallbacks
-from llm.agent.reviewer import Reviewer
+from llm.agent.agent_loop import AgentLoop, LoopCallbacks, Reviewer
 from llm.agent.tool_executor import UNASKED
 from llm.agent.trace import Outcome, Trace, now
 from llm.answerers.answer import AskedQuestion, DirectAnswer
