@@ -437,9 +437,8 @@ class Reviewer:
             if first.score >= MIN_GOOD_SCORE:
                 _log.info("review.good", score=first.score)
                 return draft
-            reply = await self._ask(
-                _WRITER, {"request": request, "draft": draft, "faults": first.faults}
-            )
+            parts = {"request": request, "draft": draft, "faults": first.faults}
+            reply = await self._ask(_WRITER, parts)
             text = "" if reply.is_cut else reply.text
             if text in ("", draft):
                 return draft

@@ -2,22 +2,9 @@
 
 A model reads what strangers wrote, in lines of the log and on pages, and may do what it says there.
 So what a tool does for a person depends on neither: the toolbox compares each call with what that
-person has said. A tool names its rule here by its option `asked`:
-
-- `to_kick`, `to_ban`, `to_mode`: an order in this turn that names the nick, or the mode.
-- `to_set_topic`: the words of the topic, in this turn.
-- `to_forget`, `to_unlearn`, `to_cancel`: an order in this turn that names what is to go; for
-  everything exactly "forget all". A fact or reminder that a tool has listed in this turn may be
-  named by any of its words, and of the reminders the model may choose for "cancel my last one".
-- `to_remember`, `to_learn`: what is kept is in the asker's own words.
-- `to_remind`: the asker orders a reminder, or its text is in their own words; whoever else is to be
-  reminded is named, or the asker speaks of all who are here ("remind us").
-- `to_schedule`: the question is a part of this message, word for word, and orders nothing that
-  needs a right: cut out of its sentence it may mean something else.
-- `to_open`: the address, as the asker or a result of this turn has it.
-
-A rule returns why a call must not run, with what the asker can write, or "". Other tools with
-effects are governed by `needs` alone.
+person has said, by the rule that the tool names in its option `asked`. A rule returns why a call
+must not run, with what the asker can write, or "". Other tools with effects are governed by `needs`
+alone.
 """
 
 from __future__ import annotations
@@ -115,17 +102,17 @@ _EVERYDAY = 4.0  # the `rarity` of the words up to which a model may choose its 
 
 
 def to_kick(said: Said, given: Mapping[str, Any]) -> str:
-    """The asker names the nick and orders the kick."""
+    """Require an order in this turn that names the nick."""
     return _person_order(said, given["nick"], _KICK, "kick")
 
 
 def to_ban(said: Said, given: Mapping[str, Any]) -> str:
-    """The asker names the nick and orders the ban."""
+    """Require an order in this turn that names the nick."""
     return _person_order(said, given["nick"], _BAN, "ban")
 
 
 def to_mode(said: Said, given: Mapping[str, Any]) -> str:
-    """The asker orders the mode, and names the nick if there is one."""
+    """Require an order in this turn that names the mode, and the nick if there is one."""
     change, nick = given["change"], given["nick"]
     if nick and (why := _not_named(said, nick)):
         return why
@@ -134,7 +121,7 @@ def to_mode(said: Said, given: Mapping[str, Any]) -> str:
 
 
 def to_set_topic(said: Said, given: Mapping[str, Any]) -> str:
-    """The asker has written the topic."""
+    """Require the words of the topic in this turn."""
     topic = given["text"]
     phrase = re.compile(r"\s+".join(map(re.escape, topic.split())), re.IGNORECASE)
     is_written = any(map(phrase.search, said.now))
@@ -142,7 +129,8 @@ def to_set_topic(said: Said, given: Mapping[str, Any]) -> str:
 
 
 def to_forget(said: Said, given: Mapping[str, Any]) -> str:
-    """The asker orders to forget the fact; for all of them with exactly "forget all"."""
+    """Require an order in this turn that names the fact, by any of its words if a tool has listed
+    it; for all of them exactly "forget all"."""
     scope = given["scope"]
     if scope.strip().lower() == "all":
         is_asked = any(text.strip(" .!").lower() == "forget all" for text in said.now)
@@ -156,14 +144,15 @@ def to_forget(said: Said, given: Mapping[str, Any]) -> str:
 
 
 def to_unlearn(said: Said, given: Mapping[str, Any]) -> str:
-    """The asker orders to forget the skill."""
+    """Require an order in this turn that names the skill."""
     name = given["name"]
     is_asked = any(stands_in(name, sentence) for sentence in _orders(said, _DELETE))
     return "" if is_asked else _not_asked(said, f"unlearn {name}")
 
 
 def to_cancel(said: Said, given: Mapping[str, Any]) -> str:
-    """The asker orders to cancel the reminder of this number, or one of the listed reminders."""
+    """Require an order in this turn that names the reminder by its number or, if a tool has listed
+    it, by any of its words; of those listed the model may choose for "cancel my last one"."""
     number = re.compile(rf"(?<!\w){given['number']}(?!\w)")
     line = said.listed_line(f"{given['number']}: ")
     is_asked = any(
@@ -176,12 +165,13 @@ def to_cancel(said: Said, given: Mapping[str, Any]) -> str:
 
 
 def to_remember(said: Said, given: Mapping[str, Any]) -> str:
-    """The asker has said what is remembered."""
+    """Require what is kept in the asker's own words."""
     return _in_own_words(said, f"{given['key']} {given['value']}")
 
 
 def to_remind(said: Said, given: Mapping[str, Any]) -> str:
-    """The asker orders it or has said what they are reminded of, and has named the others."""
+    """Require an order of a reminder, or its text in the asker's own words; whoever else is to be
+    reminded is named, or the asker speaks of all who are here ("remind us")."""
     others = (nick for nick in given["who"] if nick.casefold() not in ("me", said.who.casefold()))
     unnamed = next(filter(None, (_not_named(said, nick) for nick in others)), "")
     if unnamed and not any(map(speaks_of_all, said.now)):
@@ -191,7 +181,9 @@ def to_remind(said: Said, given: Mapping[str, Any]) -> str:
 
 
 def to_schedule(said: Said, given: Mapping[str, Any]) -> str:
-    """The asker has written the question, which will be asked with their rights."""
+    """Require the question, which will be asked with their rights, as a part of this message, word
+    for word, and none that orders what needs a right: cut out of its sentence it may mean something
+    else."""
     question = given["question"]
     if is_order(question, f"{_KICK}|{_BAN}|{_DELETE}", "") or _MODE.search(question):
         return "orders are scheduled by the command `schedule` only: tell them to write it"
@@ -201,13 +193,13 @@ def to_schedule(said: Said, given: Mapping[str, Any]) -> str:
 
 
 def to_learn(said: Said, given: Mapping[str, Any]) -> str:
-    """The asker has said what is learnt: its name, when it applies, and what to do."""
+    """Require the name, the occasion and the lesson in the asker's own words."""
     texts = (given["name"], given["when"], given["how"])
     return next(filter(None, (_in_own_words(said, text) for text in texts)), "")
 
 
 def to_open(said: Said, given: Mapping[str, Any]) -> str:
-    """The asker has written the address, or a tool has found it."""
+    """Require the address as the asker, or a result of this turn, has it."""
     key = address_key(given["url"])
     if any(key in addresses_in(text) for text in (*said.now, *said.earlier, *said.found)):
         return ""
@@ -235,7 +227,7 @@ def is_order(text: str, verbs: str, nick: str) -> bool:
     asker is only told to write one. `nick`, whom it is about, is a name and not a word of the
     sentence, even if it is "never".
     """
-    return any(_has_order(sentence, verbs) for sentence in _possible_orders(text, nick))
+    return any(_orders_in(text, verbs, nick))
 
 
 def is_mode_order(text: str, change: str, nick: str) -> bool:
@@ -284,12 +276,12 @@ def _orders(said: Said, verbs: str, kind: str = "") -> Iterator[str]:
     if kind and said.kind == kind and not _NO_ORDER.match(said.now[0]):
         yield said.now[0]
     for text in said.now:
-        yield from (each for each in _possible_orders(text, "") if _has_order(each, verbs))
+        yield from _orders_in(text, verbs)
 
 
-def _has_order(sentence: str, verbs: str) -> bool:
+def _orders_in(text: str, verbs: str, nick: str = "") -> Iterator[str]:
     order = re.compile(_ORDER.format(verbs=verbs), re.IGNORECASE)
-    return order.search(sentence.lstrip()) is not None
+    return (each for each in _possible_orders(text, nick) if order.search(each.lstrip()))
 
 
 def _possible_orders(text: str, nick: str) -> Iterator[str]:

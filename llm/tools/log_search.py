@@ -228,25 +228,33 @@ class LogTools:
     ) -> QuotingText:
         """Return the lines that match a query: exactly if it has operators, else by its words."""
         wanted = parse(text, now=datetime.now(UTC))
-        is_plain = (
-            not _narrows(wanted)
-            and len(wanted.clauses) == 1
-            and all(term.kind is TermKind.WORD for term in wanted.terms)
-        )
-        is_exact = not asks(text) and not is_plain
+        has_filters = wanted != ParsedQuery(clauses=wanted.clauses)
+        narrows = has_filters or any(clause.exclude for clause in wanted.clauses)
+        is_plain = len(wanted.clauses) == 1 and all(t.kind is TermKind.WORD for t in wanted.terms)
+        is_exact = not asks(text) and (narrows or not is_plain)
         if is_exact and (found := await self._matching(text, within, line_filter, most)):
             return found
-        if is_exact and _narrows(wanted):
-            return _quoting(f"no line matches: {escape_tags(text)}")
+        none = _quoting(f"no line matches: {escape_tags(text)}")
+        if is_exact and narrows:
+            return none
         mentions = await self.log.mentions_for_model(text, within, line_filter)
         if not mentions.words:  # none but the most frequent words
-            found = await self._matching(text, within, line_filter, most)
-            return found or _quoting(f"no line matches: {escape_tags(text)}")
-        return self._render(
-            [*_blocks(mentions), *await self._nearest(text, within, line_filter, mentions)],
-            most,
-            _notes(mentions, within.limit, self.zone),
-        )
+            return await self._matching(text, within, line_filter, most) or none
+        blocks = _blocks(mentions)
+        if not mentions.count:
+            retrieval = self.retrieval or Retrieval(self.log)
+            page = await retrieval.near(text, replace(within, limit=_MAX_SEMANTIC))
+            near = [hit.event for hit in page.hits] if page else []
+            known = {each.event.id for each in mentions.found.items}
+            near = [e for e in near if not line_filter.leaves_out(e) and e.id not in known]
+            blocks += [_Block("nearest in meaning:", near)] if near else []
+        complete = [each.event.id for each in mentions.found.items if each.has_all]
+        notes = []
+        if len(complete) >= within.limit and mentions.count > within.limit:
+            notes.append(f"(older ones with all: before={min(complete)})")
+        if reached := mentions.found.searched_back_to:
+            notes.append(f"(searched back to {stamp(reached, self.zone)} only)")
+        return self._render(blocks, most, "\n".join(notes))
 
     async def _matching(
         self, text: str, within: Query, line_filter: LineFilter, most: ResultLength
@@ -262,18 +270,6 @@ class LogTools:
         shown = f", the best {within.limit}" if len(events) > within.limit else ""
         heading = f"{_lines(len(events), at_least=has_more)} found{shown}:"
         return self._render([_Block(heading, events[: within.limit])], most, note)
-
-    async def _nearest(
-        self, text: str, within: Query, line_filter: LineFilter, mentions: Mentions
-    ) -> list[_Block]:
-        if mentions.count:
-            return []
-        retrieval = self.retrieval or Retrieval(self.log)
-        page = await retrieval.near(text, replace(within, limit=_MAX_SEMANTIC))
-        near = [hit.event for hit in page.hits] if page else []
-        known = {each.event.id for each in mentions.found.items}
-        events = [e for e in near if not line_filter.leaves_out(e) and e.id not in known]
-        return [_Block("nearest in meaning:", events)] if events else []
 
     async def _around(self, middle: datetime, within: Query, most: ResultLength) -> QuotingText:
         half = within.limit // 2
@@ -390,45 +386,27 @@ def _quoting(text: str, events: Iterable[Event] = ()) -> QuotingText:
     return QuotingText(text, map(ShownText.from_event, events))
 
 
-def _narrows(wanted: ParsedQuery) -> bool:
-    """Return whether a query has filters or excludes something."""
-    return wanted != ParsedQuery(clauses=wanted.clauses) or any(
-        clause.exclude for clause in wanted.clauses
-    )
-
-
-def _blocks(mentions: Mentions) -> Iterable[_Block]:
-    """Yield the lines with all words of a query, and those with some of them."""
+def _blocks(mentions: Mentions) -> list[_Block]:
+    """Return the lines with all words of a query, and those with some of them."""
     words = escape_tags(", ".join(mentions.words))
     all_of = "all of: " if len(mentions.words) > 1 else ""
-    items = mentions.found.items
+    items, heading = mentions.found.items, f"no line has {all_of}{words}"
     if mentions.count:
         count = _lines(mentions.count, at_least=mentions.count == MAX_COUNTED)
-        complete = [each.event for each in items if each.has_all]
-        yield _Block(f"{count} with {all_of}{words}", complete)
-    else:
+        heading = f"{count} with {all_of}{words}"
+    elif all_of:
         counts = (
             f'"{escape_tags(word)}" alone: {_lines(count)}'
             for word, count in zip(mentions.words, mentions.alone, strict=True)
         )
-        told = f"; {', '.join(counts)}" if all_of else ""
-        yield _Block(f"no line has {all_of}{words}{told}", [])
+        heading += f"; {', '.join(counts)}"
     share = _MIN_SHARE if mentions.count else _MIN_SHARE_OF_SOME
     least = share * items[0].score if items else 0.0
     some = [each.event for each in items if not each.has_all and each.score >= least]
-    if some:
-        yield _Block("with some of them:", some)
-
-
-def _notes(mentions: Mentions, limit: int, zone: tzinfo) -> str:
-    """Return how to go on, and how much was searched."""
-    complete = [each.event.id for each in mentions.found.items if each.has_all]
-    notes = []
-    if len(complete) >= limit and mentions.count > limit:
-        notes.append(f"(older ones with all: before={min(complete)})")
-    if reached := mentions.found.searched_back_to:
-        notes.append(f"(searched back to {stamp(reached, zone)} only)")
-    return "\n".join(notes)
+    return [
+        _Block(heading, [each.event for each in items if each.has_all]),
+        *([_Block("with some of them:", some)] if some else []),
+    ]
 
 
 def _lines(count: int, *, at_least: bool = False) -> str:
