@@ -18,8 +18,7 @@ import structlog
 
 from llm.agent.trace import Key, Trace, canonical, now
 from llm.client.settings import AgentSettings
-from llm.messages.message import Message, ToolCall
-from llm.messages.quotes import ShownText
+from llm.messages.message import Message, ShownText, ToolCall
 from llm.tools.consent import RunSoFar
 from llm.tools.toolbox import NO_KEY, EffectKey, Toolbox, ToolOptions, ToolResult, error_result
 from storage.db.errors import StorageError

@@ -28,8 +28,16 @@ from typing import Any, Self
 
 import structlog
 
-from llm.messages.message import EARLIER, Message, ModelReply, Status, ToolCall, quotes_of
-from llm.messages.quotes import ShownText, quoted_lines
+from llm.messages.message import (
+    EARLIER,
+    Message,
+    ModelReply,
+    ShownText,
+    Status,
+    ToolCall,
+    quoted_lines,
+    quotes_of,
+)
 from storage.chat_log.event import PendingEvent
 from storage.db.errors import StorageError
 from storage.runs.runs import Effect, PartSize, Run, RunEnd, Runs, Step

@@ -13,8 +13,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
-from llm.messages.message import escape_tags, render_line, stamp
-from llm.messages.quotes import QuotingText, ShownText
+from llm.messages.message import QuotingText, ShownText, escape_tags, render_line, stamp
 from llm.retrieval import Retrieval
 from llm.tools.toolbox import ResultLength, ToolError, tool
 from storage.chat_log.channel_name import ChannelName

@@ -19,8 +19,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 from pydantic_core import to_jsonable_python
 
 from llm.messages.image import Image
-from llm.messages.message import ToolCall, escape_tags
-from llm.messages.quotes import QuotingText, ShownText
+from llm.messages.message import QuotingText, ShownText, ToolCall, escape_tags
 from llm.tools.consent import LISTS, Asker, Rule, RunSoFar, Said
 from llm.web.links import has_address
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from llm.messages.quotes import ShownText, quoted_lines
+from llm.messages.message import ShownText, quoted_lines
 
 KEY = ShownText("The spare key lies under the green pot by the door.", frozenset({7}), 7)
 LINK = ShownText("see https://example.org/a/b", frozenset({8}), 8)
