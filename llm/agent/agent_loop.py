@@ -58,24 +58,19 @@ _log = structlog.get_logger()
 Reason = Annotated[str, Field(max_length=300, description="why, in a few words")]
 
 
-class EscalateTool:
-    """A tool that hands the run over to a better model; offered only if there is one."""
+class RunTools:
+    """The tools that steer the run itself: `escalate` hands it over to a better model, if there is
+    one; `defer` ends one that nobody waits for."""
 
     def __init__(self) -> None:
-        self.is_requested = False
+        self.wants_better_model = False
+        self.deferral: Deferral | None = None
 
     @tool(quiet=True)
     async def escalate(self, reason: Reason) -> str:
         """Hand a question that is too hard for you to a model that knows more."""
-        self.is_requested = True
+        self.wants_better_model = True
         return f"handed on: {reason}"
-
-
-class DeferTool:
-    """A tool that ends a run without an answer; offered only in runs that nobody waits for."""
-
-    def __init__(self) -> None:
-        self.deferral: Deferral | None = None
 
     @tool(quiet=True)
     async def defer(
@@ -131,9 +126,9 @@ class AgentLoop:
         self._limits = limits
         self._unasked = limits.is_unasked
         self._trace = trace or Trace()
-        self._escalation, self._deferring = EscalateTool(), DeferTool()
-        self._tools = toolbox.extended_by(self._deferring) if self._unasked else toolbox
-        full = self._tools.extended_by(self._escalation) if self._smart else self._tools
+        self._own = RunTools()
+        self._tools = toolbox.extended_by(self._own.defer) if self._unasked else toolbox
+        full = self._tools.extended_by(self._own.escalate) if self._smart else self._tools
         self._guard = Guardrails(self._limits, full.options)
         self._execution = ToolExecutor(
             full,
@@ -186,9 +181,9 @@ class AgentLoop:
                 self._callbacks.on_activity(self._execution.toolbox.activity(reply.calls[-1]))
             joined = [step["content"] for step in self._steps if "name" in step]
             self._steps += await self._execution.results(reply.calls, joined)
-            if self._deferring.deferral:
+            if self._own.deferral:
                 return self._outcome(ModelReply(silent=True), forced=False)
-            if self._escalation.is_requested:
+            if self._own.wants_better_model:
                 self._switch_model()
         return await self._force_answer()
 
@@ -259,7 +254,12 @@ class AgentLoop:
         again = bool(self._smart) and not self._trace.changed and doubtful
         reply = await self._ask("none", shown=not again, why=why)
         if again and self._seconds_left() > 0:
-            reply = await self._escalate(reply)
+            self._switch_model()
+            try:
+                second = await self._ask("none")
+                reply = second if second.text or second.silent else reply
+            except ModelError as error:
+                _log.warning("turn.no_second_answer", error=str(error))
         if not why and self._is_empty(reply) and self._seconds_left() > 0:
             reply = await self._ask("none", why=self._reason(reply))
         return await self._conclude(reply, forced=True)
@@ -291,19 +291,9 @@ class AgentLoop:
                 await on_text(CUT_MARK)
         return self._outcome(replace(reply, text=text), forced=forced, is_cut=is_cut)
 
-    async def _escalate(self, first: ModelReply) -> ModelReply:
-        """Return the answer of the `smart` model, or `first` if it fails or has none."""
-        self._switch_model()
-        try:
-            reply = await self._ask("none")
-        except ModelError as error:
-            _log.warning("turn.no_second_answer", error=str(error))
-            return first
-        return reply if reply.text or reply.silent else first
-
     def _switch_model(self) -> None:
         """Continue with the `smart` model and the results so far."""
-        self._escalation.is_requested = False
+        self._own.wants_better_model = False
         # Whether that model accepts images is not known here, so it is sent none. What is done to
         # the answers of a small model is not done to its own.
         self.options = replace(
@@ -328,7 +318,7 @@ class AgentLoop:
             self._iterations,
             forced,
             reply.status,
-            self._deferring.deferral,
+            self._own.deferral,
             self.options.model,
             self._limits.calls - self._guard.calls_left,
             is_cut,
