@@ -19,8 +19,6 @@ from llm.client.profile import ModelCard
 from llm.client.response import (
     AnswerFilter,
     AnswerLimit,
-    CountAnswer,
-    EmbeddingsAnswer,
     Heartbeat,
     ResponseAccumulator,
     read_body,
@@ -69,6 +67,27 @@ _FAREWELL = 0.05
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 _log = structlog.get_logger()
+
+
+class CountAnswer(BaseModel):
+    """The response of `/tokenize`; `max_model_len` is the model's context window in tokens."""
+
+    count: int
+    max_model_len: int | None = None
+
+
+class VectorPart(BaseModel):
+    """The embedding vector of one text."""
+
+    index: int
+    embedding: list[float]
+
+
+class EmbeddingsAnswer(BaseModel):
+    """The response of `/v1/embeddings`, in any order."""
+
+    model: str
+    data: list[VectorPart]
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,27 +107,6 @@ class Heartbeat(BaseModel):
     disk_trouble: bool = False
 
 
-class CountAnswer(BaseModel):
-    """The response of `/tokenize`; `max_model_len` is the model's context window in tokens."""
-
-    count: int
-    max_model_len: int | None = None
-
-
-class VectorPart(BaseModel):
-    """The embedding vector of one text."""
-
-    index: int
-    embedding: list[float]
-
-
-class EmbeddingsAnswer(BaseModel):
-    """The response of `/v1/embeddings`, in any order."""
-
-    model: str
-    data: list[VectorPart]
-
-
 class ErrorAnswer(BaseModel):
     """The body of a response other than 200."""
 

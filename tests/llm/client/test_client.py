@@ -17,9 +17,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from llm.client.answer_filter import AnswerLimit
-from llm.client.client import AgentClient, RequestOptions
-from llm.client.response import CountAnswer
+from llm.client.client import AgentClient, CountAnswer, RequestOptions
+from llm.client.response import AnswerLimit
 from llm.client.settings import AgentSettings
 from llm.messages.errors import (
     Busy,
