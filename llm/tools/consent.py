@@ -2,9 +2,22 @@
 
 A model reads what strangers wrote, in lines of the log and on pages, and may do what it says there.
 So what a tool does for a person depends on neither: the toolbox compares each call with what that
-person has said, by the rule that the tool names in its option `asked`. A rule returns why a call
-must not run, with what the asker can write, or "". Other tools with effects are governed by `needs`
-alone.
+person has said. A tool names its rule here by its option `asked`:
+
+- `to_kick`, `to_ban`, `to_mode`: an order in this turn that names the nick, or the mode.
+- `to_set_topic`: the words of the topic, in this turn.
+- `to_forget`, `to_unlearn`, `to_cancel`: an order in this turn that names what is to go; for
+  everything exactly "forget all". A fact or reminder that a tool has listed in this turn may be
+  named by any of its words, and of the reminders the model may choose for "cancel my last one".
+- `to_remember`, `to_learn`: what is kept is in the asker's own words.
+- `to_remind`: the asker orders a reminder, or its text is in their own words; whoever else is to be
+  reminded is named, or the asker speaks of all who are here ("remind us").
+- `to_schedule`: the question is a part of this message, word for word, and orders nothing that
+  needs a right: cut out of its sentence it may mean something else.
+- `to_open`: the address, as the asker or a result of this turn has it.
+
+A rule returns why a call must not run, with what the asker can write, or "". Other tools with
+effects are governed by `needs` alone.
 """
 
 from __future__ import annotations
@@ -102,17 +115,17 @@ _EVERYDAY = 4.0  # the `rarity` of the words up to which a model may choose its 
 
 
 def to_kick(said: Said, given: Mapping[str, Any]) -> str:
-    """Require an order in this turn that names the nick."""
+    """The asker names the nick and orders the kick."""
     return _person_order(said, given["nick"], _KICK, "kick")
 
 
 def to_ban(said: Said, given: Mapping[str, Any]) -> str:
-    """Require an order in this turn that names the nick."""
+    """The asker names the nick and orders the ban."""
     return _person_order(said, given["nick"], _BAN, "ban")
 
 
 def to_mode(said: Said, given: Mapping[str, Any]) -> str:
-    """Require an order in this turn that names the mode, and the nick if there is one."""
+    """The asker orders the mode, and names the nick if there is one."""
     change, nick = given["change"], given["nick"]
     if nick and (why := _not_named(said, nick)):
         return why
@@ -121,7 +134,7 @@ def to_mode(said: Said, given: Mapping[str, Any]) -> str:
 
 
 def to_set_topic(said: Said, given: Mapping[str, Any]) -> str:
-    """Require the words of the topic in this turn."""
+    """The asker has written the topic."""
     topic = given["text"]
     phrase = re.compile(r"\s+".join(map(re.escape, topic.split())), re.IGNORECASE)
     is_written = any(map(phrase.search, said.now))
@@ -129,8 +142,7 @@ def to_set_topic(said: Said, given: Mapping[str, Any]) -> str:
 
 
 def to_forget(said: Said, given: Mapping[str, Any]) -> str:
-    """Require an order in this turn that names the fact, by any of its words if a tool has listed
-    it; for all of them exactly "forget all"."""
+    """The asker orders to forget the fact; for all of them with exactly "forget all"."""
     scope = given["scope"]
     if scope.strip().lower() == "all":
         is_asked = any(text.strip(" .!").lower() == "forget all" for text in said.now)
@@ -144,15 +156,14 @@ def to_forget(said: Said, given: Mapping[str, Any]) -> str:
 
 
 def to_unlearn(said: Said, given: Mapping[str, Any]) -> str:
-    """Require an order in this turn that names the skill."""
+    """The asker orders to forget the skill."""
     name = given["name"]
     is_asked = any(stands_in(name, sentence) for sentence in _orders(said, _DELETE))
     return "" if is_asked else _not_asked(said, f"unlearn {name}")
 
 
 def to_cancel(said: Said, given: Mapping[str, Any]) -> str:
-    """Require an order in this turn that names the reminder by its number or, if a tool has listed
-    it, by any of its words; of those listed the model may choose for "cancel my last one"."""
+    """The asker orders to cancel the reminder of this number, or one of the listed reminders."""
     number = re.compile(rf"(?<!\w){given['number']}(?!\w)")
     line = said.listed_line(f"{given['number']}: ")
     is_asked = any(
@@ -165,13 +176,12 @@ def to_cancel(said: Said, given: Mapping[str, Any]) -> str:
 
 
 def to_remember(said: Said, given: Mapping[str, Any]) -> str:
-    """Require what is kept in the asker's own words."""
+    """The asker has said what is remembered."""
     return _in_own_words(said, f"{given['key']} {given['value']}")
 
 
 def to_remind(said: Said, given: Mapping[str, Any]) -> str:
-    """Require an order of a reminder, or its text in the asker's own words; whoever else is to be
-    reminded is named, or the asker speaks of all who are here ("remind us")."""
+    """The asker orders it or has said what they are reminded of, and has named the others."""
     others = (nick for nick in given["who"] if nick.casefold() not in ("me", said.who.casefold()))
     unnamed = next(filter(None, (_not_named(said, nick) for nick in others)), "")
     if unnamed and not any(map(speaks_of_all, said.now)):
@@ -181,9 +191,7 @@ def to_remind(said: Said, given: Mapping[str, Any]) -> str:
 
 
 def to_schedule(said: Said, given: Mapping[str, Any]) -> str:
-    """Require the question, which will be asked with their rights, as a part of this message, word
-    for word, and none that orders what needs a right: cut out of its sentence it may mean something
-    else."""
+    """The asker has written the question, which will be asked with their rights."""
     question = given["question"]
     if is_order(question, f"{_KICK}|{_BAN}|{_DELETE}", "") or _MODE.search(question):
         return "orders are scheduled by the command `schedule` only: tell them to write it"
@@ -193,13 +201,13 @@ def to_schedule(said: Said, given: Mapping[str, Any]) -> str:
 
 
 def to_learn(said: Said, given: Mapping[str, Any]) -> str:
-    """Require the name, the occasion and the lesson in the asker's own words."""
+    """The asker has said what is learnt: its name, when it applies, and what to do."""
     texts = (given["name"], given["when"], given["how"])
     return next(filter(None, (_in_own_words(said, text) for text in texts)), "")
 
 
 def to_open(said: Said, given: Mapping[str, Any]) -> str:
-    """Require the address as the asker, or a result of this turn, has it."""
+    """The asker has written the address, or a tool has found it."""
     key = address_key(given["url"])
     if any(key in addresses_in(text) for text in (*said.now, *said.earlier, *said.found)):
         return ""
