@@ -1,4 +1,4 @@
-"""What the agent server answers: its schemas, its errors, and the assembly of a reply.
+"""Responses of the agent server: their schemas, their errors, and the assembly of a reply.
 
 `AnswerFilter` unpacks the status object that a model was asked for and, of models that need it,
 ends the answer where they recite their prompt, or after some sentences. That needs the question:
