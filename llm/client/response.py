@@ -88,7 +88,7 @@ class ErrorPart(BaseModel):
 
 
 class Chunk(BaseModel):
-    """One server-sent event of a streamed chat, or a whole unstreamed answer."""
+    """One server-sent event of a streamed chat, a whole unstreamed answer, or an error."""
 
     choices: list[Choice] | None = None
     usage: dict[str, Any] | None = None
@@ -105,12 +105,6 @@ class Heartbeat(BaseModel):
     counters: dict[str, float] = Field(default_factory=dict)
     gauges: dict[str, float] = Field(default_factory=dict)
     disk_trouble: bool = False
-
-
-class ErrorAnswer(BaseModel):
-    """The body of a response other than 200."""
-
-    error: ErrorPart
 
 
 MISCONFIGURED = "engine_misconfigured"
@@ -136,8 +130,10 @@ async def read_error(response: HttpConnection, url: str) -> ModelError:
     """Read the body of an unsuccessful response of the server at `url`; return its error."""
     content, status = await read_body(response), response.status
     try:
-        reason = ErrorAnswer.model_validate_json(content).error
+        reason = Chunk.model_validate_json(content).error
     except ValidationError:
+        reason = None
+    if reason is None:
         reason = ErrorPart(message=json.dumps(content[:200].decode(errors="replace")))
     if status in (401, 403):
         return KeyRefused(url)

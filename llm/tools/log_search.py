@@ -100,12 +100,7 @@ class LogSearch(BaseModel):
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Block:
-    """Lines of a result below a heading, the best first."""
-
-    heading: str
-    events: Sequence[Event]
+_Block = tuple[str, Sequence[Event]]  # a heading, and the lines below it, the best first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +143,7 @@ class LogTools:
             return await self._around(await self._time(asked.around), within, most)
         (events,) = await self.log.for_model(within)
         older = f"(older ones: before={events[0].id})" if len(events) == asked.limit else ""
-        return self._render([_Block("", events[::-1])], most, older)
+        return self._render([("", events[::-1])], most, older)
 
     @tool(reads=True, research=True, activity="reading the log", links="quoted")
     async def read_log(
@@ -246,7 +241,7 @@ class LogTools:
             near = [hit.event for hit in page.hits] if page else []
             known = {each.event.id for each in mentions.found.items}
             near = [e for e in near if not line_filter.leaves_out(e) and e.id not in known]
-            blocks += [_Block("nearest in meaning:", near)] if near else []
+            blocks += [("nearest in meaning:", near)] if near else []
         complete = [each.event.id for each in mentions.found.items if each.has_all]
         notes = []
         if len(complete) >= within.limit and mentions.count > within.limit:
@@ -268,7 +263,7 @@ class LogTools:
         note = f"(older ones: before={min(event.id for event in events)})" if has_more else ""
         shown = f", the best {within.limit}" if len(events) > within.limit else ""
         heading = f"{_lines(len(events), at_least=has_more)} found{shown}:"
-        return self._render([_Block(heading, events[: within.limit])], most, note)
+        return self._render([(heading, events[: within.limit])], most, note)
 
     async def _around(self, middle: datetime, within: Query, most: ResultLength) -> QuotingText:
         half = within.limit // 2
@@ -278,7 +273,7 @@ class LogTools:
         )
         shown = await self.log.shown_to_model([*earlier, *later])
         nearest = sorted(shown, key=lambda event: abs(event.time - middle))
-        return self._render([_Block("", nearest)], most)
+        return self._render([("", nearest)], most)
 
     async def _person(self, nick: str, here: Mapping[Place, Sequence[str]] | None) -> QuotingText:
         name = escape_tags(nick)
@@ -350,9 +345,9 @@ class LogTools:
         room, left_out = most - _NOTE_LENGTH, 0
         parts: list[str] = []
         quoted: list[Event] = []
-        for block in blocks:
+        for heading, events in blocks:
             shown: dict[int, str] = {}
-            for event in block.events:
+            for event in events:
                 line = self._line(event, self.link(event))
                 room -= len(line) + 1
                 if room >= 0 or not (parts or shown):
@@ -360,8 +355,8 @@ class LogTools:
                     quoted.append(event)
                 else:
                     left_out += 1
-            if shown or not block.events:
-                parts += [block.heading, *(shown[each] for each in sorted(shown))]
+            if shown or not events:
+                parts += [heading, *(shown[each] for each in sorted(shown))]
         if left_out:
             note = f"{note}\n(left out for lack of room: {left_out} of the best lines)".strip()
         return _quoting("\n".join(filter(None, [*parts, note])) or "nothing found", quoted)
@@ -403,8 +398,8 @@ def _blocks(mentions: Mentions) -> list[_Block]:
     least = share * items[0].score if items else 0.0
     some = [each.event for each in items if not each.has_all and each.score >= least]
     return [
-        _Block(heading, [each.event for each in items if each.has_all]),
-        *([_Block("with some of them:", some)] if some else []),
+        (heading, [each.event for each in items if each.has_all]),
+        *([("with some of them:", some)] if some else []),
     ]
 
 
