@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harnesses.core.tendril.turn import TurnRequest
@@ -228,22 +229,28 @@ PIECES = st.sampled_from(
 )
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow], deadline=None)
-@given(st.lists(PIECES, max_size=8).map("".join), CUTS)
-async def test_whatever_a_model_writes_people_see_the_answer_and_no_thought(
-    text: str, cuts: list[int]
-) -> None:
-    parts = tuple(pieces_of(text, cuts)) or ("",)
-    shown: list[str] = []
-    quoted: list[Message] = [{"role": "user", "content": escape_tags(f"ada asks: {text}")}]
-    async with ScriptedOpenAI() as script, reading_texts(script) as url:
+async def test_whatever_a_model_writes_people_see_the_answer_and_no_thought() -> None:
+    async def check(text: str, cuts: list[int]) -> None:
+        parts = tuple(pieces_of(text, cuts)) or ("",)
+        shown: list[str] = []
         script.say(text, pieces=parts)
         outcome = await run(script, World(), shown=shown, max_iterations=2, api_url=url)
+        assert outcome.text
+        assert "SECRET" not in "".join(shown)
+        assert "".join(shown).strip() in (outcome.text, "")
+        assert outcome.text in ("".join(shown).strip(), SPEECHLESS)
+        quoted: list[Message] = [{"role": "user", "content": escape_tags(f"ada asks: {text}")}]
         world = World()
         script.say(text, pieces=parts)
         await run(script, world, asked=quoted, max_iterations=2, api_url=url)
-    assert outcome.text
-    assert "SECRET" not in "".join(shown)
-    assert "".join(shown).strip() in (outcome.text, "")
-    assert outcome.text in ("".join(shown).strip(), SPEECHLESS)
-    assert world.said == []
+        assert world.said == []
+
+    loop = asyncio.get_running_loop()
+
+    @settings(max_examples=40)
+    @given(st.lists(PIECES, max_size=8).map("".join), CUTS)
+    def examples(text: str, cuts: list[int]) -> None:
+        asyncio.run_coroutine_threadsafe(check(text, cuts), loop).result()
+
+    async with ScriptedOpenAI() as script, reading_texts(script) as url:
+        await asyncio.to_thread(examples)
