@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -152,10 +152,28 @@ class Guardrails:
         Allowed calls are counted at once, as if they had already run, so that a single reply
         cannot exceed the limits.
         """
-        verdicts = [self._judge(call) for call in calls]
-        quiet = all(self._options(call.name).quiet for call in calls)
-        self._quiet = self._quiet + 1 if quiet else 0
-        return verdicts
+        decisions = []
+        is_quiet = True
+        for call in calls:
+            key, options = (call.name, canonical(call.arguments)), self._options(call.name)
+            is_quiet = is_quiet and options.quiet
+            self._proposed[key] += 1
+            self._lately.append(key)
+            decision = self._refusal(key, options) or ALLOW
+            decisions.append(decision)
+            self._stopped |= decision.act == "stop"
+            if decision is not ALLOW:
+                continue
+            self._left -= 1
+            self._uses[call.name] += 1
+            # The next message to people needs some work before it; keeping notes is none.
+            if options.speaks:
+                self._messages -= 1
+                self._stepped = False
+            elif not options.quiet:
+                self._stepped = True
+        self._quiet = self._quiet + 1 if is_quiet else 0
+        return decisions
 
     def cooldown_reason(self, tool: str) -> str:
         """Return why a tool must not run, if it failed too often in a row; "" if it may run."""
@@ -166,23 +184,6 @@ class Guardrails:
     def record(self, tool: str, *, ok: bool) -> None:
         """Record whether a tool that has run succeeded (`ok`) or failed."""
         self._failures[tool] = 0 if ok else self._failures[tool] + 1
-
-    def _judge(self, call: ToolCall) -> CallDecision:
-        key, options = (call.name, canonical(call.arguments)), self._options(call.name)
-        self._proposed[key] += 1
-        self._lately.append(key)
-        if decision := self._refusal(key, options):
-            self._stopped |= decision.act == "stop"
-            return decision
-        self._left -= 1
-        self._uses[call.name] += 1
-        # The next message to people needs some work before it; keeping notes is none.
-        if options.speaks:
-            self._messages -= 1
-            self._stepped = False
-        elif not options.quiet:
-            self._stepped = True
-        return ALLOW
 
     def _refusal(self, key: Key, options: ToolOptions) -> CallDecision | None:
         """Return the decision against a call by which the run repeats itself or exceeds a limit,
@@ -338,22 +339,20 @@ class ToolExecutor:
             return error_result(call.name, why)
         own = self.toolbox.options(call.name).timeout or TOOL_TIMEOUT
         seconds = max(0.0, min(own, self._seconds_left()))
-        run = RunSoFar(self._joined, tuple(self._texts()))
+        found: list[tuple[str, str]] = []
+        for (name, _), known in self._results.items():
+            # Of what quotes people only their lines: the rest may repeat the model's own words.
+            if self.toolbox.options(name).links == "quoted":
+                found += [(name, shown.text) for shown in known.shown]
+            elif known.ok:
+                found.append((name, known.text))
+        run = RunSoFar(self._joined, found)
         result = await self.toolbox.call(call.name, call.arguments, seconds, key, run)
         if result.image and not self._accepts_images:
             why = "it is an image, and you cannot look at images: say so"
             result = error_result(call.name, why)
         self._guard.record(call.name, ok=result.ok)
         return result
-
-    def _texts(self) -> Iterator[tuple[str, str]]:
-        """Yield the texts that tools have found, each with the name of the tool. Of one that quotes
-        people these are their lines: the rest of its result may repeat the model's own words."""
-        for (name, _), result in self._results.items():
-            if self.toolbox.options(name).links == "quoted":
-                yield from ((name, shown.text) for shown in result.shown)
-            elif result.ok:
-                yield name, result.text
 
 
 def _fault(arguments: str) -> str:

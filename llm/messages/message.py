@@ -23,7 +23,7 @@ from storage.usage.usage import TokenUsage
 _TAGS = (
     "(?:earlier_|found_)?irc_logs|tool_results?|tool_responses?|tool_calls?|tools?"
     "|system|sys|think|thinking|thought|memory|topic"
-    "|facts|own_facts|summary|episodes|notes|steps"  # sections of the prompt
+    "|facts|own_facts|summary|episodes|notes"  # sections of the prompt
     "|assistant|user|function(?:_calls?|s)?|invoke|parameter"  # roles, calls
     "|skills?|lessons|guidance|worked_out|draft|request|faults|now"
 )

@@ -140,7 +140,13 @@ class LogTools:
                 asked.query, within, replace(self.line_filter, own=asked.own), most
             )
         if asked.around:
-            return await self._around(await self._time(asked.around), within, most)
+            middle, half = await self._time(asked.around), asked.limit // 2
+            earlier = await self.log.find(replace(within, until=middle, limit=half))
+            later = replace(within, since=middle, limit=asked.limit - half)
+            found = [*earlier, *await self.log.find(later, newest=False)]
+            shown = await self.log.shown_to_model(found)
+            nearest = sorted(shown, key=lambda event: abs(event.time - middle))
+            return self._render([("", nearest)], most)
         (events,) = await self.log.for_model(within)
         older = f"(older ones: before={events[0].id})" if len(events) == asked.limit else ""
         return self._render([("", events[::-1])], most, older)
@@ -264,16 +270,6 @@ class LogTools:
         shown = f", the best {within.limit}" if len(events) > within.limit else ""
         heading = f"{_lines(len(events), at_least=has_more)} found{shown}:"
         return self._render([(heading, events[: within.limit])], most, note)
-
-    async def _around(self, middle: datetime, within: Query, most: ResultLength) -> QuotingText:
-        half = within.limit // 2
-        earlier = await self.log.find(replace(within, until=middle, limit=half))
-        later = await self.log.find(
-            replace(within, since=middle, limit=within.limit - half), newest=False
-        )
-        shown = await self.log.shown_to_model([*earlier, *later])
-        nearest = sorted(shown, key=lambda event: abs(event.time - middle))
-        return self._render([("", nearest)], most)
 
     async def _person(self, nick: str, here: Mapping[Place, Sequence[str]] | None) -> QuotingText:
         name = escape_tags(nick)
