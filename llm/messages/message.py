@@ -8,6 +8,7 @@ log and the turns: facts, summaries, skills.
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from collections.abc import Iterable, Sequence
@@ -183,7 +184,7 @@ Message = dict[str, Any]
 In memory it may have further keys, which `wire` leaves out: `name` (the asker), `reasoning_content`
 (the model's thoughts), `quotes` (the ids of the log lines in it), and in an answer `quotes_beside`
 (those in thoughts and calls). A user message of a prompt may have an `image`
-(`llm.messages.image`), which `wire` makes a part of the content."""
+(`Image`), which `wire` makes a part of the content."""
 
 
 def quotes_of(*messages: Message) -> frozenset[int]:
@@ -291,6 +292,55 @@ def _escape_strings(value: Any) -> Any:
         case dict():
             return {escape_template(key): _escape_strings(item) for key, item in value.items()}
     return value
+
+
+MAX_IMAGE_SIZE = 2 * 1024 * 1024
+"""The largest image: with the prompt it fits into the agent server's default limit on requests."""
+
+_TOKENS_PER_IMAGE = 1_500
+_SIGNATURE = re.compile(
+    rb"(?P<png>\x89PNG\r\n\x1a\n)|(?P<jpeg>\xff\xd8\xff)|(?P<gif>GIF8[79]a)"
+    rb"|(?P<webp>RIFF.{4}WEBP)",
+    re.DOTALL,
+)
+
+
+class UnusableImage(ValueError):
+    """Data that is not an image that models accept; the message says what is."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Image:
+    """An image sent with a question to a model that can see, and its media type; it is stored
+    nowhere."""
+
+    type: str
+    data: bytes
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Image:
+        """Return the image in a file, its type detected by the first bytes. Raises
+        UnusableImage."""
+        if len(data) > MAX_IMAGE_SIZE:
+            raise UnusableImage(f"an image has at most {MAX_IMAGE_SIZE // 1024 // 1024} MB")
+        kind = _SIGNATURE.match(data)
+        if not kind:
+            raise UnusableImage("an image is a PNG, JPEG, GIF or WebP file")
+        return cls(f"image/{kind.lastgroup}", data)
+
+    def __repr__(self) -> str:
+        """Return the size, not the content."""
+        return f"<Image {self.type}, {len(self.data)} bytes>"
+
+    @property
+    def tokens(self) -> int:
+        """The approximate number of tokens that a model reads for it, whatever its size."""
+        return _TOKENS_PER_IMAGE
+
+    @property
+    def url(self) -> str:
+        """The `data:` URL (RFC 2397) for a chat request."""
+        return f"data:{self.type};base64,{base64.b64encode(self.data).decode('ascii')}"
 
 
 @dataclass(frozen=True, slots=True)

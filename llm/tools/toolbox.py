@@ -18,8 +18,7 @@ import structlog
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 from pydantic_core import to_jsonable_python
 
-from llm.messages.image import Image
-from llm.messages.message import QuotingText, ShownText, ToolCall, escape_tags
+from llm.messages.message import Image, QuotingText, ShownText, ToolCall, escape_tags
 from llm.tools.consent import LISTS, Asker, Rule, RunSoFar, Said
 from llm.web.links import has_address
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from llm.messages.image import Image, UnusableImage
+from llm.messages.message import Image, UnusableImage
 from llm.web.detectors import Detector, Summary, detect
 from llm.web.errors import ExtraMissing, PageError, PageUnreadable
 from llm.web.extraction import Extracted, extract

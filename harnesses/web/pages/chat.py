@@ -30,7 +30,7 @@ from harnesses.web.auth.middleware import refuse
 from harnesses.web.chat_service import VisitorQuestion
 from harnesses.web.rendering.text import answer_html
 from harnesses.web.rendering.view import page
-from llm.messages.image import MAX_IMAGE_SIZE, Image
+from llm.messages.message import MAX_IMAGE_SIZE, Image
 
 COOKIE = "terrarium_chat"
 _ID = re.compile(r"[0-9a-f]{32}")

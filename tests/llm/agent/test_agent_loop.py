@@ -14,8 +14,7 @@ import pytest
 from llm.agent.agent_loop import SPEECHLESS
 from llm.agent.trace import Outcome
 from llm.messages.errors import RequestRejected
-from llm.messages.image import Image
-from llm.messages.message import Message
+from llm.messages.message import Image, Message
 from llm.tools.toolbox import ImageResult, tool
 from storage.usage.usage import TokenUsage
 from tests.kit import one_turn
