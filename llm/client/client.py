@@ -513,6 +513,10 @@ class ModelCatalog:
         self._cards[name] = (now, card)
         return card
 
+    async def supports_tools(self, name: str = "") -> bool:
+        """Return whether a model is known to choose well when to use a tool."""
+        return bool(await self.tool_judgement(name))
+
     async def tool_judgement(self, name: str = "") -> bool | None:
         """Return whether a model chooses well when to use a tool; None while that is unknown, as
         the server was not reached or has not tested it.

@@ -174,7 +174,7 @@ class Commands:
         introduction = Introduction(
             name=request.network.nick,
             model=await catalog.shown_name(behaviour.model),
-            chooses_tools=bool(await catalog.tool_judgement(behaviour.model)),
+            chooses_tools=await catalog.supports_tools(behaviour.model),
             web_address=self._services.web_address or "",
             prefix=behaviour.command_prefix,
         )
