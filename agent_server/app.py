@@ -6,19 +6,15 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
+from starlette.middleware import Middleware
+from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 
 from agent_server.admission.admission import Admission, AdmissionPolicy, ReplicatedEngine
 from agent_server.auth.key_cache import ApiKeyCache
 from agent_server.database import held_address
-from agent_server.http.middleware import (
-    AccessLogMiddleware,
-    AgentServer,
-    AuthMiddleware,
-    BodySizeLimitMiddleware,
-)
+from agent_server.http.middleware import AccessLogMiddleware, AuthMiddleware
 from agent_server.metering.accounts import Metering
 from agent_server.models.pool import ModelPool, ModelTable
-from agent_server.models.watcher import follow
 from agent_server.response_store import ResponseStore
 from agent_server.routes import api
 from agent_server.routes.dependencies import ServerState
@@ -36,7 +32,7 @@ def create_app(
     config: Config,
     policy: AdmissionPolicy | None = None,
     replicated: Mapping[str, ReplicatedEngine] | None = None,
-) -> AgentServer:
+) -> FastAPI:
     """Build the agent server from `[server]`, `[model]` and `[usage]`. Raises ConfigError.
 
     Engines start and stop with the application's lifespan, except for those of the models in
@@ -62,22 +58,24 @@ def create_app(
                 metering.recorder.writing_to(database),
                 pool.lifespan(),
                 embedder.lifespan(),
-                follow(pool, config, admission.admitted_engine),
+                pool.following(config, admission.admitted_engine),
             ):
                 await metering.accounts.restore(database)
                 yield
 
-    app = AgentServer(
+    most = server.max_body_bytes
+    app = FastAPI(
         title="Terrarium agent server",
         lifespan=lifespan,
         docs_url=None,  # these pages load scripts from a CDN
         redoc_url=None,
+        # Authentication comes before the body: without a valid key no byte of it is read.
+        middleware=[
+            Middleware(AccessLogMiddleware, metering.metrics),
+            Middleware(AuthMiddleware, api_keys, most),
+            Middleware(RequestBodyLimitMiddleware, most),
+        ],
     )
-    state = ServerState(
-        pool, embedder, metering, usage.currency, ResponseStore(), TendrilRegistry()
-    )
-    endpoints = api.mount(app, state)
-    # Authentication comes before the body limit: without a valid key no byte of a body is read.
-    limited = BodySizeLimitMiddleware(endpoints, server.max_body_bytes)
-    app.front = AccessLogMiddleware(AuthMiddleware(limited, api_keys), metering.metrics)
+    responses, tendrils = ResponseStore(), TendrilRegistry()
+    api.mount(app, ServerState(pool, embedder, metering, usage.currency, responses, tendrils))
     return app

@@ -17,11 +17,11 @@ from agent_server.model_catalogue import catalogue
 from agent_server.model_catalogue.machine import Machine, engine_gpus
 from agent_server.model_files import embedder
 from agent_server.model_files import store as model_store
-from agent_server.model_files.listing import listing
-from agent_server.settings.models import ModelSettings
+from agent_server.settings.models import DEFAULT_NAME, ModelSettings
 from agent_server.settings.server import ServerSettings
 from storage.db.database import Database
 from storage.db.private_files import tighten_data
+from terrarium.command_line import align_columns
 from terrarium.config import Config, load
 
 ConfigFile = Annotated[Path | None, typer.Option("--config", help="terrarium.toml to read")]
@@ -70,9 +70,10 @@ def _serve_on_ray(settings: Config) -> None:
     command.require_room(settings)
     command.prepare(settings.data, is_own=command.is_own())
     asyncio.run(_require_file(settings))
+    models = settings.section(ModelSettings)
     with _report_errors():
-        model_store.ensure(settings.section(ModelSettings))
-    embedder.ensure(settings.section(ModelSettings).folder)
+        model_store.ensure(models)
+    embedder.ensure(models.folder)
     command.run(settings)
 
 
@@ -120,7 +121,7 @@ def pull(
 def list_models(config: ConfigFile = None, data: DataFolder = Path("data")) -> None:
     """List the installed models and those to pull; * marks the best for this machine."""
     settings = load(config, data).section(ModelSettings)
-    for line in listing(settings, Machine.here(engine_gpus())):
+    for line in _listing(settings, Machine.here(engine_gpus())):
         typer.echo(line)
 
 
@@ -131,3 +132,34 @@ def _report_errors() -> Iterator[None]:
     except PullError as error:
         typer.echo(f"terrarium: {error}", err=True)
         sys.exit(1)
+
+
+def _listing(settings: ModelSettings, machine: Machine) -> Iterator[str]:
+    """Yield the lines of `terrarium model list`, which mark the model in use and the best one for
+    `machine`."""
+    here = {path.name: path for path in sorted(settings.folder.glob("*.gguf"))}
+    yield f"here, in {settings.folder}:"
+    for path in here.values():
+        note = ", built in" if path.name == DEFAULT_NAME else ""
+        note += ", in use" if path == settings.file else ""
+        yield f"  {path.stem}  {_size(path.stat().st_size)}{note}"
+    if not here:
+        yield "  none yet: the built-in model is fetched on the first start"
+    gpus = [f"{gpu.name}, {_size(gpu.memory)}" if gpu.memory else gpu.name for gpu in machine.gpus]
+    here_is = "; ".join([f"{machine.cores} cores and {_size(machine.memory)}", *gpus])
+    yield f"to pull, for {here_is}:"
+    best = catalogue.best_for(machine)
+    rows = [("  name", "size", "memory", "licence", "what it can do")]
+    for entry in catalogue.entries():
+        name = f"{entry.name} ({entry.tier})" if entry.tier else entry.name
+        licence = entry.licence if entry.open_source else f"{entry.licence} (not open source)"
+        can = f"{entry.can}; is here" if entry.file in here else entry.can
+        sizes = (_size(entry.size), _size(entry.memory))
+        rows.append((f"* {name}" if entry == best else f"  {name}", *sizes, licence, can))
+    yield align_columns(rows)
+    if best:
+        yield f"* the best that runs well here: terrarium model pull {best.tier or best.name}"
+
+
+def _size(size: int) -> str:
+    return f"{size / 1e6:.0f} MB" if size < 1e9 else f"{size / 1e9:.1f} GB"

@@ -7,6 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from agent_server.errors import Unsupported
 from agent_server.model_catalogue.machine import Gpu
 
 Chunk = dict[str, Any]
@@ -60,6 +61,7 @@ class Engine(Protocol):
     @property
     def isolates_keys(self) -> bool:
         """True if prompts with different `cache_salt` never share entries of the prefix cache."""
+        return False
 
     def lifespan(self) -> AbstractAsyncContextManager[None]:
         """Start and stop the engine's processes and connections."""
@@ -76,8 +78,7 @@ class Engine(Protocol):
         - `max_tokens` is the only limit of the answer; without it the engine's own applies.
         - `cache_salt` keeps the cached prompts of different keys apart; engines that cannot do that
           drop it.
-        - `"stream": false` says that the answer will be sent as a whole, so that chunks may be
-          merged.
+        - `"stream": false` says that nobody waits for the first words: the answer may be one chunk.
         - `session` keeps a conversation on one instance of the engine.
         """
 
@@ -86,6 +87,7 @@ class Engine(Protocol):
 
     async def embeddings(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """Answer an embeddings request of the API. Raises ApiError; Unsupported without them."""
+        raise Unsupported("this model makes no embeddings; `terrarium model pull` fetches one")
 
     async def ready(self) -> bool:
         """Return whether the engine could answer a request now."""

@@ -43,9 +43,9 @@ class ResponseStore:
         self._stored: OrderedDict[tuple[str, str], StoredResponse] = OrderedDict()
         self._size = 0
 
-    async def save(self, owner: str, stored: StoredResponse) -> None:
+    def save(self, owner: str, stored: StoredResponse) -> None:
         """Store a response, and evict others for it; one larger than the store is dropped."""
-        await self.delete(owner, stored.id)
+        self.delete(owner, stored.id)
         if stored.size > self._largest:
             return
         self._stored[owner, stored.id] = stored
@@ -54,14 +54,14 @@ class ResponseStore:
             _, evicted = self._stored.popitem(last=False)
             self._size -= evicted.size
 
-    async def get(self, owner: str, identity: str) -> StoredResponse | None:
+    def get(self, owner: str, identity: str) -> StoredResponse | None:
         """Return a response and mark it as used; None if it is not stored."""
         found = self._stored.get((owner, identity))
         if found is not None:
             self._stored.move_to_end((owner, identity))
         return found
 
-    async def delete(self, owner: str, identity: str) -> bool:
+    def delete(self, owner: str, identity: str) -> bool:
         """Delete a response; return False if there is none."""
         deleted = self._stored.pop((owner, identity), None)
         if deleted is None:

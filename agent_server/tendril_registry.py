@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Annotated
 
 from prometheus_client import Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
+from pydantic import BaseModel, Field
 
 REPORT_TIMEOUT = 30.0
 """Seconds without a report after which a tendril is dropped."""
@@ -16,36 +18,29 @@ REPORT_TIMEOUT = 30.0
 MAX_TENDRILS = 100
 """Maximum number of tendrils per key; reports of further ones are refused."""
 
-
-@dataclass(frozen=True, slots=True)
-class TendrilReport:
-    """A status report of a tendril.
-
-    `state` is "ready", "waiting" and so on; `tools` are those offered to its model; `pending`
-    counts the questions being answered or waiting; `tokens_today` is for the UTC day; `counters`
-    and `gauges` are its own metrics; `disk_trouble` is True while it cannot write to its disk.
-    """
-
-    state: str
-    tools: tuple[str, ...] = ()
-    pending: int = 0
-    tokens_today: int = 0
-    counters: Mapping[str, float] = field(default_factory=dict)
-    gauges: Mapping[str, float] = field(default_factory=dict)
-    disk_trouble: bool = False
+ToolName = Annotated[str, Field(max_length=64)]
+MetricName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,39}$")]
+Number = Annotated[float, Field(allow_inf_nan=False)]
 
 
-@dataclass(frozen=True, slots=True)
-class RegisteredTendril:
-    """The latest report of the tendril `name`, sent with the API key named `key`.
+class TendrilReport(BaseModel):
+    """A tendril's status report, sent every ten seconds."""
 
-    `age` is the number of seconds since that report.
-    """
+    state: str = Field(max_length=16, description='"ready", "waiting" or "starting"')
+    tools: list[ToolName] = Field(default_factory=list, max_length=200)
+    pending: int = Field(0, ge=0, description="questions being answered, or waiting for it")
+    tokens_today: int = Field(0, ge=0, description="tokens used today (UTC)")
+    counters: dict[MetricName, Number] = Field(default_factory=dict, max_length=50)
+    gauges: dict[MetricName, Number] = Field(default_factory=dict, max_length=50)
+    disk_trouble: bool = Field(False, description="it can write nothing at the moment")
+
+
+class TendrilObject(TendrilReport):
+    """A live tendril; `key` is the name of the API key that it reports with."""
 
     name: str
     key: str
-    report: TendrilReport
-    age: float
+    seconds_ago: float = Field(description="since its last report")
 
 
 @dataclass(slots=True)
@@ -59,37 +54,36 @@ class TendrilRegistry:
     clock: Callable[[], float] = time.monotonic
     _known: dict[tuple[str, str], tuple[TendrilReport, float]] = field(default_factory=dict)
 
-    async def record(self, name: str, key: str, report: TendrilReport) -> bool:
+    def record(self, name: str, key: str, report: TendrilReport) -> bool:
         """Store a report; return False if the key already has `MAX_TENDRILS` other tendrils."""
-        self._drop_expired()
-        names = {known for owner, known in self._known if owner == key}
+        names = {each.name for each in self.present() if each.key == key}
         if len(names) >= MAX_TENDRILS and name not in names:
             return False
         self._known[key, name] = report, self.clock()
         return True
 
-    async def present(self) -> Sequence[RegisteredTendril]:
+    def present(self) -> Sequence[TendrilObject]:
         """Return the tendrils that have not expired, ordered by name, then key."""
-        self._drop_expired()
         now = self.clock()
+        self._known = {
+            whose: (report, seen)
+            for whose, (report, seen) in self._known.items()
+            if now - seen <= REPORT_TIMEOUT
+        }
         found = [
-            RegisteredTendril(name, key, report, now - seen)
+            TendrilObject(
+                name=name, key=key, seconds_ago=round(now - seen, 1), **report.model_dump()
+            )
             for (key, name), (report, seen) in self._known.items()
         ]
         return sorted(found, key=lambda each: (each.name, each.key))
-
-    def _drop_expired(self) -> None:
-        now = self.clock()
-        gone = [key for key, (_, seen) in self._known.items() if now - seen > REPORT_TIMEOUT]
-        for key in gone:
-            del self._known[key]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TendrilCollector(Collector):
     """A Prometheus collector of what these tendrils have reported."""
 
-    tendrils: Sequence[RegisteredTendril]
+    tendrils: Sequence[TendrilObject]
 
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics of the tendrils."""
@@ -108,10 +102,10 @@ class TendrilCollector(Collector):
         )
         for each in self.tendrils:
             own = [each.key, each.name]
-            pending.add_metric(own, each.report.pending)
-            disk.add_metric(own, each.report.disk_trouble)
-            for name, value in each.report.gauges.items():
+            pending.add_metric(own, each.pending)
+            disk.add_metric(own, each.disk_trouble)
+            for name, value in each.gauges.items():
                 gauges.add_metric([*own, name], value)
-            for name, value in each.report.counters.items():
+            for name, value in each.counters.items():
                 counters.add_metric([*own, name], value)
         yield from (pending, disk, gauges, counters)

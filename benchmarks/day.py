@@ -15,7 +15,7 @@ import structlog
 
 from benchmarks import ubuntu
 from benchmarks.figure import Figure, percentile
-from llm.memory.services import EPISODE_TURNS, FACT_BATCH_TURNS
+from llm.memory.consolidation import EPISODE_TURNS, FACT_BATCH_TURNS
 from storage.chat_log.event import EventType
 from tests.kit.day import SimulatedDay
 

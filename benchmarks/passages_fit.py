@@ -49,12 +49,12 @@ from storage.search.vectors import MEAN, encode, likeness
 _PENALTY = 0.3  # L2 regularisation
 _FOLDS = 5
 _WRONG = 3  # weight of a question that no line answers
-_NEAR = 0.5  # of one about the subject of a line, which may well be shown as a possible answer
+_NEAR = 2  # of one about the subject of a line, which may well be shown as a possible answer
 _MOST = 3  # lines of the large log that are embedded for a question
 _MEAN_LINES = 5_000
 _STEPS, _LONGEST_STEP = 25, 1.5  # of Newton's method
 _POSITIVE = frozenset(
-    ("coverage", "coverage cubed", "all words", "evidence", "shows", "speaker", "recent", "reply",
+    ("coverage", "all words", "shows", "speaker", "recent", "reply",
      "states all", "meaning", "outstanding")
 )  # fmt: skip
 _NEGATIVE = frozenset(
@@ -62,7 +62,7 @@ _NEGATIVE = frozenset(
      "log size", "commonplace", "link")
 )  # fmt: skip
 
-_LINES = 150  # of a question that are samples: those that are most like an answer
+_LINES = 30  # of a question that are samples: those that are most like an answer
 _LIKELY = np.array(
     [{"coverage": 1, "meaning": 2, "reply": 1, "asks": -0.3}.get(name, 0) for name in FEATURES]
 )

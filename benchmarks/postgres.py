@@ -13,7 +13,6 @@ import os
 import tempfile
 import time
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -24,8 +23,8 @@ from benchmarks.figure import Figure, percentile
 from benchmarks.log import log_folder, log_of
 from benchmarks.log_questions import questions
 from benchmarks.ubuntu import PAUSE, NoCorpus, events
-from harnesses.logs.exporting import export
-from harnesses.logs.formats.jsonl import json_line
+from harnesses.logs.exporting import write_events
+from harnesses.logs.jsonl import json_line
 from storage.chat_log.event import EVERYTHING, PUBLIC, Event
 from storage.db.address import Address, PostgresSchema
 from storage.db.database import Database
@@ -98,24 +97,17 @@ async def _move(source: Address, target: Address, label: str) -> AsyncIterator[F
     yield Figure(f"{label}: copied and compared in", ended - began, "s")
 
 
-@dataclass(slots=True)
-class _HashSink:
-    """An export sink that only computes a checksum."""
-
-    digest: hashlib._Hash
-
-    async def add(self, events: Sequence[Event]) -> None:
-        """Update the checksum with the events."""
-        for event in events:
-            self.digest.update(json_line(event).encode())
-
-
 async def _digest(address: Address) -> str:
     """Return the SHA-256 checksum of a complete export."""
-    sink = _HashSink(hashlib.sha256())
+    digest = hashlib.sha256()
+
+    async def add(events: Sequence[Event]) -> None:
+        for event in events:
+            digest.update(json_line(event).encode())
+
     async with Database.open(address) as database:
-        await export(ChatLog(database), Query(scope=EVERYTHING), sink)
-    return sink.digest.hexdigest()
+        await write_events(ChatLog(database), Query(scope=EVERYTHING), add)
+    return digest.hexdigest()
 
 
 async def _search(log: Path, schema: PostgresSchema) -> AsyncIterator[Figure]:

@@ -28,7 +28,7 @@ from benchmarks.figure import Figure, percentile
 
 TENDRILS, CHANNELS = 10_000, 1_000_000
 SLOTS = 512  # such as 8 GPUs with 64 sequences each
-WAITING = 4_096  # `[admission] max_waiting`
+WAITING = 4_096
 PREFILL, DECODE = 4_000.0, 40.0  # tokens a second, of one sequence
 PROMPT, ANSWER = 800.0, 120.0  # tokens, the median
 SPREAD = 0.7  # sigma of the lognormal distribution

@@ -19,15 +19,15 @@ import typer
 
 from harnesses.core.errors import PortTaken, TendrilError
 from harnesses.core.launcher.supervisor import EX_CONFIG, ChildConfigError
-from harnesses.core.options import ConfigFile, DataFolder
 from storage.db.errors import StorageError, UnusableFile
 from storage.db.private_files import keep_private, tighten_data
 from storage.db.process_lock import AlreadyRunning, hold_lock
+from terrarium.command_line import ConfigFile, DataFolder
 from terrarium.config import ConfigError, load
 from terrarium.logging import Format, Level, configure
 
 if TYPE_CHECKING:
-    from harnesses.core.launcher.health import CheckResult
+    from harnesses.core.tendril.status import CheckResult
 
 # Each command imports its dependencies when it runs: the others start quickly, and a broken package
 # breaks only its own commands.
@@ -119,7 +119,6 @@ def run(
     """Run one tendril."""
     from harnesses.core.addresses import with_agent_address
     from harnesses.core.launcher.tendrils import run_until_stopped, tendril
-    from harnesses.core.tendril.crash import report_crash
 
     kind = tendril(name)
     configure(name, *_log_options())
@@ -128,12 +127,7 @@ def run(
     # The lock is shared only where several processes may serve one tendril, as IRC standbys do.
     with hold_lock(data, name, f"terrarium run {name}", shared=process.shares_work):
         tighten_data(data)
-        try:
-            run_until_stopped(process, lambda: kind(loaded), _tell)
-        except (ConfigError, TendrilError, StorageError):
-            raise
-        except Exception as error:  # noqa: BLE001 -- a tendril is anybody's code
-            raise report_crash(name, data, error) from None
+        run_until_stopped(process, lambda: kind(loaded), _tell)
 
 
 @app.command()
@@ -151,7 +145,7 @@ def doctor(
 
         findings = asyncio.run(run_checks(load(config, data)))
     else:
-        from harnesses.core.launcher.health import examine_process
+        from harnesses.core.tendril.status import examine_process
 
         findings = [examine_process(data, name)]
     _print_findings(findings)

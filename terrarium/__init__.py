@@ -49,24 +49,7 @@ _MODULES = {
     "tool": "llm.tools.toolbox",
 }
 
-__all__ = [
-    "AttentionMixin",
-    "Config",
-    "Identity",
-    "LoggedLine",
-    "Origin",
-    "PeerQuestion",
-    "PeerRefused",
-    "Place",
-    "ReminderTools",
-    "Settings",
-    "Tendril",
-    "ToolError",
-    "TurnRequest",
-    "TurnResult",
-    "escape_tags",
-    "tool",
-]
+__all__ = list(_MODULES)
 
 
 def __getattr__(name: str) -> Any:

@@ -69,11 +69,11 @@ async def await_shielded(running: asyncio.Future[T]) -> T:
 def spawn_contained(tasks: asyncio.TaskGroup, work: Coroutine[Any, Any, None]) -> None:
     """Run `work` in a task group. Its errors are logged as `task.failed` and do not end the other
     tasks."""
-    tasks.create_task(_contain(work))
 
+    async def contain() -> None:
+        try:
+            await work
+        except Exception:  # noqa: BLE001 -- the boundary of one request
+            _log.exception("task.failed")
 
-async def _contain(work: Coroutine[Any, Any, None]) -> None:
-    try:
-        await work
-    except Exception:  # noqa: BLE001 -- the boundary of one request
-        _log.exception("task.failed")
+    tasks.create_task(contain())

@@ -103,7 +103,7 @@ class Config:
     def section(self, kind: type[S]) -> S:
         """Return the table of `kind`, validated. Raises ConfigError."""
         values = self.tables.get(kind.table, {})
-        self._require_known(f"[{kind.table}]", values, _keys(kind))
+        self._require_known(f"[{kind.table}]", values, kind.model_fields)
         return self.build(kind, f"[{kind.table}]", values, prefix=f"{kind.table}_")
 
     def build(self, kind: type[S], where: str, values: Mapping[str, Any], prefix: str) -> S:
@@ -201,10 +201,6 @@ def names_of(kind: type[Settings], key: str, prefix: str) -> list[str]:
             if key in choices:
                 return choices
     return [f"{prefix}{key}".lower()]
-
-
-def _keys(kind: type[Settings]) -> list[str]:
-    return list(kind.model_fields)
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -22,13 +22,19 @@ def configure(process: str, level: Level = "info", style: Format = "console") ->
     logging.basicConfig(
         level=logging.WARNING, stream=sys.stderr, format="%(levelname)s %(name)s %(message)s"
     )
+    # JSON, or columns and colours on a terminal, else plain lines.
+    renderer: structlog.typing.Processor = _plain
+    if style == "json":
+        renderer = structlog.processors.JSONRenderer()
+    elif sys.stderr.isatty():
+        renderer = structlog.dev.ConsoleRenderer()
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
-            _renderer(style),
+            renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
         # One write for each line, as several processes share the terminal or the pipe.
@@ -45,15 +51,6 @@ def configure_child(process: str) -> None:
     level: Level = os.environ.get("TERRARIUM_LOG_LEVEL", "info")  # type: ignore[assignment]
     style: Format = os.environ.get("TERRARIUM_LOG_FORMAT", "console")  # type: ignore[assignment]
     configure(process, level, style)
-
-
-def _renderer(style: Format) -> structlog.typing.Processor:
-    """Return the renderer: JSON, or columns and colours on a terminal, else plain lines."""
-    if style == "json":
-        return structlog.processors.JSONRenderer()
-    if sys.stderr.isatty():
-        return structlog.dev.ConsoleRenderer()
-    return _plain
 
 
 def _plain(_logger: object, _method: str, event: structlog.typing.EventDict) -> str:

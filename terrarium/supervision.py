@@ -12,7 +12,9 @@ import os
 import signal
 import sys
 from asyncio.subprocess import Process
+from collections.abc import Coroutine
 from contextlib import suppress
+from typing import Any
 
 SUPERVISED = "TERRARIUM_SUPERVISED"
 
@@ -48,6 +50,30 @@ async def told_to_stop() -> None:
     finally:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.remove_signal_handler(number)
+
+
+async def serve_until_stopped(
+    serving: Coroutine[Any, Any, None], *background: Coroutine[Any, Any, None]
+) -> None:
+    """Run `serving` until it returns or `told_to_stop`, with `background`; none runs on return.
+
+    Raises an ExceptionGroup of their errors.
+    """
+    async with asyncio.TaskGroup() as tasks:
+        beside = [*map(tasks.create_task, background)]
+        main, stopping = tasks.create_task(serving), tasks.create_task(told_to_stop())
+        # An error of any task makes the group cancel this wait and all other tasks.
+        await asyncio.wait({main, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        # What runs in the background never ends by itself, so the group would not end either.
+        for task in (*beside, main, stopping):
+            task.cancel()
+
+
+def root_cause(error: Exception) -> Exception:
+    """Return the first leaf of nested exception groups, or the error itself if it is no group."""
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
+    return error
 
 
 async def end_child(process: Process, grace: float) -> None:

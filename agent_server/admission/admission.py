@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from agent_server.admission.admitted_engine import AdmittedEngine, EngineQueues
+from agent_server.admission.admitted_engine import AdmittedEngine
 from agent_server.admission.queue import AdmissionQueue
 from agent_server.admission.scheduler import Scheduler
 from agent_server.engine_protocol import Engine
@@ -14,12 +14,14 @@ from agent_server.engines.embeddings import NAME as EMBEDDER
 from agent_server.engines.embeddings import EmbeddingEngine
 from agent_server.engines.factory import create_engine
 from agent_server.metering.accounts import Metering
-from agent_server.settings.admission import AdmissionSettings
 from agent_server.settings.models import ModelConfig, ModelSettings
 from terrarium.config import Config
 
 EMBEDDING_SLOTS = 4
 """Embeddings requests admitted at once; the embedding model interleaves their batches."""
+
+MIN_WAITING, WAITING_PER_SLOT = 256, 8
+"""Requests that may wait for one engine: at least so many, and so many for each of its slots."""
 
 COUNTING_SLOTS = 2
 """Requests to count tokens that one engine handles at once."""
@@ -33,21 +35,23 @@ class AdmissionPolicy:
     and nothing is started beside it for a while (see `scheduler.py`). None applies that to the
     embedded engine only, where requests share one processor. `background_share` is the share of
     tokens for background requests on a busy engine; `max_wait` and `max_wait_background` are the
-    longest waits, in seconds.
+    longest waits, in seconds. At most `most_waiting` requests wait, by default eight for each slot,
+    and at least 256; one more is refused.
     """
 
     preemptive: bool | None = None
     background_share: float = 0.1
     max_wait: float = 120
     max_wait_background: float = 1800
+    most_waiting: int | None = None
 
-    def queue(self, slots: int, most_waiting: int, *, preemptive: bool) -> AdmissionQueue:
+    def queue(self, slots: int, *, preemptive: bool) -> AdmissionQueue:
         """Create a queue with these rules for an engine with so many slots."""
         scheduler = Scheduler(
             slots,
             reserved=reserved_slots(slots),
             share=self.background_share,
-            most_waiting=most_waiting,
+            most_waiting=self.most_waiting or max(MIN_WAITING, WAITING_PER_SLOT * slots),
             preemptive=preemptive,
         )
         return AdmissionQueue(
@@ -72,7 +76,6 @@ class Admission:
         policy: AdmissionPolicy | None = None,
         replicated: Mapping[str, ReplicatedEngine] | None = None,
     ) -> None:
-        self._settings = config.section(AdmissionSettings)
         self._models = config.section(ModelSettings).folder
         self._metering = metering
         self._policy = policy or AdmissionPolicy()
@@ -83,23 +86,19 @@ class Admission:
         replicas, preemptive = self._replicated.get(name), self._policy.preemptive
         if preemptive is None:
             preemptive = not settings.urls and replicas is None
-        queue = self._queue(settings.slot_count, preemptive=preemptive)
+        queue = self._policy.queue(settings.slot_count, preemptive=preemptive)
         if replicas is not None:
             replicas.attach(queue)
         return self._wrap(replicas or create_engine(name, settings), name, queue)
 
     def embedding_engine(self) -> AdmittedEngine:
         """Create the engine of this server's own embedding model."""
-        queue = self._queue(EMBEDDING_SLOTS, preemptive=bool(self._policy.preemptive))
+        queue = self._policy.queue(EMBEDDING_SLOTS, preemptive=bool(self._policy.preemptive))
         return self._wrap(EmbeddingEngine(self._models), EMBEDDER, queue)
 
     def _wrap(self, engine: Engine, name: str, queue: AdmissionQueue) -> AdmittedEngine:
-        # Counting tokens has its own queue, so that it does not wait for answers.
-        queues = EngineQueues(queue, self._queue(COUNTING_SLOTS, preemptive=False))
-        return AdmittedEngine(engine, name, queues, self._metering)
-
-    def _queue(self, slots: int, *, preemptive: bool) -> AdmissionQueue:
-        return self._policy.queue(slots, self._settings.max_waiting, preemptive=preemptive)
+        counting = self._policy.queue(COUNTING_SLOTS, preemptive=False)
+        return AdmittedEngine(engine, name, queue, counting, self._metering)
 
 
 def reserved_slots(slots: int) -> int:

@@ -6,7 +6,6 @@ Endpoints reach engines only through `AdmittedEngine`, so none can bypass admiss
 from __future__ import annotations
 
 import asyncio
-import math
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, contextmanager
@@ -21,7 +20,7 @@ from agent_server.admission.scheduler import QueuedRequest
 from agent_server.engine_protocol import Chunk, Chunks, Engine, ModelInfo, TokenCount
 from agent_server.engines.cache_salt import CACHE_SALT, cache_salt
 from agent_server.errors import ApiError, Unsupported
-from agent_server.metering.accounts import ExpectedUse, Metering, Reservation, Spender
+from agent_server.metering.accounts import Metering, Reservation, Spender
 from agent_server.metering.request_context import ANYBODY, RequestContext
 from agent_server.schemas.chat_answer import has_output
 from storage.usage.usage import TokenUsage
@@ -34,17 +33,18 @@ NO_USAGE = TokenUsage()
 class EngineCall:
     """A request that has a slot: its sender, its reservation and its usage so far.
 
-    `prompt` is the estimated number of prompt tokens, `variant` the requested model of an upstream
-    with several, `digests` those of the prompt's prefixes. `cached_limit` is the largest number of
-    cached tokens that the key may see (None: no limit). `pieces` counts chunks with choices, and
-    `first` is the time of the first token, on the monotonic clock.
+    `prompt` is the estimated number of prompt tokens, `digests` those of the prompt's prefixes.
+    `cached_limit` is the largest number of cached tokens that the key may see (None: no limit).
+    `pieces` counts chunks with choices, and `first` is the time of the first token, on the
+    monotonic clock; None if the engine sends the answer as a whole.
     """
 
     context: RequestContext
     request: QueuedRequest
     reservation: Reservation | None
+    spender: Spender
     prompt: int
-    variant: str | None = None
+    is_whole: bool
     digests: Sequence[bytes] = ()
     cached_limit: int | None = None
     pieces: int = 0
@@ -53,7 +53,7 @@ class EngineCall:
 
     def observe(self, chunk: Chunk) -> None:
         """Update the time of the first token, the number of chunks and the usage."""
-        if self.first is None and has_output(chunk):
+        if self.first is None and not self.is_whole and has_output(chunk):
             self.first = time.monotonic()
         if isinstance(usage := chunk.get("usage"), dict):
             read = TokenUsage.from_wire(usage)
@@ -69,17 +69,9 @@ class EngineCall:
         used = TokenUsage.from_wire(chunk["usage"])
         return {**chunk, "usage": used.limit_cached(self.cached_limit).as_wire()}
 
-    def model(self, name: str) -> str:
-        """Return the name by which clients ask for this model of the engine `name`."""
-        return _model(name, self.variant)
-
     def total_usage(self) -> TokenUsage:
         """Return the reported usage, else an estimate from the output so far."""
         return self.usage or (TokenUsage(self.prompt, self.pieces) if self.pieces else NO_USAGE)
-
-
-def _model(name: str, variant: str | None) -> str:
-    return f"{name}:{variant}" if variant else name
 
 
 log = structlog.get_logger()
@@ -96,23 +88,24 @@ _EMA_ALPHA = 0.1
 """Weight of the latest answer in the exponential moving average of answer lengths."""
 
 
-@dataclass(frozen=True, slots=True)
-class EngineQueues:
-    """The queues in front of one engine: one for answers, one for counting tokens."""
-
-    answers: AdmissionQueue
-    counts: AdmissionQueue
-
-
 class AdmittedEngine:
-    """An engine whose requests are charged, wait for a slot, and are recorded at their end."""
+    """An engine whose requests are charged, wait for a slot, and are recorded at their end.
 
-    def __init__(self, engine: Engine, name: str, queues: EngineQueues, metering: Metering) -> None:
-        queue = queues.answers
+    Counting tokens has a queue of its own, `counting`, so that it does not wait for answers.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        name: str,
+        queue: AdmissionQueue,
+        counting: AdmissionQueue,
+        metering: Metering,
+    ) -> None:
         self._engine = engine
         self._name = name
         self._queue = queue
-        self._counting = queues.counts
+        self._counting = counting
         self._metering = metering
         self._mean_answer_tokens = float(INITIAL_ANSWER_TOKENS)
         self._failed = False
@@ -126,7 +119,7 @@ class AdmittedEngine:
     @asynccontextmanager
     async def lifespan(self) -> AsyncIterator[None]:
         """Start and stop the engine, and with it the gauges of its queue."""
-        with self._metering.metrics.watch_queue(self._name, self._queue.state):
+        with self._metering.metrics.watch_queue(self._name, self._queue.scheduler):
             async with self._engine.lifespan():
                 yield
 
@@ -146,7 +139,7 @@ class AdmittedEngine:
         """Count the tokens of a prompt once the queue for counting admits it. Raises ApiError."""
         accounts, expected = self._metering.accounts, context.size // BYTES_PER_TOKEN
         # No spender: counting has quotas of its own and is in no budget.
-        reservation = await accounts.reserve(ExpectedUse(context.key, expected))
+        reservation = accounts.reserve(context.key, expected)
         request, counted = _queued(context, expected), None
         try:
             await self._counting.acquire(request)
@@ -176,7 +169,7 @@ class AdmittedEngine:
             chunk, chunks = await self._start(call, body)
             async with aclosing(chunks):
                 while chunk is not None:
-                    if self._queue.preemptive and not call.pieces:
+                    if self._queue.scheduler.preemptive and not call.pieces:
                         self._queue.on_first_token(call.request)
                     call.observe(chunk)
                     yield call.hide_others_cache(chunk)
@@ -184,6 +177,11 @@ class AdmittedEngine:
         except ApiError as error:
             # A server error makes the engine unready until it has produced a token.
             self._failed |= error.status >= 500 and not isinstance(error, Unsupported)
+            raise
+        except asyncio.CancelledError:
+            if call.is_whole:
+                # How much was generated for a client that has left is unknown: the estimate counts.
+                call.pieces = int(min(self._mean_answer_tokens, body["max_tokens"]))
             raise
         finally:
             self._release(call)
@@ -197,7 +195,7 @@ class AdmittedEngine:
         chunk: its generation is closed, it waits for a slot again, and then it starts from the
         beginning.
         """
-        is_preemptible = self._queue.preemptive and call.request.background
+        is_preemptible = self._queue.scheduler.preemptive and call.request.background
         while True:
             salted = _salted(body, call.context)
             chunks, has_started = self._engine.chat(salted, call.context.session), False
@@ -235,22 +233,23 @@ class AdmittedEngine:
         if metering.log_prompts:
             log.info("engine.asked", model=self._name, body=body)
         # Estimates, as nothing has been tokenized yet; the end of the request corrects them.
-        prompt, length = (
-            context.size // BYTES_PER_TOKEN,
-            min(self._mean_answer_tokens, _limit(body)),
-        )
-        spender = Spender.of_request(context, _model(self._name, body.get("model")))
+        prompt, limit = context.size // BYTES_PER_TOKEN, body.get("max_tokens")
+        length = self._mean_answer_tokens
+        if isinstance(limit, int):
+            length = min(length, limit)
+        variant = body.get("model")  # one of the models of an upstream with several
+        model = f"{self._name}:{variant}" if variant else self._name
+        spender = Spender(context.key.name, model, context.channel, context.person)
         # The model that answers for another one counts against other budgets, which have not been
         # checked yet, even if the other one has generated something.
-        expected = ExpectedUse(
+        reservation = metering.accounts.reserve(
             context.key,
             round(prompt + length),
             spender,
-            is_admitted=context.is_admitted,
-            is_continuation=context.model == spender.model,
+            is_admitted=context.meter.is_admitted,
+            is_continuation=context.meter.model == model,
         )
-        reservation = await metering.accounts.reserve(expected)
-        context.is_admitted = True
+        context.meter.is_admitted = True
         request = _queued(context, prompt + length)
         try:
             with self._measure_wait(context):
@@ -260,7 +259,8 @@ class AdmittedEngine:
             if reservation:
                 metering.accounts.settle(reservation, 0, 0.0)
             raise
-        call = EngineCall(context, request, reservation, prompt, body.get("model"))
+        is_whole = body.get("stream") is False
+        call = EngineCall(context, request, reservation, spender, prompt, is_whole)
         # Side channel: a count of cached tokens may reveal what other keys have sent. The
         # operator's own keys may know that, and engines that isolate keys reveal nothing; all
         # others are limited to what their own prompts explain.
@@ -280,7 +280,7 @@ class AdmittedEngine:
             yield
         finally:
             waited = time.monotonic() - began
-            context.queue_seconds += waited
+            context.meter.queue_seconds += waited
             self._metering.metrics.observe_wait(context, self._name, waited)
 
     def _release(self, call: EngineCall) -> None:
@@ -308,11 +308,10 @@ class AdmittedEngine:
             self._failed = self._failed and call.usage is None
             self._mean_answer_tokens += (used.completion - self._mean_answer_tokens) * _EMA_ALPHA
         metering.metrics.count_usage(context, self._name, used, call.first, now)
-        is_first = context.usage is None
-        spender = Spender.of_request(context, call.model(self._name))
-        cost = metering.recorder.record(spender, used, requests=int(is_first))
-        context.usage = used if context.usage is None else context.usage + used
-        context.model = spender.model
+        meter = context.meter
+        cost = metering.recorder.record(call.spender, used, requests=int(meter.usage is None))
+        meter.usage = used if meter.usage is None else meter.usage + used
+        meter.model = call.spender.model
         return cost
 
 
@@ -322,21 +321,12 @@ def _salted(body: Mapping[str, Any], context: RequestContext) -> Mapping[str, An
     The operator's own keys have none: they may know of one another, and a salt costs a small model
     right answers (47 of 60 instead of 50). Requests without a key have none either.
     """
-    if _is_unsalted(context):
+    if context.key.is_own or context.key == ANYBODY:
         return body
     return {**body, CACHE_SALT: cache_salt(context.key.name)}
-
-
-def _is_unsalted(context: RequestContext) -> bool:
-    return context.key.is_own or context.key == ANYBODY
 
 
 def _queued(context: RequestContext, tokens: float) -> QueuedRequest:
     """Return the queue entry of a request that will cost about `tokens`."""
     key = context.key
     return QueuedRequest(key.name, tokens, key.weight, context.background, key.parallel)
-
-
-def _limit(body: Mapping[str, Any]) -> float:
-    limit = body.get("max_tokens")
-    return limit if isinstance(limit, int) else math.inf

@@ -9,7 +9,6 @@ import time
 from agent_server.admission.scheduler import QueuedRequest, Scheduler
 from agent_server.engine_protocol import Chunk, Chunks
 from agent_server.errors import QueueTimeout, RateLimited
-from agent_server.metering.metrics import AdmissionState
 from terrarium.cancellation import CancelScope, ScopeCancelled
 
 
@@ -37,20 +36,9 @@ class AdmissionQueue:
         )
 
     @property
-    def state(self) -> AdmissionState:
-        """The numbers of the queue, for metrics."""
-        return self.scheduler
-
-    @property
-    def preemptive(self) -> bool:
-        """True where the requests share one processor."""
-        return self.scheduler.preemptive
-
-    @property
     def is_busy(self) -> bool:
         """True while a request runs or waits."""
-        waiting = (self.scheduler.waiting_count(background=each) for each in (False, True))
-        return bool(self.scheduler.running or any(waiting))
+        return bool(self.scheduler.running or self.scheduler.waiting)
 
     async def acquire(self, request: QueuedRequest) -> None:
         """Wait until `request` may run; the caller must then call `release`.
@@ -146,14 +134,11 @@ class AdmissionQueue:
             # task that has yet to wake up: `_give_up` then releases the slot.
             if future is not None and not future.done():
                 future.set_result(True)
-        self._dispatch_later(self.scheduler.exclusive_until - now)
-
-    def _dispatch_later(self, seconds: float) -> None:
-        """Schedule the dispatch at the end of a running request's exclusive time."""
         if self._later:
             self._later.cancel()
             self._later = None
-        if seconds > 0:
+        # The end of a running request's exclusive time.
+        if (seconds := self.scheduler.exclusive_until - now) > 0:
             self._later = asyncio.get_running_loop().call_later(seconds, self._dispatch)
 
     def resize(self, slots: int, reserved: int) -> None:

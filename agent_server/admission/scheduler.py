@@ -236,6 +236,11 @@ class Scheduler:
             return 0.0
         return max((request.exclusive_until for request in self._running), default=0.0)
 
+    @property
+    def waiting(self) -> int:
+        """The number of waiting requests."""
+        return len(self._queues[False]) + len(self._queues[True])
+
     def resize(self, slots: int, reserved: int) -> None:
         """Set the number of slots, and how many of them background leaves free."""
         self.slots = slots
@@ -247,7 +252,7 @@ class Scheduler:
 
     def arrive(self, request: QueuedRequest) -> QueuedRequest | None:
         """Queue `request`; return what a full queue evicts: another request, itself, or None."""
-        loser = self._evict(request) if self._waiting_total() >= self._most_waiting else None
+        loser = self._evict(request) if self.waiting >= self._most_waiting else None
         if loser is not request:
             self._queues[request.background].add(request)
         if loser is not None and loser is not request:
@@ -322,7 +327,7 @@ class Scheduler:
         # The ages of running requests count too: the mean learns of a slow answer only at its end.
         ages = [now - request.started for request in self._running if request.started is not None]
         each = max(self._mean, sum(ages) / len(ages) if ages else 0.0)
-        return self._waiting_total() * each / self.slots
+        return self.waiting * each / self.slots
 
     def _stop(self, request: QueuedRequest) -> None:
         request.started = None
@@ -335,9 +340,6 @@ class Scheduler:
     def _is_awaited(self) -> bool:
         """Return whether an interactive request is running without a first token."""
         return any(not request.background for request in self._prefilling)
-
-    def _waiting_total(self) -> int:
-        return len(self._queues[False]) + len(self._queues[True])
 
     def _next(self) -> QueuedRequest | None:
         interactive = self._queues[False].head(self._may_run) if self._queues[False] else None

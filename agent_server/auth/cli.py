@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,15 +14,13 @@ from typing import Annotated
 import typer
 
 from agent_server.metering.request_context import ANYBODY
-from agent_server.settings.key_names import require_key_name
 from agent_server.settings.prices import UsageSettings
-from agent_server.settings.server import ServerSettings
+from agent_server.settings.server import ServerSettings, require_key_name
 from storage.db.database import Database
 from storage.settings import store_address
 from storage.usage.api_keys import ApiKeyRow, Key, Keys, Priority
 from storage.usage.usage import UsageAmount, UsageKey, UsageTable
-from terrarium.command_line.options import take_options
-from terrarium.command_line.tables import align_columns
+from terrarium.command_line import align_columns, take_options
 from terrarium.config import Config, load
 
 ConfigFile = Annotated[Path | None, typer.Option("--config", help="terrarium.toml to read")]
@@ -62,30 +61,32 @@ class CreateKeyCommand:
     config: ConfigFile = None
     data: DataFolder = Path("data")
 
-    def key(self) -> Key:
-        """Return the key to create."""
-        return Key(
-            self.name,
-            self.weight,
-            self.priority,
-            self.requests_per_minute,
-            self.tokens_per_minute,
-            self.tokens_per_day,
-            self.parallel,
-        )
-
 
 @keys.command()
 @take_options
 def create(command: CreateKeyCommand) -> None:
     """Create a key and print it, this once only. The tendril gets it as AGENT_API_KEY."""
     config = load(command.config, command.data)
-    if asyncio.run(_is_open(config)):
-        typer.echo(_closing_note(asyncio.run(_anonymous_requests(config))), err=True)
+    if note := asyncio.run(_closing_note(config)):
+        typer.echo(note, err=True)
         # Scripts are warned on standard error, but not asked.
         if sys.stdin.isatty():
             typer.confirm("Make the key?", abort=True, err=True)
-    typer.echo(asyncio.run(_create(config, command.key())))
+    key = Key(
+        command.name,
+        command.weight,
+        command.priority,
+        command.requests_per_minute,
+        command.tokens_per_minute,
+        command.tokens_per_day,
+        command.parallel,
+    )
+
+    async def make() -> str:
+        async with _database(config) as database:
+            return await Keys(database).create(key)
+
+    typer.echo(asyncio.run(make()))
 
 
 @keys.command("list")
@@ -96,11 +97,27 @@ def list_(
 ) -> None:
     """List the keys, and the usage of each tendril by UTC day and model."""
     settings = load(config, data)
-    stored, used = asyncio.run(_list_keys(settings, days))
+
+    async def read() -> tuple[Sequence[ApiKeyRow], Sequence[tuple[UsageKey, UsageAmount]]]:
+        today = datetime.now(UTC).date()
+        async with _database(settings) as database:
+            used = await UsageTable(database).read(today - timedelta(days=days - 1), today)
+            return await Keys(database).list_all(), used
+
+    stored, used = asyncio.run(read())
     typer.echo(align_columns([_KEYS, *map(_key_row, stored)]) if stored else "no keys")
     if used:
         currency = settings.section(UsageSettings).currency
-        rows = [_usage_row(usage_key, amount) for usage_key, amount in used]
+        rows = [
+            (
+                usage_key.day.isoformat(),
+                usage_key.tendril,
+                usage_key.model,
+                *map(str, (amount.requests, amount.prompt, amount.cached, amount.completion)),
+                f"{amount.cost:.4f}",
+            )
+            for usage_key, amount in used
+        ]
         typer.echo("\n" + align_columns([(*_USAGE, currency), *rows]))
 
 
@@ -111,58 +128,40 @@ def revoke(
     data: DataFolder = Path("data"),
 ) -> None:
     """Revoke a key: requests that still send it get 401."""
-    if not asyncio.run(_revoke(load(config, data), name)):
+
+    async def end() -> bool:
+        async with _database(load(config, data)) as database:
+            return await Keys(database).revoke(name)
+
+    if not asyncio.run(end()):
         typer.echo(f"terrarium: there is no key {name}", err=True)
         raise typer.Exit(1)
     typer.echo(f"{name} has no key any more")
 
 
-async def _create(config: Config, key: Key) -> str:
-    async with Database.open(store_address(config, "server")) as database:
-        return await Keys(database).create(key)
+def _database(config: Config) -> AbstractAsyncContextManager[Database]:
+    return Database.open(store_address(config, "server"))
 
 
-async def _is_open(config: Config) -> bool:
-    """Return whether the server currently answers without a key."""
+async def _closing_note(config: Config) -> str:
+    """Return the warning that the first key closes the server to requests without one, "" if the
+    server is closed already."""
     server = config.section(ServerSettings)
     if server.admin_key is not None or server.keys:
-        return False
-    async with Database.open(store_address(config, "server")) as database:
-        return not await Keys(database).exist()
-
-
-async def _anonymous_requests(config: Config) -> int:
-    """Return the number of requests answered without a key in the last seven days."""
+        return ""
     today = datetime.now(UTC).date()
-    async with Database.open(store_address(config, "server")) as database:
+    async with _database(config) as database:
+        if await Keys(database).exist():
+            return ""
         used = await UsageTable(database).read(today - timedelta(days=6), today, ANYBODY.name)
-    return sum(amount.requests for _, amount in used)
-
-
-def _closing_note(anonymous: int) -> str:
-    """Return the warning that the first key closes the server to requests without one."""
     note = (
         "From now on this server answers nobody without a key. What `terrarium up` starts, and "
         "commands such as `terrarium chat` beside it, have keys of their own."
     )
-    if anonymous:
+    if anonymous := sum(amount.requests for _, amount in used):
         requests = "1 request" if anonymous == 1 else f"{anonymous:,} requests"
         note += f" It has answered {requests} without a key in the last 7 days: these get 401."
     return note
-
-
-async def _list_keys(
-    config: Config, days: int
-) -> tuple[Sequence[ApiKeyRow], Sequence[tuple[UsageKey, UsageAmount]]]:
-    today = datetime.now(UTC).date()
-    async with Database.open(store_address(config, "server")) as database:
-        used = await UsageTable(database).read(today - timedelta(days=days - 1), today)
-        return await Keys(database).list_all(), used
-
-
-async def _revoke(config: Config, name: str) -> bool:
-    async with Database.open(store_address(config, "server")) as database:
-        return await Keys(database).revoke(name)
 
 
 _KEYS = (
@@ -183,15 +182,4 @@ def _key_row(stored: ApiKeyRow) -> Sequence[str]:
         *("-" if limit is None else str(limit) for limit in limits),
         f"{stored.created:%Y-%m-%d}",
         f"{stored.revoked:%Y-%m-%d}" if stored.revoked else "-",
-    )
-
-
-def _usage_row(usage_key: UsageKey, amount: UsageAmount) -> Sequence[str]:
-    numbers = (amount.requests, amount.prompt, amount.cached, amount.completion)
-    return (
-        usage_key.day.isoformat(),
-        usage_key.tendril,
-        usage_key.model,
-        *(str(number) for number in numbers),
-        f"{amount.cost:.4f}",
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -13,8 +13,8 @@ from agent_server.engines.anthropic_translate import MessageStream, as_messages_
 from agent_server.engines.capability_probe import coalesce_info, info_from_anthropic
 from agent_server.engines.upstream_pool import (
     MODELS_PATH,
-    SseStream,
     Upstream,
+    UpstreamConfig,
     UpstreamEngine,
     UpstreamRequest,
     parse_json,
@@ -34,25 +34,13 @@ that leave no room for the longest answer."""
 
 
 class AnthropicEngine(UpstreamEngine):
-    """The models of one account; with `model` None the first one listed is the default."""
+    """The models of one account; without a configured one the first that is listed is the
+    default."""
 
-    def __init__(
-        self,
-        urls: Sequence[str],
-        *,
-        key: str | None,
-        model: str | None,
-        timeout: float,
-        slots: int | None = None,
-    ) -> None:
-        headers = {"anthropic-version": VERSION, **({"x-api-key": key} if key else {})}
-        super().__init__(urls, headers, model=model, timeout=timeout, slots=slots)
+    def __init__(self, config: UpstreamConfig) -> None:
+        key = {"x-api-key": config.key} if config.key else {}
+        super().__init__(config, {"anthropic-version": VERSION, **key})
         self._max_answer: dict[str | None, int] = {}
-
-    @property
-    def isolates_keys(self) -> bool:
-        """False: the upstream is not told whose prompts it gets."""
-        return False
 
     async def chat(self, body: Mapping[str, Any], session: str | None) -> Chunks:
         """Stream the answer to a chat. Raises ApiError; Unsupported for a bare `prompt`."""
@@ -66,10 +54,12 @@ class AnthropicEngine(UpstreamEngine):
         )
         message = MessageStream()
         try:
-            stream = SseStream(answer)
-            while arrived := await stream.next_batch():
+            while arrived := await answer.next_batch():
                 for data in arrived:
-                    if chunk := message.chunk(_event(data)):
+                    event = parse_json(data)
+                    if not isinstance(event, dict):
+                        raise EngineUnavailable("the engine sent something that is not JSON")
+                    if chunk := message.chunk(event):
                         yield chunk
                 if message.is_complete:
                     answer.finish()
@@ -89,17 +79,11 @@ class AnthropicEngine(UpstreamEngine):
         )
         return TokenCount((), int(answer.get("input_tokens", 0)), None)
 
-    async def embeddings(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Raise Unsupported: the API has no embeddings."""
-        raise Unsupported("this model makes no embeddings")
-
     async def model_info(self, model: str | None = None) -> ModelInfo:
         """Read the card of the model; what it lacks is what all models of the API have."""
-
-        async def told(upstream: Upstream) -> ModelInfo:
-            return await self._info(upstream, model or self._model)
-
-        return await self._upstream_pool.try_each(told)
+        return await self._upstream_pool.try_each(
+            lambda upstream: self._info(upstream, model or self._model)
+        )
 
     async def _info(self, upstream: Upstream, model: str | None) -> ModelInfo:
         name = model or str((await self._upstream_pool.cards(upstream))[0]["id"])
@@ -121,10 +105,3 @@ class AnthropicEngine(UpstreamEngine):
 
     def _named(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
         return {"model": body.get("model") or self._model}
-
-
-def _event(data: bytes) -> Mapping[str, Any]:
-    event = parse_json(data)
-    if not isinstance(event, dict):
-        raise EngineUnavailable("the engine sent something that is not JSON")
-    return event

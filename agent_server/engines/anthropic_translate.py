@@ -31,22 +31,6 @@ UNSUPPORTED_FIELDS = (
 
 def as_messages_request(body: Body) -> dict[str, Any]:
     """Translate a chat body. Raises InvalidRequest for what the Messages API lacks."""
-    _require_supported(body)
-    asked: dict[str, Any] = {key: body[key] for key in SHARED_FIELDS if key in body}
-    asked["messages"] = list(_turns(body["messages"]))
-    if system := _system(body["messages"]):
-        asked["system"] = system
-    if "temperature" in body:
-        asked["temperature"] = min(body["temperature"], 1)  # up to 2 here, up to 1 there
-    if stop := body.get("stop"):
-        asked["stop_sequences"] = [stop] if isinstance(stop, str) else list(stop)
-    if tools := body.get("tools"):
-        asked["tools"] = [_tool(tool["function"]) for tool in tools]
-        asked["tool_choice"] = _choice(body)
-    return asked
-
-
-def _require_supported(body: Body) -> None:
     for field in UNSUPPORTED_FIELDS:
         if body.get(field) not in (None, False):
             raise InvalidRequest(f"{field} is not supported by this model", param=field)
@@ -57,12 +41,27 @@ def _require_supported(body: Body) -> None:
         raise InvalidRequest("this model gives one answer at a time", param="n")
     if (body.get("response_format") or {}).get("type", "text") != "text":
         raise InvalidRequest("this model cannot be held to a format", param="response_format")
-
-
-def _system(messages: Sequence[Body]) -> str:
+    asked: dict[str, Any] = {key: body[key] for key in SHARED_FIELDS if key in body}
+    asked["messages"] = list(_turns(body["messages"]))
     # The API has one field for system text, so later system messages move to the front.
-    rules = [plain(each["content"]) for each in messages if each["role"] == "system"]
-    return "\n\n".join(rules)
+    rules = [plain(each["content"]) for each in body["messages"] if each["role"] == "system"]
+    if system := "\n\n".join(rules):
+        asked["system"] = system
+    if "temperature" in body:
+        asked["temperature"] = min(body["temperature"], 1)  # up to 2 here, up to 1 there
+    if stop := body.get("stop"):
+        asked["stop_sequences"] = [stop] if isinstance(stop, str) else list(stop)
+    if tools := body.get("tools"):
+        asked["tools"] = [_tool(tool["function"]) for tool in tools]
+        choice = body.get("tool_choice") or "auto"
+        if isinstance(choice, Mapping):
+            chosen: dict[str, Any] = {"type": "tool", "name": choice["function"]["name"]}
+        else:
+            chosen = {"type": "any" if choice == "required" else choice}
+        if choice != "none" and body.get("parallel_tool_calls") is False:
+            chosen["disable_parallel_tool_use"] = True
+        asked["tool_choice"] = chosen
+    return asked
 
 
 def _turns(messages: Sequence[Body]) -> Iterator[dict[str, Any]]:
@@ -97,29 +96,24 @@ def _blocks(message: Body) -> Iterator[dict[str, Any]]:
         if part["type"] == "text" and part["text"].strip():  # the API rejects empty text blocks
             yield {"type": "text", "text": part["text"]}
         elif part["type"] == "image_url":
-            yield {"type": "image", "source": _source(part["image_url"].get("url", ""))}
+            source = {"type": "url", "url": part["image_url"].get("url", "")}
+            if source["url"].startswith("data:"):
+                kind, _, data = source["url"].removeprefix("data:").partition(";base64,")
+                source = {"type": "base64", "media_type": kind, "data": data}
+            yield {"type": "image", "source": source}
         elif part["type"] != "text":
             raise InvalidRequest(f"this model cannot take {part['type']}", param="messages")
     for call in message.get("tool_calls") or ():
         function = call["function"]
+        try:
+            value = json.loads(function["arguments"] or "{}")
+        except ValueError:
+            value = None
+        if not isinstance(value, dict):
+            # The API requires an object as `input`, even where the model's JSON was invalid.
+            value = {"text": function["arguments"]}
         used = {"type": "tool_use", "id": call["id"], "name": function["name"]}
-        yield {**used, "input": _arguments(function["arguments"])}
-
-
-def _source(url: str) -> dict[str, str]:
-    if not url.startswith("data:"):
-        return {"type": "url", "url": url}
-    kind, _, data = url.removeprefix("data:").partition(";base64,")
-    return {"type": "base64", "media_type": kind, "data": data}
-
-
-def _arguments(text: str) -> dict[str, Any]:
-    try:
-        value = json.loads(text or "{}")
-    except ValueError:
-        value = None
-    # The API requires an object as `input`, even where the model's JSON was invalid.
-    return value if isinstance(value, dict) else {"text": text}
+        yield {**used, "input": value}
 
 
 def _tool(function: Body) -> dict[str, Any]:
@@ -128,16 +122,6 @@ def _tool(function: Body) -> dict[str, Any]:
     if function.get("description"):
         tool["description"] = function["description"]
     return tool
-
-
-def _choice(body: Body) -> dict[str, Any]:
-    choice = body.get("tool_choice") or "auto"
-    if choice == "none":
-        return {"type": "none"}
-    alone = {"disable_parallel_tool_use": True} if body.get("parallel_tool_calls") is False else {}
-    if isinstance(choice, Mapping):
-        return {"type": "tool", "name": choice["function"]["name"], **alone}
-    return {"type": "any" if choice == "required" else "auto", **alone}
 
 
 Event = Mapping[str, Any]
@@ -171,7 +155,14 @@ class MessageStream:
             self._count(_mapping(event.get("message")))
             return _chunk({"role": "assistant", "content": ""})
         if kind == "content_block_start":
-            return self._begin_block(event)
+            block = _mapping(event.get("content_block"))
+            if block.get("type") != "tool_use":
+                return None
+            # Events number all content blocks, `tool_calls` only the calls.
+            place = self._calls[event.get("index", 0)] = len(self._calls)
+            function = {"name": block.get("name"), "arguments": ""}
+            call = {"index": place, "id": block.get("id"), "type": "function", "function": function}
+            return _chunk({"tool_calls": [call]})
         if kind == "content_block_delta":
             return self._on_delta(event)
         if kind == "message_delta":
@@ -180,18 +171,13 @@ class MessageStream:
             return _chunk({}, FINISH_REASONS.get(str(reason), "stop")) if reason else None
         if kind == "message_stop":
             self.is_complete = True
-            return {"choices": [], "usage": self._total().as_wire()}
+            # `input_tokens` excludes tokens read from or written to the cache.
+            cached = self._usage.get("cache_read_input_tokens", 0)
+            written = self._usage.get("cache_creation_input_tokens", 0)
+            prompt = self._usage.get("input_tokens", 0) + written + cached
+            used = TokenUsage(prompt, self._usage.get("output_tokens", 0), cached)
+            return {"choices": [], "usage": used.as_wire()}
         return None
-
-    def _begin_block(self, event: Event) -> Chunk | None:
-        block = _mapping(event.get("content_block"))
-        if block.get("type") != "tool_use":
-            return None
-        # Events number all content blocks, `tool_calls` only the calls.
-        place = self._calls[event.get("index", 0)] = len(self._calls)
-        function = {"name": block.get("name"), "arguments": ""}
-        call = {"index": place, "id": block.get("id"), "type": "function", "function": function}
-        return _chunk({"tool_calls": [call]})
 
     def _on_delta(self, event: Event) -> Chunk | None:
         delta = _mapping(event.get("delta"))
@@ -210,13 +196,6 @@ class MessageStream:
         counts = _mapping(holder.get("usage"))
         # The counts of `message_delta` are cumulative, so they replace earlier ones.
         self._usage |= {key: n for key, n in counts.items() if isinstance(n, int)}
-
-    def _total(self) -> TokenUsage:
-        """Return the usage; `input_tokens` excludes tokens read from or written to the cache."""
-        cached = self._usage.get("cache_read_input_tokens", 0)
-        fresh = self._usage.get("input_tokens", 0)
-        written = self._usage.get("cache_creation_input_tokens", 0)
-        return TokenUsage(fresh + written + cached, self._usage.get("output_tokens", 0), cached)
 
 
 def _chunk(delta: dict[str, Any], finish: str | None = None) -> Chunk:

@@ -16,14 +16,13 @@ from typing import Any
 
 import structlog
 
-from agent_server.engine_protocol import Chunks, ModelInfo, TokenCount
+from agent_server.engine_protocol import Chunks, Engine, ModelInfo, TokenCount
 from agent_server.engines.cache_salt import add_salt
 from agent_server.engines.control_tokens import escape_control_tokens
-from agent_server.engines.embeddings import HOW_TO_GET
-from agent_server.engines.embeddings import NAME as EMBEDDER
 from agent_server.engines.llama_child import CANNOT_LOAD, EngineSpec
 from agent_server.engines.openai import HttpEngine
-from agent_server.errors import EngineMisconfigured, EngineUnavailable, Unsupported
+from agent_server.engines.upstream_pool import UpstreamConfig
+from agent_server.errors import EngineMisconfigured, EngineUnavailable
 from agent_server.model_catalogue.machine import Gpu
 from terrarium.backoff import Backoff
 from terrarium.file_watcher import file_stamp
@@ -82,7 +81,7 @@ class ChildExit:
         return not self.has_loaded and (self.status == CANNOT_LOAD or self.status < 0)
 
 
-class EmbeddedEngine:
+class EmbeddedEngine(Engine):
     """llama.cpp in a child process, used over HTTP like any other engine.
 
     While no child is ready, requests raise EngineUnavailable (503), or EngineMisconfigured if the
@@ -128,23 +127,25 @@ class EmbeddedEngine:
         """Count tokens with the child's template and tokenizer."""
         return replace(await self._engine().count(_child_body(body)), limit=self._spec.context)
 
-    async def embeddings(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Raise Unsupported: the child is loaded for chats."""
-        raise Unsupported(f"this model makes no embeddings; {EMBEDDER} does. {HOW_TO_GET}")
-
     async def ready(self) -> bool:
         """Return whether the child has loaded the model and responds."""
         return self._http is not None and not self._is_stuck and await self._http.ready()
 
     async def model_info(self, model: str | None = None) -> ModelInfo:
         """Ask the child, which has one model, and no image projector, so no vision."""
+        info, path = await self._engine().model_info(), Path(self._spec.path)
+        identity = None
+        # The file may have gone since the child loaded it; the model in memory still answers.
+        with suppress(OSError):
+            status = path.stat()  # noqa: ASYNC240
+            identity = f"{path.name} {status.st_size} {status.st_mtime_ns}"
         return replace(
-            await self._engine().model_info(),
+            info,
             vision=False,
             embeddings=False,
-            weights=Path(self._spec.path).stem,
+            weights=path.stem,
             gpus=self._gpus,
-            identity=_identity(Path(self._spec.path)),
+            identity=identity,
         )
 
     def _engine(self) -> HttpEngine:
@@ -194,7 +195,7 @@ class EmbeddedEngine:
             self._gpus = tuple(Gpu(**each) for each in begun["gpus"])
             # llama.cpp closes the connection after each stream, though it advertises keep-alive.
             http = HttpEngine(
-                [url], key=spec.key, model=spec.name, timeout=self._timeout, keep_alive=False
+                UpstreamConfig([url], spec.key, spec.name, self._timeout, keep_alive=False)
             )
             async with http.lifespan():
                 self._http = http
@@ -209,7 +210,15 @@ class EmbeddedEngine:
 
     async def _until_ended_or_stuck(self, process: Process, http: HttpEngine) -> int:
         """Return the exit status of a child, which is ended if it stops responding."""
-        ended = asyncio.create_task(_until_ended(process))
+
+        async def until_ended() -> int:
+            # The output is drained, as a full pipe would block llama.cpp.
+            assert process.stdout is not None
+            while await process.stdout.read(1 << 16):
+                pass
+            return await process.wait()
+
+        ended = asyncio.create_task(until_ended())
         stuck = asyncio.create_task(self._until_stuck(http))
         try:
             await asyncio.wait({ended, stuck}, return_when=asyncio.FIRST_COMPLETED)
@@ -251,18 +260,6 @@ def _child_body(body: Mapping[str, Any]) -> dict[str, Any]:
     return add_salt(escape_control_tokens(body))
 
 
-def _identity(path: Path) -> str | None:
-    """Return a fingerprint of the model file: its name, size and modification time.
-
-    None if the file has gone since the child loaded it; the model in memory still answers.
-    """
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return f"{path.name} {status.st_size} {status.st_mtime_ns}"
-
-
 async def _until_changed(path: Path, stamp: object, patience: float) -> None:
     """Return once a file differs from its `stamp` and has then been stable for a moment.
 
@@ -295,11 +292,3 @@ async def _hand_over(process: Process, spec: EngineSpec) -> dict[str, Any] | Non
         if line.startswith(b'{"url": '):
             return dict(json.loads(line))
     return None
-
-
-async def _until_ended(process: Process) -> int:
-    """Return the exit status; the output is drained, as a full pipe would block llama.cpp."""
-    assert process.stdout is not None
-    while await process.stdout.read(1 << 16):
-        pass
-    return await process.wait()

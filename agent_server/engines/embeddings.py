@@ -16,7 +16,7 @@ from typing import Any
 
 import structlog
 
-from agent_server.engine_protocol import Chunks, ModelInfo, TokenCount
+from agent_server.engine_protocol import Chunks, Engine, ModelInfo, TokenCount
 from agent_server.engines.embeddings_child import MAX_TEXT_TOKENS
 from agent_server.errors import (
     ContextLengthExceeded,
@@ -46,7 +46,7 @@ NOT_INSTALLED = f"this server lacks its embedding model; {HOW_TO_GET}"
 EMBEDDINGS_ONLY = f"{NAME} makes embeddings only; ask another model for words"
 
 
-class EmbeddingEngine:
+class EmbeddingEngine(Engine):
     """One child process, started by the first request and again after it has exited.
 
     `models` is the folder of model files, in which the embedding model may be missing.
@@ -71,12 +71,20 @@ class EmbeddingEngine:
         try:
             yield
         finally:
-            await self._end()
+            process, self._process = self._process, None
+            if process is not None:
+                await end_child(process, TERMINATE_TIMEOUT)
+            if self._answers is not None:
+                await self._answers
 
     async def embeddings(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """Answer `{"input", "encoding_format", "dimensions"?, "input_type"?,
         "truncate_prompt_tokens"?}`. Raises ApiError."""
-        texts = _texts(body)
+        given = body["input"]
+        texts = [given] if isinstance(given, str) else given
+        if not all(isinstance(text, str) for text in texts):
+            text = f"{NAME} has other tokens than yours; send texts"
+            raise InvalidRequest(text, param="input", code="unsupported_value")
         if body.get("dimensions", DIMENSIONS) != DIMENSIONS:
             text = f"{NAME} has {DIMENSIONS} dimensions and cannot have fewer"
             raise InvalidRequest(text, param="dimensions", code="unsupported_value")
@@ -95,12 +103,17 @@ class EmbeddingEngine:
                 raise ContextLengthExceeded(text, param=f"input[{place}]")
             vectors += base64.b64decode(made["vectors"])
             tokens += made["tokens"]
-        return _answer(vectors, tokens, plain=body["encoding_format"] == "float")
-
-    @property
-    def isolates_keys(self) -> bool:
-        """False: the child is not told whose texts it gets."""
-        return False
+        size, data = DIMENSIONS * 4, []
+        for index, at in enumerate(range(0, len(vectors), size)):
+            piece: Any = base64.b64encode(vectors[at : at + size]).decode()
+            if body["encoding_format"] == "float":
+                numbers = array("f", vectors[at : at + size])
+                if sys.byteorder == "big":  # the child writes little-endian floats
+                    numbers.byteswap()
+                piece = numbers.tolist()
+            data.append({"object": "embedding", "index": index, "embedding": piece})
+        usage = {"prompt_tokens": tokens, "total_tokens": tokens}
+        return {"object": "list", "data": data, "model": NAME, "usage": usage}
 
     def chat(self, body: Mapping[str, Any], session: str | None) -> Chunks:
         """Raise Unsupported."""
@@ -169,25 +182,9 @@ class EmbeddingEngine:
                 answer.set_exception(_unavailable())
         await process.wait()
 
-    async def _end(self) -> None:
-        process, self._process = self._process, None
-        if process is not None:
-            await end_child(process, TERMINATE_TIMEOUT)
-        if self._answers is not None:
-            await self._answers
-
 
 def _unavailable() -> EngineUnavailable:
     return EngineUnavailable("the embedding model went away; try again in a moment")
-
-
-def _texts(body: Mapping[str, Any]) -> list[str]:
-    given = body["input"]
-    texts = [given] if isinstance(given, str) else given
-    if not all(isinstance(text, str) for text in texts):
-        text = f"{NAME} has other tokens than yours; send texts"
-        raise InvalidRequest(text, param="input", code="unsupported_value")
-    return list(texts)
 
 
 def _batches(texts: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
@@ -200,23 +197,3 @@ def _batches(texts: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
             start, length = place, 0
         length += len(text)
     yield start, list(texts[start:])
-
-
-def _answer(vectors: bytes, tokens: int, *, plain: bool) -> dict[str, Any]:
-    size = DIMENSIONS * 4
-    pieces = [vectors[at : at + size] for at in range(0, len(vectors), size)]
-    data = [
-        {"object": "embedding", "index": index, "embedding": _plain(piece) if plain
-         else base64.b64encode(piece).decode()}
-        for index, piece in enumerate(pieces)
-    ]  # fmt: skip
-    usage = {"prompt_tokens": tokens, "total_tokens": tokens}
-    return {"object": "list", "data": data, "model": NAME, "usage": usage}
-
-
-def _plain(piece: bytes) -> list[float]:
-    numbers = array("f", piece)
-    # The child writes little-endian floats.
-    if sys.byteorder == "big":
-        numbers.byteswap()
-    return numbers.tolist()

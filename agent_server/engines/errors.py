@@ -77,7 +77,13 @@ def to_api_error(status: int, body: bytes, headers: Mapping[str, str], path: str
     """
     if status in (404, 405, 501) and path in OPTIONAL:
         return Unsupported(f"the engine behind this server has no {path}")
-    problem = _problem(body)
+    try:
+        parsed = json.loads(body)
+    except ValueError:
+        parsed = {}
+    problem = parsed.get("error", parsed) if isinstance(parsed, dict) else {}
+    if not isinstance(problem, dict):
+        problem = {"message": str(problem)}
     message = str(
         problem.get("message") or problem.get("detail") or f"the engine answered {status}"
     )
@@ -86,10 +92,7 @@ def to_api_error(status: int, body: bytes, headers: Mapping[str, str], path: str
         said = json.dumps(problem, ensure_ascii=False).casefold().replace("`", "")
         # Gateways change the status of such errors, some even to 500.
         if any(sign in said for sign in TOO_LONG):
-            limit = _window(problem, said)
-            long = LONG_FIELDS.get(path, "messages")
-            text = message if status in (400, 413, 422) else "the prompt is too long"
-            return ContextLengthExceeded(_length(problem, text), param=long, limit=limit)
+            return _too_long(problem, said, status, path)
         if any(sign in said for sign in TOOLS_UNSUPPORTED):
             return ToolsRefused(message, param="tools")
     if status in (400, 413, 422):
@@ -129,27 +132,21 @@ def event_to_api_error(problem: Any) -> ApiError:
     return to_api_error(code, body, {})
 
 
-def _problem(body: bytes) -> dict[str, Any]:
-    try:
-        parsed = json.loads(body)
-    except ValueError:
-        return {}
-    problem = parsed.get("error", parsed) if isinstance(parsed, dict) else {}
-    return problem if isinstance(problem, dict) else {"message": str(problem)}
-
-
-def _length(problem: Mapping[str, Any], message: str) -> str:
-    if "n_prompt_tokens" not in problem or "n_ctx" not in problem:
-        return message
-    return (
-        f"the prompt has {problem['n_prompt_tokens']} tokens; this model's context is "
-        f"{problem['n_ctx']} tokens, the answer included"
-    )
-
-
-def _window(problem: Mapping[str, Any], said: str) -> int | None:
-    """Return the window in tokens that a report of a too long prompt names, None if it does not."""
-    limit = problem.get("n_ctx")  # llama.cpp
+def _too_long(
+    problem: Mapping[str, Any], said: str, status: int, path: str
+) -> ContextLengthExceeded:
+    """Return the error for a report, `said` in lower case, of a prompt that is too long; its limit
+    is the window that the report names."""
+    text, limit = "the prompt is too long", problem.get("n_ctx")
+    if "n_prompt_tokens" in problem and limit is not None:  # llama.cpp
+        text = (
+            f"the prompt has {problem['n_prompt_tokens']} tokens; this model's context is "
+            f"{limit} tokens, the answer included"
+        )
+    elif status in (400, 413, 422):
+        text = str(problem.get("message") or problem.get("detail") or text)
     if not isinstance(limit, int) and (match := _WINDOW.search(said)):
         limit = int(next(filter(None, match.groups())).replace(",", ""))
-    return limit if isinstance(limit, int) and limit >= MIN_WINDOW else None
+    is_known = isinstance(limit, int) and limit >= MIN_WINDOW
+    field = LONG_FIELDS.get(path, "messages")
+    return ContextLengthExceeded(text, param=field, limit=limit if is_known else None)

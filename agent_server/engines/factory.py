@@ -7,6 +7,7 @@ from agent_server.engines.anthropic import AnthropicEngine
 from agent_server.engines.embedded import EmbeddedEngine
 from agent_server.engines.llama_child import EngineSpec
 from agent_server.engines.openai import HttpEngine
+from agent_server.engines.upstream_pool import UpstreamConfig
 from agent_server.model_catalogue.machine import Machine
 from agent_server.model_files.gguf import fitting_context
 from agent_server.model_files.store import gguf, model_file
@@ -17,14 +18,14 @@ def create_engine(name: str, settings: ModelConfig) -> Engine:
     """Create the engine of the model `name`, not yet started. Raises ConfigError."""
     if settings.urls:
         key = settings.upstream_key
-        kind = AnthropicEngine if settings.api == "anthropic" else HttpEngine
-        return kind(
+        config = UpstreamConfig(
             settings.urls,
-            key=key.get_secret_value() if key else None,
-            model=settings.upstream_model,
-            timeout=settings.timeout,
+            key.get_secret_value() if key else None,
+            settings.upstream_model,
+            settings.timeout,
             slots=settings.slot_count,
         )
+        return (AnthropicEngine if settings.api == "anthropic" else HttpEngine)(config)
     if isinstance(settings, ModelSettings):
         path = model_file(settings)
     else:

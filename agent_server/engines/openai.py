@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import json
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
+from typing_extensions import TypedDict
 
 from agent_server.engine_protocol import Chunk, Chunks, ModelInfo, TokenCount
 from agent_server.engines.cache_salt import CACHE_SALT
@@ -23,55 +27,18 @@ from agent_server.engines.capability_probe import (
 from agent_server.engines.errors import event_to_api_error
 from agent_server.engines.upstream_pool import (
     FAILOVER_ERRORS,
-    SseStream,
     Upstream,
+    UpstreamConfig,
     UpstreamEngine,
     UpstreamRequest,
     UpstreamResponse,
-    parse_json,
 )
 from agent_server.errors import ApiError, EngineUnavailable, InvalidRequest, Unsupported
-
-
-def merge_chunks(chunks: Iterable[Chunk]) -> Iterator[Chunk]:
-    """Merge consecutive chunks that have only text, of the same choice. Changes the chunks."""
-    held: Chunk | None = None
-    for chunk in chunks:
-        if not _is_text(chunk):
-            if held is not None:
-                yield held
-            held = None
-            yield chunk
-        elif held is None:
-            held = chunk
-        elif held["choices"][0].get("index") == chunk["choices"][0].get("index"):
-            held["choices"][0]["delta"]["content"] += chunk["choices"][0]["delta"]["content"]
-        else:
-            yield held
-            held = chunk
-    if held is not None:
-        yield held
-
-
-def _is_text(chunk: Chunk) -> bool:
-    """Return whether a chunk has text of one choice and nothing else."""
-    choices = chunk.get("choices")
-    if not isinstance(choices, list) or len(choices) != 1 or chunk.get("usage"):
-        return False
-    choice = choices[0]
-    if not isinstance(choice, dict) or choice.get("finish_reason") or choice.get("logprobs"):
-        return False
-    delta = choice.get("delta")
-    return isinstance(delta, dict) and len(delta) == 1 and isinstance(delta.get("content"), str)
-
 
 DONE = b"[DONE]"
 
 FIXED_PARAMETERS = ("temperature", "top_p", "presence_penalty", "frequency_penalty")
 """Parameters that are left out for a model that refuses them, as it has values of its own."""
-
-TEXTS = ("content", "reasoning_content", "reasoning", "refusal")
-"""The keys of texts in a delta or message."""
 
 MAX_CALLS = 128
 """Most tool calls of one answer."""
@@ -83,32 +50,59 @@ SESSION_HEADER = "x-session-id"
 """The header by which a router in front of several engines keeps a conversation on one."""
 
 
-class HttpEngine(UpstreamEngine):
-    """One model behind one or more base URLs (without `/v1`).
+_as_sent = with_config(ConfigDict(strict=True, extra="allow"))
 
-    With `model` None each upstream is asked for the first model that it lists, since servers of
-    different kinds may name the same model differently.
+
+@_as_sent
+class _Function(TypedDict, total=False):
+    name: str | None
+    arguments: str | None
+
+
+@_as_sent
+class _Call(TypedDict, total=False):
+    index: Annotated[int, Field(ge=0, lt=MAX_CALLS)] | None
+    id: str | None
+    function: _Function | None
+
+
+@_as_sent
+class _Delta(TypedDict, total=False):
+    content: str | list[Any] | None
+    reasoning_content: str | None
+    reasoning: str | None
+    refusal: str | None
+    tool_calls: list[_Call] | None
+
+
+@_as_sent
+class _Choice(TypedDict, total=False):
+    index: int | None
+    delta: _Delta | None
+    message: _Delta | None
+    text: str | None
+    logprobs: dict[str, Any] | None
+
+
+@_as_sent
+class _Chunk(TypedDict, total=False):
+    choices: list[_Choice] | None
+
+
+CHUNK = TypeAdapter[Any](_Chunk)
+"""The types of the API in a chunk or a whole answer, as far as they are relied on."""
+
+
+class HttpEngine(UpstreamEngine):
+    """One model behind one or more base URLs.
+
+    Without a configured `model` each upstream is asked for the first model that it lists, since
+    servers of different kinds may name the same model differently.
     """
 
-    def __init__(
-        self,
-        urls: Sequence[str],
-        *,
-        key: str | None,
-        model: str | None,
-        timeout: float,
-        keep_alive: bool = True,
-        slots: int | None = None,
-    ) -> None:
-        super().__init__(
-            urls,
-            {"authorization": f"Bearer {key}"} if key else {},
-            model=model,
-            timeout=timeout,
-            keep_alive=keep_alive,
-            slots=slots,
-        )
-        self._urls = " ".join(urls)
+    def __init__(self, config: UpstreamConfig) -> None:
+        super().__init__(config, {"authorization": f"Bearer {config.key}"} if config.key else {})
+        self._urls = " ".join(config.urls)
         self._refused: dict[str | None, frozenset[str]] = {}
 
     @property
@@ -119,28 +113,27 @@ class HttpEngine(UpstreamEngine):
     async def chat(self, body: Mapping[str, Any], session: str | None) -> Chunks:
         """Stream the chunks of an answer.
 
-        The upstream is always asked for a stream, as only a stream can be cancelled.
+        With `"stream": false` in `body` the upstream is asked for the whole answer.
         """
         answer = await self._begin(body, session)
         try:
             # Not every upstream streams, whatever it is asked, or says rightly what it sends.
-            begun = b""
-            while not begun and (piece := await answer.read()):
-                begun = piece.lstrip()
+            begun = await answer.peek()
             if begun.startswith(b"{"):
-                yield _as_chunk(_parse(begun + await answer.read_all()))
+                yield _as_chunk(await answer.read_all())
                 return
             if begun.startswith(b"<"):
                 raise EngineUnavailable(
                     "the engine sent a web page instead of an answer; check MODEL_UPSTREAM"
                 )
-            finished, unwatched = False, body.get("stream") is False
-            stream = SseStream(answer, begun)
-            while arrived := await stream.next_batch():
-                chunks = (_parse(data) for data in arrived if data and data != DONE)
-                for chunk in merge_chunks(chunks) if unwatched else chunks:
-                    finished = finished or _is_finished(chunk)
-                    yield chunk
+            finished = False
+            while arrived := await answer.next_batch():
+                for data in arrived:
+                    if data and data != DONE:
+                        chunk = _parse(data)
+                        choices = chunk.get("choices") or ()
+                        finished = finished or any(each.get("finish_reason") for each in choices)
+                        yield chunk
                 if DONE in arrived:
                     answer.finish()
                     return
@@ -153,29 +146,39 @@ class HttpEngine(UpstreamEngine):
     async def _begin(self, body: Mapping[str, Any], session: str | None) -> UpstreamResponse:
         """Send a chat; again without the parameters that the model refuses. Raises ApiError."""
         path = "/v1/completions" if "prompt" in body else "/v1/chat/completions"
-        headers = {SESSION_HEADER: _pseudonym(session)} if session is not None else {}
+        headers = {}
+        if session is not None:
+            # A hash, as the name of a session may contain that of a channel.
+            named = hashlib.blake2b(session.encode(), digest_size=16, person=b"session")
+            headers = {SESSION_HEADER: named.hexdigest()}
         model = body.get("model") or self._model
-        whole = {"stream": True, "stream_options": {"include_usage": True}, "model": model}
+        form: dict[str, Any] = {"stream": False, "model": model}
+        if body.get("stream") is not False:
+            form |= {"stream": True, "stream_options": {"include_usage": True}}
         while True:
             refused = self._refused.get(model, frozenset())
-            asked = _without(refused, body) | whole
+            asked = {key: value for key, value in body.items() if key not in refused} | form
+            if "max_tokens" in refused and "max_tokens" in body:
+                asked["max_completion_tokens"] = body["max_tokens"]
             try:
                 return await self._upstream_pool.send(
                     UpstreamRequest("POST", path, asked, session, headers, names_model=True)
                 )
             except InvalidRequest as error:
-                parameter = _refused_parameter(error)
+                is_fixed = error.code in UNSUPPORTED_CODES and error.param in FIXED_PARAMETERS
+                parameter = error.param if is_fixed else None
+                # OpenAI's reasoning models know only the newer name of the limit.
+                if "max_completion_tokens" in error.message:
+                    parameter = "max_tokens"
                 if parameter is None or parameter not in asked:
                     raise
                 self._refused[model] = refused | {parameter}
 
     async def count(self, body: Mapping[str, Any]) -> TokenCount:
         """Count tokens with vLLM's `/tokenize`, or with llama.cpp's template and tokenizer."""
-
-        async def count_at(upstream: Upstream) -> TokenCount:
-            return await self._count(upstream, body)
-
-        return await self._upstream_pool.try_each(count_at, skipped=(*FAILOVER_ERRORS, Unsupported))
+        return await self._upstream_pool.try_each(
+            lambda upstream: self._count(upstream, body), skipped=(*FAILOVER_ERRORS, Unsupported)
+        )
 
     async def _count(self, upstream: Upstream, body: Mapping[str, Any]) -> TokenCount:
         unsalted = {key: value for key, value in body.items() if key != CACHE_SALT}
@@ -222,11 +225,9 @@ class HttpEngine(UpstreamEngine):
 
     async def model_info(self, model: str | None = None) -> ModelInfo:
         """Read the list of models, then the details that other kinds of servers have."""
-
-        async def describe_model(upstream: Upstream) -> ModelInfo:
-            return await self._info(upstream, model or self._model)
-
-        return await self._upstream_pool.try_each(describe_model)
+        return await self._upstream_pool.try_each(
+            lambda upstream: self._info(upstream, model or self._model)
+        )
 
     async def _info(self, upstream: Upstream, model: str | None) -> ModelInfo:
         cards = await self._upstream_pool.cards(upstream)
@@ -268,35 +269,14 @@ class HttpEngine(UpstreamEngine):
         return ModelInfo()
 
 
-def _without(refused: frozenset[str], body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a body without the parameters that a model refuses."""
-    kept = {key: value for key, value in body.items() if key not in refused}
-    if "max_tokens" in refused and "max_tokens" in body:
-        kept["max_completion_tokens"] = body["max_tokens"]
-    return kept
-
-
-def _refused_parameter(error: InvalidRequest) -> str | None:
-    """Return the parameter without which a request may be sent again, None if there is none."""
-    # OpenAI's reasoning models know only the newer name of the limit.
-    if "max_completion_tokens" in error.message:
-        return "max_tokens"
-    is_fixed = error.code in UNSUPPORTED_CODES and error.param in FIXED_PARAMETERS
-    return error.param if is_fixed else None
-
-
 def _post(path: str, body: Mapping[str, Any]) -> UpstreamRequest:
     return UpstreamRequest("POST", path, body, names_model=True)
 
 
-def _pseudonym(session: str) -> str:
-    """Return a hash of a session's name, which may contain the name of a channel."""
-    return hashlib.blake2b(session.encode(), digest_size=16, person=b"session").hexdigest()
-
-
-def _as_chunk(whole: Chunk) -> Chunk:
-    """Convert the whole answer of an upstream that does not stream to a single chunk."""
-    for choice in _choices(whole):
+def _as_chunk(data: bytes) -> Chunk:
+    """Convert an answer that was sent as a whole to a single chunk."""
+    whole = _parse(data)
+    for choice in whole.get("choices") or ():
         choice["delta"] = delta = choice.pop("message", None) or {}
         for index, call in enumerate(delta.get("tool_calls") or ()):
             # Calls have an index in a stream only.
@@ -305,70 +285,33 @@ def _as_chunk(whole: Chunk) -> Chunk:
 
 
 def _parse(data: bytes) -> Chunk:
-    chunk = parse_json(data)
-    if not isinstance(chunk, dict):
-        raise _malformed_error()
+    """Parse a chunk. Raises the ApiError that it carries, EngineUnavailable if it is malformed."""
+    chunk: Chunk
+    try:
+        try:
+            chunk = CHUNK.validate_json(data)
+        except ValidationError:
+            # An escaped lone surrogate, of an engine that splits a character between two chunks, is
+            # no error; the strict parser rejects it.
+            chunk = json.loads(data)
+            CHUNK.validate_json(json.dumps(chunk, ensure_ascii=False).encode(errors="replace"))
+    except (ValueError, RecursionError):
+        raise EngineUnavailable("the engine sent something that is not a chunk") from None
     if chunk.get("error"):
         raise event_to_api_error(chunk["error"])
     if "choices" not in chunk and "message" in chunk:
         # An `error:` event of llama.cpp, whose data is the bare error object.
         raise event_to_api_error(chunk)
-    for choice in _choices(chunk):
-        _require_choice(choice)
+    for choice in chunk.get("choices") or ():
+        delta = choice.get("delta") or choice.get("message") or {}
+        if isinstance(parts := delta.get("content"), list):
+            # Mistral's content in parts, of which some are thoughts.
+            inner = [part.get("thinking") for part in parts if isinstance(part, dict)]
+            thoughts = "".join(_text(each) for each in inner if isinstance(each, list))
+            delta |= {"content": _text(parts), "reasoning_content": thoughts or None}
     return chunk
-
-
-def _is_finished(chunk: Chunk) -> bool:
-    return any(choice.get("finish_reason") for choice in _choices(chunk))
-
-
-def _choices(chunk: Chunk) -> list[Chunk]:
-    """Return the choices of a chunk. Raises EngineUnavailable if they are malformed."""
-    choices = chunk.get("choices") or []
-    if not isinstance(choices, list) or not all(isinstance(each, dict) for each in choices):
-        raise _malformed_error()
-    return choices
-
-
-def _require_choice(choice: Chunk) -> None:
-    """Require the types of the API in a choice; raises EngineUnavailable."""
-    delta = choice.get("delta") or choice.get("message") or {}
-    if isinstance(delta, dict) and isinstance(content := delta.get("content"), list):
-        delta.update(_parts(content))
-    if not (
-        isinstance(delta, dict)
-        and isinstance(choice.get("index"), int | None)
-        and isinstance(choice.get("text"), str | None)
-        and isinstance(choice.get("logprobs"), dict | None)
-        and all(isinstance(delta.get(key), str | None) for key in TEXTS)
-        and isinstance(calls := delta.get("tool_calls") or [], list)
-        and all(map(_is_call, calls))
-    ):
-        raise _malformed_error()
-
-
-def _is_call(call: Any) -> bool:
-    """Return whether a piece of a tool call has the types of the API, and a sane index."""
-    if not isinstance(call, dict) or not isinstance(function := call.get("function") or {}, dict):
-        return False
-    texts = (call.get("id"), function.get("name"), function.get("arguments"))
-    index = call.get("index") or 0
-    return all(isinstance(each, str | None) for each in texts) and (
-        isinstance(index, int) and 0 <= index < MAX_CALLS
-    )
-
-
-def _parts(parts: list[Any]) -> dict[str, Any]:
-    """Return the text and the thoughts of Mistral's content in parts."""
-    listed = [part.get("thinking") for part in parts if isinstance(part, dict)]
-    thoughts = "".join(_text(inner) for inner in listed if isinstance(inner, list))
-    return {"content": _text(parts), "reasoning_content": thoughts or None}
 
 
 def _text(parts: list[Any]) -> str:
     texts = (part.get("text") for part in parts if isinstance(part, dict))
     return "".join(text for text in texts if isinstance(text, str))
-
-
-def _malformed_error() -> EngineUnavailable:
-    return EngineUnavailable("the engine sent something that is not a chunk")

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import structlog
 from pydantic_core import from_json
 
+from agent_server.engine_protocol import Engine
 from agent_server.engines.cache_salt import CACHE_SALT
 from agent_server.engines.errors import DETAIL_PATHS, to_api_error
 from agent_server.errors import (
@@ -47,14 +48,15 @@ MAX_FAILURES = 3
 class Upstream:
     """A base URL with its circuit breaker: while it is `down`, it gets no requests.
 
-    `in_flight` counts the running requests, `aborted_posts` those that failed or were left before
-    the first byte of an answer. `model` is the first one it lists, once known; `takes_salt` is True
-    once it is known to be vLLM; `counts_chats` becomes False for llama.cpp, which tokenizes only
-    texts.
+    `timeout` is its longest silence in seconds. `in_flight` counts the running requests,
+    `aborted_posts` those that failed or were left before the first byte of an answer. `model` is
+    the first one it lists, once known; `takes_salt` is True once it is known to be vLLM;
+    `counts_chats` becomes False for llama.cpp, which tokenizes only texts.
     """
 
     url: str
     connection_pool: ConnectionPool
+    timeout: float
     failures: int = 0
     down: bool = False
     in_flight: int = 0
@@ -76,12 +78,15 @@ class Upstream:
             self.down = True
             log.warning("upstream.down", url=self.url, reason=reason)
 
-    def rank(self, session: str) -> bytes:
-        """Return the rank of this upstream for a session, which goes to the lowest.
-
-        Rendezvous hashing: when an upstream joins or leaves, the others keep their sessions.
-        """
-        return hashlib.blake2b(f"{session}\0{self.url}".encode(), digest_size=8).digest()
+    def failed(self, error: Exception, when: str) -> ApiError:
+        """Count a failure of the connection, and return the error of the API for it."""
+        if isinstance(error, TimeoutError):
+            self.record_failure("silent")
+            return EngineTimeout(f"the engine was silent for {self.timeout:g} s")
+        is_refused = isinstance(error, ConnectFailed)
+        self.record_failure(str(error), gone=is_refused)
+        text = "no engine can be reached" if is_refused else f"the engine went away {when}"
+        return EngineUnavailable(text)
 
 
 MAX_BODY_BYTES = 64 * 1024 * 1024
@@ -94,29 +99,51 @@ LINGER = 0.05
 class UpstreamResponse:
     """The status, headers and body of one response.
 
-    Until it is closed it counts as `in_flight` at its upstream. `timeout`, the longest silence in
-    seconds, is enforced by the connection and only quoted in errors here.
+    Until it is closed it counts as `in_flight` at its upstream.
     """
 
-    def __init__(self, connection: HttpConnection, upstream: Upstream, timeout: float) -> None:
+    def __init__(self, connection: HttpConnection, upstream: Upstream) -> None:
         self._connection: HttpConnection | None = connection
-        self._timeout = timeout
+        self._peeked = b""
+        self._data = EventData()
+        self._ended = False
         self.status: int = connection.status
         self.headers: Mapping[str, str] = connection.headers
         self.has_begun = connection.has_body
         self.upstream = upstream
 
+    async def peek(self) -> bytes:
+        """Return the first bytes of the body but white space, without consuming them. Raises
+        ApiError."""
+        while not self._peeked and (piece := await self.read()):
+            self._peeked = piece.lstrip()
+        return self._peeked
+
     async def read(self) -> bytes:
         """Return the next bytes of the body, empty at its end. Raises ApiError."""
+        if self._peeked:
+            piece, self._peeked = self._peeked, b""
+            return piece
         assert self._connection is not None
         try:
             return await self._connection.read()
-        except TimeoutError as error:
-            self.upstream.record_failure("silent")
-            raise EngineTimeout(f"the engine was silent for {self._timeout:g} s") from error
-        except ConnectionBroken as error:
-            self.upstream.record_failure(str(error))
-            raise EngineUnavailable("the engine went away in the middle of the answer") from error
+        except (TimeoutError, ConnectionBroken) as error:
+            raise self.upstream.failed(error, "in the middle of the answer") from error
+
+    async def next_batch(self) -> list[bytes]:
+        """Return the data of the server-sent events that arrived together, none at the end.
+
+        Raises ApiError.
+        """
+        found: list[bytes] = []
+        try:
+            while not found and not self._ended:
+                piece = await self.read()
+                self._ended = not piece
+                found = self._data.feed(piece or b"\n")  # the last line may lack its newline
+        except EventTooLong as error:
+            raise EngineUnavailable("the engine sent an event without an end") from error
+        return found
 
     async def read_all(self) -> bytes:
         """Return the rest of the body, and close. Raises EngineTimeout, EngineUnavailable."""
@@ -185,6 +212,21 @@ class UpstreamRequest:
     names_model: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class UpstreamConfig:
+    """The base URLs (without `/v1`) of one engine, and how they are used.
+
+    `model` is the default where a request names none, `timeout` the longest silence in seconds.
+    """
+
+    urls: Sequence[str]
+    key: str | None = None
+    model: str | None = None
+    timeout: float = 300
+    keep_alive: bool = True
+    slots: int | None = None
+
+
 class UpstreamPool:
     """Load balancing and failover over the upstreams of one engine.
 
@@ -198,21 +240,16 @@ class UpstreamPool:
     that keeps failing is left out until its health check passes.
     """
 
-    def __init__(
-        self,
-        urls: Sequence[str],
-        headers: Mapping[str, str],
-        *,
-        timeout: float,
-        keep_alive: bool = True,
-        slots: int | None = None,
-    ) -> None:
-        own = {**HEADERS, **headers}
+    def __init__(self, config: UpstreamConfig, headers: Mapping[str, str]) -> None:
+        own, timeout, slots = {**HEADERS, **headers}, config.timeout, config.slots
         self._pool = tuple(
-            Upstream(url, ConnectionPool(url, own, patience=timeout, keep_alive=keep_alive))
-            for url in urls
+            Upstream(
+                url,
+                ConnectionPool(url, own, patience=timeout, keep_alive=config.keep_alive),
+                timeout,
+            )
+            for url in config.urls
         )
-        self._timeout = timeout
         self._share = math.inf if slots is None else max(1, slots // len(self._pool))
         self._is_running = False
         self._turn = itertools.count()
@@ -251,11 +288,7 @@ class UpstreamPool:
 
         Raises the ApiError of the last upstream.
         """
-
-        async def begin(upstream: Upstream) -> UpstreamResponse:
-            return await self.ask(upstream, request)
-
-        return await self.try_each(begin, request.session)
+        return await self.try_each(lambda upstream: self.ask(upstream, request), request.session)
 
     async def try_each(
         self,
@@ -296,68 +329,47 @@ class UpstreamPool:
 
     async def ask(self, upstream: Upstream, request: UpstreamRequest) -> UpstreamResponse:
         """Send a request to one upstream; the caller closes the response. Raises ApiError."""
-        content = None if request.body is None else encode(await self._body(upstream, request))
-        upstream.in_flight += 1
-        try:
-            connection = await self._first_bytes(upstream, request, content)
-        except BaseException:
-            upstream.in_flight -= 1
-            upstream.aborted_posts += request.method == "POST"
-            raise
-        # From here on `in_flight` is decremented by closing the response.
-        answer = UpstreamResponse(connection, upstream, self._timeout)
-        try:
-            await self._require_success(answer, request)
-        except EngineMisconfigured:
-            upstream.model = None  # it may have another one by now
-            raise
-        return answer
-
-    async def _body(self, upstream: Upstream, request: UpstreamRequest) -> Mapping[str, Any]:
-        body = dict(request.body or {})
-        if request.names_model and not body.get("model"):
-            if upstream.model is None:
-                upstream.model = (await self.cards(upstream))[0]["id"]
-            body["model"] = upstream.model
-        if not upstream.takes_salt:
-            body.pop(CACHE_SALT, None)
-        return body
-
-    async def _first_bytes(
-        self, upstream: Upstream, request: UpstreamRequest, content: bytes | None
-    ) -> HttpConnection:
-        """Return the connection when the body has begun to arrive. Raises ApiError."""
+        content = None
+        if request.body is not None:
+            body = dict(request.body)
+            if request.names_model and not body.get("model"):
+                if upstream.model is None:
+                    upstream.model = (await self.cards(upstream))[0]["id"]
+                body["model"] = upstream.model
+            if not upstream.takes_salt:
+                body.pop(CACHE_SALT, None)
+            content = encode(body)
         if not self._is_running:
             raise EngineUnavailable("the engine is not started")
+        upstream.in_flight += 1
         try:
-            return await upstream.connection_pool.request(
+            connection = await upstream.connection_pool.request(
                 request.method, request.path, content, request.headers
             )
-        except ConnectFailed as error:
-            upstream.record_failure(str(error), gone=True)
-            raise EngineUnavailable("no engine can be reached") from error
-        except TimeoutError as error:
-            upstream.record_failure("silent")
-            raise EngineTimeout(f"the engine was silent for {self._timeout:g} s") from error
-        except ConnectionBroken as error:
-            upstream.record_failure(str(error))
-            raise EngineUnavailable("the engine went away before it answered") from error
-
-    async def _require_success(self, answer: UpstreamResponse, request: UpstreamRequest) -> None:
+        except BaseException as error:
+            upstream.in_flight -= 1
+            upstream.aborted_posts += request.method == "POST"
+            if isinstance(error, TimeoutError | ConnectFailed | ConnectionBroken):
+                raise upstream.failed(error, "before it answered") from error
+            raise
+        # From here on `in_flight` is decremented by closing the response.
+        answer = UpstreamResponse(connection, upstream)
         if answer.status == 200 and answer.has_begun:
-            answer.upstream.record_success()
-            return
-        body = await answer.read_all()
+            upstream.record_success()
+            return answer
+        body_of_error = await answer.read_all()
         if answer.status == 200:
-            answer.upstream.record_failure("empty")
+            upstream.record_failure("empty")
             raise EngineUnavailable("the engine gave an empty answer")
-        error = to_api_error(answer.status, body, answer.headers, request.path)
+        problem = to_api_error(answer.status, body_of_error, answer.headers, request.path)
         # A server that answers 4xx is healthy, whatever its status for a request that is at fault;
         # 501 is a missing feature, and so is anything at a path that only some servers have.
-        is_fault = answer.status >= 500 and error.status >= 500 and answer.status != 501
+        is_fault = answer.status >= 500 and problem.status >= 500 and answer.status != 501
         if is_fault and request.path not in DETAIL_PATHS:
-            answer.upstream.record_failure(str(answer.status))
-        raise error
+            upstream.record_failure(str(answer.status))
+        if isinstance(problem, EngineMisconfigured):
+            upstream.model = None  # it may have another one by now
+        raise problem
 
     def _order(self, session: str | None) -> Sequence[Upstream]:
         up = [each for each in self._pool if not each.down]
@@ -365,7 +377,13 @@ class UpstreamPool:
             return up
         if session is not None:
             # A full upstream comes after those that have room, whatever its rank.
-            return sorted(up, key=lambda each: (each.in_flight >= self._share, each.rank(session)))
+            # Rendezvous hashing: when an upstream joins or leaves, the others keep their sessions.
+            def rank(upstream: Upstream) -> tuple[bool, bytes]:
+                named = f"{session}\0{upstream.url}".encode()
+                digest = hashlib.blake2b(named, digest_size=8).digest()
+                return upstream.in_flight >= self._share, digest
+
+            return sorted(up, key=rank)
         # The sort is stable: with equal load the upstreams take turns.
         first = next(self._turn) % len(up)
         return sorted(up[first:] + up[:first], key=lambda each: each.in_flight)
@@ -416,23 +434,12 @@ def _are_of_vllm(cards: Sequence[Mapping[str, Any]]) -> bool:
     return any(card.get("owned_by") == VLLM for card in cards)
 
 
-class UpstreamEngine:
-    """The base of engines behind URLs; `model` is the default where a request names none."""
+class UpstreamEngine(Engine):
+    """The base of engines behind URLs."""
 
-    def __init__(
-        self,
-        urls: Sequence[str],
-        headers: Mapping[str, str],
-        *,
-        model: str | None,
-        timeout: float,
-        keep_alive: bool = True,
-        slots: int | None = None,
-    ) -> None:
-        self._upstream_pool = UpstreamPool(
-            urls, headers, timeout=timeout, keep_alive=keep_alive, slots=slots
-        )
-        self._model = model
+    def __init__(self, config: UpstreamConfig, headers: Mapping[str, str]) -> None:
+        self._upstream_pool = UpstreamPool(config, headers)
+        self._model = config.model
 
     @property
     def is_busy(self) -> bool:
@@ -485,26 +492,3 @@ def parse_json(data: bytes) -> Any:
         return json.loads(data)
     except ValueError:
         raise EngineUnavailable("the engine sent something that is not JSON") from None
-
-
-class SseStream:
-    """Reads the data of server-sent events from a streamed response, after `begun` of its body."""
-
-    def __init__(self, answer: UpstreamResponse, begun: bytes = b"") -> None:
-        self._answer = answer
-        self._begun = begun
-        self._data = EventData()
-        self._ended = False
-
-    async def next_batch(self) -> list[bytes]:
-        """Return the data of the events that arrived together, none at the end. Raises ApiError."""
-        found: list[bytes] = []
-        try:
-            while not found and not self._ended:
-                piece = self._begun or await self._answer.read()
-                self._begun = b""
-                self._ended = not piece
-                found = self._data.feed(piece or b"\n")  # the last line may lack its newline
-        except EventTooLong as error:
-            raise EngineUnavailable("the engine sent an event without an end") from error
-        return found

@@ -7,17 +7,37 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterable,
+    Mapping,
+)
 from contextlib import aclosing, suppress
 from typing import Any, TypeVar
 
 import structlog
+from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
+from agent_server.engine_protocol import Chunk
 from agent_server.errors import ApiError, ClientGone, EngineUnavailable
 from agent_server.schemas.chat_answer import ModelAnswer
 from terrarium.cancellation import CancelScope, ScopeCancelled
+
+log = structlog.get_logger()
+T = TypeVar("T")
+
+Events = AsyncGenerator[bytes, None]
+
+DONE = b"data: [DONE]\n\n"
+
+QUICK = 0.01
+"""Seconds before a task is started that watches for the client's disconnect."""
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
@@ -50,17 +70,40 @@ class JsonBody(JSONResponse):
         return to_json(content)
 
 
-log = structlog.get_logger()
-T = TypeVar("T")
+async def respond(
+    request: Request,
+    starting: Coroutine[Any, Any, ModelAnswer],
+    whole: Callable[[ModelAnswer], Awaitable[Mapping[str, Any]]],
+    events: Callable[[ModelAnswer], Events] | None = None,
+) -> Response:
+    """Return the response to a request for an answer: `whole` as JSON, or a stream of `events`.
 
-Events = AsyncGenerator[bytes, None]
-Render = Callable[[ModelAnswer], Events]
-"""Turns an answer into the events of one API."""
+    A stream is returned once its first chunk has arrived: an error before that is raised, and so
+    has its own status; a later one becomes an event.
+    """
 
-DONE = b"data: [DONE]\n\n"
+    async def complete() -> Mapping[str, Any]:
+        return await whole(await starting)
 
-QUICK = 0.01
-"""Seconds before a task is started that watches for the client's disconnect."""
+    if events is None:
+        return JsonBody(await cancel_on_disconnect(request.receive, complete()))
+    answer = await cancel_on_disconnect(request.receive, starting)
+    return EventStream(events(answer), answer)
+
+
+async def openai_events(
+    chunks: AsyncIterable[Chunk], convert: Callable[[Chunk], Iterable[Mapping[str, Any]]]
+) -> Events:
+    """Yield the events of a stream of OpenAI's API: what `convert` makes of each chunk, and
+    `[DONE]`; an ApiError is the last event."""
+    try:
+        async for chunk in chunks:
+            for each in convert(chunk):
+                yield sse_event(each)
+    except ApiError as error:
+        yield sse_event(log_stream_error(error).as_wire())
+        return
+    yield DONE
 
 
 async def cancel_on_disconnect(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
@@ -71,9 +114,13 @@ async def cancel_on_disconnect(receive: Receive, work: Coroutine[Any, Any, T]) -
     loop, stoppable = asyncio.get_running_loop(), CancelScope()
     leaving: asyncio.Task[None] | None = None
 
+    async def wait_for_disconnect() -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+
     def watch() -> None:
         nonlocal leaving
-        leaving = loop.create_task(_wait_for_disconnect(receive))
+        leaving = loop.create_task(wait_for_disconnect())
         leaving.add_done_callback(stop)
 
     def stop(_leaving: asyncio.Task[None]) -> None:
@@ -109,35 +156,20 @@ class EventStream(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send all events, and close the generation however the sending ends."""
+
+        async def send_all() -> None:
+            start = {"status": self.status_code, "headers": self.raw_headers}
+            await send({"type": "http.response.start", **start})
+            async for each in self._events:
+                await send({"type": "http.response.body", "body": each, "more_body": True})
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+
         async with aclosing(self._answer), aclosing(self._events):
             with suppress(ClientGone):
-                await cancel_on_disconnect(receive, self._send_events(send))
-
-    async def _send_events(self, send: Send) -> None:
-        start = {"status": self.status_code, "headers": self.raw_headers}
-        await send({"type": "http.response.start", **start})
-        async for each in self._events:
-            await send({"type": "http.response.body", "body": each, "more_body": True})
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
-
-
-async def start_stream(
-    receive: Receive, starting: Coroutine[Any, Any, ModelAnswer], render: Render
-) -> EventStream:
-    """Return a stream once its first chunk has arrived.
-
-    An error before that is raised, and so has its own status; a later one becomes an event.
-    """
-    answer = await cancel_on_disconnect(receive, starting)
-    return EventStream(render(answer), answer)
+                await cancel_on_disconnect(receive, send_all())
 
 
 def log_stream_error(error: ApiError) -> ApiError:
     """Log an error that ends a stream already begun, and return it."""
     log.warning("stream.broken", status=error.status, code=error.code)
     return error
-
-
-async def _wait_for_disconnect(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass

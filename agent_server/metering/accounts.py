@@ -27,7 +27,7 @@ import structlog
 
 from agent_server.errors import RateLimited
 from agent_server.metering.metrics import Metrics
-from agent_server.metering.request_context import OURSELVES, RequestContext
+from agent_server.metering.request_context import OURSELVES
 from agent_server.settings.prices import BudgetSettings, UsageSettings
 from storage.db.database import Database
 from storage.db.errors import Unavailable
@@ -123,7 +123,12 @@ class Quotas:
         if used.day != int(now // DAY):
             used.day, used.today = int(now // DAY), 0
         if not is_admitted:
-            _require_room(key, used, now)
+            if limit := key.requests_per_minute:
+                _require(used.requests.retry_after(now, limit), f"{limit} requests per minute")
+            if limit := key.tokens_per_minute:
+                _require(used.tokens.retry_after(now, limit), f"{limit} tokens per minute")
+            if (limit := key.tokens_per_day) and used.today >= limit:
+                _require(DAY - now % DAY, f"{limit} tokens per day")
             used.requests.add(now, 1)
         # The estimate counts at once, so that requests in flight fill the window too.
         used.tokens.add(now, tokens)
@@ -133,21 +138,11 @@ class Quotas:
     def reconcile(self, charge: Charge, tokens: int) -> None:
         """Correct a charge to the `tokens` that its request actually used."""
         day, more = int(charge.time // DAY), tokens - charge.tokens
-        # The charge may be from an earlier process: then its key may be unknown here.
-        used = self._used.setdefault(charge.key, _Used(day=day))
+        used = self._used[charge.key]
         used.tokens.correct(charge.time, more)
         # The tokens count for the day of the admission, not for that of the end.
         if used.day == day:
             used.today += more
-
-
-def _require_room(key: Key, used: _Used, now: float) -> None:
-    if limit := key.requests_per_minute:
-        _require(used.requests.retry_after(now, limit), f"{limit} requests per minute")
-    if limit := key.tokens_per_minute:
-        _require(used.tokens.retry_after(now, limit), f"{limit} tokens per minute")
-    if (limit := key.tokens_per_day) and used.today >= limit:
-        _require(DAY - now % DAY, f"{limit} tokens per day")
 
 
 def _require(seconds: float, quota: str) -> None:
@@ -184,11 +179,6 @@ class Spender:
     channel: str = ""
     person: str = ""
 
-    @classmethod
-    def of_request(cls, context: RequestContext, model: str) -> Spender:
-        """Return the spender of a request to `model`."""
-        return cls(context.key.name, model, context.channel, context.person)
-
 
 class Budgets:
     """The budgets by name. Times are in seconds since 1970.
@@ -213,21 +203,15 @@ class Budgets:
             if budget.cost_per_day is not None and spent.cost >= budget.cost_per_day:
                 raise _exhausted(name, f"{budget.cost_per_day:g} (money)", now)
 
-    def restore(self, spender: Spender, tokens: int, cost: float, now: float) -> None:
-        """Count what a spender used today before this start, in budgets per person or channel.
-
-        All other budgets are restored from the usage table, by `spend`.
-        """
+    def spend(
+        self, spender: Spender, tokens: int, cost: float, now: float, *, of_people: bool = False
+    ) -> None:
+        """Count the tokens and the cost of a request in all budgets of the spender, or in those of
+        each person or channel only."""
         for name, spent in self._accounts(spender, now):
-            if self._settings[name].is_of_people:
+            if self._settings[name].is_of_people or not of_people:
                 spent.tokens += tokens
                 spent.cost += cost
-
-    def spend(self, spender: Spender, tokens: int, cost: float, now: float) -> None:
-        """Count the tokens and the cost of a request in all budgets of the spender."""
-        for _, spent in self._accounts(spender, now):
-            spent.tokens += tokens
-            spent.cost += cost
 
     def _accounts(self, spender: Spender, now: float) -> list[tuple[str, _Spent]]:
         """Return the budgets of a spender by name, each with what was spent of it today."""
@@ -238,23 +222,19 @@ class Budgets:
             return []
         found = []
         for name, budget in self._settings.items():
-            account = _account(budget, spender)
-            if account is not None:
-                accounts = self._spent.setdefault(name, {})
-                # Pseudonyms come from clients: memory must stay bounded however many they make up.
-                if account not in accounts and len(accounts) >= MAX_ACCOUNTS:
-                    account = ""
-                found.append((name, accounts.setdefault(account, _Spent())))
+            if budget.tendril not in (None, spender.tendril):
+                continue
+            if budget.model not in (None, spender.model):
+                continue
+            account = "" if budget.per == "all" else str(getattr(spender, budget.per))
+            if not account and budget.per != "all":
+                continue
+            accounts = self._spent.setdefault(name, {})
+            # Pseudonyms come from clients: memory must stay bounded however many they make up.
+            if account not in accounts and len(accounts) >= MAX_ACCOUNTS:
+                account = ""
+            found.append((name, accounts.setdefault(account, _Spent())))
         return found
-
-
-def _account(budget: BudgetSettings, spender: Spender) -> str | None:
-    """Return the account of a spender in a budget, None if it is not in that budget."""
-    if budget.tendril not in (None, spender.tendril) or budget.model not in (None, spender.model):
-        return None
-    if budget.per == "all":
-        return ""
-    return str(getattr(spender, budget.per)) or None
 
 
 def _exhausted(name: str, limit: str, now: float) -> RateLimited:
@@ -264,23 +244,6 @@ def _exhausted(name: str, limit: str, now: float) -> RateLimited:
         code="budget_exhausted",
         headers={"retry-after": str(wait)},
     )
-
-
-@dataclass(frozen=True, slots=True)
-class ExpectedUse:
-    """The tokens that a request is expected to use, for quotas of `key` and budgets of `spender`.
-
-    Without a `spender` the request only counts tokens: it has quotas of its own, with the same
-    limits, and is in no budget. `is_admitted` is set for every call after the first for a request,
-    be it another model's after a failure: the quotas of its key have admitted the request already.
-    `is_continuation` is set for a further part of an answer, which no budget refuses.
-    """
-
-    key: Key
-    tokens: int
-    spender: Spender | None = None
-    is_admitted: bool = False
-    is_continuation: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,17 +267,30 @@ class Accounts:
         self._budgets = Budgets(budgets)
         self._clock = clock or SteadyClock()
 
-    async def reserve(self, use: ExpectedUse) -> Reservation | None:
-        """Reserve the expected use of a request. Raises RateLimited."""
-        now, quotas = self._clock.time(), self._answers if use.spender else self._counts
-        spender = use.spender if self._budgets.are_set else None
+    def reserve(
+        self,
+        key: Key,
+        tokens: int,
+        spender: Spender | None = None,
+        *,
+        is_admitted: bool = False,
+        is_continuation: bool = False,
+    ) -> Reservation | None:
+        """Reserve the tokens that a request is expected to use. Raises RateLimited.
+
+        Without a `spender` the request only counts tokens: it has quotas of its own, with the same
+        limits, and is in no budget. `is_admitted` is set for every call after the first for a
+        request, be it another model's after a failure: the quotas of its key have admitted the
+        request already. `is_continuation` is set for a further part of an answer, which no budget
+        refuses.
+        """
+        now, quotas = self._clock.time(), self._answers if spender else self._counts
+        is_budgeted = spender is not None and self._budgets.are_set
         # Before the charge, which a refusal would have to undo.
-        if spender and not use.is_continuation:
+        if spender and is_budgeted and not is_continuation:
             self._budgets.require_room(spender, now)
-        charge = quotas.charge(use.key, use.tokens, now, is_admitted=use.is_admitted)
-        if charge is None and spender is None:
-            return None
-        return Reservation(charge, use.spender)
+        charge = quotas.charge(key, tokens, now, is_admitted=is_admitted)
+        return Reservation(charge, spender) if charge or is_budgeted else None
 
     def settle(self, reservation: Reservation, tokens: int, cost: float) -> None:
         """Correct a reservation to the actual use of its request."""
@@ -342,7 +318,7 @@ class Accounts:
             self._answers.seed(tendril, tokens, now)
         for key, tokens, cost in await SpenderUsage(database).read(today):
             spender = Spender(key.tendril, key.model, key.channel, key.person)
-            self._budgets.restore(spender, tokens, cost, now)
+            self._budgets.spend(spender, tokens, cost, now, of_people=True)
 
 
 FORGET_INTERVAL = 600.0
@@ -357,10 +333,10 @@ class UsageRecorder:
     def __init__(self, usage: UsageSettings) -> None:
         self._prices = usage.prices
         self._keeps_spenders = any(each.is_of_people for each in usage.budgets.values())
-        self._table: UsageTable | None = None
-        self._spenders: SpenderUsage | None = None
-        self._tally: WriteBehindCounter[UsageKey] = WriteBehindCounter(self._write)
-        self._people: WriteBehindCounter[SpenderKey] = WriteBehindCounter(self._write_spenders)
+        self._table: UsageTable
+        self._spenders: SpenderUsage
+        self._tally = WriteBehindCounter[UsageKey](lambda amounts: self._table.add(amounts))
+        self._people = WriteBehindCounter[SpenderKey](lambda amounts: self._spenders.add(amounts))
 
     def record(self, spender: Spender, used: TokenUsage, *, requests: int = 1) -> float:
         """Count the usage of a request; return its cost, 0 for a model without a price.
@@ -402,7 +378,6 @@ class UsageRecorder:
 
         Raises Unavailable.
         """
-        assert self._table is not None
         async with self._tally.quiesce():
             found = dict(await self._table.read(since, until, tendril))
         # There is no await between the release of the lock and this: an amount that was written in
@@ -414,21 +389,12 @@ class UsageRecorder:
 
     async def _forget_spenders(self) -> None:
         """Delete what persons and channels used on earlier days, until cancelled."""
-        assert self._spenders is not None
         while True:
             try:
                 await self._spenders.forget_before(datetime.now(UTC).date())
             except Unavailable as error:  # a full disk passes
                 log.warning("usage.not_forgotten", error=str(error))
             await asyncio.sleep(FORGET_INTERVAL)
-
-    async def _write_spenders(self, amounts: Mapping[SpenderKey, UsageAmount]) -> None:
-        assert self._spenders is not None
-        await self._spenders.add(amounts)
-
-    async def _write(self, amounts: Mapping[UsageKey, UsageAmount]) -> None:
-        assert self._table is not None
-        await self._table.add(amounts)
 
 
 @dataclass(frozen=True, slots=True)

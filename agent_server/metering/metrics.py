@@ -87,7 +87,7 @@ class Metrics:
             [*whose, "priority"], registry=registry, buckets=DURATION_BUCKETS,
         )  # fmt: skip
         self._slots = Gauge(
-            "terrarium_places", "Requests that can run at once", ["model"], registry=registry
+            "terrarium_slots", "Requests that can run at once", ["model"], registry=registry
         )
         self._running = Gauge(
             "terrarium_running", "Requests that run", ["model"], registry=registry
@@ -163,7 +163,7 @@ class Metrics:
         if first is None:
             return
         # A usage is there already after the first part of an answer made in two.
-        if context.usage is None:
+        if context.meter.usage is None:
             whose.first.observe(first - context.began)
         # The time from the first token on covers all tokens but that one.
         if used.completion > 1 and ended > first:

@@ -1,4 +1,4 @@
-"""The context of one HTTP request: its sender, its conversation, and its usage so far.
+"""The context of one HTTP request: its sender, its conversation, and the meter of its use.
 
 `AuthMiddleware` creates it from the headers and puts it into the ASGI scope; endpoints pass it to
 the models, and these to the engines.
@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
-
-from starlette.types import Scope
 
 from agent_server.errors import InvalidRequest
 from storage.usage.api_keys import Key
@@ -63,15 +61,27 @@ HEADERS: dict[str, Any] = {
 
 
 @dataclass(slots=True)
+class RequestMeter:
+    """The use of one request, as the engines that answer it have counted it.
+
+    An answer may take several calls of engines, of the same or of another model: `is_admitted` is
+    set once the quotas have admitted the first, `queue_seconds` is their total wait, and `model` is
+    that of the last one that has ended with some `usage` ("" and None before).
+    """
+
+    is_admitted: bool = False
+    queue_seconds: float = 0.0
+    model: str = ""
+    usage: TokenUsage | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class RequestContext:
-    """The sender and the options of one request, and the counts that grow while it is answered.
+    """The sender and the options of one request, and the `meter` of its use.
 
     `created` is in seconds since 1970, `began` is a time of the monotonic clock; `size` is the
     length of the body in bytes, 0 if it was not declared. `person` and `channel` are pseudonyms, ""
-    where none was given. An answer may take several calls of engines, of the same or of another
-    model: `is_admitted` is set once the quotas have admitted the first, `queue_seconds` is their
-    total wait, and `model` is that of the last one that has ended with some `usage` ("" and None
-    before).
+    where none was given.
     """
 
     key: Key = ANYBODY
@@ -82,10 +92,7 @@ class RequestContext:
     size: int = 0
     created: int = field(default_factory=lambda: int(time.time()))
     began: float = field(default_factory=time.monotonic)
-    is_admitted: bool = False
-    queue_seconds: float = 0.0
-    model: str = ""
-    usage: TokenUsage | None = None
+    meter: RequestMeter = field(default_factory=RequestMeter)
 
     @classmethod
     def from_headers(cls, owner: Key, headers: Mapping[bytes, bytes]) -> RequestContext:
@@ -111,16 +118,20 @@ class RequestContext:
             size=int(size) if size.isdigit() and len(size) < 16 else 0,
         )
 
+    def in_session(self, session: str | None) -> RequestContext:
+        """Return the context of the same request in a `session`, unless the client named one."""
+        return self if self.session or not session else replace(self, session=session)
+
     def log_fields(self) -> dict[str, Any]:
         """Return the fields for the access log. Seconds are rounded to milliseconds."""
         priority = "background" if self.background else "interactive"
         fields: dict[str, Any] = {"tendril": self.key.name, "priority": priority}
-        if self.usage is not None:
+        if (used := self.meter.usage) is not None:
             fields |= {
-                "waited": round(self.queue_seconds, 3),
-                "prompt": self.usage.prompt,
-                "completion": self.usage.completion,
-                "cached": self.usage.cached,
+                "waited": round(self.meter.queue_seconds, 3),
+                "prompt": used.prompt,
+                "completion": used.completion,
+                "cached": used.cached,
             }
         return fields
 
@@ -133,10 +144,3 @@ def _pseudonym(headers: Mapping[bytes, bytes], name: bytes) -> str:
         text = f"{header} is longer than {MAX_PSEUDONYM_LENGTH} characters"
         raise InvalidRequest(text, param=header)
     return value.decode("latin-1")
-
-
-def request_context(scope: Scope) -> RequestContext:
-    """Return the context in the ASGI scope of a request whose path needs a key."""
-    context = scope["request_context"]
-    assert isinstance(context, RequestContext)
-    return context

@@ -90,18 +90,18 @@ def fetch(url: str, part: Path, wanted: ExpectedFile) -> None:
         require_sha256(part, promised.sha256)
 
 
-def _remove_note(part: Path) -> None:
-    """Remove the note of URL and ETag that belongs to a `.part` file."""
-    _note_path(part).unlink(missing_ok=True)
-
-
 def _attempt(url: str, part: Path, wanted: ExpectedFile) -> ExpectedFile:
     """Request the missing bytes once; return the size and digest that the whole file must have."""
     have = _resumable(part, url, wanted)
     # With a content coding, ranges and lengths would count other bytes than those of the file.
     headers = {"accept-encoding": "identity"}
     if have:
-        headers |= {"range": f"bytes={have}-"} | _if_unchanged(part)
+        headers["range"] = f"bytes={have}-"
+        tag = str(_read_note(part).get("etag") or "")
+        # If-Range needs a strong ETag: a weak one does not promise the same bytes (RFC 9110,
+        # 13.1.5).
+        if tag.startswith('"'):
+            headers["if-range"] = tag
     try:
         with (
             httpx2.Client(follow_redirects=True, timeout=60) as client,
@@ -149,7 +149,8 @@ def _merge_promises(url: str, linked: ExpectedFile, wanted: ExpectedFile) -> Exp
 
 def _receive(response: httpx2.Response, part: Path, have: int, url: str, whole: int | None) -> None:
     # 416 whose Content-Range names exactly our size: the part is complete (RFC 9110, 15.5.17).
-    if response.status_code == 416 and have and _total(response) == have:
+    total_there = str(response.headers.get("content-range", "")).rpartition("/")[2]
+    if response.status_code == 416 and have and total_there == str(have):
         return
     if response.status_code not in (200, 206):
         if response.status_code == 416:  # the part is not of this file: start over the next time
@@ -157,12 +158,30 @@ def _receive(response: httpx2.Response, part: Path, have: int, url: str, whole: 
         raise _status_error(response)
     # 200: the server ignores ranges, or If-Range did not match because the file has changed.
     begin = have if response.status_code == 206 else 0
-    _require_range(response, begin)
+    if response.status_code == 206:
+        match = _RANGE.match(response.headers.get("content-range", ""))
+        if not match or int(match[1]) != begin:
+            raise PullError(f"{response.url} sent another part of the file than was asked for")
     size = int(response.headers.get("content-length", 0))
     total = whole or (begin + size if size else None)
-    _require_space(part, (total or 0) - begin)
-    _write_note(part, url, response.headers.get("etag"))
-    with _full_disk_told(part), part.open("ab" if begin else "wb") as file, _bar() as bar:
+    missing, free = (total or 0) - begin, shutil.disk_usage(part.parent).free
+    if missing > free - SPARE_BYTES:
+        raise PullError(
+            f"the disk of {part.parent} has {free / 1e9:.1f} GB free, and {missing / 1e9:.1f} GB "
+            "are still to come; make room, or name another folder with MODEL_CACHE_DIR"
+        )
+    note = json.dumps({"url": url, "etag": response.headers.get("etag")})
+    with _full_disk_told(part):
+        _note_path(part).write_text(note, encoding="utf-8")
+    bar = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+    )
+    with _full_disk_told(part), part.open("ab" if begin else "wb") as file, bar:
         task = bar.add_task(part.stem, total=total, completed=begin)
         written = begin
         for block in response.iter_bytes():  # no chunk size: a break loses what is still gathered
@@ -171,22 +190,6 @@ def _receive(response: httpx2.Response, part: Path, have: int, url: str, whole: 
                 raise PullError(f"{url} sends more than the {whole} bytes that the file has")
             file.write(block)
             bar.advance(task, len(block))
-
-
-def _require_range(response: httpx2.Response, begin: int) -> None:
-    if response.status_code == 206:
-        match = _RANGE.match(response.headers.get("content-range", ""))
-        if not match or int(match[1]) != begin:
-            raise PullError(f"{response.url} sent another part of the file than was asked for")
-
-
-def _require_space(part: Path, missing: int) -> None:
-    free = shutil.disk_usage(part.parent).free
-    if missing > free - SPARE_BYTES:
-        raise PullError(
-            f"the disk of {part.parent} has {free / 1e9:.1f} GB free, and {missing / 1e9:.1f} GB "
-            "are still to come; make room, or name another folder with MODEL_CACHE_DIR"
-        )
 
 
 @contextmanager
@@ -243,17 +246,6 @@ def _resumable(part: Path, url: str, wanted: ExpectedFile) -> int:
     return have
 
 
-def _if_unchanged(part: Path) -> dict[str, str]:
-    tag = str(_read_note(part).get("etag") or "")
-    # If-Range needs a strong ETag: a weak one does not promise the same bytes (RFC 9110, 13.1.5).
-    return {"if-range": tag} if tag.startswith('"') else {}
-
-
-def _write_note(part: Path, url: str, tag: str | None) -> None:
-    with _full_disk_told(part):
-        _note_path(part).write_text(json.dumps({"url": url, "etag": tag}), encoding="utf-8")
-
-
 def _read_note(part: Path) -> dict[str, Any]:
     try:
         known = json.loads(_note_path(part).read_text(encoding="utf-8"))
@@ -270,11 +262,6 @@ def _size(part: Path) -> int:
     return part.stat().st_size if part.exists() else 0
 
 
-def _total(response: httpx2.Response) -> int | None:
-    total = str(response.headers.get("content-range", "")).rpartition("/")[2]
-    return int(total) if total.isdecimal() else None
-
-
 @contextmanager
 def exclusive(part: Path) -> Iterator[None]:
     """Hold an exclusive lock, so that no other command touches `part`. Raises PullError."""
@@ -288,31 +275,15 @@ def exclusive(part: Path) -> Iterator[None]:
                 raise PullError(text) from None
             # The holder before us may have unlinked the file after we opened it: a lock on a file
             # without a name excludes nobody.
-            if not _is_at(file.fileno(), lock):
+            try:
+                if not os.path.samestat(os.fstat(file.fileno()), lock.stat()):
+                    continue
+            except FileNotFoundError:
                 continue
             try:
                 yield
             finally:
                 if not part.exists():  # renamed or refused: a note without its part means nothing
-                    _remove_note(part)
+                    _note_path(part).unlink(missing_ok=True)
                 lock.unlink(missing_ok=True)
             return
-
-
-def _is_at(descriptor: int, path: Path) -> bool:
-    """Return whether `path` is still the name of an open file."""
-    try:
-        return os.path.samestat(os.fstat(descriptor), path.stat())
-    except FileNotFoundError:
-        return False
-
-
-def _bar() -> Progress:
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-        TimeRemainingColumn(),
-        console=Console(stderr=True),
-    )

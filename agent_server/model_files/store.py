@@ -110,9 +110,22 @@ def pull(source: str, into: Path, sha256: str | None = None, *, force: bool = Fa
     if source == BUILT_IN and sha256 is None:
         return pull_default(into, force=force)
     if catalogue.is_name(source):
-        return pull_entry(_require_entry(source), into, sha256, force=force)
+        if entry := catalogue.find(source):
+            return pull_entry(entry, into, sha256, force=force)
+        raise PullError(
+            f'no model is called "{source}"; the nearest is "{catalogue.nearest(source)}". '
+            "`terrarium model list` shows all; others are hf:OWNER/REPO/FILE.gguf, a URL, or a "
+            "path with a /"
+        )
     url = _url(source)
-    return _fetch(url, into / _file_name(source, url), ExpectedFile(sha256=sha256), force)
+    # The URL is not trusted: the name must not lead out of the folder. Unquoted first, so that an
+    # encoded slash (%2F) separates segments too.
+    name = unquote(urlsplit(url).path).rpartition("/")[2]
+    if not name.endswith(".gguf"):
+        raise PullError(f"{source} does not name a .gguf file")
+    if not _PATH_SEGMENT.fullmatch(name):
+        raise PullError(f"{source} names a file that cannot be kept under the name {name!r}")
+    return _fetch(url, into / name, ExpectedFile(sha256=sha256), force)
 
 
 def pull_entry(
@@ -129,11 +142,6 @@ def pull_entry(
     return _fetch(
         f"{_hub()}/{path}", target, ExpectedFile(entry.size, sha256 or entry.sha256), force
     )
-
-
-def pulled_files(settings: ModelSettings) -> Sequence[Path]:
-    """Return the GGUF files in the folder of pulled models, sorted by name."""
-    return sorted(settings.folder.glob("*.gguf"))
 
 
 def _fetch(url: str, target: Path, wanted: ExpectedFile, force: bool) -> Path:
@@ -164,15 +172,6 @@ def _require_free(target: Path, force: bool) -> None:
             f"{target} is there, and nothing says that it is the same file; use it as it is with "
             "MODEL_PATH, or replace it with --force"
         )
-
-
-def _require_entry(name: str) -> CatalogueEntry:
-    if entry := catalogue.find(name):
-        return entry
-    raise PullError(
-        f'no model is called "{name}"; the nearest is "{catalogue.nearest(name)}". `terrarium '
-        "model list` shows all; others are hf:OWNER/REPO/FILE.gguf, a URL, or a path with a /"
-    )
 
 
 def pip_download(requirement: str, hashes: Sequence[str], into: Path) -> Path | None:
@@ -208,20 +207,6 @@ def _url(source: str) -> str:
 
 def _hub() -> str:
     return os.environ.get("HF_ENDPOINT", "").rstrip("/") or "https://huggingface.co"
-
-
-def _file_name(source: str, url: str) -> str:
-    """Return the local name of a downloaded file. Raises PullError.
-
-    The URL is not trusted: the name must not lead out of the folder.
-    """
-    # Unquoted first, so that an encoded slash (%2F) separates segments too.
-    name = unquote(urlsplit(url).path).rpartition("/")[2]
-    if not name.endswith(".gguf"):
-        raise PullError(f"{source} does not name a .gguf file")
-    if not _PATH_SEGMENT.fullmatch(name):
-        raise PullError(f"{source} names a file that cannot be kept under the name {name!r}")
-    return name
 
 
 def _is_gguf(path: Path) -> bool:

@@ -7,7 +7,7 @@ choose well; a small one hosted elsewhere, where each request may cost money, is
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
@@ -68,26 +68,23 @@ class ModelCapabilities:
             mode = "constrained"
         assumed = ASSUMED_CONTEXT if settings.urls else ASSUMED_EMBEDDED_CONTEXT
         context = settings.context or refused.context or info.context or assumed
+        vision = (settings.vision, info.vision, bool(settings.urls))
+        chooses = settings.chooses_tools
+        if chooses is None and mode != "forced":
+            chooses = passed_test if is_tested(settings, info) else not _is_small(info)
         return cls(
             tools=mode,
             context=min(context, refused.context or context),
-            vision=_coalesce_or(settings.vision, info.vision, bool(settings.urls)),
-            reasoning=_coalesce(settings.reasoning, info.reasoning),
-            embeddings=_coalesce(settings.embeddings, info.embeddings),
+            vision=next(each for each in vision if each is not None),
+            reasoning=info.reasoning if settings.reasoning is None else settings.reasoning,
+            embeddings=info.embeddings if settings.embeddings is None else settings.embeddings,
             counts_tokens=info.counts_tokens,
-            chooses_tools=_chooses(settings, info, mode, passed_test),
+            chooses_tools=bool(chooses) if mode == "forced" else chooses,
         )
 
     def as_wire(self) -> dict[str, bool | int | str | None]:
         """Return the `capabilities` object of a model card."""
-        return {
-            "tools": self.tools,
-            "vision": self.vision,
-            "reasoning": self.reasoning,
-            "embeddings": self.embeddings,
-            "counts_tokens": self.counts_tokens,
-            "chooses_tools": self.chooses_tools,
-        }
+        return {key: value for key, value in asdict(self).items() if key != "context"}
 
 
 def is_tested(settings: ModelConfig, info: ModelInfo) -> bool:
@@ -95,16 +92,6 @@ def is_tested(settings: ModelConfig, info: ModelInfo) -> bool:
     if settings.chooses_tools is not None or settings.tool_mode == "forced":
         return False
     return not settings.urls or (_is_small(info) and all(map(_is_near, settings.urls)))
-
-
-def _chooses(
-    settings: ModelConfig, info: ModelInfo, mode: Tools, passed_test: bool | None
-) -> bool | None:
-    if settings.chooses_tools is not None:
-        return settings.chooses_tools
-    if mode == "forced":
-        return False
-    return passed_test if is_tested(settings, info) else not _is_small(info)
 
 
 def _is_small(info: ModelInfo) -> bool:
@@ -121,12 +108,3 @@ def _is_near(url: str) -> bool:
         return ip_address(host).is_private
     except ValueError:
         return False
-
-
-def _coalesce(said: bool | None, seen: bool | None) -> bool | None:
-    return seen if said is None else said
-
-
-def _coalesce_or(said: bool | None, seen: bool | None, otherwise: bool) -> bool:
-    known = _coalesce(said, seen)
-    return otherwise if known is None else known

@@ -28,6 +28,7 @@ MAX_TEST_TOKENS, MAX_TEST_CHARACTERS = 2_048, 200
 which the beginning is enough."""
 
 Ask = Callable[[Mapping[str, Any]], Chunks]
+"""Sends a body to the model; its chunks are normalised."""
 
 
 def _tool(name: str, description: str, argument: str, meaning: str) -> dict[str, Any]:
@@ -94,27 +95,15 @@ async def _chosen_tool(ask: Ask, question: str) -> str | None:
     name, text = "", ""
     async with aclosing(ask(body)) as chunks:
         async for chunk in chunks:
-            name += _call_name(chunk)
-            text += _content(chunk)
+            for choice in chunk["choices"]:
+                text += choice["delta"].get("content") or ""
+                for call in choice["delta"].get("tool_calls") or ():
+                    if not call.get("index"):  # the first one counts
+                        name += (call.get("function") or {}).get("name") or ""
             if len(text) > MAX_TEST_CHARACTERS:
                 break
     # Text that looks like a tool call is wrong for every question: it is neither call nor answer.
     return name or ("a call in words" if text.lstrip().startswith(("{", "[", "<tool")) else None)
-
-
-def _call_name(chunk: Chunk) -> str:
-    """Return the piece of the first call's name that a chunk carries."""
-    found = ""
-    for choice in chunk.get("choices") or ():
-        for call in (choice.get("delta") or {}).get("tool_calls") or ():
-            if not call.get("index"):
-                found += (call.get("function") or {}).get("name") or ""
-    return found
-
-
-def _content(chunk: Chunk) -> str:
-    choices = chunk.get("choices") or ()
-    return "".join((choice.get("delta") or {}).get("content") or "" for choice in choices)
 
 
 MIN_MEASURED_TOKENS = 32
@@ -157,18 +146,10 @@ class PromptSpeed:
 
     def observe(self, chunk: Chunk) -> None:
         """Add the measurement that a chunk of llama.cpp carries (`timings`), if any."""
-        if timings := _timings(chunk):
-            self.note(*timings)
-
-
-def _timings(chunk: Mapping[str, Any]) -> tuple[int, float] | None:
-    timings = chunk.get("timings")
-    if not isinstance(timings, Mapping):
-        return None
-    tokens, milliseconds = timings.get("prompt_n"), timings.get("prompt_ms")
-    if not isinstance(tokens, int) or not isinstance(milliseconds, int | float):
-        return None
-    return tokens, milliseconds / 1_000
+        if isinstance(timings := chunk.get("timings"), Mapping):
+            tokens, milliseconds = timings.get("prompt_n"), timings.get("prompt_ms")
+            if isinstance(tokens, int) and isinstance(milliseconds, int | float):
+                self.note(tokens, milliseconds / 1_000)
 
 
 log = structlog.get_logger()

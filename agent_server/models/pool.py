@@ -1,13 +1,14 @@
 """The table of models by name, and the pool that runs them.
 
-The pool routes each validated request to a model that answers it.
+The pool routes each validated request to a model that answers it, and follows the table's file.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import structlog
@@ -20,9 +21,12 @@ from agent_server.models.measurements import CardStore
 from agent_server.models.served_model import ServedModel
 from agent_server.schemas.chat import ChatRequest, PromptFields, TokenizePrompt
 from agent_server.schemas.chat_answer import ModelAnswer
-from agent_server.schemas.completions import CompletionRequest
+from agent_server.schemas.texts import CompletionRequest
 from agent_server.settings.models import ModelConfig, settings_of_models
-from terrarium.config import Config
+from terrarium.config import Config, ConfigError, load
+from terrarium.file_watcher import changes
+
+log = structlog.get_logger()
 
 EngineFactory = Callable[[str, ModelConfig], AdmittedEngine]
 """Makes the engine of a model from its name and settings. Raises ConfigError."""
@@ -66,52 +70,42 @@ class ModelTable:
         }
         return cls(models, aliases, default.name)
 
-    def resolve(self, name: str | None) -> tuple[ServedModel, ...]:
+    def resolve(self, name: str | None) -> Sequence[ServedModel]:
         """Return the models to try in this order until one answers. Raises NotFound.
 
         None is the default model; an alias may stand for several models.
         """
         if name is None:
             name = self.default.name
-        targets = self.aliases.get(name, (name,))
-        found = [self._model(target) for target in targets]
-        models = tuple(model for model in found if model is not None)
-        if len(models) < len(targets):
-            raise NotFound(
-                f"no model is called {name!r}; this server has {', '.join(self.names())}",
-                param="model",
-                code="model_not_found",
-            )
+        models = []
+        for target in self.aliases.get(name, (name,)):
+            prefix, _, rest = target.partition(":")
+            model = self.models.get(target)
+            if model is None and rest and prefix == LOCAL_PREFIX:
+                model = self.models.get(rest)
+            elif model is None and rest and (other := self.models.get(prefix)):
+                # An upstream with a configured model serves that one only.
+                is_open = other.settings.urls and not other.settings.upstream_model
+                model = other.for_upstream_model(rest) if is_open else None
+            if model is None:
+                raise NotFound(
+                    f"no model is called {name!r}; this server has {', '.join(self.names())}",
+                    param="model",
+                    code="model_not_found",
+                )
+            models.append(model)
         return models
 
     def names(self) -> list[str]:
         """All names of the table, models first."""
         return [*self.models, *(alias for alias in self.aliases if alias not in self.models)]
 
-    def _model(self, name: str) -> ServedModel | None:
-        if name in self.models:
-            return self.models[name]
-        prefix, colon, rest = name.partition(":")
-        if not colon:
-            return None
-        if prefix == LOCAL_PREFIX:
-            return self.models.get(rest)
-        model = self.models.get(prefix)
-        # An upstream with a configured model serves that one only.
-        if model is None or not rest or not model.settings.urls or model.settings.upstream_model:
-            return None
-        return model.for_upstream_model(rest)
-
-
-log = structlog.get_logger()
 
 FALLBACK_ERRORS = (EngineUnavailable, EngineTimeout, RateLimited, Unsupported)
 """Errors after which the next model of a chain is tried, if they come before the first chunk."""
 
 BUSY_POLL_INTERVAL = 0.2
 """Seconds between checks whether a removed model has finished its answers."""
-
-Begin = Callable[[ServedModel], Chunks]
 
 
 class ModelPool:
@@ -121,11 +115,6 @@ class ModelPool:
         self.table = table
         self._leave: dict[ServedModel, asyncio.Event] = {}
         self._tasks: asyncio.TaskGroup | None = None
-
-    @property
-    def name(self) -> str:
-        """The default model's name."""
-        return self.table.default.name
 
     @asynccontextmanager
     async def lifespan(self) -> AsyncIterator[None]:
@@ -139,10 +128,38 @@ class ModelPool:
                     leave.set()
                 self._tasks = None
 
-    def set_table(self, table: ModelTable) -> None:
-        """Replace the table; models that are not in the new one stop when their answers end."""
-        self.table = table
-        self._sync_tasks()
+    @asynccontextmanager
+    async def following(self, config: Config, make: EngineFactory) -> AsyncIterator[None]:
+        """Within the block, reload the table when the file of `config` changes or on SIGHUP.
+
+        Only `[model]` is read again. An invalid table is logged and changes nothing; models that
+        are not in the new one stop when their answers end.
+        """
+        if config.path is None:
+            yield
+            return
+        path = config.path
+
+        async def follow() -> None:
+            async with aclosing(changes(lambda: [path])) as changed:
+                async for _ in changed:
+                    try:
+                        fresh = load(path, config.data)
+                        tables = {**config.tables, "model": fresh.tables.get("model", {})}
+                        wanted = replace(config, tables=tables)
+                        self.table = ModelTable.from_config(wanted, make, self.table)
+                    except ConfigError as error:
+                        log.warning("routing.kept", reason=str(error))
+                    else:
+                        self._sync_tasks()
+                        log.info("routing.changed", models=self.table.names())
+
+        following = asyncio.create_task(follow())
+        try:
+            yield
+        finally:
+            following.cancel()
+            await asyncio.wait({following})
 
     async def answer(self, request: ChatRequest, context: RequestContext) -> ModelAnswer:
         """Start an answer; return once its first chunk has arrived. Raises ApiError."""
@@ -174,7 +191,7 @@ class ModelPool:
         """The reason why the default model cannot be used, "" unless only its owner can fix it."""
         return self.table.default.trouble
 
-    async def _ask(self, name: str | None, begin: Begin) -> ModelAnswer:
+    async def _ask(self, name: str | None, begin: Callable[[ServedModel], Chunks]) -> ModelAnswer:
         """Return the answer of the first model of a chain that starts one; the last may raise."""
         *others, last = self.table.resolve(name)
         for model in others:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Mapping
 from contextlib import aclosing, suppress
 from dataclasses import replace
@@ -32,7 +33,7 @@ from agent_server.models.measurements import (
 )
 from agent_server.schemas.chat import ChatRequest, PromptFields, TokenizePrompt
 from agent_server.schemas.chat_answer import ChunkNormalizer
-from agent_server.schemas.completions import CompletionRequest, stream_completions
+from agent_server.schemas.texts import CompletionRequest, stream_completions
 from agent_server.settings.models import ModelConfig
 from agent_server.tool_calling.emulation import TOOL_KEYS, answer_with_tools, render_tools
 
@@ -63,6 +64,9 @@ EMBEDDED_MAX_TOKENS = 1024
 
 REFRESH_TIMEOUT = 5.0
 """Seconds within which an engine must describe a model whose card somebody waits for."""
+
+SLOWEST_SPEED = 1.0
+"""Tokens per second that an upstream is trusted to generate."""
 
 MAX_VARIANTS = 64
 """Number of models of one upstream that are remembered; clients choose their names."""
@@ -196,7 +200,10 @@ class ServedModel:
                 if self.capabilities.chooses_tools is None:
                     await self._test_tool_choice(context)
                 elif self._is_on_cpu and self._speed.rate is None:
-                    await self._time_reading(context)
+                    # A new word each time: a repeated prompt would come from the engine's cache.
+                    for word in SAMPLE_WORDS:
+                        await self._time_reading(f"{word} " * 200, context)
+                        await asyncio.sleep(SAMPLE_PAUSE)
             except ApiError as error:
                 log.warning("model.not_measured", model=self.name, reason=error.message)
                 await asyncio.sleep(MAX_INFO_PAUSE)
@@ -204,24 +211,18 @@ class ServedModel:
                 break
         self.save_measurements()
 
-    async def _time_reading(self, context: RequestContext) -> None:
-        # A new word each time: a repeated prompt would come from the engine's cache.
-        for word in SAMPLE_WORDS:
-            messages = [{"role": "user", "content": f"{word} " * 200}]
-            probe = PromptSpeed()
-            body = {**self._engine_params(context), "messages": messages, "max_tokens": 1}
-            async with aclosing(self.engine.chat(body, context)) as chunks:
-                async for chunk in chunks:
-                    probe.observe(chunk)
-            self._speed.seed(probe.rate or 0)
-            self.save_measurements()
-            await asyncio.sleep(SAMPLE_PAUSE)
+    async def _time_reading(self, prompt: str, context: RequestContext) -> None:
+        messages, probe = [{"role": "user", "content": prompt}], PromptSpeed()
+        body = {**self._engine_params(context), "messages": messages, "max_tokens": 1}
+        async with aclosing(self.engine.chat(body, context)) as chunks:
+            async for chunk in chunks:
+                probe.observe(chunk)
+        self._speed.seed(probe.rate or 0)
+        self.save_measurements()
 
     async def _test_tool_choice(self, context: RequestContext) -> None:
-        def ask(body: Mapping[str, Any]) -> Chunks:
-            return self._chat({**self._engine_params(context), **body}, context)
-
-        share = await share_right(ask)
+        params = self._engine_params(context)
+        share = await share_right(lambda body: self._chat({**params, **body}, context))
         self._measured = self._measured.model_copy(
             update={"chooses_tools": share >= PASSING_SHARE, "share_right": share}
         )
@@ -236,32 +237,35 @@ class ServedModel:
         if self._is_embedded:
             request.require_no_controls()
             request.require_followed_schema()
-        return self._chat(self._body(request, context), context, joins=not request.stream)
+        body = {
+            **self._engine_params(context),
+            **self._without_tools(_request_body(request, FORWARDED_FIELDS)),
+        }
+        if limit := request.max_completion_tokens or request.max_tokens or self._answer_limit:
+            body["max_tokens"] = limit
+        return self._chat(body, context, is_whole=not request.stream)
 
     def _chat(
-        self, body: Mapping[str, Any], context: RequestContext, *, joins: bool = False
+        self, body: Mapping[str, Any], context: RequestContext, *, is_whole: bool = False
     ) -> Chunks:
         """Stream the answer to a chat, with the tools of the engine or else with ours.
 
-        With `joins` no client waits for the single chunks: the engine may join them.
+        With `is_whole` the client gets the answer as a whole. An upstream is asked for it in one
+        piece then, unless it may be so long that the upstream would be silent for too long. The
+        queue of the embedded engine needs to know when the first token has been generated.
         """
         if self.capabilities.tools != "native":
-            return self._emulate_tools(body, context)
-        joined = {**body, "stream": False} if joins else body
-        if "tools" in body:
-            return self._try_tools(joined, body, context)
-        return self._ask(joined, context)
+            return answer_with_tools(lambda part: self._ask(part, context), body)
+        is_short = body.get("max_tokens", math.inf) <= self.settings.timeout * SLOWEST_SPEED
+        if is_whole and is_short and not self._is_embedded:
+            body = {**body, "stream": False}
+        return self._try_tools(body, context) if "tools" in body else self._ask(body, context)
 
-    def _emulate_tools(self, body: Mapping[str, Any], context: RequestContext) -> Chunks:
-        return answer_with_tools(lambda part: self._ask(part, context), body)
-
-    async def _try_tools(
-        self, asked: Mapping[str, Any], body: Mapping[str, Any], context: RequestContext
-    ) -> Chunks:
-        """Stream the answer to `asked`; if the engine refuses tools, to `body` with ours."""
+    async def _try_tools(self, body: Mapping[str, Any], context: RequestContext) -> Chunks:
+        """Stream an answer with the tools of the engine; if it refuses them, with ours."""
         has_begun = False
         try:
-            async with aclosing(self._ask(asked, context)) as chunks:
+            async with aclosing(self._ask(body, context)) as chunks:
                 async for chunk in chunks:
                     has_begun = True
                     yield chunk
@@ -272,17 +276,15 @@ class ServedModel:
             log.warning("model.refuses_tools", model=self.name, reason=error.message)
         self._refused = replace(self._refused, tools=True)
         self.capabilities = self._capabilities()
-        async with aclosing(self._emulate_tools(body, context)) as chunks:
+        streamed = {key: value for key, value in body.items() if key != "stream"}
+        async with aclosing(self._chat(streamed, context)) as chunks:
             async for chunk in chunks:
                 yield chunk
 
     def complete(self, request: CompletionRequest, context: RequestContext) -> Chunks:
         """Stream the continuations of bare texts, as chat chunks. Raises ApiError."""
-
-        def ask(body: Mapping[str, Any]) -> Chunks:
-            return self._ask({**self._engine_params(context), **body}, context)
-
-        return stream_completions(ask, request)
+        params = self._engine_params(context)
+        return stream_completions(lambda body: self._ask({**params, **body}, context), request)
 
     async def _ask(self, body: Mapping[str, Any], context: RequestContext) -> Chunks:
         """Stream an answer of the engine as normalised chunks, and learn from it."""
@@ -331,14 +333,6 @@ class ServedModel:
         if not self.capabilities.vision:
             request.require_words_only()
 
-    def _body(self, request: ChatRequest, context: RequestContext) -> dict[str, Any]:
-        limit = request.max_completion_tokens or request.max_tokens or self._answer_limit
-        return {
-            **self._engine_params(context),
-            **self._without_tools(_request_body(request, FORWARDED_FIELDS)),
-            **({"max_tokens": limit} if limit else {}),
-        }
-
     def _engine_params(self, context: RequestContext) -> dict[str, Any]:
         """Return the engine's parameters besides the request. vLLM runs low priorities first."""
         if not self.settings.priority:
@@ -357,14 +351,10 @@ def _request_body(request: PromptFields, fields: set[str]) -> dict[str, Any]:
     """Return the request as JSON: the fields that the client set, null content included."""
     dumped = request.model_dump(include=fields, exclude_unset=True, by_alias=True)
     body = {key: value for key, value in dumped.items() if value is not None}
-    body["messages"] = [_message(message) for message in body["messages"]]
+    for message in body["messages"]:
+        if message["role"] == "developer":
+            # Chat templates of open models know only the older name of the role.
+            message["role"] = "system"
+        if message.get("tool_calls") in (None, []):
+            message.pop("tool_calls", None)
     return body
-
-
-def _message(message: dict[str, Any]) -> dict[str, Any]:
-    if message["role"] == "developer":
-        # Chat templates of open models know only the older name of the role.
-        message["role"] = "system"
-    if message.get("tool_calls") in (None, []):
-        message.pop("tool_calls", None)
-    return message

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from fastapi import FastAPI
 from pydantic import BaseModel
 from ray import serve
 from ray.serve import Application
@@ -19,9 +20,7 @@ from ray.serve.schema import LoggingConfig
 
 from agent_server.admission.admission import COUNTING_SLOTS
 from agent_server.app import create_app
-from agent_server.http.middleware import AgentServer
-from agent_server.ray.engines import EngineReplica, EngineReplicas
-from agent_server.ray.loopback import keep_replica_on_loopback
+from agent_server.ray.engines import EngineReplica, EngineReplicas, keep_replica_on_loopback
 from agent_server.settings.models import settings_of_models
 from agent_server.settings.ray import RaySettings
 from agent_server.settings.server import ServerSettings
@@ -69,7 +68,7 @@ class Ingress:
         self._config = config
         self._engines = {name: EngineReplicas(handle) for name, handle in engines.items()}
 
-    def __serve_build_asgi_app__(self) -> AgentServer:
+    def __serve_build_asgi_app__(self) -> FastAPI:
         """Return the same ASGI application as without Ray; called by Ray Serve."""
         return create_app(self._config, replicated=self._engines)
 

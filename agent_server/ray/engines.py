@@ -9,21 +9,20 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager, suppress
 from typing import Any
 
+import ray.util
 import structlog
 from ray import serve
 from ray.exceptions import RayError
+from ray.serve._private import replica
 from ray.serve.config import AutoscalingContext
 from ray.serve.exceptions import RayServeException
 
 from agent_server.admission.admission import reserved_slots
 from agent_server.admission.queue import AdmissionQueue
-from agent_server.engine_protocol import Chunks, ModelInfo, TokenCount
-from agent_server.engines.embeddings import HOW_TO_GET
-from agent_server.engines.embeddings import NAME as EMBEDDER
+from agent_server.engine_protocol import Chunks, Engine, ModelInfo, TokenCount
 from agent_server.engines.factory import create_engine
-from agent_server.errors import ApiError, EngineUnavailable, Unsupported
+from agent_server.errors import ApiError, EngineUnavailable
 from agent_server.model_files import store
-from agent_server.ray.loopback import keep_replica_on_loopback
 from agent_server.settings.models import ModelSettings, settings_of_models
 from terrarium import logging
 from terrarium.config import Config
@@ -53,6 +52,27 @@ READY_TIMEOUT = 5.0
 """Seconds within which an engine must report whether it is ready."""
 
 
+LOOPBACK = "127.0.0.1"
+
+
+def keep_replica_on_loopback() -> None:
+    """Make this replica open its port on loopback, if its node is on loopback.
+
+    To be called in a replica's constructor: after it, Ray Serve opens a port on all interfaces, for
+    calls between deployments. That port needs no token and unpickles what it receives, so whoever
+    reaches it can run code there, and Ray has no setting for its address.
+    """
+    if ray.util.get_node_ip_address() != LOOPBACK:
+        return
+    add_port = replica.add_port_to_grpc_server
+
+    def on_loopback(server: object, address: str) -> int:
+        port: int = add_port(server, f"{LOOPBACK}:{address.rpartition(':')[2]}")
+        return port
+
+    replica.add_port_to_grpc_server = on_loopback
+
+
 class EngineReplica:
     """One embedded engine in a Ray Serve replica, which is running once the model is loaded."""
 
@@ -66,7 +86,12 @@ class EngineReplica:
         self._engine = create_engine(model, settings)
         self._demand, self._told = 0, -math.inf
         self._stop = asyncio.Event()
-        self._running = asyncio.get_running_loop().create_task(self._run())
+
+        async def run() -> None:
+            async with self._engine.lifespan():
+                await self._stop.wait()
+
+        self._running = asyncio.get_running_loop().create_task(run())
         while not await self._engine.ready():
             await asyncio.sleep(RETRY_PAUSE)
             if self._running.done():
@@ -109,10 +134,6 @@ class EngineReplica:
         is_recent = time.monotonic() - self._told < DEMAND_LIFETIME
         return {DEMAND_METRIC: float(self._demand) if is_recent else 0.0}
 
-    async def _run(self) -> None:
-        async with self._engine.lifespan():
-            await self._stop.wait()
-
     async def __del__(self) -> None:
         """Stop the engine; Ray Serve awaits this."""
         self._stop.set()
@@ -133,7 +154,7 @@ def engines_by_demand(context: AutoscalingContext) -> tuple[int, dict[str, Any]]
     return min(max(wanted, least), most), {}
 
 
-class EngineReplicas:
+class EngineReplicas(Engine):
     """All replicas of one engine; fits `ReplicatedEngine`.
 
     Consistent hashing keeps a conversation on one replica, whose cache has its prompt. If that
@@ -186,9 +207,9 @@ class EngineReplicas:
                 if slots != scheduler.slots:
                     queue.resize(slots, reserved_slots(slots))
                 if running:
-                    waiting = (scheduler.waiting_count(background=each) for each in (False, True))
+                    demand = scheduler.running + scheduler.waiting
                     async with asyncio.timeout(READY_TIMEOUT):
-                        await self._handle.note_demand.remote(scheduler.running + sum(waiting))
+                        await self._handle.note_demand.remote(demand)
             await asyncio.sleep(CHECK_INTERVAL)
 
     async def chat(self, body: Mapping[str, Any], session: str | None) -> Chunks:
@@ -236,10 +257,6 @@ class EngineReplicas:
         counted = await self._call("count", dict(body))
         assert isinstance(counted, TokenCount)
         return counted
-
-    async def embeddings(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Refuse: an embedded engine is loaded for chats."""
-        raise Unsupported(f"this model makes no embeddings; {EMBEDDER} does. {HOW_TO_GET}")
 
     async def ready(self) -> bool:
         """Return whether the replica that Ray Serve chooses can generate now."""

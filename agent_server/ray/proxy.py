@@ -12,7 +12,7 @@ from starlette.middleware import Middleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from agent_server.errors import EngineUnavailable
-from agent_server.http.error_responses import ErrorResponse, error_event
+from agent_server.http.errors import error_event, error_response
 
 log = structlog.get_logger()
 
@@ -57,22 +57,16 @@ class RetryMiddleware:
                 return
             if response.has_begun:
                 if response.is_stream:
-                    await _break_off(scope, send)
+                    text = "the server went away in the middle of the answer; ask again"
+                    last = error_event(EngineUnavailable(text), scope["path"])
+                    await send({"type": "http.response.body", "body": last})
                 return
             if not body.is_kept:
                 break
             log.warning("server.lost")
             await asyncio.sleep(RETRY_PAUSE)
-        await ErrorResponse(EngineUnavailable("no server can be reached; ask again in a moment"))(
-            scope, receive, send
-        )
-
-
-async def _break_off(scope: Scope, send: Send) -> None:
-    """End a stream whose server has died with an error event."""
-    error = EngineUnavailable("the server went away in the middle of the answer; ask again")
-    event = error_event(error, scope["path"])
-    await send({"type": "http.response.body", "body": event, "more_body": False})
+        error = EngineUnavailable("no server can be reached; ask again in a moment")
+        await error_response(error, scope["path"])(scope, receive, send)
 
 
 class ReplayedBody:

@@ -7,31 +7,21 @@ from __future__ import annotations
 
 import uuid
 from collections import defaultdict
-from collections.abc import AsyncIterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from agent_server.engine_protocol import Chunk
-from agent_server.errors import ApiError
-from agent_server.http.responses import (
-    DONE,
-    Events,
-    JsonBody,
-    cancel_on_disconnect,
-    log_stream_error,
-    sse_event,
-    start_stream,
-)
+from agent_server.http.responses import Events, openai_events, respond
 from agent_server.metering.request_context import HEADERS
-from agent_server.routes.dependencies import Context, ModelPoolDep
-from agent_server.routes.fast_route import FastRoute
+from agent_server.routes.dependencies import BodyRoute, Context, Server
 from agent_server.schemas.chat_answer import ChunkMeta, ModelAnswer, assemble
-from agent_server.schemas.completions import CompletionRequest
 from agent_server.schemas.responses import TextCompletion, answers
+from agent_server.schemas.texts import CompletionRequest
 
-router = APIRouter(prefix="/v1", route_class=FastRoute)
+router = APIRouter(prefix="/v1", route_class=BodyRoute)
 
 OBJECT_TYPE = "text_completion"
 
@@ -43,7 +33,7 @@ OBJECT_TYPE = "text_completion"
     openapi_extra=HEADERS,
 )
 async def completions(
-    request: Request, body: CompletionRequest, pool: ModelPoolDep, context: Context
+    request: Request, body: CompletionRequest, server: Server, context: Context
 ) -> Response:
     """Continue one or more bare texts."""
 
@@ -51,17 +41,15 @@ async def completions(
         meta = ChunkMeta(answer.model, context.created, f"cmpl-{uuid.uuid4().hex}")
         return CompletionRenderer(body, meta)
 
-    async def whole() -> dict[str, Any]:
-        answer = await pool.complete(body, context)
+    async def whole(answer: ModelAnswer) -> dict[str, Any]:
         made = renderer(answer)
         return made.whole(await assemble(answer, made.meta))
 
-    if body.stream:
-        starting = pool.complete(body, context)
-        return await start_stream(
-            request.receive, starting, lambda answer: renderer(answer).events(answer)
-        )
-    return JsonBody(await cancel_on_disconnect(request.receive, whole()))
+    def events(answer: ModelAnswer) -> Events:
+        return openai_events(answer, renderer(answer).parts)
+
+    starting = server.pool.complete(body, context)
+    return await respond(request, starting, whole, events if body.stream else None)
 
 
 class CompletionRenderer:
@@ -75,17 +63,6 @@ class CompletionRenderer:
         self._each = request.n or 1
         self._offsets: defaultdict[int, int] = defaultdict(int)
 
-    async def events(self, chunks: AsyncIterable[Chunk]) -> Events:
-        """Yield the events of a stream."""
-        try:
-            async for chunk in chunks:
-                for part in self._parts(chunk):
-                    yield sse_event(part)
-        except ApiError as error:
-            yield sse_event(log_stream_error(error).as_wire())
-            return
-        yield DONE
-
     def whole(self, answer: Mapping[str, Any]) -> dict[str, Any]:
         """Return the whole answer, converted from an assembled chat answer."""
         choices = [
@@ -93,7 +70,8 @@ class CompletionRenderer:
         ]
         return {**self.meta.as_wire(OBJECT_TYPE), "choices": choices, "usage": answer["usage"]}
 
-    def _parts(self, chunk: Chunk) -> Iterator[Chunk]:
+    def parts(self, chunk: Chunk) -> Iterator[Chunk]:
+        """Yield the objects of a stream for a chunk."""
         choices = [self._choice(choice) for choice in chunk["choices"]]
         if any(choice["text"] or choice["finish_reason"] for choice in choices):
             yield {**self.meta.as_wire(OBJECT_TYPE), "choices": choices}
@@ -106,36 +84,28 @@ class CompletionRenderer:
         # Each choice begins with its prompt; choices are numbered prompt by prompt, `n` for each.
         if self._echoes and index not in self._offsets:
             text = self._echoes[index // self._each] + text
-        logprobs = _to_legacy_logprobs(
-            (choice.get("logprobs") or {}).get("content"), self._offsets[index]
-        )
-        # The engine was asked for one alternative where the client wants none (`logprobs: 0`).
-        if logprobs and not self._top:
-            logprobs["top_logprobs"] = None
+        logprobs = self._logprobs(choice)
         self._offsets[index] += len(text)
         finish = choice.get("finish_reason")
         return {"text": text, "index": index, "logprobs": logprobs, "finish_reason": finish}
 
-
-def _to_legacy_logprobs(
-    content: list[Mapping[str, Any]] | None, offset: int
-) -> dict[str, Any] | None:
-    """Convert the chat API's log probabilities to parallel lists.
-
-    `offset` is the number of characters before them; None if there are no log probabilities.
-    """
-    if not content:
-        return None
-    offsets = []
-    for entry in content:
-        offsets.append(offset)
-        offset += len(entry["token"])
-    return {
-        "tokens": [entry["token"] for entry in content],
-        "token_logprobs": [entry["logprob"] for entry in content],
-        "top_logprobs": [
+    def _logprobs(self, choice: Chunk) -> dict[str, Any] | None:
+        """Convert the chat API's log probabilities to parallel lists, None if there are none."""
+        content = (choice.get("logprobs") or {}).get("content")
+        if not content:
+            return None
+        offsets, offset = [], self._offsets[choice["index"]]
+        for entry in content:
+            offsets.append(offset)
+            offset += len(entry["token"])
+        tops = [
             {top["token"]: top["logprob"] for top in entry.get("top_logprobs") or ()}
             for entry in content
-        ],
-        "text_offset": offsets,
-    }
+        ]
+        return {
+            "tokens": [entry["token"] for entry in content],
+            "token_logprobs": [entry["logprob"] for entry in content],
+            # The engine was asked for one alternative where the client wants none (`logprobs: 0`).
+            "top_logprobs": tops if self._top else None,
+            "text_offset": offsets,
+        }

@@ -7,7 +7,7 @@ from fastapi.responses import PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from agent_server.errors import EngineMisconfigured, EngineUnavailable
-from agent_server.routes.dependencies import ModelPoolDep, Server
+from agent_server.routes.dependencies import Server
 from agent_server.tendril_registry import TendrilCollector
 
 router = APIRouter()
@@ -20,11 +20,11 @@ async def health() -> dict[str, str]:
 
 
 @router.get("/ready")
-async def ready(pool: ModelPoolDep) -> dict[str, str]:
+async def ready(server: Server) -> dict[str, str]:
     """Report whether the default model can generate now; 503 if it cannot."""
-    if not await pool.ready():
-        if pool.trouble:
-            raise EngineMisconfigured(pool.trouble)
+    if not await server.pool.ready():
+        if server.pool.trouble:
+            raise EngineMisconfigured(server.pool.trouble)
         raise EngineUnavailable("the model is not there yet")
     return {"status": "ready"}
 
@@ -33,5 +33,5 @@ async def ready(pool: ModelPoolDep) -> dict[str, str]:
 async def metrics(server: Server) -> Response:
     """Return the metrics in Prometheus's text format."""
     exposition = server.metering.metrics.exposition()
-    exposition += generate_latest(TendrilCollector(await server.tendrils.present()))
+    exposition += generate_latest(TendrilCollector(server.tendrils.present()))
     return Response(exposition, media_type=CONTENT_TYPE_LATEST)

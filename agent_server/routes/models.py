@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, Any
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from pydantic import Discriminator, Tag
+from starlette.responses import Response
 
 from agent_server.engine_protocol import ModelInfo
 from agent_server.engines.embeddings import NAME as EMBEDDER
 from agent_server.engines.embeddings_child import MAX_TEXT_TOKENS
-from agent_server.models.served_model import ServedModel
-from agent_server.routes.dependencies import Context, ModelPoolDep, Server, ServerState
+from agent_server.http.responses import JsonBody
+from agent_server.routes.dependencies import BodyRoute, Context, Server, ServerState
 from agent_server.schemas.chat import TokenizeMessages, TokenizePrompt
 from agent_server.schemas.responses import ModelList, ModelObject, TokenizeResponse, answers
 
-router = APIRouter()
-
-
-def _shape(body: Any) -> str:
-    return "chat body" if isinstance(body, dict) and "messages" in body else "text body"
-
+router = APIRouter(route_class=BodyRoute)
 
 Countable = Annotated[
     Annotated[TokenizeMessages, Tag("chat body")] | Annotated[TokenizePrompt, Tag("text body")],
-    Discriminator(_shape),
+    Discriminator(
+        lambda body: "chat body" if isinstance(body, dict) and "messages" in body else "text body"
+    ),
 ]
 
 
@@ -42,25 +39,28 @@ async def model(name: str, server: Server) -> dict[str, Any]:
     return await _card(server, name)
 
 
-@router.post("/tokenize", responses=answers(TokenizeResponse))
-async def tokenize(body: Countable, pool: ModelPoolDep, context: Context) -> dict[str, Any]:
+@router.post("/tokenize", response_model=None, responses=answers(TokenizeResponse))
+async def tokenize(request: Request, body: Countable, server: Server, context: Context) -> Response:
     """Count the tokens of a prompt, or of what a chat request would send to the engine.
 
     The shape is vLLM's: `{"prompt"}` or `{"messages", "tools"?}`.
     """
-    counted = await pool.count(body, context)
-    return {"count": counted.count, "max_model_len": counted.limit, "tokens": list(counted.tokens)}
+    found = await server.pool.count(body, context)
+    return JsonBody(
+        {"count": found.count, "max_model_len": found.limit, "tokens": list(found.tokens)}
+    )
 
 
 async def _card(server: ServerState, name: str) -> dict[str, Any]:
-    if name == EMBEDDER and await server.embedder.ready():
-        can: Mapping[str, Any] = {"embeddings": True}
-        root, longest, more = name, MAX_TEXT_TOKENS, _about(None)
-    else:
+    info, rate, profile, better = ModelInfo(), None, None, None
+    can: dict[str, Any] = {"embeddings": True}
+    root, longest = name, MAX_TEXT_TOKENS
+    if name != EMBEDDER or not await server.embedder.ready():
         model = server.pool.table.resolve(name)[0]
         await model.refresh()
         can, longest = model.capabilities.as_wire(), model.capabilities.context
-        root, more = model.name, _about(model)
+        root, info, rate = model.name, model.info, model.prompt_tokens_per_second
+        profile, better = model.settings.profile, model.better
     return {
         "id": name,
         "object": "model",
@@ -69,20 +69,11 @@ async def _card(server: ServerState, name: str) -> dict[str, Any]:
         "root": root,
         "max_model_len": longest,
         "window": longest,
-        **more,
-        "capabilities": can,
-    }
-
-
-def _about(model: ServedModel | None) -> dict[str, Any]:
-    """Return the keys of a model card that describe the weights and their speed; None: unknown."""
-    info = model.info if model else ModelInfo()
-    rate = model.prompt_tokens_per_second if model else None
-    return {
         "parameters": info.parameters,
         "prompt_tokens_per_second": round(rate, 1) if rate else None,
-        "profile": model.settings.profile if model else None,
+        "profile": profile,
         "weights": info.weights,
         "gpus": None if info.gpus is None else [gpu.name for gpu in info.gpus],
-        "better": model.better if model else None,
+        "better": better,
+        "capabilities": can,
     }

@@ -13,7 +13,7 @@ from agent_server.errors import EngineUnavailable, InvalidRequest
 from agent_server.metering.request_context import ADMIN, ANYBODY
 from agent_server.routes.dependencies import Context, Server
 from storage.db.errors import Unavailable
-from storage.usage.usage import UsageAmount, UsageKey
+from storage.usage.usage import UsageAmount
 
 router = APIRouter()
 
@@ -71,13 +71,10 @@ async def usage(
         until=until,
         currency=server.currency,
         total=UsageTotals(**_amount(sum(found.values(), UsageAmount()))),
-        data=[_row(usage_key, amount) for usage_key, amount in found.items()],
-    )
-
-
-def _row(usage_key: UsageKey, amount: UsageAmount) -> UsageRow:
-    return UsageRow(
-        day=usage_key.day, tendril=usage_key.tendril, model=usage_key.model, **_amount(amount)
+        data=[
+            UsageRow(day=key.day, tendril=key.tendril, model=key.model, **_amount(amount))
+            for key, amount in found.items()
+        ],
     )
 
 

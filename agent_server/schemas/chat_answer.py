@@ -1,7 +1,14 @@
-"""Chat answers: the normalised chunks of an engine, and their assembly into one object."""
+"""Chat answers: the normalised chunks of an engine, and their assembly into one object.
+
+A model's reasoning may be in the text of its answer, in think blocks, where its engine has left it.
+A block opens with <think>, <thinking> or <thought>, also in double brackets as <<THINK>>, and
+closes with any of these words and a slash; case does not matter. A block that never closes hides
+everything after it.
+"""
 
 from __future__ import annotations
 
+import re
 import time
 from collections import defaultdict
 from collections.abc import Awaitable, Mapping
@@ -12,8 +19,8 @@ from typing import Any, Self
 
 from agent_server.engine_protocol import Chunk, Chunks
 from agent_server.errors import EngineUnavailable
-from agent_server.schemas.thinking import Split, ThinkSplitter
 from storage.usage.usage import TokenUsage
+from terrarium.markdown_code import CodeSplitter
 
 
 def has_output(chunk: Chunk) -> bool:
@@ -23,6 +30,139 @@ def has_output(chunk: Chunk) -> bool:
         if choice.get("text") or any(value for key, value in delta.items() if key != "role"):
             return True
     return False
+
+
+_NAMES = "think|thinking|thought"
+_OPENING_TAG = re.compile(rf"<(?:{_NAMES})>|<<(?:{_NAMES})>>", re.IGNORECASE)
+_CLOSING_TAG = re.compile(rf"</(?:{_NAMES})>|<</(?:{_NAMES})>>", re.IGNORECASE)
+_EITHER_TAG = re.compile(f"{_OPENING_TAG.pattern}|{_CLOSING_TAG.pattern}", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """A piece of text, split into what may be shown and what was thought."""
+
+    shown: str = ""
+    thought: str = ""
+
+
+class ThinkSplitter:
+    """Splits a stream of text into think blocks and the rest, however its pieces cut the tags.
+
+    Blanks before a block that the text begins with are dropped, and line breaks after it. In the
+    text after that nothing is a tag, as an answer may mention <think>; with `anywhere` a tag is one
+    everywhere but in code, and a closing tag without a block is dropped.
+    """
+
+    def __init__(self, *, anywhere: bool = False) -> None:
+        self._code = CodeSplitter() if anywhere else None
+        self._held = ""
+        self._thinking = False
+        self._after_block = False
+        self._answering = False
+
+    def feed(self, text: str) -> Split:
+        """Return the text that is certain now; a possible beginning of a tag is held back."""
+        if self._answering and self._code is None:
+            return Split(text)
+        return self._split(text, is_last=False)
+
+    def finish(self) -> Split:
+        """Return what was held back, at the end of the stream."""
+        return self._split("", is_last=True)
+
+    def _split(self, text: str, *, is_last: bool) -> Split:
+        shown = thought = ""
+        while True:
+            if self._thinking:
+                piece, text, closed = self._until_closed(text, is_last=is_last)
+                thought += piece
+                if not closed:
+                    return Split(shown, thought)
+            elif self._answering:
+                piece, text = self._answer(text, is_last=is_last)
+                shown += piece
+                if not self._thinking:
+                    return Split(shown, thought)
+            else:
+                text, self._held = self._held + text, ""
+                text = text.lstrip("\n") if self._after_block else text
+                begun = text.lstrip()
+                if opening := _OPENING_TAG.match(begun):
+                    text, self._thinking, self._after_block = begun[opening.end() :], True, True
+                elif not is_last and _may_become_tag(begun):
+                    self._held = text
+                    return Split(shown, thought)
+                else:
+                    self._answering = True
+
+    def _until_closed(self, text: str, *, is_last: bool) -> tuple[str, str, bool]:
+        """Return the text of the open block, the text after it, and whether it closes."""
+        text, self._held = self._held + text, ""
+        certain = _certain_length(text, is_last=is_last)
+        closing = _CLOSING_TAG.search(text[:certain])
+        if closing is None:
+            self._held = text[certain:]
+            return text[:certain], "", False
+        self._thinking = False
+        return text[: closing.start()], text[closing.end() :], True
+
+    def _answer(self, text: str, *, is_last: bool) -> tuple[str, str]:
+        """Return the visible part of a text; if a block opens in it, also the text after the
+        tag."""
+        if self._code is None:
+            return text, ""
+        segments = self._code.feed(text) + (self._code.finish() if is_last else [])
+        shown = ""
+        for index, segment in enumerate(segments):
+            if segment.is_code:
+                shown, self._held = shown + self._held + segment.text, ""
+                continue
+            prose, self._held = self._held + segment.text, ""
+            while tag := _EITHER_TAG.search(prose[: _certain_length(prose, is_last=is_last)]):
+                shown, prose = shown + prose[: tag.start()], prose[tag.end() :]
+                if _OPENING_TAG.fullmatch(tag[0]):
+                    self._thinking = True
+                    later = "".join(each.text for each in segments[index + 1 :])
+                    return shown, prose + later + self._code.take_held()
+            certain = _certain_length(prose, is_last=is_last)
+            shown, self._held = shown + prose[:certain], prose[certain:]
+        if is_last:
+            shown, self._held = shown + self._held, ""
+        return shown, ""
+
+
+def _certain_length(text: str, *, is_last: bool) -> int:
+    """Return how many characters at the beginning of `text` are in no incomplete tag at its end;
+    all of them if it `is_last`."""
+    # `<<think>` is incomplete, although it has a whole `<think>`: another `>` may follow.
+    start = -1 if is_last else text.find("<", max(0, len(text) - _MAX_TAG_LENGTH))
+    while start >= 0:
+        if _may_become_tag(text[start:]):
+            return start
+        start = text.find("<", start + 1)
+    return len(text)
+
+
+def _may_become_tag(text: str) -> bool:
+    """Return whether a text is empty or a proper prefix of a tag."""
+    return not text or _PREFIX.fullmatch(text) is not None
+
+
+def _prefixes() -> re.Pattern[str]:
+    """Compile a pattern that matches every proper prefix of a tag."""
+    tags = [
+        f"{a}{slash}{name}{b}"
+        for a, b in (("<", ">"), ("<<", ">>"))
+        for slash in ("", "/")
+        for name in _NAMES.split("|")
+    ]
+    beginnings = {tag[:length] for tag in tags for length in range(1, len(tag))}
+    return re.compile("|".join(map(re.escape, sorted(beginnings, key=len))), re.IGNORECASE)
+
+
+_MAX_TAG_LENGTH = len("<</thinking>>")
+_PREFIX = _prefixes()
 
 
 class ChunkNormalizer:
@@ -159,18 +299,22 @@ async def assemble(answer: ModelAnswer, meta: ChunkMeta) -> dict[str, Any]:
         async for chunk in answer:
             usage = chunk.get("usage") or usage
             for choice in chunk["choices"]:
-                whole = choices.setdefault(choice["index"], _empty(choice["index"]))
-                _add(whole, choice)
+                index = choice["index"]
+                message = {"role": "assistant", "content": None, "refusal": None}
+                empty = {
+                    "index": index,
+                    "message": message,
+                    "logprobs": None,
+                    "finish_reason": None,
+                }
+                _add(choices.setdefault(index, empty), choice)
     listed = [choices[index] for index in sorted(choices)]
     for whole in listed:
-        whole["message"]["content"] = _content(whole["message"])
+        message, text = whole["message"], whole["message"]["content"]
+        # As in OpenAI's API: null only beside tool calls.
+        message["content"] = text or (None if message.get("tool_calls") else "")
         whole["finish_reason"] = whole["finish_reason"] or "stop"  # some engines send none
     return {**meta.as_wire("chat.completion"), "choices": listed, "usage": usage}
-
-
-def _empty(index: int) -> dict[str, Any]:
-    message: dict[str, Any] = {"role": "assistant", "content": None, "refusal": None}
-    return {"index": index, "message": message, "logprobs": None, "finish_reason": None}
 
 
 def _add(whole: dict[str, Any], choice: Chunk) -> None:
@@ -178,30 +322,20 @@ def _add(whole: dict[str, Any], choice: Chunk) -> None:
     for key in ("content", "reasoning_content", "refusal"):
         if isinstance(delta.get(key), str):
             message[key] = (message.get(key) or "") + delta[key]
-    for call in delta.get("tool_calls") or ():
-        _add_call(message.setdefault("tool_calls", []), call)
+    for part in delta.get("tool_calls") or ():
+        calls = message.setdefault("tool_calls", [])
+        index = part.get("index")
+        if index is None:  # some engines send each call whole, and without a number
+            index = len(calls)
+        while len(calls) <= index:
+            calls.append({"id": "", "type": "function", "function": {"name": "", "arguments": ""}})
+        call, function = calls[index], part.get("function") or {}
+        call["id"] = part.get("id") or call["id"]
+        call["function"]["name"] += function.get("name") or ""
+        call["function"]["arguments"] += function.get("arguments") or ""
     for entry in (choice.get("logprobs") or {}).get("content") or ():
         whole["logprobs"] = whole["logprobs"] or {"content": [], "refusal": None}
         whole["logprobs"]["content"].append(entry)
     whole["finish_reason"] = choice.get("finish_reason") or whole["finish_reason"]
     if "stop_reason" in choice:
         whole["stop_reason"] = choice["stop_reason"]
-
-
-def _add_call(calls: list[dict[str, Any]], part: Mapping[str, Any]) -> None:
-    index = part.get("index")
-    if index is None:  # some engines send each call whole, and without a number
-        index = len(calls)
-    while len(calls) <= index:
-        calls.append({"id": "", "type": "function", "function": {"name": "", "arguments": ""}})
-    call, function = calls[index], part.get("function") or {}
-    call["id"] = part.get("id") or call["id"]
-    call["function"]["name"] += function.get("name") or ""
-    call["function"]["arguments"] += function.get("arguments") or ""
-
-
-def _content(message: Mapping[str, Any]) -> str | None:
-    # As in OpenAI's API: null only beside tool calls.
-    if message.get("tool_calls"):
-        return message["content"] or None
-    return message["content"] or ""

@@ -11,11 +11,7 @@ from typing import Any, Literal
 from pydantic import BaseModel
 
 
-class ResponseModel(BaseModel):
-    """An object in an answer."""
-
-
-class ErrorDetail(ResponseModel):
+class ErrorDetail(BaseModel):
     """The details of an error; `param` names the field of the request."""
 
     message: str
@@ -24,33 +20,33 @@ class ErrorDetail(ResponseModel):
     code: str | None
 
 
-class ErrorBody(ResponseModel):
+class ErrorBody(BaseModel):
     """An error response."""
 
     error: ErrorDetail
 
 
-class AnthropicErrorDetail(ResponseModel):
+class AnthropicErrorDetail(BaseModel):
     """The details of an error in Anthropic's API."""
 
     type: str
     message: str
 
 
-class AnthropicErrorBody(ResponseModel):
+class AnthropicErrorBody(BaseModel):
     """An error response of Anthropic's API."""
 
     type: Literal["error"]
     error: AnthropicErrorDetail
 
 
-class CachedTokens(ResponseModel):
+class CachedTokens(BaseModel):
     """The number of prompt tokens that came from the engine's cache."""
 
     cached_tokens: int
 
 
-class UsageBody(ResponseModel):
+class UsageBody(BaseModel):
     """The tokens of one request."""
 
     prompt_tokens: int
@@ -59,7 +55,7 @@ class UsageBody(ResponseModel):
     prompt_tokens_details: CachedTokens
 
 
-class ChatMessage(ResponseModel):
+class ChatMessage(BaseModel):
     """The answer of the model: text, tool calls and reasoning."""
 
     role: Literal["assistant"]
@@ -69,7 +65,7 @@ class ChatMessage(ResponseModel):
     reasoning_content: str | None = None
 
 
-class ChatChoice(ResponseModel):
+class ChatChoice(BaseModel):
     """One of n answers."""
 
     index: int
@@ -78,7 +74,7 @@ class ChatChoice(ResponseModel):
     finish_reason: str
 
 
-class ChatCompletion(ResponseModel):
+class ChatCompletion(BaseModel):
     """The answer to a conversation."""
 
     id: str
@@ -89,7 +85,7 @@ class ChatCompletion(ResponseModel):
     usage: UsageBody | None
 
 
-class TextChoice(ResponseModel):
+class TextChoice(BaseModel):
     """One of n answers to one of the prompts."""
 
     index: int
@@ -98,7 +94,7 @@ class TextChoice(ResponseModel):
     finish_reason: str
 
 
-class TextCompletion(ResponseModel):
+class TextCompletion(BaseModel):
     """The continuation of bare texts."""
 
     id: str
@@ -109,7 +105,7 @@ class TextCompletion(ResponseModel):
     usage: UsageBody | None
 
 
-class GenerateResponse(ResponseModel):
+class GenerateResponse(BaseModel):
     """The answer to one prompt."""
 
     id: str
@@ -119,7 +115,7 @@ class GenerateResponse(ResponseModel):
     usage: UsageBody | None
 
 
-class ResponseBody(ResponseModel):
+class ResponseBody(BaseModel):
     """An answer as items."""
 
     id: str
@@ -137,7 +133,7 @@ class ResponseBody(ResponseModel):
     store: bool
 
 
-class DeletedResponse(ResponseModel):
+class DeletedResponse(BaseModel):
     """A response that was deleted."""
 
     id: str
@@ -145,7 +141,7 @@ class DeletedResponse(ResponseModel):
     deleted: Literal[True]
 
 
-class Embedding(ResponseModel):
+class Embedding(BaseModel):
     """One vector: a list of numbers, or float32 in base64."""
 
     object: Literal["embedding"]
@@ -153,14 +149,14 @@ class Embedding(ResponseModel):
     embedding: list[float] | str
 
 
-class EmbeddingUsage(ResponseModel):
+class EmbeddingUsage(BaseModel):
     """The tokens of all texts."""
 
     prompt_tokens: int
     total_tokens: int
 
 
-class Embeddings(ResponseModel):
+class Embeddings(BaseModel):
     """The vectors of texts, in the order of the texts."""
 
     object: Literal["list"]
@@ -169,7 +165,7 @@ class Embeddings(ResponseModel):
     usage: EmbeddingUsage
 
 
-class AnthropicUsage(ResponseModel):
+class AnthropicUsage(BaseModel):
     """The tokens of one request; `input_tokens` do not include the cached ones."""
 
     input_tokens: int
@@ -178,7 +174,7 @@ class AnthropicUsage(ResponseModel):
     output_tokens: int
 
 
-class AnthropicMessage(ResponseModel):
+class AnthropicMessage(BaseModel):
     """The answer to a conversation, in the form of Anthropic's API."""
 
     id: str
@@ -191,13 +187,13 @@ class AnthropicMessage(ResponseModel):
     usage: AnthropicUsage
 
 
-class InputTokens(ResponseModel):
+class InputTokens(BaseModel):
     """The number of tokens that a conversation would send to the engine."""
 
     input_tokens: int
 
 
-class ModelObject(ResponseModel):
+class ModelObject(BaseModel):
     """A model card. `window` and `max_model_len` are the context in tokens.
 
     `root` is the model that an alias stands for, `weights` the name of the loaded model, `gpus` are
@@ -221,14 +217,14 @@ class ModelObject(ResponseModel):
     capabilities: dict[str, Any]
 
 
-class ModelList(ResponseModel):
+class ModelList(BaseModel):
     """All models and aliases."""
 
     object: Literal["list"]
     data: list[ModelObject]
 
 
-class TokenizeResponse(ResponseModel):
+class TokenizeResponse(BaseModel):
     """The tokens of a prompt."""
 
     count: int
@@ -239,7 +235,7 @@ class TokenizeResponse(ResponseModel):
 Documented = dict[int | str, dict[str, Any]]
 
 
-def answers(model: type[ResponseModel], *, stream: bool = False) -> Documented:
+def answers(model: type[BaseModel], *, stream: bool = False) -> Documented:
     """Return the `responses` of a route that answers with `model`, or with events if `stream`."""
     documented: Documented = {200: {"model": model}}
     if stream:
@@ -247,7 +243,7 @@ def answers(model: type[ResponseModel], *, stream: bool = False) -> Documented:
     return documented
 
 
-def errors(model: type[ResponseModel]) -> Documented:
+def error_answers(model: type[BaseModel]) -> Documented:
     """Return the `responses` of every route for errors."""
     return {
         "4XX": {"model": model, "description": "The request cannot be honoured"},

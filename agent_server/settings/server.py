@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import ClassVar, Self
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
-from agent_server.settings.key_names import require_key_name
 from terrarium.config import MIN_SECRET_LENGTH, ConfigError, Settings, is_short
 from terrarium.loopback import is_loopback
+
+RESERVED = frozenset({"admin", "anonymous", "other", "terrarium"})
+"""Names that the server itself uses for requests without a named key."""
+
+_NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,63}", re.ASCII)
+
+
+def require_key_name(name: str) -> None:
+    """Raise ValueError, with the reason, unless a key may be called `name`."""
+    if not _NAME.fullmatch(name):
+        raise ValueError(f"{name!r}: letters, digits, dots, dashes and underscores only")
+    if name in RESERVED:
+        raise ValueError(f"{name} has a meaning already")
 
 
 class ServerSettings(Settings):

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
 
 from agent_server.engine_protocol import Chunk, Chunks
 from agent_server.errors import InvalidRequest
+from agent_server.schemas.chat import plain
 from agent_server.tool_calling import schema
-from agent_server.tool_calling.prompt import render, section
 from agent_server.tool_calling.reader import (
     CallDetector,
     CallReader,
@@ -24,14 +25,81 @@ Ask = Callable[[Mapping[str, Any]], Chunks]
 
 TOOL_KEYS = ("tools", "tool_choice", "parallel_tool_calls")
 
+INTRODUCTION = """\
+You can use these tools:
+{tools}
+
+To use a tool, answer with only this JSON and nothing else:
+{{"name": "TOOL", "arguments": {{...}}}}
+{several}Otherwise answer in plain text, without JSON."""
+
+SEVERAL = "To use several at once, answer with a JSON list of such objects.\n"
+
 
 def render_tools(body: Mapping[str, Any]) -> dict[str, Any]:
     """Return `body` for an engine without tools: tools and earlier calls are put into words."""
     added = None
     if _may_call(body):
-        added = section(body["tools"], several=_several(body))
+        keys = ("name", "description", "parameters")
+        lines = [
+            json.dumps(
+                {key: tool["function"][key] for key in keys if tool["function"].get(key)},
+                ensure_ascii=False,
+            )
+            for tool in body["tools"]
+        ]
+        several = SEVERAL if _several(body) else ""
+        added = INTRODUCTION.format(tools="\n".join(lines), several=several)
     kept = {key: value for key, value in body.items() if key not in TOOL_KEYS}
-    return {**kept, "messages": render(body["messages"], added)}
+    return {**kept, "messages": _render(body["messages"], added)}
+
+
+def _render(messages: Sequence[Mapping[str, Any]], added: str | None) -> list[dict[str, Any]]:
+    """Render a history with calls and results as plain messages; `added` goes to the system's.
+
+    An earlier call becomes the JSON that the model is told to write. Consecutive results become one
+    user message, since plain templates have no tool role.
+    """
+    names: dict[str, str] = {}
+    plainly: list[dict[str, Any]] = []
+    before = ""
+    for message in messages:
+        role = message["role"]
+        if role == "assistant":
+            calls = message.get("tool_calls") or []
+            names.update({call["id"]: call["function"]["name"] for call in calls})
+            written = [_call_text(call["function"]) for call in calls]
+            said = [plain(message.get("content"))]
+            if written:
+                form = written[0] if len(written) == 1 else written
+                said.append(json.dumps(form, ensure_ascii=False))
+            text = "\n".join(filter(None, said))
+            plainly.append({"role": "assistant", "content": text})
+        elif role == "tool":
+            name = names.get(message["tool_call_id"]) or message.get("name") or "a tool"
+            text = f"Result of {name}:\n{plain(message['content'])}"
+            if before == "tool":
+                plainly[-1]["content"] += f"\n\n{text}"
+            else:
+                plainly.append({"role": "user", "content": text})
+        else:
+            plainly.append({"role": role, "content": message["content"]})
+        before = role
+    if not added:
+        return plainly
+    if plainly[0]["role"] != "system":
+        return [{"role": "system", "content": added}, *plainly]
+    first = {**plainly[0], "content": f"{plain(plainly[0]['content'])}\n\n{added}"}
+    return [first, *plainly[1:]]
+
+
+def _call_text(function: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a call as the object that the model writes; arguments that are not JSON stay text."""
+    try:
+        value = json.loads(function["arguments"])
+    except ValueError:
+        value = function["arguments"]
+    return {"name": function["name"], "arguments": value}
 
 
 def answer_with_tools(ask: Ask, body: Mapping[str, Any]) -> Chunks:
@@ -63,7 +131,11 @@ async def _auto(
     held: list[Chunk] = []
     detector, tokens = CallDetector(_names(tools), given), 0
     verdict: Verdict = "text"
-    async with aclosing(ask(_unconstrained_body(body, tools))) as chunks:
+    asked = body
+    if wanted := (body.get("response_format") or {}).get("json_schema"):
+        widened = schema.any_of(schema.one_call(tools), wanted["schema"])
+        asked = {**body, "response_format": schema.response_format(widened)}
+    async with aclosing(ask(asked)) as chunks:
         async for chunk in chunks:
             if piece := _text(chunk):
                 # A chunk is about one token; a stream that is stopped early reports no usage.
@@ -118,7 +190,7 @@ async def _force_call(
             text, finish = text + piece, _finish_reason(chunk) or finish
             if chunk.get("usage"):
                 usage = TokenUsage.from_wire(chunk["usage"])
-            if reasoning := _reasoning(chunk):
+            if reasoning := _text(chunk, "reasoning_content"):
                 yield _chunk({"reasoning_content": reasoning})
             for delta in calls_made.feed(piece):
                 yield _chunk({**speaker, "tool_calls": [delta]})
@@ -137,17 +209,6 @@ async def _force_call(
         yield {"choices": [], "usage": (first + usage).as_wire()}
 
 
-def _unconstrained_body(
-    body: Mapping[str, Any], tools: Sequence[Mapping[str, Any]]
-) -> Mapping[str, Any]:
-    """Return the body of the first request; a schema of the client's is widened by the calls."""
-    wanted = (body.get("response_format") or {}).get("json_schema")
-    if not wanted:
-        return body
-    widened = schema.any_of(schema.one_call(tools), wanted["schema"])
-    return {**body, "response_format": schema.response_format(widened)}
-
-
 def _may_call(body: Mapping[str, Any]) -> bool:
     return bool(body.get("tools")) and body.get("tool_choice") != "none"
 
@@ -164,13 +225,8 @@ def _tools_named(tools: Sequence[Mapping[str, Any]], name: str) -> list[Mapping[
     return [tool for tool in tools if tool["function"]["name"] == name]
 
 
-def _text(chunk: Chunk) -> str:
-    return "".join((c.get("delta") or {}).get("content") or "" for c in chunk.get("choices", ()))
-
-
-def _reasoning(chunk: Chunk) -> str:
-    deltas = [c.get("delta") or {} for c in chunk.get("choices", ())]
-    return "".join(delta.get("reasoning_content") or "" for delta in deltas)
+def _text(chunk: Chunk, key: str = "content") -> str:
+    return "".join((c.get("delta") or {}).get(key) or "" for c in chunk.get("choices", ()))
 
 
 def _finish_reason(chunk: Chunk) -> str | None:

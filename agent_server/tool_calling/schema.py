@@ -77,7 +77,10 @@ def _limit_strings(schema: Any, owner: str, definitions: dict[str, Any]) -> Any:
         # For one pattern that it does not support, llama.cpp silently ignores the whole schema.
         and not (key == "pattern" and isinstance(value, str) and not is_supported_pattern(value))
     }
-    if _is_free_text(copy):
+    limits = ("maxLength", "enum", "const", "pattern", "format")
+    kind = copy.get("type")
+    is_text = "string" in (kind if isinstance(kind, list) else [kind])
+    if is_text and copy.keys().isdisjoint(limits):
         copy["maxLength"] = MAX_TEXT_LENGTH
     return copy
 
@@ -91,10 +94,3 @@ def _inner(key: str, value: Any, owner: str, definitions: dict[str, Any]) -> Any
     if key in ("const", "enum", "default", "examples", "required"):
         return value
     return _limit_strings(value, owner, definitions)
-
-
-def _is_free_text(schema: Mapping[str, Any]) -> bool:
-    limits = ("maxLength", "enum", "const", "pattern", "format")
-    kind = schema.get("type")
-    kinds = kind if isinstance(kind, list) else [kind]
-    return "string" in kinds and not any(key in schema for key in limits)

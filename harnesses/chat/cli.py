@@ -9,9 +9,9 @@ from pathlib import Path
 
 from harnesses.chat.tendril import ChatTendril
 from harnesses.core.addresses import with_agent_address
-from harnesses.core.options import ConfigFile, DataFolder
 from storage.db.private_files import tighten_data
 from storage.db.process_lock import hold_lock
+from terrarium.command_line import ConfigFile, DataFolder
 from terrarium.config import load
 from terrarium.logging import Format, configure
 

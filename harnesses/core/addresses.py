@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import SecretStr
 
-from harnesses.core.up_file import RunningUp, read_up_file
+from harnesses.core.up_file import read_up_file
 from llm.client.settings import AgentSettings
 from terrarium.config import Config, sections
 
@@ -26,7 +26,8 @@ def with_agent_address(config: Config, tendril: str | None = None) -> Config:
     """
     agent, server = config.section(AgentSettings), table_settings(config, "server")
     running = read_up_file(config.data)
-    if not server or ("api_url" in agent.model_fields_set and not _is_at(agent, running)):
+    is_ours = running is not None and agent.server_url == running.server
+    if not server or ("api_url" in agent.model_fields_set and not is_ours):
         return config
     if running:
         address, key = running.server, running.key
@@ -41,11 +42,6 @@ def with_agent_address(config: Config, tendril: str | None = None) -> Config:
     if agent.api_key is None and key:
         values["api_key"] = key
     return replace(config, tables={**config.tables, "agent": values})
-
-
-def _is_at(agent: AgentSettings, running: RunningUp | None) -> bool:
-    """Return True if `[agent] api_url` is the server of the running `terrarium up`."""
-    return running is not None and agent.server_url == running.server
 
 
 def table_settings(config: Config, name: str) -> Mapping[str, Any]:

@@ -97,7 +97,7 @@ class AttentionMixin(Tendril):
     async def _speak_unasked(self, trigger: Trigger) -> datetime | None:
         """Run a turn for a trigger; return None, or the time until which the trigger is put off, at
         the request of the model or after an error."""
-        result = await self.catch_errors(lambda: self._unasked_turn(trigger))
+        result = await self.turns.catch_errors(lambda: self._unasked_turn(trigger))
         if result.ok and not result.deferral:
             return None
         later = timedelta(hours=result.deferral.hours) if result.deferral else RETRY_DELAY

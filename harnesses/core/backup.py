@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import sqlite3
-from collections.abc import Iterator
 from contextlib import closing, suppress
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -22,11 +22,10 @@ import typer
 from pydantic import BaseModel, ValidationError
 
 from harnesses.core.errors import TendrilError
-from harnesses.core.launcher.stopped import hold_stopped
-from harnesses.core.options import ConfigFile, DataFolder
+from harnesses.core.launcher.tendrils import hold_stopped
 from storage.db.backup import back_up
-from storage.db.process_lock import AlreadyRunning
 from storage.settings import log_file, log_path
+from terrarium.command_line import ConfigFile, DataFolder
 from terrarium.config import Config, load
 
 MANIFEST = "backup.json"
@@ -34,7 +33,7 @@ LOG = "irc.db"
 """The name of the log in a backup, whatever its path in `[storage] db_path`."""
 
 _EXCLUDED = ("run", "models")
-_EXCLUDED_SUFFIXES = ("-wal", "-shm", "-journal", ".part", ".tmp")
+_EXCLUDED_NAME = re.compile(r"\.db\.before-|(-wal|-shm|-journal|\.part|\.tmp)$")
 _CHUNK_BYTES = 1024 * 1024  # bytes
 
 
@@ -75,7 +74,14 @@ def back_up_all(config: Config, folder: Path) -> Manifest:
     slightly different times. Only the owner can read the copies. Raises TendrilError, and
     Unavailable if a file cannot be read or the data is in PostgreSQL.
     """
-    databases = _databases(config)
+    log, databases = log_file(config), dict[str, Path]()
+    for path in sorted(config.data.glob("*.db")):
+        if path.resolve() != log.resolve():
+            databases[path.name] = path
+    if LOG in databases:
+        raise TendrilError(f"{databases[LOG]} is not the log, which is {log}; move it away first")
+    if log.exists():
+        databases[LOG] = log
     if not databases:
         raise TendrilError(f"there is nothing to back up in {config.data}")
     try:
@@ -89,10 +95,15 @@ def back_up_all(config: Config, folder: Path) -> Manifest:
         for name, source in databases.items():
             _make_private(folder / name)  # first: SQLite would create it with the umask's mode
             back_up(source, folder / name)
-        for path, source in _other_files(config):
-            (folder / path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            _make_private(folder / path)
-            shutil.copyfile(source, folder / path)
+        for source in sorted(config.data.rglob("*")):
+            path = source.relative_to(config.data)
+            is_database = source.resolve() == log.resolve() or source in databases.values()
+            if is_database or path.parts[0] in _EXCLUDED or _EXCLUDED_NAME.search(path.name):
+                continue
+            if source.is_file() and not source.is_symlink():
+                (folder / path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                _make_private(folder / path)
+                shutil.copyfile(source, folder / path)
         for path in sorted(path for path in folder.rglob("*") if path.is_file()):
             files[path.relative_to(folder).as_posix()] = _sha256(path)
             _fsync(path)
@@ -115,7 +126,9 @@ def restore_all(config: Config, folder: Path, *, force: bool) -> Manifest:
     missing, if a process runs on the data folder, or if a target exists and `force` is False.
     """
     manifest = _checked_manifest(folder)
-    targets = {name: _target(config, name) for name in manifest.files}
+    targets = {
+        name: log_path(config) if name == LOG else config.data / name for name in manifest.files
+    }
     try:
         with hold_stopped(config.data, "terrarium restore"):
             there = [target for target in targets.values() if target.exists()]
@@ -123,42 +136,11 @@ def restore_all(config: Config, folder: Path, *, force: bool) -> Manifest:
                 raise TendrilError(f"{there[0]} is there already; --force replaces what is there")
             for name, target in targets.items():
                 _put(folder / name, target)
-    except AlreadyRunning as error:
-        raise TendrilError(
-            f"`{error.command}` (process {error.pid}) runs on {config.data}; stop it first"
-        ) from error
     except OSError as error:
         raise TendrilError(
             f"not all files are restored, run the command again: {error.strerror or error}"
         ) from error
     return manifest
-
-
-def _databases(config: Config) -> dict[str, Path]:
-    """Return the SQLite files to copy, by their names in a backup.
-
-    Raises TendrilError if another file has the name of the log, and Unavailable if the data is in
-    PostgreSQL.
-    """
-    log = log_file(config)
-    files = sorted(config.data.glob("*.db"))
-    found = {path.name: path for path in files if path.resolve() != log.resolve()}
-    if LOG in found:
-        raise TendrilError(f"{found[LOG]} is not the log, which is {log}; move it away first")
-    return found | ({LOG: log} if log.exists() else {})
-
-
-def _other_files(config: Config) -> Iterator[tuple[Path, Path]]:
-    """Yield the other files to copy: the path in a backup, and the source."""
-    log = log_path(config)
-    for path in sorted(config.data.rglob("*")):
-        name = path.relative_to(config.data)
-        is_copied = path.suffix == ".db" and len(name.parts) == 1
-        is_log = path.resolve() == log.resolve()
-        if is_copied or is_log or name.parts[0] in _EXCLUDED or ".db.before-" in path.name:
-            continue
-        if path.is_file() and not path.is_symlink() and not path.name.endswith(_EXCLUDED_SUFFIXES):
-            yield name, path
 
 
 def _checked_manifest(folder: Path) -> Manifest:
@@ -178,22 +160,15 @@ def _checked_manifest(folder: Path) -> Manifest:
         if not path.is_file() or _sha256(path) != digest:
             raise TendrilError(f"{path} is damaged or missing; nothing was restored")
         if path.suffix == ".db":
-            _require_sound(path)
+            try:
+                uri = f"{path.absolute().as_uri()}?mode=ro"
+                with closing(sqlite3.connect(uri, uri=True)) as database:
+                    found = database.execute("PRAGMA quick_check(1)").fetchone()
+            except sqlite3.Error as error:
+                raise TendrilError(f"{path} is damaged: {error}; nothing was restored") from error
+            if found != ("ok",):
+                raise TendrilError(f"{path} is damaged; nothing was restored")
     return manifest
-
-
-def _require_sound(path: Path) -> None:
-    try:
-        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as file:
-            found = file.execute("PRAGMA quick_check(1)").fetchone()
-    except sqlite3.Error as error:
-        raise TendrilError(f"{path} is damaged: {error}; nothing was restored") from error
-    if found != ("ok",):
-        raise TendrilError(f"{path} is damaged; nothing was restored")
-
-
-def _target(config: Config, name: str) -> Path:
-    return log_path(config) if name == LOG else config.data / name
 
 
 def _put(source: Path, target: Path) -> None:

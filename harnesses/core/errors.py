@@ -5,7 +5,7 @@ TendrilError
 ├── UnknownTendril    no installed package provides a tendril of that name
 ├── PeerRefused       another tendril must not be asked, or does not answer
 ├── ChildConfigError  (supervisor.py) a child process cannot use its configuration
-└── TendrilCrashed    (crash.py) a tendril ended with an unexpected error
+└── TendrilCrashed    (tendrils.py) a tendril ended with an unexpected error
 """
 
 from __future__ import annotations
@@ -34,10 +34,3 @@ class UnknownTendril(TendrilError):
 
 class PeerRefused(TendrilError):
     """Another tendril must not be asked, or does not answer; the message is for the model."""
-
-
-def root_cause(error: Exception) -> Exception:
-    """Return the first leaf of nested exception groups, or the error itself if it is no group."""
-    while isinstance(error, ExceptionGroup):
-        error = error.exceptions[0]
-    return error

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from harnesses.core.errors import TendrilError
-from harnesses.core.options import ConfigFile, DataFolder
 from storage.db.database import Address, Database
 from storage.db.neighbours import other_files
 from storage.queues.jobs import Job, Jobs
 from storage.settings import log_address
-from terrarium.command_line.tables import align_columns
+from terrarium.command_line import ConfigFile, DataFolder, align_columns
 from terrarium.config import Config, load
 
 jobs = typer.Typer(
@@ -44,8 +42,15 @@ def list_(
     states = (
         _FAILED_STATES if dead else (*_OPEN_STATES, *_FAILED_STATES, *(["done"] if done else []))
     )
-    found = asyncio.run(_list(load(config, data), states))
-    rows = [_row(tendril, job) for tendril, job in found]
+
+    async def find() -> list[Sequence[str]]:
+        found: list[Sequence[str]] = []
+        for tendril, address in (await _stores(load(config, data))).items():
+            async with Database.open(address) as database:
+                found += [_row(tendril, job) for job in await Jobs(database).all(*states)]
+        return found
+
+    rows = asyncio.run(find())
     typer.echo(align_columns([_HEAD, *rows]) if rows else "no jobs")
 
 
@@ -54,7 +59,7 @@ def retry(
     tendril: Tendril, number: Number, config: ConfigFile = None, data: DataFolder = Path("data")
 ) -> None:
     """Queue a failed job again, with the jobs that depend on it."""
-    if not asyncio.run(_retry(load(config, data), tendril, number)):
+    if not asyncio.run(_change(load(config, data), tendril, lambda queue: queue.retry(number))):
         raise TendrilError(
             f"{tendril} has no job {number} that can be retried: `terrarium jobs list --dead` has"
             " the failed ones; if jobs depend on one another, retry the first of them"
@@ -67,7 +72,7 @@ def drop(
     tendril: Tendril, number: Number, config: ConfigFile = None, data: DataFolder = Path("data")
 ) -> None:
     """Remove a job; jobs that depend on it fail. A running job is not interrupted."""
-    if not asyncio.run(_drop(load(config, data), tendril, number)):
+    if not asyncio.run(_change(load(config, data), tendril, lambda queue: queue.drop(number))):
         raise TendrilError(f"{tendril} has no job {number}; see `terrarium jobs list`")
     typer.echo(f"job {number} of {tendril} is dropped")
 
@@ -82,33 +87,15 @@ async def _stores(config: Config) -> dict[str, Address]:
         return {**await database.neighbours(config.data), "irc": log}
 
 
-@asynccontextmanager
-async def _opened(config: Config, tendril: str) -> AsyncIterator[Jobs]:
-    """Open the jobs of a tendril. Raises TendrilError and StorageError."""
+async def _change(config: Config, tendril: str, change: Callable[[Jobs], Awaitable[bool]]) -> bool:
+    """Return the result of `change` on the jobs of a tendril. Raises TendrilError and
+    StorageError."""
     stores = await _stores(config)
     if tendril not in stores:
         known = ", ".join(stores) or "none"
         raise TendrilError(f"no tendril {tendril} keeps jobs in {config.data}; there are: {known}")
     async with Database.open(stores[tendril]) as database:
-        yield Jobs(database)
-
-
-async def _list(config: Config, states: Sequence[str]) -> list[tuple[str, Job]]:
-    found: list[tuple[str, Job]] = []
-    for tendril, address in (await _stores(config)).items():
-        async with Database.open(address) as database:
-            found += [(tendril, job) for job in await Jobs(database).all(*states)]
-    return found
-
-
-async def _retry(config: Config, tendril: str, number: int) -> bool:
-    async with _opened(config, tendril) as queue:
-        return await queue.retry(number)
-
-
-async def _drop(config: Config, tendril: str, number: int) -> bool:
-    async with _opened(config, tendril) as queue:
-        return await queue.drop(number)
+        return await change(Jobs(database))
 
 
 _HEAD = ("tendril", "number", "kind", "state", "attempts", "due", "what", "error")

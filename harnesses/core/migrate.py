@@ -7,7 +7,7 @@ transaction, so an interrupted command begins with the store at which it was.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Annotated
@@ -15,15 +15,14 @@ from typing import Annotated
 import typer
 
 from harnesses.core.errors import TendrilError
-from harnesses.core.launcher.stopped import hold_stopped
-from harnesses.core.options import ConfigFile, DataFolder
+from harnesses.core.launcher.tendrils import hold_stopped
 from storage.db.address import Address, PostgresSchema
 from storage.db.database import NEEDS_EXTRA, Database
 from storage.db.errors import Unavailable
 from storage.db.neighbours import other_files
-from storage.db.process_lock import AlreadyRunning
 from storage.settings import StorageSettings, log_path
 from storage.transfer import copy_store
+from terrarium.command_line import ConfigFile, DataFolder
 from terrarium.config import Config, load
 
 storage = typer.Typer(help="Where all data is stored.", no_args_is_help=True)
@@ -52,7 +51,8 @@ def migrate(
     """
     loaded = load(config, data)
     copied = asyncio.run(copy_all(loaded, to, lambda text: typer.echo(text, err=True)))
-    typer.echo(f"copied {', '.join(copied)} to {_shown(to)}")
+    target = PostgresSchema(to, "all stores") if to.startswith(_SCHEMES) else to
+    typer.echo(f"copied {', '.join(copied)} to {target}")  # without a password
     typer.echo(_next_step(loaded, to))
 
 
@@ -68,12 +68,13 @@ async def copy_all(config: Config, to: str, report: Callable[[str], None]) -> Se
     try:
         with hold_stopped(config.data, "terrarium storage migrate"):
             for source, _ in pairs.values():
-                await _require_unused(source)
+                # Locks and status files cover this data folder only; PostgreSQL lists all sessions.
+                if isinstance(source, PostgresSchema):
+                    from storage.db.postgres.reading import is_in_use
+
+                    if await asyncio.to_thread(is_in_use, source):
+                        raise TendrilError(f"a process somewhere uses {source}; {_STOP}")
             await _copy(pairs, report)
-    except AlreadyRunning as error:
-        raise TendrilError(
-            f"`{error.command}` (process {error.pid}) runs on {config.data}; {_STOP}"
-        ) from error
     except Unavailable as error:
         raise TendrilError(
             f"{error}; nothing is lost: once the cause is fixed, run the same command again"
@@ -107,49 +108,22 @@ async def _pairs(config: Config, to: str) -> Mapping[str, tuple[Address, Address
     if to.startswith(_SCHEMES):
         if url is not None:
             raise TendrilError("everything is in PostgreSQL already ([storage] url)")
-        return {name: (path, PostgresSchema(to, name)) for name, path in _files(config)}
+        log = log_path(config)
+        files = {path.stem: path for path in other_files(config.data, log)}
+        if _LOG in files:
+            raise TendrilError(f"{files[_LOG]} is not the log, which is {log}; move it away first")
+        files |= {_LOG: log} if log.exists() else {}
+        return {name: (path, PostgresSchema(to, name)) for name, path in sorted(files.items())}
     if url is None:
         raise TendrilError(
             "everything is in files; --to takes a URL: postgresql://USER@HOST/DATABASE"
         )
-    return {
-        schema.name: (schema, Path(to) / f"{schema.name}.db")
-        for schema in await _schemas(url.get_secret_value())
-    }
-
-
-def _files(config: Config) -> Iterator[tuple[str, Path]]:
-    """Yield the name and path of each store. Raises TendrilError if two have the same name."""
-    log = log_path(config)
-    if log.exists():
-        yield _LOG, log
-    for path in other_files(config.data, log):
-        if path.stem == _LOG:
-            raise TendrilError(f"{path} is not the log, which is {log}; move it away first")
-        yield path.stem, path
-
-
-async def _schemas(url: str) -> Sequence[PostgresSchema]:
     try:
         from storage.db.postgres.reading import schemas
     except ImportError as error:
         raise TendrilError(NEEDS_EXTRA) from error
-    return await asyncio.to_thread(schemas, url)
-
-
-async def _require_unused(source: Address) -> None:
-    """Raise TendrilError if a process on any machine uses a schema."""
-    # Locks and status files cover this data folder only; PostgreSQL lists all sessions.
-    if isinstance(source, PostgresSchema):
-        from storage.db.postgres.reading import is_in_use
-
-        if await asyncio.to_thread(is_in_use, source):
-            raise TendrilError(f"a process somewhere uses {source}; {_STOP}")
-
-
-def _shown(to: str) -> str:
-    """Return the target for display, without a password."""
-    return str(PostgresSchema(to, "all stores")) if to.startswith(_SCHEMES) else to
+    found = await asyncio.to_thread(schemas, url.get_secret_value())
+    return {schema.name: (schema, Path(to) / f"{schema.name}.db") for schema in found}
 
 
 def _next_step(config: Config, to: str) -> str:

@@ -15,6 +15,8 @@ from pydantic import BaseModel, ValidationError
 
 from storage.db.process_lock import is_held
 
+_PATH = Path("run", "up.json")
+
 
 class RunningUp(BaseModel):
     """The process id of `terrarium up`, the URLs of its servers, and the key for local commands.
@@ -33,19 +35,25 @@ def read_up_file(data: Path) -> RunningUp | None:
     """Return the up file of a data folder; None if no `terrarium up` runs there, or if the file
     cannot be read, as by another user."""
     try:
-        running = RunningUp.model_validate_json(_path(data).read_bytes())
+        running = RunningUp.model_validate_json((data / _PATH).read_bytes())
     except (OSError, ValidationError):
         return None
     # A process id alone proves nothing: it may have been reused since `up` was killed, which is
     # common in containers. It is checked first because a probe of a free lock takes it for a
     # moment, in which an `up` could not start.
-    return running if _is_alive(running.pid) and is_held(data, "up") else None
+    try:
+        os.kill(running.pid, 0)
+    except ProcessLookupError:
+        return None
+    except PermissionError:  # somebody else's process
+        pass
+    return running if is_held(data, "up") else None
 
 
 @contextmanager
 def published_up_file(data: Path, running: RunningUp) -> Iterator[None]:
     """Write the up file, and remove it on leaving. Raises OSError."""
-    path = _path(data)
+    path = data / _PATH
     path.parent.mkdir(parents=True, exist_ok=True)
     # A new file with mode 600 from the start: an existing one would keep its mode. The rename is
     # atomic, so that no reader sees a part of it.
@@ -60,17 +68,3 @@ def published_up_file(data: Path, running: RunningUp) -> Iterator[None]:
     finally:
         with suppress(OSError):
             path.unlink(missing_ok=True)
-
-
-def _path(data: Path) -> Path:
-    return data / "run" / "up.json"
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:  # somebody else's process
-        return True
-    return True

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Protocol
 
 import httpx2
 import stamina
 
 from harnesses.core.services.outbox import TendrilOutbox
-from harnesses.cron.errors import Undeliverable
 from storage.chat_log.event import Place
 
 _RETRY_TIMEOUT = 120.0  # seconds within which a failed request is retried
 _REQUEST_TIMEOUT = 20.0  # seconds for one attempt
+
+
+class Undeliverable(Exception):
+    """The text of a run could not be delivered; the message is for the log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,18 +35,6 @@ class JobOutput:
     def name(self) -> str:
         """The name of the output, equal for repeated deliveries of the same output."""
         return f"{self.job}/{self.time.isoformat()}"
-
-    @property
-    def key(self) -> str:
-        """The idempotency key, for receivers that also get messages from elsewhere."""
-        return f"cron/{self.name}"
-
-
-class Delivery(Protocol):
-    """A way to deliver an output."""
-
-    async def deliver(self, result: JobOutput) -> None:
-        """Deliver the output, once. Raises Undeliverable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,16 +58,16 @@ class FileDelivery:
 
     async def deliver(self, result: JobOutput) -> None:
         """Append the output. Raises Undeliverable."""
+
+        def append() -> None:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write(f"# {result.job}, {result.time.isoformat()}\n\n{result.text}\n\n")
+
         try:
-            head = f"# {result.job}, {result.time.isoformat()}"
-            await asyncio.to_thread(self._append, f"{head}\n\n{result.text}\n\n")
+            await asyncio.to_thread(append)
         except OSError as error:
             raise Undeliverable(f"{self.path}: {error}") from error
-
-    def _append(self, text: str) -> None:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,26 +79,27 @@ class WebhookDelivery:
     patience: float = _RETRY_TIMEOUT
 
     async def deliver(self, result: JobOutput) -> None:
-        """Send the output. Raises Undeliverable."""
+        """Send the output. Raises Undeliverable, without the URL, which may have a secret in it."""
+        body = {"job": result.job, "time": result.time.isoformat(), "text": result.text}
+        headers = {"Idempotency-Key": f"cron/{result.name}"}
+        attempts = stamina.retry_context(
+            on=_may_pass, attempts=None, timeout=self.patience, wait_initial=0.5, wait_max=30.0
+        )
         try:
             async with httpx2.AsyncClient(timeout=_REQUEST_TIMEOUT) as http:
-                async for attempt in self._attempts():
+                async for attempt in attempts:
                     with attempt:
-                        await self._post(http, result)
+                        response = await http.post(self.url, json=body, headers=headers)
+                        response.raise_for_status()
+        except httpx2.HTTPStatusError as error:
+            raise Undeliverable(f"the webhook answered {error.response.status_code}") from error
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-            raise Undeliverable(_reason(error)) from error
+            reason = type(error).__name__
+            raise Undeliverable(f"the webhook could not be reached: {reason}") from error
 
-    def _attempts(self) -> AsyncIterator[stamina.Attempt]:
-        return aiter(
-            stamina.retry_context(
-                on=_may_pass, attempts=None, timeout=self.patience, wait_initial=0.5, wait_max=30.0
-            )
-        )
 
-    async def _post(self, http: httpx2.AsyncClient, result: JobOutput) -> None:
-        body = {"job": result.job, "time": result.time.isoformat(), "text": result.text}
-        response = await http.post(self.url, json=body, headers={"Idempotency-Key": result.key})
-        response.raise_for_status()
+Delivery = ChannelDelivery | FileDelivery | WebhookDelivery
+"""A way to deliver an output, once. Raises Undeliverable."""
 
 
 def _may_pass(error: Exception) -> bool:
@@ -118,10 +108,3 @@ def _may_pass(error: Exception) -> bool:
     if isinstance(error, httpx2.HTTPStatusError):
         return error.response.status_code in (408, 425, 429) or error.response.is_server_error
     return isinstance(error, httpx2.TransportError)
-
-
-def _reason(error: Exception) -> str:
-    """Return the reason for the log, without the URL, which may have a secret in it."""
-    if isinstance(error, httpx2.HTTPStatusError):
-        return f"the webhook answered {error.response.status_code}"
-    return f"the webhook could not be reached: {type(error).__name__}"

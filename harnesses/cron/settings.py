@@ -4,34 +4,61 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Annotated, Any, ClassVar
+from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    field_validator,
+    model_validator,
+)
 
-from harnesses.cron.target import parse_channel, parse_target
 from llm.scheduling.cron_schedule import Timetable, ZoneName
-from terrarium.config import Settings
+from storage.chat_log.channel_name import ChannelName
+from terrarium.config import Config, Settings
 
 
-def _channel(text: str) -> str:
-    parse_channel(text)
-    return text
+def parse_target(text: str) -> ChannelName | Path | str:
+    """Return the channel, file or URL to deliver to; a relative path is inside the data folder.
+
+    Raises ValueError, worded for the author of the configuration.
+    """
+    if text.startswith("file:") and len(text) > len("file:"):
+        return Path(text.removeprefix("file:"))
+    if text.startswith(("https://", "http://")):
+        if not urlsplit(text).hostname:
+            raise ValueError(f'"{text}" is an address without a host')
+        return text
+    try:
+        return ChannelName.parse_channel(text)
+    except ValueError as error:
+        raise ValueError(
+            f'"{text}" is no place to deliver to; write "#channel", "network/#channel", '
+            '"file:PATH" or "https://..."'
+        ) from error
 
 
-def _target(text: str) -> str:
-    parse_target(text)
-    return text
+def networks(config: Config) -> list[str]:
+    """Return the names of the configured IRC networks; without any the table [irc] itself is the
+    network "irc"."""
+    table = config.tables.get("irc", {})
+    named: Mapping[str, Any] = table.get("networks", {}) if isinstance(table, Mapping) else {}
+    return list(named) or ["irc"]
 
 
-def _expression(text: str) -> str:
-    Timetable.parse(text, "UTC")
-    return text
+def _valid_for(parse: Callable[[str], object]) -> AfterValidator:
+    """Return a validator of text that `parse` accepts."""
 
+    def check(text: str) -> str:
+        parse(text)
+        return text
 
-def _name(text: str) -> str:
-    if not re.fullmatch(r"[\w.-]{1,64}", text):
-        raise ValueError("a job's name has letters, digits, dots, dashes and underscores only")
-    return text
+    return AfterValidator(check)
 
 
 class JobSettings(BaseModel):
@@ -39,32 +66,25 @@ class JobSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
-    schedule: Annotated[str, AfterValidator(_expression)] = Field(
+    schedule: Annotated[str, _valid_for(lambda text: Timetable.parse(text, "UTC"))] = Field(
         description='when, as a cron expression: "minute hour day-of-month month day-of-week"'
     )
     timezone: ZoneName = Field(
         "UTC", description='time zone of the schedule, by its IANA name ("Europe/Vienna")'
     )
     prompt: str = Field(min_length=1, description="what the model is asked")
-    log: Annotated[str, AfterValidator(_channel)] | None = Field(
+    log: Annotated[str, _valid_for(ChannelName.parse_channel)] | None = Field(
         None,
         description="channel whose log the model is shown; when nobody said anything there, "
         "the job is left out this time",
     )
     hours: int = Field(24, ge=1, le=8_784, description="how far back the log is shown")
-    lines: int = Field(
-        5_000,
-        ge=1,
-        le=5_000,
-        description="how many lines that people said are shown at most, as far as they fit into"
-        " the model's window",
-    )
     review: bool = Field(
         False,
         description="whether the model scores its text before it is delivered, and rewrites it when"
         " it is weak",
     )
-    deliver: Annotated[str, AfterValidator(_target)] = Field(
+    deliver: Annotated[str, _valid_for(parse_target)] = Field(
         description='where the answer goes: "#channel", "network/#channel", "file:PATH" '
         '(appended; a relative PATH is inside the data folder) or "https://..." (POST of JSON)'
     )
@@ -85,6 +105,16 @@ class CronSettings(Settings):
 
     table: ClassVar[str] = "cron"
 
-    jobs: dict[Annotated[str, AfterValidator(_name)], JobSettings] = Field(
+    jobs: dict[str, JobSettings] = Field(
         default_factory=dict, description="jobs by name, each a table [cron.jobs.NAME]"
     )
+
+    @field_validator("jobs")
+    @classmethod
+    def _names_fit(cls, jobs: dict[str, JobSettings]) -> dict[str, JobSettings]:
+        for name in jobs:
+            if not re.fullmatch(r"[\w.-]{1,64}", name):
+                raise ValueError(
+                    "a job's name has letters, digits, dots, dashes and underscores only"
+                )
+        return jobs

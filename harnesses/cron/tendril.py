@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import ClassVar
 
 import structlog
@@ -13,13 +14,13 @@ import structlog
 from harnesses.core.services.peers import Origin
 from harnesses.core.services.question_tools import Door
 from harnesses.core.tendril.base import Tendril
+from harnesses.core.tendril.status import reports
 from harnesses.core.tendril.turn import TurnRequest
 from harnesses.cron.delivery import JobOutput
-from harnesses.cron.errors import ModelUnavailable
-from harnesses.cron.job import CronJob, read_jobs
-from harnesses.cron.tools import SystemTools
+from harnesses.cron.jobs import CronJob, read_jobs
 from llm.messages.message import quotes_of
 from llm.scheduling.worker import Worker
+from llm.tools.toolbox import tool
 from storage.chat_log.event import Identity, Scope
 from storage.queues.cron_runs import CronRuns
 from storage.queues.jobs import Job, Jobs
@@ -33,6 +34,10 @@ _FIRST_PAUSE = timedelta(seconds=15)
 _MAX_ATTEMPTS = 9
 
 _log = structlog.get_logger()
+
+
+class ModelUnavailable(Exception):
+    """The model gave no answer to a run of a job; the message is for the log."""
 
 
 class CronTendril(Tendril):
@@ -89,22 +94,20 @@ class CronTendril(Tendril):
         while job := self._jobs.get(name):
             # If the clock was once wrong, `last` may be years ahead, and the job would not run.
             last = min(last, self.clock.now())
-            if await self._wait_until_due(job.timetable.due(last, self.clock.now())):
+            changing = asyncio.create_task(self._changed.wait())
+            due = job.timetable.due(last, self.clock.now())
+            sleeping = asyncio.create_task(self.clock.sleep_until(due))
+            try:
+                await asyncio.wait({sleeping, changing}, return_when=asyncio.FIRST_COMPLETED)
+                is_due = sleeping.done()
+            finally:
+                sleeping.cancel()
+                changing.cancel()
+            if is_due:
                 due = job.timetable.due(last, self.clock.now())  # the machine may have slept
                 await self._enqueue(job, due)
                 await schedule.record_run(name, due)
                 last = due
-
-    async def _wait_until_due(self, due: datetime) -> bool:
-        """Wait until a time; return False if the jobs were changed before it."""
-        changing = asyncio.create_task(self._changed.wait())
-        sleeping = asyncio.create_task(self.clock.sleep_until(due))
-        try:
-            await asyncio.wait({sleeping, changing}, return_when=asyncio.FIRST_COMPLETED)
-            return sleeping.done()
-        finally:
-            sleeping.cancel()
-            changing.cancel()
 
     async def _enqueue(self, job: CronJob, due: datetime) -> None:
         """Enqueue a run of a job: one job writes its text, and a second one, which depends on the
@@ -132,13 +135,16 @@ class CronTendril(Tendril):
             return None
         conversation = f"cron/{job.name}"
         scope = Scope.from_places(*([job.source.place] if job.source else ()))
+        tools: list[object] = [SystemTools(self.config.data)]
+        if job.source:
+            tools += self.tools_for(Door(log=self.log.tools_within(scope)))
         result = await self.turn(
             TurnRequest(
                 conversation=conversation,
                 who="cron",
                 text=job.prompt,
                 log_window=log_window,
-                tools=self._tools(job),
+                tools=tools,
                 priority="background",
                 profile="job",
                 review=job.review,
@@ -151,15 +157,6 @@ class CronTendril(Tendril):
         # text can be forgotten before it is delivered.
         turns = await self.conversations.turns(conversation)
         return turns[-1].id if result.text else None
-
-    def _tools(self, job: CronJob) -> list[object]:
-        """Return the tools of a job: the system status and, if it has a channel, those over the
-        channel's log."""
-        tools: list[object] = [SystemTools(self.config.data)]
-        if job.source:
-            log = self.log.tools_within(Scope.from_places(job.source.place))
-            tools += self.tools_for(Door(log=log))
-        return tools
 
     async def _deliver(self, queued: Job) -> None:
         """Deliver the text that was written for a run, unless it has been forgotten since. Raises
@@ -175,3 +172,21 @@ class CronTendril(Tendril):
             quotes = quotes_of(turns[0].messages[-1])
             await job.delivery.deliver(JobOutput(job.name, due, text, quotes))
             _log.info("cron.delivered", job=job.name, characters=len(text))
+
+
+class SystemTools:
+    """The tool about the processes of one data folder."""
+
+    def __init__(self, data: Path) -> None:
+        self._data = data
+
+    @tool(reads=True)
+    async def system_status(self) -> str:
+        """Tell how each process of Terrarium is, and its tokens of today."""
+        # Without details: those name channels, and what is told here may be said to all.
+        lines = (
+            f"{each.name}: {each.state if each.is_fresh else 'gone'},"
+            f" {each.tokens_today} tokens today"
+            for each in reports(self._data)
+        )
+        return "\n".join(lines) or "nothing runs"

@@ -30,7 +30,7 @@ class ChannelKeys(BaseModel):
         None,
         min_length=1,
         max_length=8_000,
-        description="Who the bot is: the name of a file in [agent] personas_dir, or a text",
+        description="Who the bot is: the name of a file in DATA/personas, or a text",
     )
     line_budget: int | None = Field(None, ge=1, le=50, description="Lines of a reply that are sent")
     model: str | None = Field(None, min_length=1, max_length=200, description="Model to ask for")

@@ -50,7 +50,7 @@ class EventHandler:
         self._services = services
         log_views = LogViews(services)
         self._warned: dict[tuple[str, str], float] = {}
-        self._playback = PlaybackLog(services.tendril.log, services.networks)
+        self._playback = PlaybackLog(services.medium.log, services.networks)
         self._kick_counter = KickCounter(asyncio.get_running_loop().time)
         self.proactive = ProactiveSpeech(services, log_views)
         self._questions = QuestionHandler(services, log_views, self.proactive)
@@ -66,7 +66,7 @@ class EventHandler:
     def background(self) -> list[Coroutine[Any, Any, None]]:
         """Return the background tasks of event handling, which run until cancelled."""
         return [
-            self._services.tendril.remind.run_questions(self._scheduled.ask),
+            self._services.medium.remind.run_questions(self._scheduled.ask),
             self.proactive.scheduler.run(),
             self._playback.run(),
         ]
@@ -94,7 +94,7 @@ class EventHandler:
         may_log = behaviour.logging and not (asked and _is_secret(asked))
         # What may not be logged is queued without its event: a question still needs its position,
         # which tells the lines before it from those after it.
-        first = services.tendril.log.write(line, may_log=may_log)
+        first = services.medium.log.write(line, may_log=may_log)
         if event.type == "KICK" and network.fold(event.target) == network.fold(network.nick):
             self._on_kick(network, event.channel or "")
         # Titles and unasked speech use only logged lines: an opt-out holds for them as well.
@@ -145,7 +145,7 @@ class EventHandler:
         async def execute() -> TurnResult:
             return TurnResult(await command(request))
 
-        result = await self._services.tendril.catch_errors(execute)
+        result = await self._services.turns.catch_errors(execute)
         await self._services.sender.reply(request, result.text)
         self._services.policy.note_reply(request)
         if self._services.log.trouble and self._may_warn(request):

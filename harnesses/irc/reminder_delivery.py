@@ -34,7 +34,7 @@ async def say_reminder(services: BotServices, reminder: Reminder, text: str) -> 
         place = Place(network.name, who.room(network.fold))
     elif not network.reaches(place.channel):
         return _RETRY_DELAY
-    hides = services.opt_outs.opt_out_rules.hides_person
+    hides = services.medium.log.opt_outs.opt_out_rules.hides_person
     target = sender.target(network, place, private=reminder.private)
     # Linked to the line that asked for it, so that erasing that line erases this one too.
     asked = PendingEvent(None)
@@ -55,13 +55,13 @@ async def other_requester(
     """Return somebody who is on the channel of a request, as the requester of a reminder there;
     None if they are not, or want nothing to be kept of them."""
     network, fold = request.network, request.network.fold
-    member = None if request.private else network.member(request.place.channel, nick)
+    member = None if request.private else network.roster.member(request.place.channel, nick)
     if member and not member.host:  # here since before we came, and silent
         member = await network.whois(member.nick)
     who = identity_of(member) if member else None
     if who is None or not is_person(who, fold) or fold(who.nick) == fold(network.nick):
         return None
-    if services.opt_outs.opt_out_rules.hides_person(network.name, who):
+    if services.medium.log.opt_outs.opt_out_rules.hides_person(network.name, who):
         return None
     own = request.requester
     owner = Owner(network.name, who.nick, who.user, who.host, who.account)
@@ -82,7 +82,7 @@ async def find_owner(network: Network, owner: Owner) -> Identity | None:
         return replace(who, account=None).room(fold) == ours.room(fold)
 
     fold = network.fold
-    for who in map(identity_of, network.people()):
+    for who in map(identity_of, network.roster.people()):
         if is_owner(who):
             return who
     member = await network.whois(owner.nick)

@@ -9,8 +9,12 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
+from harnesses.core.services.question_tools import Door
 from harnesses.core.tendril.base import Tendril
+from harnesses.core.tendril.resources import Resources
+from harnesses.core.tendril.services import MediumServices
 from harnesses.core.tendril.status import web_address
+from harnesses.core.tendril.turns import Turns
 from harnesses.irc.channel_settings import (
     AdminOverrides,
     BehaviourResolver,
@@ -20,10 +24,8 @@ from harnesses.irc.channel_settings import (
 from harnesses.irc.policy.requests import RequestPolicy
 from harnesses.irc.replies.sender import MessageSender
 from harnesses.irc.transport.networks import Networks
-from llm.retrieval import Retrieval
 from llm.web.fetcher import Fetcher
 from storage.chat_log.event import Place
-from storage.chat_log.opt_outs import OptOuts
 from storage.log import ChatLog
 from storage.privacy.audit_log import AuditLog
 from storage.queues.pastes import Pastes
@@ -37,18 +39,22 @@ Cancel = Callable[[Callable[[str], bool]], Awaitable[None]]
 class BotServices:
     """The services that commands, questions and unasked speech work with.
 
-    - `tendril` has what every tendril has: turns, conversations, memory, clock, configuration.
+    - `resources` are the model and the tables of the tendril, `medium` its log, reminders and other
+      services, `turns` its questions; `tools_for` and `reload` are those of `Tendril`.
     - `behaviours` are the effective settings of each channel, `overrides` the other decisions of
       admins; `policy` decides who is answered.
     - `fetcher` fetches pages for their titles.
     - `spawn` starts a background task, whose errors are logged; `cancel` stops the answers in every
       conversation whose name satisfies a predicate.
     - `started` is the event loop's time at startup.
-    - `log` is the log that all tendrils share, `opt_outs` are the people who are not logged,
-      `retrieval` finds lines of the log.
+    - `log` is the log that all tendrils share.
     """
 
-    tendril: Tendril
+    resources: Resources
+    turns: Turns
+    medium: MediumServices
+    tools_for: Callable[[Door], list[object]]
+    reload: Callable[[], str]
     networks: Networks
     audit: AuditLog
     overrides: AdminOverrides
@@ -60,8 +66,6 @@ class BotServices:
     cancel: Cancel
     started: float
     log: ChatLog
-    opt_outs: OptOuts
-    retrieval: Retrieval
 
     @classmethod
     async def restore(
@@ -87,7 +91,11 @@ class BotServices:
             lambda: timedelta(hours=networks.settings.paste_hours),
         )
         services = cls(
-            tendril=tendril,
+            resources=tendril.resources,
+            turns=tendril.turns,
+            medium=tendril.medium_services,
+            tools_for=tendril.tools_for,
+            reload=tendril.reload,
             networks=networks,
             audit=AuditLog(database),
             overrides=overrides,
@@ -100,8 +108,6 @@ class BotServices:
             cancel=cancel,
             started=clock(),
             log=tendril.log.chat_log,
-            opt_outs=tendril.log.opt_outs,
-            retrieval=tendril.log.retrieval,
         )
         services.configure()
         # What admins have decided overrides the configured channels.
@@ -112,7 +118,7 @@ class BotServices:
 
     def configure(self) -> None:
         """Apply the current settings of networks and agent to the policy and to all channels."""
-        settings, agent = self.networks.settings, self.tendril.agent
+        settings, agent = self.networks.settings, self.resources.agent
         self.policy.configure(settings)
         default = ChannelBehaviour(
             command_prefix=settings.command_prefix,
@@ -130,4 +136,4 @@ class BotServices:
     @property
     def web_address(self) -> str | None:
         """The base URL of the web pages for people on these networks; None while they have none."""
-        return web_address(self.tendril.config, self.networks.servers)
+        return web_address(self.resources.configuration.config, self.networks.servers)

@@ -17,9 +17,8 @@ from harnesses.irc.reminder_delivery import say_reminder
 from harnesses.irc.services import BotServices
 from harnesses.irc.transport.networks import Networks, describe_absence, describe_presence
 from llm.web.fetcher import Fetcher
-from llm.web.titles import LIMITS
+from llm.web.reader import TITLE_LIMITS
 from storage.chat_log.event import Place
-from storage.db.address import Address
 from storage.queues.reminders import Reminder
 from storage.settings import StorageSettings, log_address
 from terrarium.clock import Clock
@@ -34,6 +33,7 @@ class IrcTendril(Tendril):
     """The tendril for IRC networks. `services` and `events` exist while its resources are open."""
 
     name: ClassVar[str] = "irc"
+    uses_log_database: ClassVar[bool] = True
 
     services: BotServices
     events: EventHandler
@@ -43,7 +43,7 @@ class IrcTendril(Tendril):
     ) -> None:
         super().__init__(config, clock)
         self.networks = Networks(config)
-        self._fetcher = fetcher or Fetcher(limits=LIMITS)
+        self._fetcher = fetcher or Fetcher(limits=TITLE_LIMITS)
         self._tasks = asyncio.TaskGroup()
         self._failover = Failover(self.networks, self.status)
 
@@ -51,10 +51,6 @@ class IrcTendril(Tendril):
     def shares_work(self) -> bool:
         """True if several processes may run, one active and the others as standbys."""
         return self._failover.is_enabled
-
-    def database_address(self) -> Address:
-        """Return the address of the log's database, which has the conversations as well."""
-        return log_address(self.config)
 
     @asynccontextmanager
     async def open_resources(self) -> AsyncIterator[None]:
@@ -64,7 +60,7 @@ class IrcTendril(Tendril):
         """
         async with super().open_resources():
             self.services = await BotServices.restore(
-                self, self.networks, self._fetcher, self._tasks, self._queues.drop
+                self, self.networks, self._fetcher, self._tasks, self.turns.drop
             )
             self.events = EventHandler(self.services)
             await self.events.prepare()
@@ -77,7 +73,7 @@ class IrcTendril(Tendril):
         Raises what `serve` raises, and LeaseLost when another process has taken over.
         """
         if self.shares_work:
-            await self._failover.run(self.database_address(), super().run)
+            await self._failover.run(log_address(self.config), super().run)
         else:
             await super().run()
 
@@ -131,7 +127,7 @@ class IrcTendril(Tendril):
         await _first(*(network.connected.wait() for network in networks))
         with suppress(TimeoutError):
             async with asyncio.timeout(_JOIN_TIMEOUT):
-                await _first(*(network.until_joined() for network in networks))
+                await _first(*(network.all_joined.wait() for network in networks))
 
     def reload(self) -> str:
         """Reload the configuration and all files; return a sentence for people.

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections import defaultdict
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import IO, Literal, Protocol
+from typing import IO, Annotated, Literal
 from urllib.parse import quote
 
-from harnesses.logs.errors import OperationRefused
-from harnesses.logs.formats.jsonl import json_line
-from harnesses.logs.formats.text import text_line
-from harnesses.logs.maintenance import open_log
-from harnesses.logs.new_file import atomic_write
-from storage.chat_log.event import Event
+import typer
+
+from harnesses.logs.jsonl import json_line
+from harnesses.logs.maintenance import OperationRefused, atomic_write, open_log
+from storage.chat_log.channel_name import ChannelName
+from storage.chat_log.event import EVERYTHING, PUBLIC, Event, EventType, event_line
 from storage.chat_log.sqlite_export import SqliteExport
 from storage.db.address import Address
 from storage.log import ChatLog, Query
+from storage.settings import log_address
+from terrarium.command_line import ConfigFile, DataFolder, take_options
+from terrarium.config import load
 
 ExportFormat = Literal["jsonl", "text", "sqlite"]
 
@@ -27,11 +33,57 @@ _EVENTS_PER_READ = 1_000  # events that are in memory at once
 _IN_NAMES = " #&!+@{}[]()^`|~',;=$*"  # not escaped in names of files, besides letters and digits
 
 
-class EventSink(Protocol):
-    """A target of an export."""
+Channel = Annotated[str | None, typer.Option(help='Only this channel: "#name" or "network/#name".')]
 
-    async def add(self, events: Sequence[Event]) -> None:
-        """Write events, all later than those of the previous call."""
+
+def _moment(text: str | None) -> datetime | None:
+    try:
+        moment = datetime.fromisoformat(text) if text else None
+    except ValueError as error:
+        raise typer.BadParameter(f"{text!r} is no time; write one as 2024-01-31T12:00") from error
+    return moment.replace(tzinfo=moment.tzinfo or UTC) if moment else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportCommand:
+    """The arguments and options of `terrarium logs export`."""
+
+    target: Annotated[
+        Path | None,
+        typer.Argument(metavar="[PATH]", help="A new file; a folder for text.", show_default="-"),
+    ] = None
+    format: Annotated[
+        ExportFormat, typer.Option(help="One event a line; a text file a day; one open table.")
+    ] = "jsonl"
+    channel: Channel = None
+    since: Annotated[str | None, typer.Option(help="From this time on.", metavar="TIME")] = None
+    until: Annotated[str | None, typer.Option(help="Before this time.", metavar="TIME")] = None
+    private: Annotated[
+        bool, typer.Option("--private", help="Also conversations with one person.")
+    ] = False
+    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False
+    config: ConfigFile = None
+    data: DataFolder = Path("data")
+
+
+@take_options
+def export(command: ExportCommand) -> None:
+    """Write the log into files: JSON Lines, text, or an SQLite file that anyone can query.
+
+    TIME is a date, or a date and time, in UTC: 2024-01-31 or 2024-01-31T12:00.
+    """
+    query = Query(
+        scope=EVERYTHING if command.private else PUBLIC,
+        since=_moment(command.since),
+        until=_moment(command.until),
+    ).in_channel(ChannelName.parse(command.channel))
+    address = log_address(load(command.config, command.data))
+    written = export_to(address, query, command.format, command.target, force=command.force)
+    typer.echo(f"{asyncio.run(written)} events", err=True)
+
+
+Sink = Callable[[Sequence[Event]], Awaitable[None]]
+"""Writes events into the target of an export, all later than those of the previous call."""
 
 
 async def export_to(
@@ -42,29 +94,34 @@ async def export_to(
     Returns the number of events. Raises OperationRefused and StorageError.
     """
     async with open_log(address) as database, _sink(format, target, force) as sink:
-        return await export(ChatLog(database), query, sink)
+        return await write_events(ChatLog(database), query, sink)
 
 
 @asynccontextmanager
-async def _sink(format: ExportFormat, target: Path | None, force: bool) -> AsyncIterator[EventSink]:
+async def _sink(format: ExportFormat, target: Path | None, force: bool) -> AsyncIterator[Sink]:
     if target is None or target == Path("-"):
         if format != "jsonl":
             raise OperationRefused(f"{format} needs a PATH to write to")
-        yield JsonLinesSink(sys.stdout.buffer)
+        yield _json_lines(sys.stdout.buffer)
     elif format == "text":
         _require_empty(target)
-        yield TextDaysSink(target)
+        yield partial(_add_to_days, target)
     else:
         with atomic_write(target, force=force) as part:
             if format == "sqlite":
                 async with SqliteExport.open(part) as copy:
-                    yield copy
+                    yield copy.add
             else:
                 with part.open("wb") as file:
-                    yield JsonLinesSink(file)
+                    yield _json_lines(file)
 
 
-async def export(log: ChatLog, query: Query, sink: EventSink) -> int:
+def _require_empty(folder: Path) -> None:
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise OperationRefused(f"{folder} is there already; text needs a new or an empty folder")
+
+
+async def write_events(log: ChatLog, query: Query, sink: Sink) -> int:
     """Write all events that match `query`, oldest first; return how many. Raises StorageError."""
     count, last = 0, 0
     while True:
@@ -72,43 +129,52 @@ async def export(log: ChatLog, query: Query, sink: EventSink) -> int:
         events = await log.find(piece, newest=False)
         if not events:
             return count
-        await sink.add(events)
+        await sink(events)
         count, last = count + len(events), events[-1].id
 
 
-class JsonLinesSink:
-    """A sink that writes JSON Lines to a file."""
+def _json_lines(file: IO[bytes]) -> Sink:
+    async def add(events: Sequence[Event]) -> None:
+        file.writelines(json_line(event).encode() + b"\n" for event in events)
 
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file = file
-
-    async def add(self, events: Sequence[Event]) -> None:
-        """Write a line for each event."""
-        self._file.writelines(json_line(event).encode() + b"\n" for event in events)
+    return add
 
 
-class TextDaysSink:
-    """A sink that writes text to files `NETWORK/CHANNEL/DAY.log` in a folder; days are in UTC."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    async def add(self, events: Sequence[Event]) -> None:
-        """Append each event to the file of its day."""
-        days: defaultdict[Path, list[bytes]] = defaultdict(list)
-        for event in events:
-            folder = self._folder / file_name(event.network) / file_name(event.channel)
-            line = text_line(event).encode("utf-8", "replace") + b"\n"
-            days[folder / f"{event.time:%Y-%m-%d}.log"].append(line)
-        for path, lines in days.items():
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with path.open("ab") as file:
-                file.writelines(lines)
+async def _add_to_days(target: Path, events: Sequence[Event]) -> None:
+    """Append each event as text to the file `NETWORK/CHANNEL/DAY.log` of its day, in UTC."""
+    days: defaultdict[Path, list[bytes]] = defaultdict(list)
+    for event in events:
+        folder = target / file_name(event.network) / file_name(event.channel)
+        line = text_line(event).encode("utf-8", "replace") + b"\n"
+        days[folder / f"{event.time:%Y-%m-%d}.log"].append(line)
+    for path, lines in days.items():
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with path.open("ab") as file:
+            file.writelines(lines)
 
 
-def _require_empty(folder: Path) -> None:
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise OperationRefused(f"{folder} is there already; text needs a new or an empty folder")
+def text_line(event: Event) -> str:
+    """Return an event as one line of text without line end, as EnergyMech and ZNC write it, so that
+    `logs import` can read it; its time is in UTC."""
+    nick, text = event.nick, event.text
+    mask = f"{event.user}@{event.host}"
+    match event.type:
+        case EventType.JOIN:
+            said = f"*** Joins: {nick} ({mask})"
+        case EventType.PART:
+            said = f"*** Parts: {nick} ({mask}) ({text})"
+        case EventType.QUIT:
+            said = f"*** Quits: {nick} ({mask}) ({text})"
+        case EventType.KICK:
+            said = f"*** {event.target} was kicked by {nick} ({text})"
+        case EventType.MODE:
+            said = f"*** {nick} sets mode: {text}"
+        case EventType.TOPIC:
+            said = f"*** {nick} changes topic to '{text}'"
+        case _:
+            said = event_line(event)
+    # A line break in what somebody wrote would let them forge a line of somebody else.
+    return " ".join(f"[{event.time:%H:%M:%S}] {said}".splitlines())
 
 
 def file_name(name: str) -> str:

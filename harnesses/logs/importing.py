@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
+import codecs
 import glob
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from harnesses.logs.errors import UnrecognisedLog
-from harnesses.logs.reading import ImportOptions, LogFile, ParsedEvent, log_file
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from harnesses.core.text import counted, strip_control_chars
+from harnesses.logs.formats import FORMATS
+from harnesses.logs.reading import ImportOptions, LogFile, UnrecognisedLog, log_file
 from storage.chat_log.event import Place
 from storage.chat_log.importer import FileImport, ImportedEvent
 from storage.chat_log.opt_outs import OptOutRules, OptOuts
 from storage.db.database import Database
+from storage.db.process_lock import hold_lock
 from storage.settings import log_address
-from terrarium.config import Config
+from terrarium.command_line import ConfigFile, DataFolder, take_options
+from terrarium.config import Config, load
 
 _EVENTS_PER_BATCH = 2_000  # events of a transaction, for one of which the bot may have to wait
 _MAX_EXAMPLES = 3
@@ -44,23 +55,120 @@ class ImportStats:
     refused: list[str] = field(default_factory=list)
     refused_lines: int = 0
 
-    def count_batch(self, batch: Sequence[ImportedEvent], new: int) -> None:
-        """Count a batch, of which `new` events were added to the log."""
-        self.imported += new
-        self.present += len(batch) - new
-        self.places.update(Place(old.event.network, old.event.channel) for old in batch)
 
-    def count_unparsed(self, line: str, path: Path) -> None:
-        """Count a line that could not be parsed."""
-        self.unclear += 1
-        if len(self.examples) < _MAX_EXAMPLES:
-            self.examples.append(f"{path.name}: {line[:120]}")
+def _zone(name: str) -> ZoneInfo:
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise typer.BadParameter(f"{name!r} is no time zone; write one as Europe/Vienna") from error
 
-    def count_refused(self, read: ParsedEvent, path: Path) -> None:
-        """Count a line whose import was refused."""
-        self.refused_lines += 1
-        if self.refused_lines <= _MAX_EXAMPLES:
-            self.refused.append(f"{path}:{read.number}: {read.refused}")
+
+def _encoding(name: str | None) -> str | None:
+    try:
+        return name and codecs.lookup(name).name
+    except LookupError as error:
+        raise typer.BadParameter(f"{name!r} is no encoding; write one as latin-1") from error
+
+
+def _format(name: str | None) -> str | None:
+    if name is not None and name not in FORMATS:
+        raise typer.BadParameter(f"{name!r} is no format; there are: {', '.join(FORMATS)}")
+    return name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportCommand:
+    """The arguments and options of `terrarium logs import`."""
+
+    paths: Annotated[
+        list[str], typer.Argument(metavar="PATH...", help="Files, folders, or patterns.")
+    ]
+    network: Annotated[
+        str | None,
+        typer.Option(help="The network they are of.", show_default="from the path, or [irc]"),
+    ] = None
+    channel: Annotated[
+        str | None, typer.Option(help="The channel they are of.", show_default="from the path")
+    ] = None
+    format: Annotated[
+        str | None,
+        typer.Option(help=f"{', '.join(FORMATS)}.", show_default="by looking", callback=_format),
+    ] = None
+    timezone: Annotated[
+        str, typer.Option(help="The time zone of the times in them.", metavar="ZONE")
+    ] = "UTC"
+    encoding: Annotated[
+        str | None,
+        typer.Option(
+            help="Of the text.", show_default="UTF-8, else cp1252, by line", callback=_encoding
+        ),
+    ] = None
+    config: ConfigFile = None
+    data: DataFolder = Path("data")
+
+
+@take_options
+def import_(command: ImportCommand) -> None:
+    """Import logs of other programs; events that the log already has are not added again.
+
+    The formats of irssi, WeeChat, ZNC, HexChat, Limnoria, EnergyMech, eggdrop, the published logs
+    of #ubuntu and our own export are recognised by their lines; files may be compressed (.gz, .xz,
+    .bz2). The bot may be running. To continue an interrupted import, run the same command again.
+    """
+    config = load(command.config, command.data)
+    options = ImportOptions(
+        zone=_zone(command.timezone),
+        default_network=_only_network(config),
+        network=command.network,
+        channel=command.channel,
+        format=command.format,
+        encoding=command.encoding,
+    )
+    console = Console(stderr=True)
+    columns = TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn()
+    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+        task = progress.add_task(
+            "", total=sum(path.stat().st_size for path in files(command.paths))
+        )
+
+        def on_progress(path: Path, done: int) -> None:
+            progress.update(task, advance=done, description=strip_control_chars(path.name))
+
+        with hold_lock(config.data, "logs-import", "terrarium logs import", shared=True):
+            found = asyncio.run(import_logs(config, command.paths, options, on_progress))
+    _report(found, [path for path in command.paths if not files([path])])
+
+
+def _report(stats: ImportStats, missing: list[str]) -> None:
+    """Print the counts of an import. Exit with status 1 if a path names no file, or if a file or a
+    line was left out."""
+    typer.echo(
+        f"{counted(stats.files, 'file')}: {counted(stats.imported, 'event')} imported,"
+        f" {stats.present} already there, {counted(stats.unclear, 'line')} not understood"
+    )
+    if stats.places:
+        places = ", ".join(sorted(map(str, stats.places)))
+        typer.echo(strip_control_chars(f"  of {places}"))
+    if stats.unwanted:
+        typer.echo(f"  {stats.unwanted} left out: of people who have opted out, or marked [nolog]")
+    for example in stats.examples:
+        typer.echo(strip_control_chars(f"  not understood, for example: {example}"))
+    for reason in stats.refused:
+        typer.echo(strip_control_chars(f"  left out: {reason}"), err=True)
+    if stats.refused_lines:
+        typer.echo(f"  {stats.refused_lines} lines left out in all; correct them, and import again")
+    if missing:
+        typer.echo(strip_control_chars(f"  no such file: {', '.join(missing)}"), err=True)
+    if missing or stats.refused or not stats.files:
+        raise typer.Exit(1)
+
+
+def _only_network(config: Config) -> str | None:
+    """Return the bot's network if it has only one, else None. Without [irc.networks] the table
+    [irc] is the network "irc"."""
+    irc = config.tables.get("irc", {})
+    names = list(irc.get("networks", {})) if isinstance(irc, Mapping) else []
+    return (names or ["irc"])[0] if len(names) < 2 else None
 
 
 async def import_logs(
@@ -89,9 +197,11 @@ def files(paths: Iterable[str]) -> list[Path]:
     found: dict[Path, None] = {}
     for path in paths:
         # A name that exists is no pattern: IRC channels may have "[" and "*" in theirs.
-        named = [Path(path)] if Path(path).exists() else map(Path, sorted(glob.glob(path)))
-        for each in named:
-            found.update(dict.fromkeys(_below(each) if each.is_dir() else [each]))
+        for each in [Path(path)] if Path(path).exists() else map(Path, sorted(glob.glob(path))):
+            for file in sorted(each.rglob("*")) if each.is_dir() else [each]:
+                is_hidden = any(part.startswith(".") for part in file.relative_to(each).parts)
+                if file == each or (file.is_file() and not is_hidden):
+                    found[file] = None
     return list(found)
 
 
@@ -102,29 +212,34 @@ async def _import_file(
     stats: ImportStats,
     on_progress: OnProgress,
 ) -> None:
-    # One transaction for each batch, not for the file: the bot goes on writing in between, and an
-    # interrupted import keeps what it has added.
     batch: list[ImportedEvent] = []
     done = 0
+
+    async def store(position: int) -> None:
+        nonlocal done
+        new = await file_import.add(batch)
+        stats.imported += new
+        stats.present += len(batch) - new
+        stats.places.update(Place(old.event.network, old.event.channel) for old in batch)
+        batch.clear()
+        on_progress(file.path, position - done)
+        done = position
+
     for read in file.lines():
         if read.refused:
-            stats.count_refused(read, file.path)
+            stats.refused_lines += 1
+            if stats.refused_lines <= _MAX_EXAMPLES:
+                stats.refused.append(f"{file.path}:{read.number}: {read.refused}")
         elif read.event is None:
-            stats.count_unparsed(read.line, file.path)
+            stats.unclear += 1
+            if len(stats.examples) < _MAX_EXAMPLES:
+                stats.examples.append(f"{file.path.name}: {read.line[:120]}")
         elif not opt_out_rules.keeps(read.event):
             stats.unwanted += 1
         else:
             batch.append(ImportedEvent(read.event, read.has_seconds))
+        # One transaction for each batch, not for the file: the bot goes on writing in between, and
+        # an interrupted import keeps what it has added.
         if len(batch) >= _EVENTS_PER_BATCH:
-            stats.count_batch(batch, await file_import.add(batch))
-            on_progress(file.path, read.position - done)
-            batch, done = [], read.position
-    stats.count_batch(batch, await file_import.add(batch))
-    on_progress(file.path, file.path.stat().st_size - done)
-
-
-def _below(folder: Path) -> Iterator[Path]:
-    for path in sorted(folder.rglob("*")):
-        hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
-        if path.is_file() and not hidden:
-            yield path
+            await store(read.position)
+    await store(file.path.stat().st_size)

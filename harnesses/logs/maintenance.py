@@ -1,22 +1,24 @@
-"""`terrarium logs forget|vacuum|backup`: maintenance of a log by its operator."""
+"""Opening of the log, and writing of files, for the `terrarium logs` commands."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
-from harnesses.logs.new_file import atomic_write
-from storage.db.backup import back_up
+from harnesses.core.errors import TendrilError
 from storage.db.database import Address, Database
 from storage.db.errors import Unavailable
-from storage.db.secure_delete import vacuum
-from storage.log import ChatLog
-from storage.privacy.erasure import Forgotten, NamedPerson, count, forget
-from storage.settings import log_address
-from terrarium.config import Config
+
+_EXISTS = "{} is there already; --force replaces it"
+_PART = ".part"  # suffix of a file that is being written
+
+
+class OperationRefused(TendrilError):
+    """A command is not carried out; the message says why and what to do."""
 
 
 @asynccontextmanager
@@ -29,42 +31,46 @@ async def open_log(address: Address) -> AsyncIterator[Database]:
     if isinstance(address, Path):
         if not await asyncio.to_thread(address.exists):
             raise Unavailable(f"{address}: there is no log yet; `terrarium up` begins one")
-        can_write = await asyncio.to_thread(_can_write, address)
+        # The folder as well, in which SQLite creates the files of its write-ahead log.
+        can_write = os.access(address, os.W_OK) and os.access(address.parent, os.W_OK)
     async with Database.open(address, read_only=not can_write) as database:
         yield database
 
 
-def _can_write(path: Path) -> bool:
-    # The folder as well, in which SQLite creates the files of its write-ahead log.
-    return os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
+@contextmanager
+def atomic_write(path: Path, *, force: bool) -> Iterator[Path]:
+    """Yield an empty file of mode 600, which is moved to `path` at the end unless the block raises:
+    the file at `path` is complete or absent.
 
-
-async def count_of(config: Config, person: NamedPerson) -> int:
-    """Return the number of a person's events. Raises StorageError."""
-    async with open_log(log_address(config)) as database:
-        return await count(ChatLog(database), person)
-
-
-async def forget_named(config: Config, person: NamedPerson) -> Forgotten:
-    """Forget a person in all files, and complete earlier forgettings. The audit log gets an entry
-    that does not name the person.
-
-    Raises StorageError if it could not begin; what could not be completed is in the result.
+    Raises OperationRefused if the file cannot be written, or exists and is not to be replaced by
+    `force`.
     """
-    async with open_log(log_address(config)) as database:
-        return await forget(database, ChatLog(database), person, config.data, "command line")
-
-
-async def vacuum_log(address: Address) -> None:
-    """Rewrite the database, so that nothing is left of what was removed. Raises StorageError."""
-    async with open_log(address) as database:
-        await vacuum(database)
-
-
-def back_up_log(path: Path, target: Path, *, force: bool) -> None:
-    """Copy the log, which others may be writing, into `target`. Blocks.
-
-    Raises OperationRefused and Unavailable.
-    """
-    with atomic_write(target, force=force) as part:
-        back_up(path, part)
+    if path.exists() and not force:
+        raise OperationRefused(_EXISTS.format(path))
+    part = path.with_name(path.name + _PART)
+    # O_EXCL follows no symbolic link that somebody else may have put there, and the mode is set
+    # before there is anything to read.
+    try:
+        part.unlink(missing_ok=True)
+        os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    except OSError as error:
+        raise OperationRefused(f"{path} cannot be written: {error.strerror}") from error
+    try:
+        yield part
+        # On the disk before the move: a crash after it must not leave an empty file.
+        descriptor = os.open(part, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        if not force:
+            # Reserve the name: another process may have taken it since the look above.
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        part.replace(path)
+    except FileExistsError as error:
+        raise OperationRefused(_EXISTS.format(path)) from error
+    except OSError as error:
+        raise OperationRefused(f"{path} cannot be written: {error.strerror}") from error
+    finally:
+        with contextlib.suppress(OSError):
+            part.unlink(missing_ok=True)

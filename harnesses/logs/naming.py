@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from datetime import date
 from pathlib import PurePath
 
-from harnesses.logs.formats.grammar import MONTHS
+from harnesses.logs.grammar import date_of
 
-_ISO = re.compile(r"(?<!\d)(\d{4})-?(\d\d)-?(\d\d)(?!\d)")
-_WORDED = re.compile(r"(?<!\d)(\d{1,2})([A-Z][a-z]{2})(\d{4})(?!\d)")
+_ISO = re.compile(r"(?<!\d)(?P<year>\d{4})-?(?P<month>\d\d)-?(?P<day>\d\d)(?!\d)")
+_WORDED = re.compile(r"(?<!\d)(?P<day>\d{1,2})(?P<month>[A-Z][a-z]{2})(?P<year>\d{4})(?!\d)")
+_DAY = re.compile(r"\d{4}(?:-?\d\d){0,2}")
 _CHANNEL = re.compile(r"[#&!+][^/,\s]+")
 _ENDING = re.compile(r"(?:\.(?:weechatlog|log|txt|irclog|raw|jsonl|gz|xz|bz2))+\Z")
 _MONTH_AND_DAY = re.compile(r"\.\d\d-\d\d\Z")  # in irssi's file names; the lines have the year
@@ -34,7 +35,12 @@ class PathInfo:
 
 def parse_path(path: PurePath) -> PathInfo:
     """Parse a path. Never raises."""
-    day, stem = _without_day(path.name)
+    day, stem = None, path.name
+    for pattern in (_ISO, _WORDED):
+        found = pattern.search(stem)
+        if found and (day := date_of(found["year"], found["month"], found["day"])):
+            stem = stem[: found.start()] + stem[found.end() :]
+            break
     stem = _ENDING.sub("", stem.rstrip("._- ")).strip("._- ")
     if found := _WEECHAT.fullmatch(stem):
         return PathInfo(found["network"], found["channel"], day)
@@ -45,39 +51,12 @@ def parse_path(path: PurePath) -> PathInfo:
         channel = folders[-1]
     else:
         return PathInfo(day=day)
-    return PathInfo(_network(folders, channel), channel, day)
-
-
-def _network(folders: list[str], channel: str) -> str | None:
-    """Return the folder that names the network, None if none surely does.
-
-    It contains the file or folder of the channel, and is itself in a folder with a usual name for
-    logs, or in ZNC's `networks`. Folders elsewhere may have any name.
-    """
-    outside = [name for name in folders if name != channel and not _is_day(name)]
+    # The network's folder contains the file or folder of the channel, and is itself in a folder
+    # with a usual name for logs, or in ZNC's `networks`. Folders elsewhere may have any name.
+    outside = [name for name in folders if name != channel and not _DAY.fullmatch(name)]
+    network = None
     if len(outside) >= 2 and outside[-2].lower() in _FOLDERS:
-        return None if outside[-1].lower() in _FOLDERS else outside[-1]
-    networks = outside.index("networks") if "networks" in outside[:-1] else None  # ZNC's
-    return None if networks is None else outside[networks + 1]
-
-
-def _without_day(name: str) -> tuple[date | None, str]:
-    for pattern, order in ((_ISO, (0, 1, 2)), (_WORDED, (2, 1, 0))):
-        if found := pattern.search(name):
-            year, month, day = (found.groups()[index] for index in order)
-            if stated := _date(year, month, day):
-                return stated, name[: found.start()] + name[found.end() :]
-    return None, name
-
-
-def _is_day(name: str) -> bool:
-    return bool(re.fullmatch(r"\d{4}(?:-?\d\d){0,2}", name))
-
-
-def _date(year: str, month: str, day: str) -> date | None:
-    lower = month.lower()
-    number = MONTHS.index(lower) + 1 if lower in MONTHS else 0
-    try:
-        return date(int(year), number or int(month), int(day))
-    except ValueError:
-        return None
+        network = None if outside[-1].lower() in _FOLDERS else outside[-1]
+    elif "networks" in outside[:-1]:
+        network = outside[outside.index("networks") + 1]
+    return PathInfo(network, channel, day)

@@ -6,18 +6,18 @@ import bz2
 import gzip
 import lzma
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from itertools import islice
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, Any
 
+from harnesses.core.errors import TendrilError
 from harnesses.irc.protocol.message import decode
-from harnesses.logs.calendar import DateTracker
-from harnesses.logs.errors import UnrecognisedLog
 from harnesses.logs.formats import FORMATS, detect
-from harnesses.logs.formats.grammar import DayChange, Format, Ignored, ParsedLine, Refused
+from harnesses.logs.grammar import DayChange, Format, Ignored, ParsedLine, Refused, Timestamp
 from harnesses.logs.naming import parse_path
 from storage.chat_log.event import Event, Place, is_private
 
@@ -26,6 +26,19 @@ _TOO_LONG = f"it is longer than {_MAX_LINE_SIZE:,} bytes"
 _DETECTION_LINES = 400  # lines by which a format is detected
 _MAX_CLOCK_LEAD = timedelta(days=1)  # by which a clock or a time zone may be wrong
 _READ_ERRORS = (OSError, EOFError, lzma.LZMAError, zlib.error)
+_DECOMPRESS: Mapping[str, Callable[[IO[bytes]], Any]] = {
+    ".gz": gzip.open,
+    ".xz": lzma.open,
+    ".bz2": bz2.open,
+}
+_MIDNIGHT_JUMP = timedelta(hours=3)  # a clock that goes back by more has passed midnight
+# A date without a year that goes back by more is in the next year.
+_NEW_YEAR_JUMP = timedelta(days=180)
+_LEAST, _MOST = date(1988, 1, 1), date(9998, 12, 31)  # IRC began in 1988
+
+
+class UnrecognisedLog(TendrilError):
+    """The file cannot be imported; the message says what is missing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,16 +76,6 @@ class ParsedEvent:
 
 
 @dataclass(frozen=True, slots=True)
-class _RawLine:
-    """A decoded line without its end; `is_cut` if it is longer than `_MAX_LINE_SIZE`. `position` is
-    as in `ParsedEvent`."""
-
-    text: str
-    is_cut: bool
-    position: int
-
-
-@dataclass(frozen=True, slots=True)
 class LogFile:
     """A log file of a known format. `day` is that of its first line, if its name tells."""
 
@@ -86,35 +89,26 @@ class LogFile:
         """Yield every line that is an event or could not be parsed, in order. Raises
         UnrecognisedLog."""
         dates = DateTracker(self.options.zone, self.day)
-        for number, line in enumerate(_lines(self.path, self.options), 1):
-            parsed = Refused(_TOO_LONG) if line.is_cut else self.format.parse(line.text)
-            if isinstance(parsed, DayChange):
-                dates.turn_to(parsed.date)
-            elif isinstance(parsed, Ignored):
+        for number, (text, is_cut, position) in enumerate(_lines(self.path, self.options), 1):
+            found = Refused(_TOO_LONG) if is_cut else self.format.parse(text)
+            has_seconds = isinstance(found, Event)
+            if isinstance(found, Ignored):
                 continue
-            elif isinstance(parsed, ParsedLine):
-                event = self._check_time(self._event(parsed, dates))
-                yield self._parsed(event, parsed.when.has_seconds, line, number)
-            elif isinstance(parsed, Event):
-                yield self._parsed(self._check_time(self._relocate(parsed)), True, line, number)
-            else:
-                yield self._parsed(parsed, False, line, number)
+            if isinstance(found, DayChange):
+                dates.turn_to(found.date)
+                continue
+            if isinstance(found, ParsedLine):
+                has_seconds = found.when.has_seconds
+                found = self._event(found, dates.moment(found.when))
+            elif isinstance(found, Event):
+                found = self._relocate(found)
+            if isinstance(found, Event) and found.time > self.options.latest:
+                found = Refused(f"its time, {found.time:%Y-%m-%d %H:%M} UTC, is in the future")
+            event = found if isinstance(found, Event) else None
+            refused = found.reason if isinstance(found, Refused) else ""
+            yield ParsedEvent(event, has_seconds, text, number, position, refused)
 
-    def _parsed(
-        self, found: Event | Refused | None, has_seconds: bool, line: _RawLine, number: int
-    ) -> ParsedEvent:
-        if isinstance(found, Refused):
-            return ParsedEvent(None, has_seconds, line.text, number, line.position, found.reason)
-        return ParsedEvent(found, has_seconds, line.text, number, line.position)
-
-    def _check_time(self, found: Event | Refused | None) -> Event | Refused | None:
-        """Refuse an event whose time is in the future."""
-        if isinstance(found, Event) and found.time > self.options.latest:
-            return Refused(f"its time, {found.time:%Y-%m-%d %H:%M} UTC, is in the future")
-        return found
-
-    def _event(self, entry: ParsedLine, dates: DateTracker) -> Event | None:
-        moment = dates.moment(entry.when)
+    def _event(self, entry: ParsedLine, moment: datetime | None) -> Event | None:
         if moment is None:
             return None
         return Event(
@@ -140,10 +134,62 @@ class LogFile:
         return replace(event, network=network, channel=channel)
 
 
+class DateTracker:
+    """The current day while a file is read, in the time zone `zone`: completes the partial times of
+    lines in the context of those before. `day` is that of the first line, if it is known."""
+
+    def __init__(self, zone: tzinfo, day: date | None) -> None:
+        self._zone = zone
+        self._day = day
+        self._last: datetime | None = None  # local, without zone
+        self._moment: datetime | None = None
+
+    def turn_to(self, day: date) -> None:
+        """Set the day of the next line."""
+        self._day = day
+        self._last = None
+
+    def moment(self, when: Timestamp) -> datetime | None:
+        """Return the UTC time of the next line, None if its day is unknown or impossible.
+
+        A line without a time has that of the line before. In the hour that is repeated when clocks
+        are set back, a clock that goes back is taken to be in the second of the two.
+        """
+        if when.clock is None:
+            return self._moment
+        day = when.day or self._day
+        if when.day and when.year is None:  # in the year that follows on the last line
+            if self._day is None:
+                return None
+            day = _in_year(when.day, self._day.year)
+            if day < self._day - _NEW_YEAR_JUMP:
+                day = _in_year(day, day.year + 1)
+        if day is None or not _LEAST <= day <= _MOST:
+            return None
+        local = datetime.combine(day, when.clock)
+        if when.day is None and self._last and local < self._last - _MIDNIGHT_JUMP:
+            local += timedelta(days=1)
+        # PEP 495: `fold` tells an ambiguous time's first from its second; for any other time both
+        # are the same. It is the first unless only the second is not before the last line.
+        zone = UTC if when.utc else self._zone
+        first, second = (local.replace(tzinfo=zone, fold=n).astimezone(UTC) for n in (0, 1))
+        is_second = self._moment and first < self._moment <= second
+        self._moment = second if is_second else first
+        self._day, self._last = local.date(), local
+        return self._moment
+
+
+def _in_year(day: date, year: int) -> date:
+    try:
+        return day.replace(year=year)
+    except ValueError:  # 29 February
+        return date(year, 3, 1)
+
+
 def log_file(path: Path, options: ImportOptions) -> LogFile:
     """Return a file with its format and place, as its first lines and its path tell. Raises
     UnrecognisedLog."""
-    head = [line.text for line in islice(_lines(path, options), _DETECTION_LINES)]
+    head = [text for text, *_ in islice(_lines(path, options), _DETECTION_LINES)]
     format = FORMATS[options.format] if options.format else detect(head)
     if format is None:
         raise UnrecognisedLog(f"{path}: not a log in a format that is known")
@@ -151,7 +197,9 @@ def log_file(path: Path, options: ImportOptions) -> LogFile:
     if format.name == "jsonl":  # each line names its own place
         return LogFile(path, format, Place("", ""), None, options)
     network = options.network or name.network or options.default_network
-    channel = options.channel or name.channel or _channel_in(head, format)
+    parsed = (format.parse(line) for line in head)
+    named = (each.channel for each in parsed if isinstance(each, ParsedLine) and each.channel)
+    channel = options.channel or name.channel or next(named, None)
     if network is None:
         raise UnrecognisedLog(f"{path}: of which network? say --network NAME")
     if channel is None:
@@ -159,48 +207,24 @@ def log_file(path: Path, options: ImportOptions) -> LogFile:
     return LogFile(path, format, Place(network, channel), name.day, options)
 
 
-def _channel_in(lines: Iterable[str], format: Format) -> str | None:
-    """Return the first channel that a line names."""
-    parsed = map(format.parse, lines)
-    named_in = (each.channel for each in parsed if isinstance(each, ParsedLine) and each.channel)
-    return next(named_in, None)
+def _lines(path: Path, options: ImportOptions) -> Iterator[tuple[str, bool, int]]:
+    """Yield the lines of a file, without their ends, whether they were cut at `_MAX_LINE_SIZE`, and
+    how many bytes of the file were read so far. Raises UnrecognisedLog."""
 
+    def decode_line(line: bytes) -> str:
+        # `encoding` is tried before that of lines from IRC.
+        with suppress(UnicodeDecodeError):
+            if options.encoding is not None:
+                return line.decode(options.encoding)
+        return decode(line)
 
-def _lines(path: Path, options: ImportOptions) -> Iterator[_RawLine]:
-    """Yield the lines of a file. Raises UnrecognisedLog."""
-    decoder = _decoder(options.encoding)
+    unpack: Callable[[IO[bytes]], IO[bytes]] = _DECOMPRESS.get(path.suffix, lambda file: file)
     try:
-        with path.open("rb") as packed, _decompress(packed, path.suffix) as file:
+        with path.open("rb") as packed, unpack(packed) as file:
             while line := file.readline(_MAX_LINE_SIZE):
                 rest = line
                 while len(rest) == _MAX_LINE_SIZE and not rest.endswith(b"\n"):
                     rest = file.readline(_MAX_LINE_SIZE)
-                yield _RawLine(decoder(line.rstrip(b"\r\n")), rest is not line, packed.tell())
+                yield decode_line(line.rstrip(b"\r\n")), rest is not line, packed.tell()
     except _READ_ERRORS as error:
         raise UnrecognisedLog(f"{path}: cannot be read: {error}") from error
-
-
-def _decompress(file: IO[bytes], suffix: str) -> IO[bytes]:
-    """Return a file with decompression by the suffix of its name."""
-    match suffix:
-        case ".gz":
-            return cast("IO[bytes]", gzip.open(file, "rb"))
-        case ".xz":
-            return lzma.open(file, "rb")
-        case ".bz2":
-            return bz2.open(file, "rb")
-    return file
-
-
-def _decoder(encoding: str | None) -> Callable[[bytes], str]:
-    """Return the decoder of a line: that of lines from IRC, with `encoding` tried before it."""
-    if encoding is None:
-        return decode
-
-    def decode_line(line: bytes) -> str:
-        try:
-            return line.decode(encoding)
-        except UnicodeDecodeError:
-            return decode(line)
-
-    return decode_line

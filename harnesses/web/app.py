@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
 from fastapi import Depends, FastAPI
 from fastapi.security import HTTPBearer
+from starlette.middleware.body_limit import RequestBodyLimitMiddleware
+from starlette.middleware.cors import CORSMiddleware
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.responses import FileResponse
 from starlette.routing import Route
 from starlette.staticfiles import StaticFiles
@@ -16,29 +20,15 @@ from starlette.staticfiles import StaticFiles
 from harnesses.web.api import feeds
 from harnesses.web.api import routes as api
 from harnesses.web.app_state import AppState
-from harnesses.web.auth.middleware import SecurityMiddleware
+from harnesses.web.auth.middleware import MAX_BODY_BYTES, SecurityMiddleware
 from harnesses.web.auth.tokens import AccessTokens
-from harnesses.web.http.body_limit import BodySizeLimit
-from harnesses.web.http.compression import Compression
-from harnesses.web.http.cors import Cors
-from harnesses.web.http.etag import ETag
-from harnesses.web.http.problems import register_handlers
+from harnesses.web.caching import ETag, Only, may_compress
 from harnesses.web.mcp.endpoint import PATH, McpEndpoint
-from harnesses.web.pages import (
-    channel,
-    chat,
-    login,
-    overview,
-    paste,
-    preferences,
-    runs,
-    search,
-    statistics,
-)
+from harnesses.web.pages import channel, chat, login, overview, runs, search, statistics
+from harnesses.web.problems import register_handlers
 
-MAX_BODY_BYTES = chat.MAX_IMAGE_CHARS + 64 * 1024
-"""The most bytes of a request body: the longest is a chat question with an image."""
-
+_GZIP_LEVEL = 5  # half the time of the highest level for nearly the same size
+_MIN_BYTES = 1000  # shorter bodies are not compressed
 _STATIC = Path(__file__).parent / "static"
 _ABOUT = """The log of the public channels: read it, search it, or follow it live.
 
@@ -46,19 +36,7 @@ Private conversations are never shown. Times are ISO 8601 with a time zone. An e
 `{"error": {"message", "type", "param"}}`, and its message says what to do.
 """
 PAGES = tuple(
-    part.router
-    for part in (
-        overview,
-        channel,
-        statistics,
-        search,
-        feeds,
-        chat,
-        login,
-        preferences,
-        paste,
-        runs,
-    )
+    part.router for part in (overview, channel, statistics, search, feeds, chat, login, runs)
 )
 
 
@@ -83,12 +61,25 @@ def create_app(state: AppState) -> FastAPI:
     app.state.app_state = state
     # The last one added is the outermost. CORS comes before the token check, because preflights
     # carry no token. The ETag is computed inside the compression, from the uncompressed body.
-    app.add_middleware(BodySizeLimit, max_bytes=MAX_BODY_BYTES)
+    # It counts the bytes of bodies without a `Content-Length`; `SecurityMiddleware` refuses others.
+    app.add_middleware(RequestBodyLimitMiddleware, max_body_size=MAX_BODY_BYTES)
     app.add_middleware(ETag)
-    app.add_middleware(Compression)
+    compress = partial(GZipMiddleware, minimum_size=_MIN_BYTES, compresslevel=_GZIP_LEVEL)
+    app.add_middleware(Only, middleware=compress, condition=may_compress)
     app.add_middleware(SecurityMiddleware, tokens=tokens, logins=state.logins)
-    if state.settings.cors_origins:
-        app.add_middleware(Cors, origins=state.settings.cors_origins)
+    if origins := state.settings.cors_origins:
+        # The API alone is open to scripts of these sites. They send a token in a header, and cannot
+        # use the login of this browser, as credentialed requests are not allowed.
+        cors = partial(
+            CORSMiddleware,
+            allow_origins=origins,
+            allow_methods=["GET"],
+            allow_headers=["Authorization", "If-None-Match", "Last-Event-ID"],
+            expose_headers=["ETag"],
+        )
+        app.add_middleware(
+            Only, middleware=cors, condition=lambda scope: scope["path"].startswith("/api/")
+        )
     register_handlers(app)
     # Only for the OpenAPI description; `SecurityMiddleware` checks the token.
     described = [Depends(HTTPBearer(auto_error=False))] if tokens.is_required else []
@@ -98,9 +89,9 @@ def create_app(state: AppState) -> FastAPI:
         app.include_router(router)
     app.router.routes.append(Route(PATH, mcp))
     app.mount("/static", StaticFiles(directory=_STATIC), name="static")
-    app.add_api_route("/favicon.ico", _icon, include_in_schema=False)
+    app.add_api_route(
+        "/favicon.ico",
+        lambda: FileResponse(_STATIC / "icon.svg", media_type="image/svg+xml"),
+        include_in_schema=False,
+    )
     return app
-
-
-async def _icon() -> FileResponse:
-    return FileResponse(_STATIC / "icon.svg", media_type="image/svg+xml")

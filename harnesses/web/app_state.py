@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
@@ -17,7 +17,8 @@ from harnesses.web.change_notifier import LogChangeNotifier
 from harnesses.web.chat_service import ChatService
 from harnesses.web.settings import WebSettings
 from llm.retrieval import Retrieval
-from storage.chat_log.event import Scope
+from storage.chat_log.event import Event, Scope
+from storage.chat_log.event_table import Query
 from storage.db.address import PostgresSchema
 from storage.log import ChatLog
 from storage.queues.pastes import Pastes
@@ -67,14 +68,14 @@ def _app_state(request: Request) -> AppState:
 AppStateDep = Annotated[AppState, Depends(_app_state)]
 
 
-def _viewer(request: Request) -> Viewer:
+def viewer_of(request: Request) -> Viewer:
     """Return the viewer that `SecurityMiddleware` has stored in the request."""
     viewer = request.state.viewer
     assert isinstance(viewer, Viewer)
     return viewer
 
 
-ViewerDep = Annotated[Viewer, Depends(_viewer)]
+ViewerDep = Annotated[Viewer, Depends(viewer_of)]
 
 
 def _scope(viewer: ViewerDep) -> Scope:
@@ -94,3 +95,19 @@ def require_full(viewer: ViewerDep) -> None:
     """Raise 401 unless the viewer has full access, to all channels."""
     if not viewer.has_full_access:
         raise HTTPException(401)
+
+
+Follow = Callable[[Query], AsyncIterator[Event]]
+"""Returns the events after the query's `after_id` as they arrive, until the server stops or the
+viewer's login ends, which a stream has to notice by itself."""
+
+
+def _follow(state: AppStateDep, viewer: ViewerDep) -> Follow:
+    async def is_open() -> bool:
+        login = viewer.login
+        return not login or await state.web_logins.token_fingerprint_of(login) is not None
+
+    return lambda query: state.notifier.events(state.log, query, is_open)
+
+
+FollowDep = Annotated[Follow, Depends(_follow)]

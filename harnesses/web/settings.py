@@ -22,13 +22,13 @@ from terrarium.config import MIN_SECRET_LENGTH, Settings, is_short
 from terrarium.loopback import is_loopback
 
 _ORIGIN = re.compile(r"https?://(\[[0-9a-f:.]+\]|[a-z0-9.-]+)(:\d{1,5})?")
+_ADVICE = "`openssl rand -hex 16` makes a good one"
 
 
 def _fits_a_header(value: SecretStr) -> SecretStr:
     if not all("!" <= char <= "~" for char in value.get_secret_value()):
         raise ValueError(
-            "must be ASCII without spaces, because it travels in an HTTP header;"
-            " `openssl rand -hex 16` makes a good one"
+            "must be ASCII without spaces, because it travels in an HTTP header; " + _ADVICE
         )
     return value
 
@@ -56,8 +56,6 @@ def _is_an_address(value: str) -> str:
 
 BearerToken = Annotated[SecretStr, AfterValidator(_fits_a_header)]
 _Channel = Annotated[str, AfterValidator(_names_a_channel)]
-Address = Annotated[str, AfterValidator(_is_an_address)]
-Origin = Annotated[str, AfterValidator(_is_an_origin)]
 
 
 class TokenSettings(BaseModel):
@@ -81,7 +79,7 @@ class WebSettings(Settings):
     token: BearerToken | None = Field(
         None, description="bearer token; without one only this machine can read the pages"
     )
-    public_url: Address | None = Field(
+    public_url: Annotated[str, AfterValidator(_is_an_address)] | None = Field(
         None,
         description='where people reach these pages ("https://logs.example.org"); links to long'
         " answers and those in feeds begin with it",
@@ -91,7 +89,7 @@ class WebSettings(Settings):
         description='channels ("network/#channel") that anybody may read without a token and that'
         " search engines may list",
     )
-    cors_origins: tuple[Origin, ...] = Field(
+    cors_origins: tuple[Annotated[str, AfterValidator(_is_an_origin)], ...] = Field(
         (),
         description='sites ("https://host") whose scripts may read the log API with a token',
     )
@@ -123,8 +121,9 @@ class WebSettings(Settings):
 
     @model_validator(mode="after")
     def _not_to_be_guessed(self) -> Self:
-        if self._is_local:
-            return self
+        public = urlsplit(self.public_url).hostname if self.public_url else None
+        if is_loopback(self.host) and (public is None or is_loopback(public)):
+            return self  # only this machine can reach the site, directly or through a proxy
         secrets = {f"tokens.{name}": each.token for name, each in self.tokens.items()}
         if self.token is not None:
             secrets["token"] = self.token
@@ -132,15 +131,9 @@ class WebSettings(Settings):
             if is_short(secret):
                 raise ValueError(
                     f"{name} has fewer than {MIN_SECRET_LENGTH} characters, and others can reach"
-                    " this site, so it could be guessed; `openssl rand -hex 16` makes a good one"
+                    f" this site, so it could be guessed; {_ADVICE}"
                 )
         return self
-
-    @property
-    def _is_local(self) -> bool:
-        """True if only this machine can reach the site, directly or through a proxy."""
-        public = urlsplit(self.public_url).hostname if self.public_url else None
-        return is_loopback(self.host) and (public is None or is_loopback(public))
 
 
 def place_of(name: str) -> Place:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import socket
 from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
@@ -41,56 +40,9 @@ class WebTendril(Tendril):
 
     async def serve(self) -> None:
         """Serve until cancelled. Raises PortTaken, TendrilError, StorageError."""
-        with self._listener() as listener:
-            log, database = self.log.chat_log, self.log.database
-            store = database.address
-            notifier, chat = LogChangeNotifier(database), ChatService(self)
-            app = create_app(
-                AppState(
-                    self.settings,
-                    log,
-                    self.log.retrieval,
-                    notifier,
-                    chat,
-                    Pastes(database),
-                    WebLogins(self.database, self.clock.now),
-                    self.config.data,
-                    self.config.data if isinstance(store, Path) else store,
-                    tool_owners=self._tool_owners,
-                    disk_trouble=lambda: self.disk_trouble,
-                )
-            )
-            address = _address(listener)
-            self._announce(address)
-            async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(notifier.watch())
-                await serve(
-                    app,
-                    listener,
-                    ready=lambda: self.status.ready(address),
-                    stopping=notifier.close,
-                )
-
-    def _tool_owners(self, scope: Scope) -> Sequence[object]:
-        """Return the owners of the tools for MCP clients that may read `scope`: those of this
-        tendril, and a source of the tools of all others."""
-        origin = Origin(self.name, Identity("visitor"), scope)
-        others = TendrilTools(self.peers, self.name, self.config.data, origin)
-        return (*self.mcp_owners(scope), others)
-
-    def _announce(self, address: str) -> None:
-        _log.info("web.serving", address=address)
-        if self.settings.token is None:
-            _log.info(
-                "web.loopback_only",
-                reason="there is no token, so only this machine may read the pages;"
-                " to open them to others set WEB_TOKEN and WEB_HOST",
-            )
-
-    def _listener(self) -> socket.socket:
         host, port = self.settings.host, self.settings.port
         try:
-            return listen(host, port)
+            listener = listen(host, port)
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
                 raise PortTaken(host, port, "WEB_PORT", "[web] port") from error
@@ -98,8 +50,47 @@ class WebTendril(Tendril):
                 f"cannot listen on {host} port {port}: {error.strerror or error}; "
                 "choose another with WEB_HOST and WEB_PORT or `[web] host` and `port`"
             ) from error
+        with listener:
+            host, port = listener.getsockname()[:2]
+            address = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+            _log.info("web.serving", address=address)
+            if self.settings.token is None:
+                _log.info(
+                    "web.loopback_only",
+                    reason="there is no token, so only this machine may read the pages;"
+                    " to open them to others set WEB_TOKEN and WEB_HOST",
+                )
+            state = self._state()
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(state.notifier.watch())
+                await serve(
+                    create_app(state),
+                    listener,
+                    ready=lambda: self.status.ready(address),
+                    stopping=state.notifier.close,
+                )
 
+    def _state(self) -> AppState:
+        log, database = self.log.chat_log, self.log.database
+        store = database.address
 
-def _address(listener: socket.socket) -> str:
-    host, port = listener.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        def tool_owners(scope: Scope) -> Sequence[object]:
+            """Return the owners of the tools for MCP clients that may read `scope`: those of this
+            tendril, and a source of the tools of all others."""
+            origin = Origin(self.name, Identity("visitor"), scope)
+            others = TendrilTools(self.peers, self.name, self.config.data, origin)
+            return (*self.mcp_owners(scope), others)
+
+        return AppState(
+            self.settings,
+            log,
+            self.log.retrieval,
+            LogChangeNotifier(database),
+            ChatService(self),
+            Pastes(database),
+            WebLogins(self.database, self.clock.now),
+            self.config.data,
+            self.config.data if isinstance(store, Path) else store,
+            tool_owners=tool_owners,
+            disk_trouble=lambda: self.disk_trouble,
+        )

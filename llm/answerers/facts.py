@@ -81,17 +81,19 @@ class FactAnswerer:
                     return f"Nobody called {slots.names[0]} is here."
                 return f"I have not seen {slots.names[0]} here."
             case "counts" if slots.topic:
-                nick = slots.person or None
+                by_nick = slots.person or None
                 found = await window.log.mentions_for_model(
-                    slots.topic, replace(slots.span.within(within), nick=nick), window.line_filter
+                    slots.topic,
+                    replace(slots.span.within(within), nick=by_nick),
+                    window.line_filter,
                 )
                 if not found.words:
                     return await _in_all(window, within) or None
                 number = f"{found.count:,} line{'' if found.count == 1 else 's'}"
-                by = f" by {window.quoting.nick(nick)}" if nick else ""
+                by = f" by {window.quoting.nick(by_nick)}" if by_nick else ""
                 about = f"{number}{by} here with: {', '.join(found.words)}."
                 # Without a line the words may not have been the topic: "how many so far?"
-                is_told = found.count or nick
+                is_told = found.count or by_nick
                 return about if is_told else f"{about} {await _in_all(window, within)}"
             case "counts" if slots.person:
                 stats = await window.log.stats(

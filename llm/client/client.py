@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeVar
 from urllib.parse import quote
 
+import httpx2
 import structlog
 from pydantic import BaseModel, ValidationError
 
@@ -41,12 +42,7 @@ from llm.reading.classifier import DIMENSIONS, classifier
 from llm.reading.reading import MOST_TOKENS, Reading, shorten
 from llm.reading.slots import Surroundings, read_slots
 from storage.usage.usage import TokenUsage
-from terrarium.http.client import (
-    ConnectFailed,
-    ConnectionBroken,
-    ConnectionPool,
-    HttpConnection,
-)
+from terrarium.config import ConfigError
 
 Priority = Literal["interactive", "background"]
 ToolChoice = Literal["auto", "none"]
@@ -55,6 +51,7 @@ T = TypeVar("T")
 M = TypeVar("M", bound=BaseModel)
 
 _CONNECT_TIMEOUT = 2.0  # seconds
+_IDLE_CONNECTIONS = 20
 _RETRY_SECONDS = 5.0  # seconds for which a server that is away or full is retried
 _MIN_WAIT, _MAX_WAIT = 0.1, 1.0  # seconds between two attempts
 _TOKENS_PER_CHARACTER = 1 / 3  # until a server reports usage; rather too high than too low
@@ -62,8 +59,6 @@ _MIN_RATIO, _MAX_RATIO = 1 / 8, 2.0  # what a tokenizer may yield
 _ESTIMATE_MARGIN = 1.05
 # The share of a turn's time for which the model may be silent in one call.
 _READ_TIMEOUT_SHARE = 0.4
-# Seconds within which a response must end after its last event for its connection to be reused.
-_FAREWELL = 0.05
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 _log = structlog.get_logger()
@@ -135,9 +130,9 @@ class AgentClient:
     """A connection to the agent server. Create one with `open`."""
 
     def __init__(
-        self, connection_pool: ConnectionPool, settings: AgentSettings, spend: Spend | None = None
+        self, http: httpx2.AsyncClient, settings: AgentSettings, spend: Spend | None = None
     ) -> None:
-        self._connection_pool = connection_pool
+        self._http = http
         self._settings = settings
         self._spend = spend
         self._trouble: SetupError | None = None
@@ -152,23 +147,35 @@ class AgentClient:
     ) -> AsyncIterator[AgentClient]:
         """Open a client for the server in `settings`; `spend` receives the usage of each answer.
 
-        Raises ConfigError for a key that HTTP cannot carry.
+        Raises ConfigError for an address that is no URL, and for a key that HTTP cannot carry.
         """
-        own = {"authorization": f"Bearer {settings.key}"} if settings.key else {}
-        connection_pool = ConnectionPool(
-            settings.server_url,
-            own | {"content-type": "application/json"},
-            patience=_READ_TIMEOUT_SHARE * settings.timeout,
-            connect=_CONNECT_TIMEOUT,
-            proxied=False,
-        )
+        headers = {"content-type": "application/json", "accept-encoding": "identity"}
+        if key := settings.key:
+            # A line break in the key would begin another header.
+            if not (key.isascii() and key.isprintable()):
+                raise ConfigError("[agent] api_key has characters that HTTP cannot carry")
+            headers["authorization"] = f"Bearer {key}"
+        patience = _READ_TIMEOUT_SHARE * settings.timeout
         try:
-            yield cls(connection_pool, settings, spend)
-        finally:
-            await connection_pool.close()
+            http = httpx2.AsyncClient(
+                base_url=settings.server_url,
+                headers=headers,
+                timeout=httpx2.Timeout(patience, connect=_CONNECT_TIMEOUT),
+                limits=httpx2.Limits(max_keepalive_connections=_IDLE_CONNECTIONS),
+                trust_env=False,  # no proxy between a tendril and its agent server
+            )
+        except httpx2.InvalidURL as error:
+            raise ConfigError(f"[agent] api_url is no URL: {error}") from error
+        async with http:
+            yield cls(http, settings, spend)
 
     def __repr__(self) -> str:
-        return f"<AgentClient {self._connection_pool.origin}, model {self._settings.model}>"
+        return f"<AgentClient {self._origin}, model {self._settings.model}>"
+
+    @property
+    def _origin(self) -> str:
+        """The server's address without a user name or a password."""
+        return str(self._http.base_url.copy_with(userinfo=b"", raw_path=b"")).rstrip("/")
 
     @property
     def trouble(self) -> str:
@@ -374,28 +381,26 @@ class AgentClient:
         path: str,
         body: dict[str, Any] | None = None,
         options: RequestOptions | None = None,
-    ) -> AsyncIterator[HttpConnection]:
-        """Send a request and yield its successful response; what is unread on exit is discarded.
-        Raises ModelError, after any error that only the operator can fix with `trouble` set."""
+    ) -> AsyncIterator[httpx2.Response]:
+        """Send a request and yield its successful response. One that was not read to its end is
+        closed, which stops a generation under way. Raises ModelError, after any error that only the
+        operator can fix with `trouble` set."""
         content = None if body is None else _ENCODER.encode(body).encode("utf-8", "replace")
         headers = options.headers() if options else {}
         try:
-            response = await self._connection_pool.request(method, path, content, headers)
-            # After an error the connection is closed at once, which stops a generation under way.
-            grace = 0.0
-            try:
-                if response.status not in (200, 204):
-                    error = await read_error(response, self._connection_pool.origin)
+            stream = self._http.stream(method, path, content=content, headers=headers)
+            async with stream as response:
+                if response.status_code not in (200, 204):
+                    error = await read_error(response, self._origin)
                     if isinstance(error, SetupError):
                         self._trouble = error
                     raise error
                 yield response
-                grace = _FAREWELL
-            finally:
-                response.release(grace)
-        except TimeoutError as error:
+        except httpx2.ConnectTimeout as error:
+            raise Unreachable("ConnectTimeout") from error
+        except httpx2.TimeoutException as error:
             raise TimedOut("the server is silent") from error
-        except (ConnectFailed, ConnectionBroken) as error:
+        except httpx2.HTTPError as error:
             raise Unreachable(f"{type(error).__name__}: {error}") from error
 
     def _body(

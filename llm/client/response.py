@@ -7,16 +7,19 @@ all else in an answer, such as thoughts and calls, the agent server has read.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 import re
 import uuid
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, cast, get_args
 
+import httpx2
 from pydantic import AliasChoices, BaseModel, Field, ValidationError
 from pydantic_core import from_json
 
@@ -33,7 +36,7 @@ from llm.messages.errors import (
 )
 from llm.messages.message import Message, ModelReply, Status, ToolCall, escape_tags
 from storage.usage.usage import TokenUsage
-from terrarium.http.client import EventData, EventTooLong, HttpConnection
+from terrarium.http.client import EventData, EventTooLong
 from terrarium.markdown_code import CodeSplitter, Segment
 
 
@@ -116,19 +119,19 @@ _LONG_WAIT = 120.0  # seconds; per-minute quotas, with the same code, recover so
 _MAX_BODY_SIZE = 64 * 1024 * 1024  # bytes of an unstreamed answer
 
 
-async def read_body(response: HttpConnection) -> bytes:
+async def read_body(response: httpx2.Response) -> bytes:
     """Return the whole body. Raises RequestRejected for more than 64 MiB."""
     body = bytearray()
-    while piece := await response.read():
+    async for piece in response.aiter_raw():
         body += piece
         if len(body) > _MAX_BODY_SIZE:
-            raise RequestRejected(f"more than {_MAX_BODY_SIZE} bytes", response.status)
+            raise RequestRejected(f"more than {_MAX_BODY_SIZE} bytes", response.status_code)
     return bytes(body)
 
 
-async def read_error(response: HttpConnection, url: str) -> ModelError:
+async def read_error(response: httpx2.Response, url: str) -> ModelError:
     """Read the body of an unsuccessful response of the server at `url`; return its error."""
-    content, status = await read_body(response), response.status
+    content, status = await read_body(response), response.status_code
     try:
         reason = Chunk.model_validate_json(content).error
     except ValidationError:
@@ -463,6 +466,7 @@ OnText = Callable[[str], Awaitable[None]]
 over, as the text so far came with tool calls."""
 
 _DONE = b"[DONE]"  # the data of the last event of a stream
+_FAREWELL = 0.05  # seconds that the end of a response may take after its last event
 _CHARACTERS_PER_TOKEN = 4
 # Characters of an answer, and of its thoughts; nobody reads more, and the end may never come.
 _MAX_ANSWER_LENGTH = 100_000
@@ -502,7 +506,7 @@ class ResponseAccumulator:
         """True if a piece was given to `on_text`, so that a retry would show it twice."""
         return bool(self._on_text and self._text.shown)
 
-    async def read(self, response: HttpConnection) -> None:
+    async def read(self, response: httpx2.Response) -> None:
         """Read a stream of events until the answer is full, or an unstreamed answer. Raises
         ModelError."""
         kind = response.headers.get("content-type", "").partition(";")[0].strip()
@@ -510,16 +514,20 @@ class ResponseAccumulator:
             await self._add(await read_body(response))
         elif kind == "text/event-stream":
             events = EventData()
-            ended = False
-            # The end of the body need not be awaited after [DONE].
-            while not (ended or self.is_full) and (piece := await response.read()):
+            pieces = response.aiter_raw()
+            while not self.is_full and (piece := await anext(pieces, b"")):
                 try:
                     arrived = events.feed(piece)
                 except EventTooLong as error:
-                    raise RequestRejected("an event without an end", response.status) from error
+                    raise RequestRejected("an event without an end", 200) from error
                 for data in arrived:
                     await self._add(data)
-                ended = _DONE in arrived
+                if _DONE in arrived:
+                    # Only a response that was read to its end leaves its connection to the next.
+                    with suppress(TimeoutError, httpx2.HTTPError):
+                        async with asyncio.timeout(_FAREWELL):
+                            await anext(pieces, b"")
+                    break
         else:
             raise RequestRejected(f"{kind or 'something'} is no answer of an OpenAI API", 200)
         if not self._done and not self.is_full:

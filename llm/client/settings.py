@@ -27,16 +27,6 @@ class AgentSettings(Settings):
         default_factory=dict,
         description="a Markdown file, by tendril, that takes the place of its persona",
     )
-    personas_dir: Path = Field(
-        Path("personas"),
-        description="folder of more personas, NAME.md each, that a channel can have by their names;"
-        " inside the data folder unless absolute",
-    )
-    skills_dir: Path = Field(
-        Path("skills"),
-        description="folder of skills, one folder each; their Python runs with the bot's own"
-        " rights; inside the data folder unless absolute",
-    )
     model: str = Field("terra", description="model or alias to ask for")
     temperature: float = Field(
         0.3,

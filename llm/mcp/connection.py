@@ -57,10 +57,6 @@ class McpConnection:
         self._ended = ""  # why the connection can no longer be used
         self._at_once = asyncio.Semaphore(_MAX_CONCURRENT)
 
-    def __repr__(self) -> str:
-        state = f"{len(self.tools)} tools" if self._client else "away"
-        return f"<McpConnection {self.name}, {state}>"
-
     async def run(self) -> None:
         """Connect, and reconnect whenever the connection is lost, until cancelled."""
         backoff = Backoff(1.0, 300.0)
@@ -80,10 +76,19 @@ class McpConnection:
         """Hold one connection until it ends; return the reason."""
         self._ended = ""
         self._changed.clear()
+
+        def on_end(reason: str) -> None:
+            self._ended = reason
+            self._changed.set()
+
+        async def on_message(message: object) -> None:
+            if isinstance(message, types.ToolListChangedNotification):
+                self._changed.set()
+
         client = Client(
-            transport(self.settings, self._on_end, self._stderr_tail),
+            transport(self.settings, on_end, self._stderr_tail),
             read_timeout_seconds=_REQUEST_TIMEOUT,
-            message_handler=self._on_message,
+            message_handler=on_message,
             client_info=types.Implementation(name="terrarium", version=version("terrarium")),
             cache=None,  # `_list` must read from the server, not from the SDK's cache
         )
@@ -162,15 +167,14 @@ class McpConnection:
         schema = openai_schema(self.name, listed)
         if schema is None:
             return None
-        settings = self.settings
         # The server's own `readOnlyHint` is not trusted: a tool that only reads may run repeatedly.
-        reads = fits(listed.name, settings.reads)
+        reads = fits(listed.name, self.settings.reads)
         options = ToolOptions(
             reads=reads,
             effect=not reads,
             research=reads,
-            needs=settings.needs,
-            timeout=settings.timeout,
+            needs=self.settings.needs,
+            timeout=self.settings.timeout,
         )
         run = partial(self._call, listed.name)
         return Tool(schema["function"]["name"], ForeignArguments, schema, run, options)
@@ -203,11 +207,3 @@ class McpConnection:
         if result.is_error:
             raise IndeterminateToolError(plain(text, _MAX_ERROR_LENGTH))
         return text
-
-    async def _on_message(self, message: object) -> None:
-        if isinstance(message, types.ToolListChangedNotification):
-            self._changed.set()
-
-    def _on_end(self, reason: str) -> None:
-        self._ended = reason
-        self._changed.set()

@@ -57,7 +57,14 @@ def fits(name: str, patterns: Sequence[str]) -> bool:
 def openai_schema(server: str, tool: types.Tool) -> dict[str, Any] | None:
     """Return a tool in the format of OpenAI's `tools` field, None if that is too large."""
     said = plain(tool.description or tool.title or "", _MAX_DESCRIPTION_LENGTH)
-    parameters = {"properties": {}, **clean_schema(tool.input_schema), "type": "object"}
+    definitions = {
+        f"#/{where}/{name}": value
+        for where in ("$defs", "definitions")
+        if isinstance(tool.input_schema.get(where), Mapping)
+        for name, value in tool.input_schema[where].items()
+    }
+    clean = _clean(tool.input_schema, definitions, _MAX_DEPTH)
+    parameters = {"properties": {}, **clean, "type": "object"}
     function = {
         "name": f"{server}{MCP_SEPARATOR}{_UNFIT.sub('_', tool.name)}"[:_MAX_NAME_LENGTH],
         "description": f"{said} (a tool of the server {server})".strip(),
@@ -76,21 +83,9 @@ def plain(text: str, most: int) -> str:
     return escape_tags(line if len(line) <= most else f"{line[:most]}...")
 
 
-def clean_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the part of a JSON schema that tells a model what to write.
-
-    References within the schema are resolved. What is nested deeper than eight levels is dropped.
-    """
-    definitions = {
-        f"#/{where}/{name}": value
-        for where in ("$defs", "definitions")
-        if isinstance(schema.get(where), Mapping)
-        for name, value in schema[where].items()
-    }
-    return _clean(schema, definitions, _MAX_DEPTH)
-
-
 def _clean(schema: object, definitions: Mapping[str, Any], depth: int) -> dict[str, Any]:
+    """Return the part of a JSON schema that tells a model what to write: `depth` levels of it, with
+    references within the schema resolved."""
     if not isinstance(schema, Mapping) or depth == 0:
         return {}
     if (reference := schema.get("$ref")) is not None:
@@ -145,21 +140,19 @@ def _is_sound(choice: object) -> bool:
 
 def result_text(result: types.CallToolResult) -> str:
     """Return a result as text; content of other types is only named."""
-    parts = [part for block in result.content if (part := _block_text(block))]
-    if not parts and result.structured_content is not None:
+    parts = []
+    for block in result.content:
+        match block:
+            case types.TextContent():
+                parts.append(block.text)
+            case types.EmbeddedResource(resource=types.TextResourceContents() as resource):
+                parts.append(resource.text)
+            case types.ResourceLink():
+                parts.append(f"[{plain(block.uri, _MAX_HINT_LENGTH)}]")
+            case _:
+                parts.append(f"[{block.type}, which cannot be shown]")
+    if not any(parts) and result.structured_content is not None:
         parts = [json.dumps(result.structured_content, ensure_ascii=False)]
-    text = "\n".join(parts) or "(no text)"
+    text = "\n".join(filter(None, parts)) or "(no text)"
     text = text if len(text) <= MAX_TEXT_LENGTH else f"{text[:MAX_TEXT_LENGTH]}..."
     return text.encode(errors="replace").decode()
-
-
-def _block_text(block: types.ContentBlock) -> str:
-    match block:
-        case types.TextContent():
-            return block.text
-        case types.EmbeddedResource(resource=types.TextResourceContents() as resource):
-            return resource.text
-        case types.ResourceLink():
-            return f"[{plain(block.uri, _MAX_HINT_LENGTH)}]"
-        case _:
-            return f"[{block.type}, which cannot be shown]"

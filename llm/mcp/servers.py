@@ -64,23 +64,18 @@ class McpServers(ToolSource):
                 await self._configured.wait()
                 self._configured.clear()
                 running = self._running.items()
-                await self._end(
-                    [name for name, (c, _) in running if self.settings.get(name) != c.settings]
-                )
+                await self._end([n for n, (c, _) in running if self.settings.get(n) != c.settings])
                 missing = [name for name in self.settings if name not in self._running]
                 if missing and find_spec("mcp") is None:
                     _log.error("mcp.not_installed", servers=missing, fix=HOW_TO_INSTALL)
-                elif missing:
-                    self._start(missing)
+                    continue
+                for name in missing:
+                    from llm.mcp.connection import McpConnection  # the SDK, which is optional
+
+                    connection = McpConnection(name, self.settings[name])
+                    self._running[name] = connection, asyncio.create_task(connection.run())
         finally:
             await self._end(list(self._running))
-
-    def _start(self, names: Iterable[str]) -> None:
-        from llm.mcp.connection import McpConnection  # imports the SDK, which is optional
-
-        for name in names:
-            connection = McpConnection(name, self.settings[name])
-            self._running[name] = connection, asyncio.create_task(connection.run())
 
     async def _end(self, names: Iterable[str]) -> None:
         ending = [self._running.pop(name)[1] for name in names]

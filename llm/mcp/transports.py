@@ -9,14 +9,21 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Callable,
+    Coroutine,
+    Iterable,
+    Sequence,
+)
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import anyio
 import httpx2
 import mcp_types as types
-from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.client.stdio import get_default_environment
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
@@ -24,7 +31,7 @@ from mcp.shared.message import SessionMessage
 from llm.mcp.settings import McpServerSettings
 
 if TYPE_CHECKING:
-    from mcp.client._transport import TransportStreams
+    from mcp.client._transport import TransportStreams, WriteStream
 
 MAX_MESSAGE_SIZE = 4 * 1024 * 1024
 """The largest message that a server may send, in bytes."""
@@ -39,6 +46,8 @@ _CONNECT_TIMEOUT = 10.0
 _STREAM_TIMEOUT = 660.0  # seconds of silence in an answer; above the longest timeout of a tool
 
 Item = SessionMessage | Exception
+Streams: TypeAlias = "tuple[AsyncIterable[Item], WriteStream[SessionMessage]]"
+"""What a server sends, and where to write what we send."""
 
 
 class ServerMisbehaved(Exception):
@@ -101,8 +110,6 @@ async def transport(
                         since = now
                         if left < 0:
                             raise ServerMisbehaved("it floods: too many messages")
-                        if isinstance(item, ServerMisbehaved):
-                            raise item
                         await send.send(_without_output_schemas(item))
                 except ServerMisbehaved as error:
                     reason = str(error)
@@ -110,7 +117,7 @@ async def transport(
                     reason = "the connection was closed"
             on_end(reason)
 
-        async with _background_tasks(pump()):
+        async with _in_background(pump()):
             try:
                 yield receive, outgoing
             finally:
@@ -119,18 +126,17 @@ async def transport(
 
 
 @asynccontextmanager
-async def _background_tasks(*work: Coroutine[Any, Any, None]) -> AsyncGenerator[None]:
-    """Run coroutines as tasks for the duration of the block, then cancel them. The first error
-    among them is raised on exit."""
-    running = [asyncio.create_task(each) for each in work]
+async def _in_background(work: Coroutine[Any, Any, None]) -> AsyncGenerator[None]:
+    """Run a coroutine as a task for the duration of the block, then cancel it. Its error is raised
+    on exit."""
+    running = asyncio.create_task(work)
     try:
         yield
     finally:
-        for task in running:
-            task.cancel()
-        for result in await asyncio.gather(*running, return_exceptions=True):
-            if isinstance(result, Exception):
-                raise result
+        running.cancel()
+        await asyncio.wait({running})
+        if not running.cancelled():
+            running.result()
 
 
 def _without_output_schemas(item: Item) -> Item:
@@ -145,13 +151,18 @@ def _without_output_schemas(item: Item) -> Item:
 
 
 @asynccontextmanager
-async def _http(settings: McpServerSettings) -> AsyncGenerator[TransportStreams]:
+async def _http(settings: McpServerSettings) -> AsyncGenerator[Streams]:
     token = settings.token
     headers = {"authorization": f"Bearer {token.get_secret_value()}"} if token else {}
     timeout = httpx2.Timeout(_STREAM_TIMEOUT, connect=_CONNECT_TIMEOUT)
     # The SDK follows no redirect to another origin, so only the configured one sees the token.
     async with (
-        httpx2.AsyncClient(headers=headers, timeout=timeout, transport=_BoundedTransport()) as http,
+        httpx2.AsyncClient(
+            headers=headers,
+            timeout=timeout,
+            transport=httpx2.AsyncHTTPTransport(),  # without proxies from the environment
+            event_hooks={"response": [_bound]},
+        ) as http,
         streamable_http_client(
             settings.url, http_client=http, max_sse_event_size=MAX_MESSAGE_SIZE
         ) as streams,
@@ -159,21 +170,16 @@ async def _http(settings: McpServerSettings) -> AsyncGenerator[TransportStreams]
         yield streams
 
 
-class _BoundedTransport(httpx2.AsyncHTTPTransport):
-    """HTTP with answers of at most `MAX_MESSAGE_SIZE`; in event streams that limits each event."""
-
-    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Send a request. Reading more than `MAX_MESSAGE_SIZE` of the response raises
-        StreamError."""
-        response = await super().handle_async_request(request)
-        kind = response.headers.get("content-type", "")
-        stream = response.stream
-        if not kind.startswith("text/event-stream") and isinstance(stream, httpx2.AsyncByteStream):
-            response.stream = _BoundedStream(stream)
-        return response
+async def _bound(response: httpx2.Response) -> None:
+    """Limit an answer to `MAX_MESSAGE_SIZE`; of event streams the SDK limits each event."""
+    if not response.headers.get("content-type", "").startswith("text/event-stream"):
+        assert isinstance(response.stream, httpx2.AsyncByteStream)
+        response.stream = _BoundedStream(response.stream)
 
 
 class _BoundedStream(httpx2.AsyncByteStream):
+    """A body of which reading more than `MAX_MESSAGE_SIZE` raises StreamError."""
+
     def __init__(self, stream: httpx2.AsyncByteStream) -> None:
         self._stream = stream
 
@@ -190,9 +196,7 @@ class _BoundedStream(httpx2.AsyncByteStream):
 
 
 @asynccontextmanager
-async def _process(
-    settings: McpServerSettings, stderr_tail: StderrTail
-) -> AsyncGenerator[TransportStreams]:
+async def _process(settings: McpServerSettings, stderr_tail: StderrTail) -> AsyncGenerator[Streams]:
     """Start a server and exchange lines of JSON with it; it is stopped on exit.
 
     Of our environment it gets only PATH, HOME and the like. It leads a new process group, which is
@@ -208,95 +212,85 @@ async def _process(
         limit=MAX_MESSAGE_SIZE,
         start_new_session=True,
     )
-    assert process.stdin is not None
-    assert process.stdout is not None
-    assert process.stderr is not None
-    listening = asyncio.create_task(stderr_tail.follow(process.stderr, own.values()))
-    into, incoming = anyio.create_memory_object_stream[Item](0)
+    stdin, stdout, stderr = process.stdin, process.stdout, process.stderr
+    assert stdin is not None
+    assert stdout is not None
+    assert stderr is not None
+    listening = asyncio.create_task(stderr_tail.follow(stderr, own.values()))
     outgoing, from_us = anyio.create_memory_object_stream[SessionMessage](0)
+
+    async def write_lines() -> None:
+        try:
+            async for each in from_us:
+                line = each.message.model_dump_json(by_alias=True, exclude_unset=True)
+                stdin.write(f"{line}\n".encode())
+                await stdin.drain()
+        except (ConnectionError, RuntimeError):  # it reads no more, so that nothing can be asked
+            _signal_group(process.pid, signal.SIGKILL)
+
     try:
-        reading = _read_lines(process.stdout, into)
-        async with _background_tasks(reading, _write_lines(process.stdin, from_us, into)):
-            yield incoming, outgoing
+        async with _in_background(write_lines()):
+            yield _messages(stdout), outgoing
     finally:
-        for stream in (into, incoming, outgoing, from_us):
-            stream.close()
+        outgoing.close()
+        from_us.close()
         # Also when cancelled: no process may be left behind.
         with anyio.CancelScope(shield=True):
-            await _stop(process)
+            await _stop(process, stdin, stdout)
             await asyncio.wait({listening}, timeout=_GRACE_PERIOD)
             listening.cancel()
 
 
-async def _read_lines(stdout: asyncio.StreamReader, into: MemoryObjectSendStream[Item]) -> None:
-    """Pass on each line as a message, until the end or a line that is too long."""
-    async with into:
-        with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError, ConnectionError):
-            while True:
-                try:
-                    line = await stdout.readline()
-                except ValueError:  # the line exceeds the limit of the reader
-                    await into.send(
-                        ServerMisbehaved(f"a message has more than {MAX_MESSAGE_SIZE} bytes")
-                    )
-                    return
-                if not line:
-                    return
-                if line.strip():
-                    try:
-                        found = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
-                    except ValueError as error:
-                        await into.send(error)
-                    else:
-                        await into.send(SessionMessage(found))
+async def _messages(stdout: asyncio.StreamReader) -> AsyncIterator[Item]:
+    """Yield each line as a message, until the end. Raises ServerMisbehaved for one that is too
+    long."""
+    while True:
+        try:
+            line = await stdout.readline()
+        except ValueError as error:  # the line exceeds the limit of the reader
+            raise ServerMisbehaved(f"a message has more than {MAX_MESSAGE_SIZE} bytes") from error
+        except ConnectionError:
+            return
+        if not line:
+            return
+        if line.strip():
+            found: Item
+            try:
+                message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
+                found = SessionMessage(message)
+            except ValueError as error:
+                found = error
+            yield found
 
 
-async def _write_lines(
-    stdin: asyncio.StreamWriter,
-    messages: MemoryObjectReceiveStream[SessionMessage],
-    into: MemoryObjectSendStream[Item],
+async def _stop(
+    process: asyncio.subprocess.Process, stdin: asyncio.StreamWriter, stdout: asyncio.StreamReader
 ) -> None:
-    """Write each message as a line. When the server stops reading, end its output too."""
-    try:
-        async for each in messages:
-            line = each.message.model_dump_json(by_alias=True, exclude_unset=True)
-            stdin.write(f"{line}\n".encode())
-            await stdin.drain()
-    except (ConnectionError, RuntimeError):
-        into.close()
-
-
-async def _stop(process: asyncio.subprocess.Process) -> None:
     """Stop a server in the order that MCP specifies for stdio: close its standard input, then
     SIGTERM, then SIGKILL."""
-    assert process.stdin is not None
-    assert process.stdout is not None
-    process.stdin.close()
+
+    async def drain() -> None:
+        while await stdout.read(2**16):
+            pass
+
+    async def has_ended() -> bool:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_GRACE_PERIOD):
+                await process.wait()
+        return process.returncode is not None
+
+    stdin.close()
     # Keep reading: a server that blocks on a full pipe cannot exit.
-    async with _background_tasks(_drain(process.stdout)):
+    async with _in_background(drain()):
         for number in (signal.SIGTERM, signal.SIGKILL):
-            if await _has_ended(process):
+            if await has_ended():
                 break
             _signal_group(process.pid, number)
         _signal_group(process.pid, signal.SIGKILL)  # the children that it left behind
-        await _has_ended(process)
+        await has_ended()
     # A descendant in a session of its own may hold the pipes open; asyncio has no public way to
     # close our ends of them.
     getattr(process, "_transport").close()  # noqa: B009
-
-
-async def _drain(stdout: asyncio.StreamReader) -> None:
-    while await stdout.read(2**16):
-        pass
-
-
-async def _has_ended(process: asyncio.subprocess.Process) -> bool:
-    """Wait up to `_GRACE_PERIOD` seconds for a process and its pipes to end; return whether it
-    exited."""
-    with suppress(TimeoutError):
-        async with asyncio.timeout(_GRACE_PERIOD):
-            await process.wait()
-    return process.returncode is not None
 
 
 def _signal_group(pid: int, number: signal.Signals) -> None:

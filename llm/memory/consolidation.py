@@ -1,220 +1,339 @@
-"""Memory consolidation: jobs that turn conversation turns into a summary, episodes and facts.
+"""The stores of a tendril's memory, and the job that makes a summary, episodes and facts of turns.
 
-They work in batches. The result of each is stored in one transaction with its watermark
-(storage/memory/consolidation_state.py), so that an interrupted job resumes after its last batch,
+Plain rules over counts and sizes decide what is due. A job makes one batch of each kind and then
+schedules the next one. The result of a batch is stored in one transaction with its watermark
+(storage/memory/memories.py), so that an interrupted job resumes after its last batch,
 and a repeated one finds nothing to do.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
-from typing import Any
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import accumulate
+from typing import Any, Self
 
 import structlog
 
-from llm.client.client import RequestOptions
+from llm.client.client import AgentClient, ModelCatalog, RequestOptions
 from llm.client.profile import Profile
 from llm.memory import prompts
-from llm.memory.services import (
-    EPISODE_TURNS,
-    FACT_BATCH_TURNS,
-    MAX_NOTES,
-    MERGED_NOTES,
-    JobKind,
-    MemoryServices,
-)
-from llm.messages.errors import ContextTooLong, RequestRejected
+from llm.memory.settings import MemorySettings
+from llm.messages.errors import Busy, ContextTooLong, ModelError, RequestRejected, Unreachable
 from llm.messages.message import Message
-from llm.scheduling.worker import Handler
-from storage.memory.consolidation_state import RoomTurn, Watermarks
-from storage.memory.memories import HEARSAY, OWN, Memory, MemoryKind
-from storage.queues.jobs import Job
+from storage.chat_log.opt_outs import person_of
+from storage.db.database import Database
+from storage.memory.deletion import CONSOLIDATE
+from storage.memory.memories import (
+    HEARSAY,
+    OWN,
+    Memories,
+    Memory,
+    MemoryKind,
+    RoomBacklog,
+    RoomTurn,
+    Watermarks,
+)
+from storage.queues.jobs import Job, Jobs
+from terrarium.clock import Clock
+from terrarium.config import Config
 
+# Above 40 turns that are not summarised, all but the newest 30 go into the summary.
+MAX_UNSUMMARISED = 40
+KEPT_UNSUMMARISED = 30
+
+EPISODE_TURNS = 3  # exchanges that make an episode
+FACT_BATCH_TURNS = 5  # exchanges that are searched for facts at once
+
+# From 30 notes on, the oldest 20 become an episode.
+MAX_NOTES = 30
+MERGED_NOTES = 20
+
+# The most tokens of turns outside the summary; beyond, only the newest half as many stay outside.
+_MAX_UNSUMMARISED_TOKENS = 8_000
+_CHARACTERS_PER_TOKEN = 4  # per token, roughly
+
+_JOB_PRIORITY = 200  # of the jobs: after all others
 _SUMMARY_BATCH_TURNS = 40  # turns that go into a summary at once
 _MAX_GAP_TURNS = 200  # turns, at most, from which a deleted episode is rebuilt
 # How long a learnt fact is kept unless it is learnt again.
 _UNCONFIRMED_LIFETIME = timedelta(days=90)
-_EMBEDDING_BATCH = 64  # texts embedded by one request
 # Of an answer by purpose, for models that ramble; what others think would count against it.
 _MAX_ANSWER_TOKENS = {"summary": 400, "episode": 120, "facts": 300}
 
+_MAX_CANDIDATES = 50  # candidates from the full-text search
+# The half-life of the bonus for recent memories, which count up to twice as much as old ones.
+_RECENCY_HALF_LIFE = timedelta(days=30)
+
 _log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryServices:
+    """The stores of one tendril's memory, the search in them, and the client for its model."""
+
+    tendril: str
+    settings: MemorySettings
+    client: AgentClient
+    catalog: ModelCatalog
+    clock: Clock
+    jobs: Jobs
+    memories: Memories
+
+    @classmethod
+    def open(
+        cls,
+        tendril: str,
+        database: Database,
+        jobs: Jobs,
+        client: AgentClient,
+        catalog: ModelCatalog,
+        clock: Clock,
+        config: Config,
+    ) -> Self:
+        """Create the stores over a tendril's `database`."""
+        settings = config.section(MemorySettings)
+        return cls(tendril, settings, client, catalog, clock, jobs, Memories(database))
+
+    def now(self) -> datetime:
+        """Return the current time."""
+        return self.clock.now()
+
+    async def learns(self) -> bool:
+        """Return whether the model is used to make memories of what was said.
+
+        Raises Unreachable while it is unknown whether the model is good enough: a bad memory is
+        permanent, so the job is rather retried later.
+        """
+        if self.settings.learn != "auto":
+            return self.settings.learn == "on"
+        judgement = await self.catalog.tool_judgement(await self.catalog.fast())
+        if judgement is None:
+            raise Unreachable("it is not known yet whether the model can be trusted with memories")
+        return judgement
+
+    async def search(self, room: str, text: str, limit: int) -> list[Memory]:
+        """Return the `limit` best matches among a room's memories, by their words and age, best
+        first. Raises StorageError."""
+        found = await self.memories.search(room, text, _MAX_CANDIDATES)
+        now = self.now()
+
+        def worth(match: tuple[Memory, float]) -> tuple[float, int]:
+            memory, score = match
+            age = max(timedelta(), now - memory.time) / _RECENCY_HALF_LIFE
+            # The full-text score is unbounded; map it to 0..1.
+            return score / (1 + score) * (0.5 + 0.5 * math.pow(0.5, age)), memory.id
+
+        return [memory for memory, _ in sorted(found, key=worth, reverse=True)[:limit]]
 
 
 class EmptyReply(Exception):
     """The model's reply was empty."""
 
 
+@dataclass(frozen=True, slots=True)
+class Due:
+    """The ids of the last turns that are due for the summary, an episode, and a search for facts; 0
+    where too few have come."""
+
+    summary: int = 0
+    episodes: int = 0
+    facts: int = 0
+
+
+def due_in(marks: Watermarks, sizes: Sequence[tuple[int, int]]) -> Due:
+    """Return what is due, given the ids and sizes (in characters) of the turns after the
+    watermarks, oldest first."""
+    unsummarised = [each for each in sizes if each[0] > marks.summary]
+    count, most = len(unsummarised), _MAX_UNSUMMARISED_TOKENS * _CHARACTERS_PER_TOKEN
+    summarised = count - KEPT_UNSUMMARISED if count > MAX_UNSUMMARISED else 0
+    total = list(accumulate(size for _, size in reversed(unsummarised)))
+    if total and total[-1] > most:
+        fitting = sum(size <= most // 2 for size in total)
+        summarised = max(summarised, count - max(1, fitting))
+    target = max(unsummarised[summarised - 1][0] if summarised else 0, marks.wanted)
+    # Episodes and facts are made of whole groups of turns; the rest waits for more.
+    untold = [turn for turn, _ in sizes if turn > marks.episodes]
+    unsearched = [turn for turn, _ in sizes if turn > marks.facts]
+    return Due(
+        target if target > marks.summary else 0,
+        untold[EPISODE_TURNS - 1] if len(untold) >= EPISODE_TURNS else 0,
+        unsearched[FACT_BATCH_TURNS - 1] if len(unsearched) >= FACT_BATCH_TURNS else 0,
+    )
+
+
 class Consolidator:
-    """The handlers of the consolidation jobs. All may raise ModelError, StorageError and
-    EmptyReply; the worker then retries the job."""
+    """Schedules and runs the jobs that make a room's memories."""
 
     def __init__(self, services: MemoryServices) -> None:
         self._services = services
-        self._rooms = services.rooms
+        self._memories = services.memories
 
-    def handlers(self) -> Mapping[str, Handler]:
-        """Return the handlers by kind of job."""
-        return {
-            JobKind.SUMMARISE: self.summarise,
-            JobKind.RECORD_EPISODES: self.record_episodes,
-            JobKind.EXTRACT_FACTS: self.extract_facts,
-            JobKind.MERGE_NOTES: self.merge_notes,
-            JobKind.EMBED: self.embed,
-        }
+    async def schedule_check(self) -> None:
+        """Add a job that looks in all rooms for what is due, after all other work. Raises
+        StorageError."""
+        await self._services.jobs.add(CONSOLIDATE, {"room": ""}, priority=_JOB_PRIORITY)
 
-    async def summarise(self, job: Job) -> None:
-        """Extend a room's summary up to a turn."""
-        room, size = job.payload["room"], _SUMMARY_BATCH_TURNS
-        while await self._services.learns():
-            watermarks = await self._rooms.progress(room)
-            target = max(job.payload["through"], watermarks.wanted)
-            if watermarks.summary >= target:
-                break
-            turns = await self._rooms.turns(room, watermarks.summary, target, size)
-            # A batch that is not full has all turns up to the target, even if its last id is lower.
-            through = turns[-1].id if len(turns) == size else target
+    async def schedule(self, room: str) -> None:
+        """Add the job of a room if anything is due there, once. Raises StorageError."""
+        key = ""
+        try:
+            learns = await self._services.learns()
+            backlog = await self._memories.backlog(room, MAX_NOTES)
+            marks = backlog.watermarks
+            is_due = due_in(marks, backlog.sizes) != Due() or backlog.gaps
+            oldest_note = backlog.notes[0] if len(backlog.notes) >= MAX_NOTES else 0
+            if not (learns and is_due) and not oldest_note:
+                return
+            if not marks.version:
+                marks = await self._memories.progress(room)
+            # The version changes when something is forgotten: then the same turns are gone through
+            # again.
+            starts = (marks.version, marks.wanted, marks.summary, marks.episodes, marks.facts)
+            key = "/".join(map(str, (CONSOLIDATE, room, *starts, len(backlog.gaps), oldest_note)))
+        except Unreachable:  # not yet known whether the model may be used: look later
+            pass
+        await self._services.jobs.add(
+            CONSOLIDATE, {"room": room}, key=key, lane=f"memory/{room}", priority=_JOB_PRIORITY
+        )
+
+    async def run(self, job: Job) -> None:
+        """Run a job; one without a room adds those of all rooms.
+
+        Raises ModelError, StorageError and EmptyReply; the worker then retries the job.
+        """
+        room, learns = job.payload.get("room"), await self._services.learns()
+        if not room:
+            for each in await self._memories.room_names():
+                await self.schedule(each)
+            return
+        await self._memories.progress(room)  # which creates the watermarks
+        steps = [self._merge_notes]
+        if learns:
+            steps = [self._record_episode, self._extract_facts, self._merge_notes, self._summarise]
+        failed: Exception | None = None
+        for step in steps:
             try:
-                summary = await self._summary(watermarks, turns, through)
+                await step(await self._memories.backlog(room, MAX_NOTES))
+            except (Unreachable, Busy):
+                raise
+            except (ModelError, EmptyReply) as error:  # the other steps may succeed
+                failed = failed or error
+        if failed:
+            raise failed
+        await self.schedule(room)
+
+    async def _summarise(self, backlog: RoomBacklog) -> None:
+        """Extend a room's summary."""
+        marks, size = backlog.watermarks, _SUMMARY_BATCH_TURNS
+        through = due_in(marks, backlog.sizes).summary
+        while through:
+            turns = await self._memories.turns(marks.room, marks.summary, through, size)
+            # A batch that is not full has all turns up to the end, even if its last id is lower.
+            reached = turns[-1].id if len(turns) == size else through
+            try:
+                summary = await self._summary(marks.room, turns, reached) if turns else None
             except ContextTooLong:
                 if size == 1:
                     raise
                 size //= 2  # try again with fewer turns
-                continue
-            await self._rooms.advance_summary(watermarks, through, summary, turns)
-        await self.embed(job)
-
-    async def record_episodes(self, job: Job) -> None:
-        """Make episodes of a room's turns up to one, and rebuild deleted ones first."""
-        room = job.payload["room"]
-        while await self._services.learns():
-            watermarks = await self._rooms.progress(room)
-            gaps = await self._rooms.gaps(room)
-            if gaps:  # one at a time, with the watermarks read again after each
-                gap = gaps[0]
-                turns = await self._rooms.turns(
-                    room, gap.first_turn - 1, gap.last_turn, _MAX_GAP_TURNS
-                )
-                episode = await self._episode(room, turns, gap.last_turn) if turns else None
-                await self._rooms.fill(watermarks, gap, episode, turns)
-                continue
-            if watermarks.episodes >= job.payload["through"]:
-                break
-            turns = await self._rooms.turns(
-                room, watermarks.episodes, job.payload["through"], EPISODE_TURNS
-            )
-            through = turns[-1].id if len(turns) == EPISODE_TURNS else job.payload["through"]
-            episode = await self._episode(room, turns, through) if turns else None
-            await self._rooms.advance_episodes(watermarks, through, episode, turns)
-        await self.embed(job)
-
-    async def extract_facts(self, job: Job) -> None:
-        """Extract facts about people from a room's turns up to one."""
-        room = job.payload["room"]
-        while await self._services.learns():
-            watermarks = await self._rooms.progress(room)
-            if watermarks.facts >= job.payload["through"]:
-                break
-            turns = await self._rooms.turns(
-                room, watermarks.facts, job.payload["through"], FACT_BATCH_TURNS
-            )
-            through = turns[-1].id if len(turns) == FACT_BATCH_TURNS else job.payload["through"]
-            facts = await self._facts(room, turns) if turns else []
-            await self._rooms.advance_facts(
-                watermarks, through, facts, self._services.now() - _UNCONFIRMED_LIFETIME
-            )
-        await self.embed(job)
-
-    async def merge_notes(self, job: Job) -> None:
-        """Merge a room's oldest notes into an episode, as long as it has too many."""
-        room = job.payload["room"]
-        memories = self._services.memories
-        while len(notes := await memories.latest(room, MemoryKind.NOTE)) >= MAX_NOTES:
-            oldest = notes[:MERGED_NOTES]  # the store returns the newest ones, oldest first
-            await self._rooms.replace_notes(oldest, await self._merge(room, oldest))
-        await self.embed(job)
-
-    async def embed(self, job: Job) -> None:
-        """Compute the missing vectors of a room's memories, if embeddings are enabled."""
-        room = job.payload["room"]
-        while self._services.embeds:
-            missing = await self._services.vectors.missing(room, _EMBEDDING_BATCH)
-            if not missing:
+            else:
+                await self._memories.advance_summary(marks, reached, summary, turns)
                 return
-            options = RequestOptions(self._services.session, "background", room=room)
-            texts = [text for _, text in missing]
-            model, vectors = await self._services.client.embed(texts, options)
-            made = dict(zip([memory for memory, _ in missing], vectors, strict=True))
-            await self._services.vectors.add(model, made)
 
-    async def _summary(
-        self, watermarks: Watermarks, turns: Sequence[RoomTurn], through: int
-    ) -> Memory | None:
-        if not turns:
-            return None
-        old = await self._services.memories.latest(watermarks.room, MemoryKind.SUMMARY, 1)
-        longest = (await self._profile()).message_length
-        messages = prompts.summary_messages(old[0].text if old else "", turns, longest)
-        text = await self._ask_model(watermarks.room, "summary", messages)
-        return self._memory(
-            MemoryKind.SUMMARY,
-            watermarks.room,
-            _truncate(text, prompts.MAX_SUMMARY_LENGTH),
-            first_turn=old[0].first_turn if old else turns[0].id,
-            last_turn=through,
-            begun=old[0].begun if old else turns[0].time,
-        )
-
-    async def _episode(self, room: str, turns: Sequence[RoomTurn], through: int) -> Memory:
-        longest = (await self._profile()).message_length
-        text = await self._ask_model(room, "episode", prompts.episode_messages(turns, longest))
-        return self._memory(
-            MemoryKind.EPISODE,
-            room,
-            _truncate(text, prompts.MAX_EPISODE_LENGTH),
-            first_turn=turns[0].id,
-            last_turn=through,
-            begun=turns[0].time,
-        )
-
-    async def _facts(self, room: str, turns: Sequence[RoomTurn]) -> list[Memory]:
-        messages = prompts.facts_messages(turns, (await self._profile()).message_length)
-        answer = await self._ask_model(room, "facts", messages, prompts.FACTS_FORMAT)
-        people = {turn.person for turn in turns}
-        return [
-            self._memory(
-                MemoryKind.FACT,
-                room,
-                said.value,
-                subject=said.subject,
-                key=said.key,
-                source=said.turn.person,
-                confidence=OWN if said.turn.person == said.subject else HEARSAY,
-                conversation=said.turn.conversation,
-                first_turn=said.turn.id,
-                last_turn=said.turn.id,
-                begun=said.turn.time,
+    async def _record_episode(self, backlog: RoomBacklog) -> None:
+        """Rebuild a deleted episode, or else make one of the next turns."""
+        marks, gap = backlog.watermarks, backlog.gaps[0] if backlog.gaps else None
+        through = gap.last_turn if gap else due_in(marks, backlog.sizes).episodes
+        if not through:
+            return
+        after = gap.first_turn - 1 if gap else marks.episodes
+        limit = _MAX_GAP_TURNS if gap else EPISODE_TURNS
+        turns = await self._memories.turns(marks.room, after, through, limit)
+        episode = None
+        if turns:
+            longest = (await self._profile()).message_length
+            messages = prompts.episode_messages(turns, longest)
+            text = await self._ask_model(marks.room, "episode", messages)
+            episode = self._memory(
+                MemoryKind.EPISODE,
+                marks.room,
+                _truncate(text, prompts.MAX_EPISODE_LENGTH),
+                first_turn=turns[0].id,
+                last_turn=through,
+                begun=turns[0].time,
             )
-            for said in prompts.facts_in(answer, turns, people)
-        ]
+        await self._memories.add_episode(marks, gap or through, episode, turns)
 
-    async def _merge(self, room: str, notes: Sequence[Memory]) -> Memory:
-        """Return an episode made of notes; without the model, of the beginning of each note."""
+    async def _extract_facts(self, backlog: RoomBacklog) -> None:
+        """Extract facts about people from a room's next turns."""
+        marks, room = backlog.watermarks, backlog.watermarks.room
+        through = due_in(marks, backlog.sizes).facts
+        if not through:
+            return
+        turns = await self._memories.turns(room, marks.facts, through, FACT_BATCH_TURNS)
+        facts: list[Memory] = []
+        if turns:
+            messages = prompts.facts_messages(turns, (await self._profile()).message_length)
+            answer = await self._ask_model(room, "facts", messages, prompts.FACTS_FORMAT)
+            facts = [
+                self._memory(
+                    MemoryKind.FACT,
+                    room,
+                    prompts.one_line(fact.value, prompts.MAX_FACT_LENGTH),
+                    subject=(subject := person_of(fact.about)),
+                    key=prompts.key_of(fact.key),
+                    source=turn.person,
+                    confidence=OWN if turn.person == subject else HEARSAY,
+                    conversation=turn.conversation,
+                    first_turn=turn.id,
+                    last_turn=turn.id,
+                    begun=turn.time,
+                )
+                for turn, fact in prompts.facts_in(answer, turns)
+            ]
+        oldest = self._services.now() - _UNCONFIRMED_LIFETIME
+        await self._memories.advance_facts(marks, through, facts, oldest)
+
+    async def _merge_notes(self, backlog: RoomBacklog) -> None:
+        """Merge a room's oldest notes into an episode if it has too many; without the model, it is
+        made of the beginning of each note."""
+        if len(backlog.notes) < MAX_NOTES:
+            return
+        marks = backlog.watermarks
+        # The store returns the newest ones, oldest first.
+        notes = (await self._memories.latest(marks.room, MemoryKind.NOTE))[:MERGED_NOTES]
         texts = [note.text for note in notes]
         if await self._services.learns():
-            text = await self._ask_model(room, "episode", prompts.notes_messages(texts))
+            text = await self._ask_model(marks.room, "episode", prompts.notes_messages(texts))
         else:
             each = prompts.MAX_EPISODE_LENGTH // len(texts) - 1
             text = "\n".join(prompts.one_line(text, each) for text in texts)
-        return self._memory(
+        episode = self._memory(
             MemoryKind.EPISODE,
-            room,
+            marks.room,
             _truncate(text, prompts.MAX_EPISODE_LENGTH),
             key="notes",
             first_turn=notes[0].first_turn,
             last_turn=max(note.last_turn for note in notes),
             begun=min(note.begun or note.time for note in notes),
+        )
+        await self._memories.replace_notes(marks, notes, episode)
+
+    async def _summary(self, room: str, turns: Sequence[RoomTurn], through: int) -> Memory:
+        old = await self._memories.latest(room, MemoryKind.SUMMARY, 1)
+        longest = (await self._profile()).message_length
+        messages = prompts.summary_messages(old[0].text if old else "", turns, longest)
+        text = await self._ask_model(room, "summary", messages)
+        return self._memory(
+            MemoryKind.SUMMARY,
+            room,
+            _truncate(text, prompts.MAX_SUMMARY_LENGTH),
+            first_turn=old[0].first_turn if old else turns[0].id,
+            last_turn=through,
+            begun=old[0].begun if old else turns[0].time,
         )
 
     async def _profile(self) -> Profile:
@@ -231,7 +350,7 @@ class Consolidator:
     ) -> str:
         profile = await self._profile()
         options = RequestOptions(
-            self._services.session,
+            f"{self._services.tendril}/memory",
             "background",
             await self._services.catalog.fast(),
             purpose=purpose,

@@ -5,8 +5,8 @@ The answers are untrusted data too: they are bounded here, and escaped where the
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
@@ -14,7 +14,7 @@ from pydantic_core import from_json
 
 from llm.messages.message import NO_ASKER, Message, PromptSection
 from storage.chat_log.opt_outs import person_of
-from storage.memory.consolidation_state import RoomTurn
+from storage.memory.memories import RoomTurn
 
 MAX_SUMMARY_LENGTH = 4_000  # characters
 MAX_EPISODE_LENGTH = 1_500
@@ -73,16 +73,6 @@ FACTS_FORMAT = {
 """OpenAI's `response_format` for `ExtractedFacts`."""
 
 
-@dataclass(frozen=True, slots=True)
-class StatedFact:
-    """A fact that somebody stated: its subject, and the turn that states it."""
-
-    subject: str
-    key: str
-    value: str
-    turn: RoomTurn
-
-
 def summary_messages(old: str, turns: Sequence[RoomTurn], longest: int) -> list[Message]:
     """Return the prompt that merges an `old` summary and turns, of whose messages at most `longest`
     characters are shown, into a new summary."""
@@ -113,20 +103,27 @@ def facts_messages(turns: Sequence[RoomTurn], longest: int) -> list[Message]:
     return _messages(_FACTS, _block("\n".join(lines)))
 
 
-def facts_in(answer: str, turns: Sequence[RoomTurn], people: Collection[str]) -> list[StatedFact]:
-    """Return the facts of an answer that are about one of `people` and cite a line of the prompt.
-
-    The source of a fact is the person of that line, whatever the answer says.
-    """
-    found = []
-    for fact in _read(answer)[:_MAX_FACTS]:
-        subject = person_of(fact.about)
-        # Nothing is stored about people who are not in these turns, nor with an invented source.
-        if subject in people and 1 <= fact.line <= len(turns):
-            turn = turns[fact.line - 1]
-            key, value = key_of(fact.key), one_line(fact.value, MAX_FACT_LENGTH)
-            found.append(StatedFact(subject, key, value, turn))
-    return found
+def facts_in(answer: str, turns: Sequence[RoomTurn]) -> list[tuple[RoomTurn, ExtractedFact]]:
+    """Return the facts of an answer that are about a person of `turns`, each with the turn whose
+    line it cites. That person is its source, whatever the answer says."""
+    # Models put text or fences around JSON, so take what begins with the first brace; of an answer
+    # that was cut off, what is whole.
+    try:
+        value = from_json(answer[max(0, answer.find("{")) :], allow_partial=True)
+    except ValueError:
+        return []
+    listed = value.get("facts") if isinstance(value, dict) else None
+    facts = []
+    for each in listed if isinstance(listed, list) else ():
+        with suppress(ValidationError):
+            facts.append(ExtractedFact.model_validate(each))
+    # Nothing is stored about people who are not in these turns, nor with an invented source.
+    people = {turn.person for turn in turns}
+    return [
+        (turns[fact.line - 1], fact)
+        for fact in facts[:_MAX_FACTS]
+        if person_of(fact.about) in people and 1 <= fact.line <= len(turns)
+    ]
 
 
 def key_of(text: str) -> str:
@@ -163,21 +160,3 @@ def _line(name: str, text: str, longest: int) -> str:
     if name == NO_ASKER:
         return one_line(text.partition("\n")[0], longest)
     return f"{name}: {one_line(text, longest)}"
-
-
-def _read(answer: str) -> list[ExtractedFact]:
-    """Return the well-formed facts of an answer; none if it is not the expected JSON."""
-    # Models put text or fences around JSON, so take what begins with the first brace; of an answer
-    # that was cut off, what is whole.
-    try:
-        value = from_json(answer[max(0, answer.find("{")) :], allow_partial=True)
-    except ValueError:
-        return []
-    listed = value.get("facts") if isinstance(value, dict) else None
-    found = []
-    for each in listed if isinstance(listed, list) else ():
-        try:
-            found.append(ExtractedFact.model_validate(each))
-        except ValidationError:
-            continue
-    return found

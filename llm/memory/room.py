@@ -9,15 +9,15 @@ cold), or when something was forgotten.
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Annotated
 
 import structlog
 from pydantic import BaseModel, Field
 
-from llm.memory.consolidation import Consolidator
+from llm.memory.consolidation import Consolidator, MemoryServices
 from llm.memory.prompts import (
     MAX_FACT_LENGTH,
     MAX_KEY_LENGTH,
@@ -26,33 +26,29 @@ from llm.memory.prompts import (
     key_of,
     one_line,
 )
-from llm.memory.services import MemoryScheduler, MemoryServices
-from llm.messages.errors import Unreachable
 from llm.messages.message import PromptSection
 from llm.scheduling.worker import Handler
 from llm.tools.consent import to_forget, to_remember
 from llm.tools.toolbox import tool
 from storage.chat_log.opt_outs import person_of
 from storage.db.errors import StorageError
-from storage.memory.consolidation_state import RoomMemorySnapshot
-from storage.memory.deletion import SCHEDULE_CONSOLIDATION
-from storage.memory.memories import MANUAL, Memories, Memory, MemoryKind
-from storage.queues.jobs import Job
+from storage.memory.deletion import CONSOLIDATE
+from storage.memory.memories import MANUAL, Memory, MemoryKind, RoomMemorySnapshot
 
+# What people write of themselves, and the key of the fact; "" for the one that they name.
 _STATEMENTS = tuple(
-    re.compile(form, re.IGNORECASE)
-    for form in (
-        r"(?:my|our|the|mein\w*|unser\w*) (?P<key>[^=:]{1,60}?)"
-        r" (?:is|are|was|=|ist|sind|heißt) (?P<value>.+)",
-        r"mein\w* (?P<key>\S{1,60}) (?P<value>.+) (?:ist|sind|heißt)",
-        r"(?P<key>[^=:]{1,60}?)\s*(?:=|:(?!//))\s*(?P<value>.+)",
+    (re.compile(form, re.IGNORECASE), key)
+    for form, key in (
+        (r"(?:(?:i'?m|i am|ich bin) (?:called|named)|ich heiße|call me) (?P<value>.+)", "name"),
+        (r"(?:i live|i'?m living|ich wohne) in (?P<value>.+)", "home"),
+        (
+            r"(?:my|our|the|mein\w*|unser\w*) (?P<key>[^=:]{1,60}?)"
+            r" (?:is|are|was|=|ist|sind|heißt) (?P<value>.+)",
+            "",
+        ),
+        (r"mein\w* (?P<key>\S{1,60}) (?P<value>.+) (?:ist|sind|heißt)", ""),
+        (r"(?P<key>[^=:]{1,60}?)\s*(?:=|:(?!//))\s*(?P<value>.+)", ""),
     )
-)
-# Statements of people about themselves in other words than "my X is Y".
-_OF_SELF = (
-    (re.compile(r"(?:i'?m|i am|ich bin) (?:called|named) (?P<value>.+)", re.IGNORECASE), "name"),
-    (re.compile(r"(?:ich heiße|call me) (?P<value>.+)", re.IGNORECASE), "name"),
-    (re.compile(r"(?:i live|i'?m living|ich wohne) in (?P<value>.+)", re.IGNORECASE), "home"),
 )
 _THAT = re.compile(r"(?:that|dass|this:)\s+", re.IGNORECASE)
 _PLAIN_KEY = re.compile(r"(?P<key>[\w-]{1,60})\s+(?P<value>\S.*)")
@@ -75,13 +71,10 @@ def statement_in(text: str) -> Statement | None:
     said = " ".join(text.split()).rstrip(".! ")
     is_sentence = _THAT.match(said) is not None
     said = _THAT.sub("", said, count=1)
-    for pattern, key in _OF_SELF:
+    for pattern, key in _STATEMENTS:
         if match := pattern.fullmatch(said):
-            return Statement(key, match["value"])
-    for pattern in _STATEMENTS:
-        if match := pattern.fullmatch(said):
-            return Statement(fact_key(match["key"]), match["value"].strip())
-    if is_sentence or re.match(r"(?:i|i'm|we|ich|wir)\b", said, re.IGNORECASE):
+            return Statement(key or fact_key(match["key"]), match["value"].strip())
+    if is_sentence or re.match(r"(?:i|we|ich|wir)\b", said, re.IGNORECASE):
         return Statement("", said) if said else None
     match = _PLAIN_KEY.fullmatch(said)
     return Statement(fact_key(match["key"]), match["value"]) if match else None
@@ -91,60 +84,6 @@ def fact_key(text: str) -> str:
     """Return the normalised key of a fact: "my Time Zone" is "timezone"."""
     key = re.sub(r"^(?:my|mein\w*|the)\s+", "", key_of(text))
     return "timezone" if key in ("time zone", "tz", "zeitzone", "time-zone") else key
-
-
-class PersonalMemory:
-    """The facts and notes of the person `subject` in `room`; gives access to nobody else's."""
-
-    def __init__(
-        self,
-        memories: Memories,
-        now: Callable[[], datetime],
-        room: str,
-        conversation: str,
-        subject: str,
-    ) -> None:
-        self._memories, self._now = memories, now
-        self._room, self._conversation, self._subject = room, conversation, subject
-
-    async def remember(self, value: str, key: str = "") -> str:
-        """Store a fact under its key or, without a key, a note; return the normalised key. Raises
-        StorageError."""
-        name = key_of(key)
-        memory = Memory(
-            layer=MemoryKind.FACT if name else MemoryKind.NOTE,
-            room=self._room,
-            text=one_line(value, MAX_FACT_LENGTH if name else MAX_NOTE_LENGTH),
-            time=self._now(),
-            subject=self._subject,
-            key=name,
-            source=self._subject,
-            manual=True,
-            confidence=MANUAL,
-            conversation=self._conversation,
-        )
-        await self._memories.add(memory)
-        return name
-
-    async def facts(self) -> list[Memory]:
-        """Return the facts about the person: first those they asked to remember, then by
-        confidence. Raises StorageError."""
-        return await self._memories.facts(self._room, self._subject)
-
-    async def fact(self, key: str) -> Memory | None:
-        """Return the fact under a key, None if there is none. Raises StorageError."""
-        return await self._memories.fact(self._room, self._subject, key_of(key))
-
-    async def notes(self) -> list[Memory]:
-        """Return the person's notes, oldest first. Raises StorageError."""
-        notes = await self._memories.latest(self._room, MemoryKind.NOTE)
-        return [note for note in notes if note.subject == self._subject]
-
-    async def forget(self, key: str | None = None) -> int:
-        """Delete the fact under a key, or all facts and notes; return how many there were. Raises
-        StorageError."""
-        name = None if key is None else key_of(key)
-        return await self._memories.forget(self._room, self._subject, name)
 
 
 Sections = tuple[tuple[PromptSection, ...], tuple[PromptSection, ...]]
@@ -173,43 +112,69 @@ _WORD = re.compile(r"\w{4,}")
 _log = structlog.get_logger()
 
 
+@dataclass(frozen=True, slots=True)
 class RoomMemory:
-    """The memory of one room, as it serves one person; gives access to no other room."""
+    """The memory of one room, as it serves a conversation with one person; gives access to no other
+    room, and to the facts and notes of nobody else."""
 
-    def __init__(
-        self,
-        services: MemoryServices,
-        scheduler: MemoryScheduler,
-        room: str,
-        conversation: str,
-        person: str,
-    ) -> None:
-        self._services = services
-        self._scheduler = scheduler
-        self.room = room
-        self.person = person
-        self._conversation = conversation
+    services: MemoryServices
+    consolidator: Consolidator
+    room: str
+    conversation: str
+    person: str
 
     def tools(self, keeps: bool) -> tuple[MemoryTools, ...]:
         """Return the memory tools for the person; none unless memory `keeps` what they say."""
-        return (MemoryTools(self.personal(), self.search),) if keeps else ()
+        return (MemoryTools(self),) if keeps else ()
 
-    def personal(self) -> PersonalMemory:
-        """Return the memories about the person, for them to add, read and delete."""
-        services = self._services
-        return PersonalMemory(
-            services.memories, services.now, self.room, self._conversation, self.person
+    async def remember(self, value: str, key: str = "") -> str:
+        """Store a fact about the person under its key or, without a key, a note; return the
+        normalised key. Raises StorageError."""
+        name = key_of(key)
+        memory = Memory(
+            layer=MemoryKind.FACT if name else MemoryKind.NOTE,
+            room=self.room,
+            text=one_line(value, MAX_FACT_LENGTH if name else MAX_NOTE_LENGTH),
+            time=self.services.now(),
+            subject=self.person,
+            key=name,
+            source=self.person,
+            manual=True,
+            confidence=MANUAL,
+            conversation=self.conversation,
         )
+        await self.services.memories.add(memory)
+        return name
+
+    async def facts(self) -> list[Memory]:
+        """Return the facts about the person: first those they asked to remember, then by
+        confidence. Raises StorageError."""
+        return await self.services.memories.facts(self.room, self.person)
+
+    async def fact(self, key: str) -> Memory | None:
+        """Return the fact under a key, None if there is none. Raises StorageError."""
+        return await self.services.memories.fact(self.room, self.person, key_of(key))
+
+    async def notes(self) -> list[Memory]:
+        """Return the person's notes, oldest first. Raises StorageError."""
+        notes = await self.services.memories.latest(self.room, MemoryKind.NOTE)
+        return [note for note in notes if note.subject == self.person]
+
+    async def forget(self, key: str | None = None) -> int:
+        """Delete the fact under a key, or all facts and notes; return how many there were. Raises
+        StorageError."""
+        name = None if key is None else key_of(key)
+        return await self.services.memories.forget(self.room, self.person, name)
 
     async def search(self, text: str, limit: int) -> list[Memory]:
         """Return the memories of the room that match a text best. Raises StorageError."""
-        return await self._services.search(self.room, text, limit)
+        return await self.services.search(self.room, text, limit)
 
     async def sections(self, question: str) -> Sections:
         """Return the memory sections of a prompt; none if the store cannot be read."""
         words = _words(question)
         try:
-            snapshot = await self._services.rooms.load_for_prompt(
+            snapshot = await self.services.memories.load_for_prompt(
                 self.room, self.person, " ".join(sorted(words)), _MAX_CANDIDATES
             )
             stable = await self._stable(snapshot)
@@ -236,11 +201,8 @@ class RoomMemory:
         return stable.sections(), beside
 
     async def after_turn(self) -> None:
-        """Schedule the jobs that a stored turn makes due. Raises StorageError."""
-        try:
-            await self._scheduler.schedule_due(self.room)
-        except Unreachable:  # not yet known whether the model may make memories: look later
-            await self._scheduler.schedule_check(self.room)
+        """Schedule the job that a stored turn may make due. Raises StorageError."""
+        await self.consolidator.schedule(self.room)
 
     async def _stable(self, snapshot: RoomMemorySnapshot) -> PromptMemory:
         """Return the stored selection of stable memories, or a new one when it is time."""
@@ -248,21 +210,27 @@ class RoomMemory:
         stored = PromptMemory.model_validate_json(snapshot.shown) if snapshot.shown else None
         if stored is None and not snapshot.anything:  # a new room: nothing to select from
             return PromptMemory()
-        recent = snapshot.last and self._services.now() - snapshot.last < _RENEWAL_PAUSE
+        recent = snapshot.last and self.services.now() - snapshot.last < _RENEWAL_PAUSE
         if stored and recent and snapshot.turns < _RENEWAL_TURNS:
             return stored
         # The version is read before the memories: if something is forgotten in between, the
         # selection is not stored, as it may still contain it.
-        rooms = self._services.rooms
-        watermarks = await rooms.progress(self.room)
+        memories = self.services.memories
+        watermarks = await memories.progress(self.room)
         chosen = await self._choose()
         if chosen != (stored or PromptMemory()):
-            await rooms.save_prompt_view(watermarks, chosen.model_dump_json(), snapshot.newest)
+            await memories.save_prompt_view(watermarks, chosen.model_dump_json(), snapshot.newest)
         return chosen
 
     async def _choose(self) -> PromptMemory:
-        memories, room = self._services.memories, self.room
-        facts = _within(await memories.facts(room, limit=_FACT_BUDGET // 10), _FACT_BUDGET)
+        memories, room = self.services.memories, self.room
+        facts, budget = [], _FACT_BUDGET
+        for fact in await memories.facts(room, limit=_FACT_BUDGET // 10):
+            budget -= len(fact_line(fact)) + 1
+            if budget < 0:
+                break
+            facts.append(fact)
+        facts.sort(key=lambda fact: fact.id)  # in the order in which they were learnt
         summary = await memories.latest(room, MemoryKind.SUMMARY, 1)
         episodes = await memories.latest(room, MemoryKind.EPISODE, SHOWN_EPISODES)
         return PromptMemory(
@@ -297,14 +265,11 @@ class MemoryTools:
     """Tools over the memory of one person.
 
     The model names a key, never a person, so that it cannot be talked into using somebody else's
-    memories. `search` takes words and a limit, and returns memories of the room.
+    memories.
     """
 
-    def __init__(
-        self, personal: PersonalMemory, search: Callable[[str, int], Awaitable[list[Memory]]]
-    ) -> None:
-        self._personal = personal
-        self._search = search
+    def __init__(self, memory: RoomMemory) -> None:
+        self._memory = memory
 
     @tool(quiet=True, asked=to_remember)
     async def remember(
@@ -316,7 +281,7 @@ class MemoryTools:
         ] = "",
     ) -> str:
         """Remember something for the person who asks, when they ask for it, in their own words."""
-        name = await self._personal.remember(value, key)
+        name = await self._memory.remember(value, key)
         return f"remembered: {name}" if name else "noted"
 
     @tool(reads=True)
@@ -328,12 +293,12 @@ class MemoryTools:
     ) -> str:
         """Look up what is remembered about the person who asks."""
         if key_of(key) in ("", "all"):
-            facts = await self._personal.facts()
+            facts = await self._memory.facts()
             return (
                 "\n".join(f"{fact.key} = {fact.text}" for fact in facts)
                 or "nothing yet, in this place"
             )
-        found = await self._personal.fact(key)
+        found = await self._memory.fact(key)
         return found.text if found else f"nothing under {one_line(key, MAX_KEY_LENGTH)}"
 
     @tool(reads=True)
@@ -341,7 +306,7 @@ class MemoryTools:
         self, query: Annotated[str, Field(min_length=1, max_length=200, description="words")]
     ) -> str:
         """Search what is remembered of this place: facts about people, notes, what happened."""
-        found = await self._search(query, _MAX_SEARCH_RESULTS)
+        found = await self._memory.search(query, _MAX_SEARCH_RESULTS)
         return "\n".join(map(describe, found)) or "nothing found"
 
     @tool(effect=True, asked=to_forget)
@@ -357,7 +322,7 @@ class MemoryTools:
         ],
     ) -> str:
         """Forget what is remembered about the person who asks, when they ask for it."""
-        count = await self._personal.forget(None if key_of(scope) == "all" else scope)
+        count = await self._memory.forget(None if key_of(scope) == "all" else scope)
         return f"forgotten: {count}" if count else "there was nothing like that"
 
 
@@ -376,48 +341,32 @@ def fact_line(fact: Memory) -> str:
     return f"{fact.subject}: {fact.key} = {fact.text}{said_by}"
 
 
-def _within(facts: Sequence[Memory], budget: int) -> list[Memory]:
-    """Return the first facts that fit into `budget` characters, in the order in which they were
-    learnt."""
-    kept = []
-    for fact in facts:
-        budget -= len(fact_line(fact)) + 1
-        if budget < 0:
-            break
-        kept.append(fact)
-    return sorted(kept, key=lambda fact: fact.id)
-
-
 def _words(text: str) -> set[str]:
     return {word.lower() for word in _WORD.findall(text)}
 
 
 class TendrilMemory:
-    """The memory in a tendril's file. Memories have embeddings if the log has."""
+    """The memory in a tendril's file."""
 
     def __init__(self, services: MemoryServices) -> None:
         self.memories = services.memories
-        self.rooms = services.rooms
         self._services = services
-        self._scheduler = MemoryScheduler(services)
         self._consolidator = Consolidator(services)
 
     def handlers(self) -> Mapping[str, Handler]:
         """Return the handlers of the memory jobs, by kind."""
-        own = self._consolidator.handlers()
-        wrapped = {kind: self._then_reschedule(work) for kind, work in own.items()}
-        return {SCHEDULE_CONSOLIDATION: self._scheduler.tend, **wrapped}
+        return {CONSOLIDATE: self._consolidator.run}
 
     def for_room(self, room: str, conversation: str, person: str) -> RoomMemory:
         """Return the memory of a room, as it serves a conversation with a person."""
-        return RoomMemory(self._services, self._scheduler, room, conversation, person_of(person))
+        return RoomMemory(self._services, self._consolidator, room, conversation, person_of(person))
 
-    async def schedule_check(self, room: str = "") -> None:
-        """Schedule a check for due jobs in a room, or in all, which runs after all other work.
+    async def schedule_check(self) -> None:
+        """Schedule a check for what is due in all rooms, which runs after all other work.
 
         Raises StorageError.
         """
-        await self._scheduler.schedule_check(room)
+        await self._consolidator.schedule_check()
 
     async def on_cleared(self, conversation: str, room: str) -> None:
         """Schedule the rebuilding of memories that a cleared conversation was part of, if others
@@ -426,17 +375,9 @@ class TendrilMemory:
         Raises StorageError.
         """
         if room != conversation:
-            await self._scheduler.schedule_check(room)
+            await self._consolidator.schedule(room)
 
     async def compact(self, room: str, through: int) -> None:
         """Schedule extending the summary of a room up to a turn. Raises StorageError."""
-        await self._scheduler.schedule_summary(room, through)
-
-    def _then_reschedule(self, work: Handler) -> Handler:
-        """Wrap a handler, so that it finally schedules what has become due meanwhile."""
-
-        async def run_and_reschedule(job: Job) -> None:
-            await work(job)
-            await self._scheduler.schedule_due(job.payload["room"])
-
-        return run_and_reschedule
+        await self.memories.want_summary(room, through)
+        await self._consolidator.schedule(room)

@@ -20,7 +20,3 @@ class MemorySettings(Settings):
         "auto: only a model that can choose tools, as smaller ones make things up. What people ask "
         "to be remembered is remembered in any case",
     )
-    semantic: bool = Field(
-        False,
-        description="whether memories are also found by meaning, embedded by the agent server",
-    )

@@ -18,8 +18,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 
-from llm.reading.clocks import ClockTime, clock_at, clocks_at
-from llm.reading.days import Day, add_duration, day_at, goes_no_further
+from llm.reading.days import (
+    ClockTime,
+    Day,
+    add_duration,
+    clock_at,
+    clocks_at,
+    day_at,
+    goes_no_further,
+)
 from llm.reading.numbers import Duration, count_at, duration_at, number_at
 from llm.reading.vocabulary import MAX_TEXT_LENGTH, Sentence
 from llm.scheduling.cron_schedule import Timetable
@@ -103,7 +110,7 @@ def parse_time(text: str, now: datetime, zone: tzinfo) -> tuple[ResolvedTime, st
     """
     if len(text) > MAX_TEXT_LENGTH:
         raise NotUnderstood(f"That is too long: write at most {MAX_TEXT_LENGTH} characters.")
-    sentence = _sentence(text)
+    sentence = Sentence(" ".join(text.split()))
     found, rest = _split(sentence)
     if found is None:
         raise NotUnderstood(_why_not(sentence))
@@ -115,22 +122,25 @@ def parse_time(text: str, now: datetime, zone: tzinfo) -> tuple[ResolvedTime, st
     is_vague = any(sentence.ends(each, found.start) for each in _VAGUE)
     if is_week or is_vague or any(sentence.phrase(each, found.end) for each in _VAGUE):
         raise NotUnderstood(_NO_DAY)
-    resolved = _resolve(found, now, zone)
-    if not now < resolved.due <= now + MAX_DISTANCE:
+    rule = ""
+    if found.every:
+        rule = _rule(found, found.every, now.astimezone(zone))
+        due = Timetable(rule, zone).after(now)
+    elif found.wait:
+        due = _later(found.wait, found.clocks, now.astimezone(zone))
+    else:
+        due = _once(found, now, zone)
+    if not now < due <= now + MAX_DISTANCE:
         raise NotUnderstood("That time has passed, or is more than a year away.")
-    return resolved, rest
+    return ResolvedTime(due, rule), rest
 
 
 def without_time(text: str) -> str | None:
     """Return a text without the time that `parse_time` finds in it, None if it finds none."""
     if len(text) > MAX_TEXT_LENGTH:
         return None
-    found, rest = _split(_sentence(text))
+    found, rest = _split(Sentence(" ".join(text.split())))
     return rest if found else None
-
-
-def _sentence(text: str) -> Sentence:
-    return Sentence(" ".join(text.split()))
 
 
 def _why_not(sentence: Sentence) -> str:
@@ -160,7 +170,9 @@ def _split(sentence: Sentence) -> tuple[_Time | None, str]:
     time of day elsewhere, and the other way round: "tomorrow call mum at 9".
     """
     times = [time for at in range(len(sentence)) if (time := _time_at(sentence, at))]
-    tail = _tail(sentence)
+    tail = len(sentence)  # the position of the final punctuation and courtesies
+    while tail and (sentence.word(tail - 1) in ",;:?!-." or sentence.ends("courtesy", tail)):
+        tail -= 1
     trailing = [time for time in times if time.end >= tail]
     places = ([t for t in times[:1] if t.start == 0], trailing, [t for t in times if t.firm])
     found = next((place[0] for place in places if place), None)
@@ -187,14 +199,6 @@ def _split(sentence: Sentence) -> tuple[_Time | None, str]:
             every=found.every or other.every,
         )
     return found, _text_around(sentence, gaps, tail)
-
-
-def _tail(sentence: Sentence) -> int:
-    """Return the position of the final punctuation and courtesies."""
-    end = len(sentence)
-    while end and (sentence.word(end - 1) in ",;:?!-." or sentence.ends("courtesy", end)):
-        end -= 1
-    return end
 
 
 def _text_around(sentence: Sentence, gaps: Sequence[_Time], tail: int) -> str:
@@ -377,15 +381,6 @@ def _ordinal_at(sentence: Sentence, at: int) -> int | None:
     if not is_day or not sentence.is_glued(at + 1):
         return None
     return at + 2 if sentence.word(at + 1) == "." else sentence.after("ordinal", at + 1)
-
-
-def _resolve(found: _Time, now: datetime, zone: tzinfo) -> ResolvedTime:
-    if found.every:
-        rule = _rule(found, found.every, now.astimezone(zone))
-        return ResolvedTime(Timetable(rule, zone).after(now), rule)
-    if found.wait:
-        return ResolvedTime(_later(found.wait, found.clocks, now.astimezone(zone)))
-    return ResolvedTime(_once(found, now, zone))
 
 
 def _later(wait: Duration, clocks: Sequence[ClockTime], local: datetime) -> datetime:

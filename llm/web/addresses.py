@@ -91,16 +91,24 @@ class AddressPolicy:
     def is_public(self, address: str) -> bool:
         """Return whether a numeric address is allowed: public and not of this machine, or listed in
         `allowed`."""
-        try:
-            ip = ip_address(address)
-        except ValueError:
+        if not is_address(address):
             return False
+        ip = ip_address(address)
         return ip in self.allowed or not (is_special(ip) or _is_own(_behind_nat64(ip)))
 
     def has_port(self, port: int) -> bool:
         """Return whether pages may be fetched from a port. Other ports belong to other services,
         which a request could disturb."""
         return self.ports is None or port in self.ports
+
+
+def is_address(host: str) -> bool:
+    """Return whether a host is an IP address in its usual notation."""
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
 
 
 def is_host_name(host: str) -> bool:

@@ -82,22 +82,16 @@ def _feed_parts(feed: bytes) -> dict[str, str | None]:
     import feedparser
 
     read = feedparser.parse(io.BytesIO(feed))
-    entries = (
-        (
-            f"{each.get('published') or each.get('updated') or ''} {each.get('title', '')}".strip(),
-            each.get("link", ""),
-            " ".join(html.unescape(_TAG.sub(" ", each.get("summary", ""))).split())[
-                :_MAX_SUMMARY_LENGTH
-            ],
-        )
-        for each in read.entries[:_MAX_ENTRIES]
-    )
-    text = "\n\n".join("\n".join(filter(None, entry)) for entry in entries)
-    about = read.feed
+    entries = []
+    for each in read.entries[:_MAX_ENTRIES]:
+        head = f"{each.get('published') or each.get('updated') or ''} {each.get('title', '')}"
+        summary = " ".join(html.unescape(_TAG.sub(" ", each.get("summary", ""))).split())
+        lines = head.strip(), each.get("link", ""), summary[:_MAX_SUMMARY_LENGTH]
+        entries.append("\n".join(filter(None, lines)))
     return {
-        "title": about.get("title"),
-        "description": about.get("subtitle"),
-        "text": text[:_MAX_TEXT_LENGTH],
+        "title": read.feed.get("title"),
+        "description": read.feed.get("subtitle"),
+        "text": "\n\n".join(entries)[:_MAX_TEXT_LENGTH],
     }
 
 

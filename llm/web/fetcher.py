@@ -15,12 +15,11 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from ipaddress import ip_address
 from typing import Any
 
 import httpx2
 
-from llm.web.addresses import AddressPolicy, Endpoint, Resolve, is_host_name, resolve
+from llm.web.addresses import AddressPolicy, Endpoint, Resolve, is_address, is_host_name, resolve
 from llm.web.errors import ExtraMissing, PageRefused, PageUnreadable
 
 AGENT = "Terrarium"
@@ -83,34 +82,6 @@ class Page:
 
 
 @dataclass(frozen=True, slots=True)
-class RobotsRules:
-    """Rules of a host's robots.txt (RFC 9309); without a `parser` everything is allowed."""
-
-    parser: Any = None
-
-    @classmethod
-    def parse(cls, text: str) -> RobotsRules:
-        """Parse a robots.txt. Raises ExtraMissing."""
-        try:
-            from protego import Protego
-        except ImportError as error:
-            raise ExtraMissing from error
-        return cls(Protego.parse(text))
-
-    def allow(self, url: str) -> bool:
-        """Return whether a URL of the host may be fetched."""
-        return self.parser is None or bool(self.parser.can_fetch(url, AGENT))
-
-
-@dataclass(slots=True)
-class _Cached:
-    """A cached page or robots.txt, valid `until` a time of the event loop's clock."""
-
-    value: Page | RobotsRules
-    until: float
-
-
-@dataclass(frozen=True, slots=True)
 class _Target:
     """A URL that was checked, the host name in it, and the checked endpoints to connect to."""
 
@@ -133,7 +104,8 @@ class Fetcher:
         self._policy, self._resolve = policy or AddressPolicy(), resolver
         self._limits = limits or FetchLimits()
         self._tls = tls or ssl.create_default_context()
-        self._cache: OrderedDict[str, _Cached] = OrderedDict()
+        # Pages by URL and parsed robots.txt files by (origin,), valid until a time of the loop.
+        self._cache: OrderedDict[str | tuple[str], tuple[Any, float]] = OrderedDict()
         self._slots = asyncio.Semaphore(_MAX_CONCURRENT)
 
     async def fetch(
@@ -145,8 +117,8 @@ class Fetcher:
         and ExtraMissing.
         """
         key = url.partition("#")[0]
-        known = self._cached(key)
-        if isinstance(known, Page) and known.type in types:
+        known: Page | None = self._cached(key)
+        if known and known.type in types:
             return known
         try:
             # In this order: waiting for a slot does not count towards the time limit.
@@ -160,25 +132,37 @@ class Fetcher:
         return page
 
     async def _follow(self, url: str, types: frozenset[str], *, asks_robots: bool) -> Page:
-        """Request a URL and follow its redirects. Raises PageError."""
+        """Request a URL, follow its redirects and read the page. Raises PageError."""
         for _ in range(self._limits.redirects + 1):
             target = await self._check(url)
-            if asks_robots and not (await self._rules(target)).allow(str(target.url)):
+            rules = await self._rules(target) if asks_robots else None
+            if rules and not rules.can_fetch(str(target.url), AGENT):
                 raise PageRefused(f"the robots.txt of {target.host} asks programs to stay away")
             async with self._request(target) as response:
-                if not response.has_redirect_location:
-                    return await self._read(response, str(target.url), types)
-                url = _join(target.url, response.headers["location"])
+                if response.has_redirect_location:
+                    url = _join(target.url, response.headers["location"])
+                    continue
+                if not response.is_success:
+                    raise PageUnreadable(f"the server answered {response.status_code}")
+                kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+                if kind.startswith("image/") and kind not in types:
+                    raise PageUnreadable("it is a picture, and pictures cannot be looked at here")
+                if kind not in types:
+                    raise PageRefused(f"it is {kind[:60] or 'of no type'}, which is not read here")
+                body = await _decode(response, self._limits.size, cuts=self._limits.cuts)
+                return Page(str(target.url), kind, response.charset_encoding or "", body)
         raise PageRefused(f"it redirects more than {self._limits.redirects} times")
 
-    async def _rules(self, target: _Target) -> RobotsRules:
-        """Return the robots.txt rules of a host. As RFC 9309 says, everything is allowed if there
-        is none (4xx), nothing while the server fails (5xx). Raises PageError."""
+    async def _rules(self, target: _Target) -> Any:
+        """Return the parsed robots.txt of a host, None if everything is allowed.
+
+        As RFC 9309 says, that is so if there is none (4xx); nothing is allowed while the server
+        fails (5xx). Raises PageError.
+        """
         origin = str(target.url.copy_with(raw_path=b"/robots.txt", fragment=None))
-        known = self._cached(origin)
-        if isinstance(known, RobotsRules):
-            return known
-        at, rules = replace(target, url=httpx2.URL(origin)), RobotsRules()
+        if known := self._cached((origin,)):
+            return known[0]
+        at, rules = replace(target, url=httpx2.URL(origin)), None
         for _ in range(self._limits.redirects + 1):
             async with self._request(at) as response:
                 if response.has_redirect_location:
@@ -189,10 +173,14 @@ class Fetcher:
                     raise PageUnreadable(f"the robots.txt of {target.host} cannot be read")
                 if response.is_success:
                     text = await _decode(response, _MAX_ROBOTS_SIZE, cuts=True)
-                    rules = RobotsRules.parse(text.decode("utf-8", errors="replace"))
+                    try:
+                        from protego import Protego
+                    except ImportError as error:
+                        raise ExtraMissing from error
+                    rules = Protego.parse(text.decode("utf-8", errors="replace"))
                 break
         # After too many redirects, a robots.txt counts as missing (RFC 9309, section 2.3.1.2).
-        self._keep(origin, rules)
+        self._keep((origin,), (rules,))
         return rules
 
     async def _check(self, url: str) -> _Target:
@@ -203,7 +191,7 @@ class Fetcher:
         port = parsed.port or (443 if parsed.scheme == "https" else 80)
         if not self._policy.has_port(port):
             raise PageRefused(f"port {port} is none that pages come from")
-        if _is_address(host):
+        if is_address(host):
             endpoints: Sequence[Endpoint] = (Endpoint(host, port),)
         elif is_host_name(host):
             try:
@@ -223,9 +211,28 @@ class Fetcher:
         Raises PageUnreadable."""
         # No proxies from the environment: a proxy would resolve the host again, unchecked.
         client = httpx2.AsyncClient(verify=self._tls, trust_env=False, timeout=self._limits.time)
+        tried = target.endpoints[:_MAX_ADDRESSES]
         async with client:
             try:
-                response = await self._send(client, target)
+                for endpoint in tried:
+                    # The URL has the address, so that nothing is resolved again between check and
+                    # connection (DNS rebinding). TLS verifies the certificate against the name.
+                    request = client.build_request(
+                        "GET",
+                        target.url.copy_with(
+                            host=endpoint.address, port=endpoint.port, fragment=None
+                        ),
+                        headers={**_HEADERS, "Host": target.url.netloc.decode("ascii")},
+                        extensions={"sni_hostname": target.host},
+                    )
+                    try:
+                        response = await client.send(request, stream=True)
+                        break
+                    except (httpx2.ConnectError, httpx2.ConnectTimeout):
+                        if endpoint is tried[-1]:
+                            raise
+                else:
+                    raise PageUnreadable(f"there is no host {target.host}")
                 try:
                     yield response
                 finally:
@@ -234,49 +241,15 @@ class Fetcher:
                 reason = type(error).__name__
                 raise PageUnreadable(f"{target.host} did not answer ({reason})") from error
 
-    async def _send(self, client: httpx2.AsyncClient, target: _Target) -> httpx2.Response:
-        """Send a request to a checked address, with the host name in Host and SNI.
-
-        Tries the next endpoint if a connection fails. Raises errors of httpx2 and PageUnreadable.
-        """
-        # The URL has the address, so that nothing is resolved again between check and connection
-        # (DNS rebinding). TLS verifies the certificate against `sni_hostname`.
-        tried = target.endpoints[:_MAX_ADDRESSES]
-        for endpoint in tried:
-            request = client.build_request(
-                "GET",
-                target.url.copy_with(host=endpoint.address, port=endpoint.port, fragment=None),
-                headers={**_HEADERS, "Host": target.url.netloc.decode("ascii")},
-                extensions={"sni_hostname": target.host},
-            )
-            try:
-                return await client.send(request, stream=True)
-            except (httpx2.ConnectError, httpx2.ConnectTimeout):
-                if endpoint is tried[-1]:
-                    raise
-        raise PageUnreadable(f"there is no host {target.host}")
-
-    async def _read(self, response: httpx2.Response, url: str, types: frozenset[str]) -> Page:
-        """Read the page in a final response. Raises PageError."""
-        if not response.is_success:
-            raise PageUnreadable(f"the server answered {response.status_code}")
-        kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if kind.startswith("image/") and kind not in types:
-            raise PageUnreadable("it is a picture, and pictures cannot be looked at here")
-        if kind not in types:
-            raise PageRefused(f"it is {kind[:60] or 'of no type'}, which is not read here")
-        body = await _decode(response, self._limits.size, cuts=self._limits.cuts)
-        return Page(url, kind, response.charset_encoding or "", body)
-
-    def _cached(self, key: str) -> Page | RobotsRules | None:
-        found = self._cache.get(key)
-        if found is None or found.until < asyncio.get_running_loop().time():
+    def _cached(self, key: str | tuple[str]) -> Any:
+        value, until = self._cache.get(key, (None, 0.0))
+        if until < asyncio.get_running_loop().time():
             return None
         self._cache.move_to_end(key)
-        return found.value
+        return value
 
-    def _keep(self, key: str, value: Page | RobotsRules) -> None:
-        self._cache[key] = _Cached(value, asyncio.get_running_loop().time() + _CACHE_SECONDS)
+    def _keep(self, key: str | tuple[str], value: object) -> None:
+        self._cache[key] = value, asyncio.get_running_loop().time() + _CACHE_SECONDS
         while len(self._cache) > _CACHE_SIZE:
             self._cache.popitem(last=False)
 
@@ -308,14 +281,6 @@ def _join(url: httpx2.URL, location: str) -> str:
         return str(url.join(location))
     except (httpx2.InvalidURL, ValueError) as error:
         raise PageRefused("it redirects to no address of a page") from error
-
-
-def _is_address(host: str) -> bool:
-    try:
-        ip_address(host)
-    except ValueError:
-        return False
-    return True
 
 
 async def _decode(response: httpx2.Response, limit: int, *, cuts: bool = False) -> bytes:

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import html
 import json
+import re
+from contextlib import suppress
 from dataclasses import dataclass
 
 from llm.messages.message import Image, UnusableImage
-from llm.web.detectors import Detector, Summary, detect
+from llm.web.detectors import Detector, detect
 from llm.web.errors import ExtraMissing, PageError, PageUnreadable
 from llm.web.extraction import Extracted, extract
-from llm.web.fetcher import IMAGE_MEDIA_TYPES, TEXT_MEDIA_TYPES, Fetcher
+from llm.web.fetcher import IMAGE_MEDIA_TYPES, TEXT_MEDIA_TYPES, Fetcher, FetchLimits
 
-ARTICLE = "article"
+TITLE_LIMITS = FetchLimits(size=200_000, time=10.0, cuts=True)
+"""Fetcher limits for titles, which stand at the beginning of a page, so that the rest is cut."""
+
 _HTML = frozenset(("text/html", "application/xhtml+xml"))
 _FEEDS = frozenset(("application/rss+xml", "application/atom+xml"))
 _XML = frozenset(("application/xml", "text/xml"))
+_TITLE = re.compile(r"<title(?:\s[^<>]{0,200})?>([^<]{0,1000})", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +49,7 @@ class PageReader:
 
     async def read(self, url: str) -> PageText:
         """Return the content of a page. Raises PageError."""
-        found = detect(url)
-        if found:
+        if found := detect(url):
             try:
                 return await self._read_source(url, *found)
             except ExtraMissing:
@@ -55,25 +60,21 @@ class PageReader:
 
     async def _read_source(self, url: str, detector: Detector, source: str) -> PageText:
         """Read a page from the `source` of its detector. Raises PageError."""
-        page = await self._fetcher.fetch(source, is_api=detector.facts is not None)
-        if detector.facts is None:
+        fields = detector.fields
+        page = await self._fetcher.fetch(source, is_api=fields is not None)
+        if fields is None:
             return PageText(detector.kind, url, "", text=page.text)
         try:
             about = json.loads(page.body)
         except (ValueError, RecursionError) as error:  # JSON that is nested too deeply
             raise PageUnreadable("the site sent no JSON") from error
-        if not isinstance(about, dict):
-            raise PageUnreadable("the site sent no JSON object")
-        summary: Summary = detector.facts(about)
-        if not summary.title:
+        title, facts, text = fields.read(about if isinstance(about, dict) else {})
+        if not title:
             raise PageUnreadable("the site says nothing of it")
-        text = summary.text
-        if detector.has_page:
-            try:
+        if detector.kind == "repository":
+            with suppress(PageError):
                 text = (await self._read_page(url)).text
-            except PageError:
-                text = ""
-        return PageText(detector.kind, url, summary.title, summary.facts, text)
+        return PageText(detector.kind, url, title, facts, text)
 
     async def _read_page(self, url: str) -> PageText:
         """Read a page as an article, feed, plain text or image. Raises PageError."""
@@ -94,9 +95,17 @@ class PageReader:
         parts = await extract(page.body, page.url)
         if not (parts.text or parts.title or parts.description):
             raise PageUnreadable("there is no text in it; perhaps it needs a browser")
-        return PageText(ARTICLE, page.url, parts.title, _facts(parts), parts.text)
+        return PageText("article", page.url, parts.title, _facts(parts), parts.text)
 
 
 def _facts(parts: Extracted) -> tuple[str, ...]:
     about = ", ".join(filter(None, (parts.author, parts.site, parts.date)))
     return tuple(filter(None, (about, parts.description)))
+
+
+async def read_title(fetcher: Fetcher, url: str) -> str:
+    """Return the title of an HTML page on one line, "" when it has none, without parsing the page.
+    Raises PageError."""
+    page = await fetcher.fetch(url, _HTML)
+    match = _TITLE.search(page.text)
+    return " ".join(html.unescape(match[1]).split()) if match else ""

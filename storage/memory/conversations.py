@@ -7,13 +7,13 @@ have taught the skills in rooms; all skills of the bot have usage scores.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from storage.chat_log.opt_outs import person_of
-from storage.db.database import AsyncConnection, Connection, Database, from_micros, to_micros
+from storage.db.database import Connection, Database, from_micros, to_micros
 from storage.memory.deletion import forget_conversation
 
 Message = dict[str, Any]
@@ -27,7 +27,6 @@ FILES = ""
 MAX_SKILLS = 50
 """Taught skills of a room; if there are more, the least useful are deleted."""
 
-_MAX_CACHED_ROOMS = 1_000  # entries of the cache of rooms without taught skills
 _NEWEST_WEIGHT = 0.2  # weight of the newest use in the score, a moving average
 
 
@@ -106,13 +105,18 @@ class Conversations:
 
     async def answers(self, room: str, questions: Collection[int]) -> dict[int, str]:
         """Return the whole answers of the turns of a room, in anybody's conversation there, to the
-        `questions` (ids of their log events), each after the asker's name; those without a stored
-        turn are left out."""
+        `questions` (ids of their log events), each after the asker's name, with which a model may
+        have begun it; those without a stored turn are left out."""
 
         def read(db: Connection) -> dict[int, str]:
             rows = db.execute(_ANSWERS, [room, json.dumps(sorted(questions))]).fetchall()
-            turns = {row["anchor"]: _messages(row["messages"]) for row in rows}
-            return {anchor: _address(messages) for anchor, messages in turns.items()}
+            found = {}
+            for row in rows:
+                messages = json.loads(row["messages"])
+                name, answer = messages[0].get("name", ""), messages[-1]["content"] or ""
+                is_addressed = answer.lower().startswith(f"{name.lower()}: ")
+                found[row["anchor"]] = answer if is_addressed else f"{name}: {answer}"
+            return found
 
         return await self._database.read(read) if questions else {}
 
@@ -155,7 +159,6 @@ class Conversations:
                 " (SELECT id FROM conversations WHERE name = ?)",
                 [name],
             )
-            await db.execute("DELETE FROM conversations WHERE name = ?", [name])
             await forget_conversation(db, name)
             return cursor.rowcount
 
@@ -177,23 +180,12 @@ def _turns(db: Connection, name: str, start: int, limit: int) -> list[Turn]:
         Turn(
             row["anchor"],
             from_micros(row["time"]),
-            _messages(row["messages"]),
+            tuple(json.loads(row["messages"])),
             row["id"],
             tuple(json.loads(row["related"])),
         )
         for row in reversed(rows)
     ]
-
-
-def _address(messages: Sequence[Message]) -> str:
-    """Return the answer of a turn after the asker's name, with which a model may have begun it."""
-    name, answer = messages[0].get("name", ""), messages[-1]["content"] or ""
-    return answer if answer.lower().startswith(f"{name.lower()}: ") else f"{name}: {answer}"
-
-
-def _messages(text: str) -> tuple[Message, ...]:
-    messages: Sequence[Message] = json.loads(text)
-    return tuple(messages)
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,34 +201,33 @@ class TaughtSkill:
     score: float = 0.5
 
 
+_TEACH = """
+INSERT INTO skills (room, name, description, body, teacher, time) VALUES (?, ?, ?, ?, ?, ?)
+ON CONFLICT (room, name) DO UPDATE SET description = excluded.description, body = excluded.body,
+    teacher = excluded.teacher, time = excluded.time"""
+# The skill that has just been taught was never used, and must not be the one to go.
+_LEAST_USEFUL = """
+DELETE FROM skills WHERE room = ?1 AND name IN (SELECT name FROM skills WHERE room = ?1
+    ORDER BY time = ?2 DESC, uses * score DESC, time DESC LIMIT 1000000000 OFFSET ?3)"""
+
+
 class SkillTable:
     """The skills in a tendril's file, by room."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._untaught: set[str] = set()  # rooms; only `teach` can change that
-        self._lessons = 0
 
     async def teach(self, room: str, skill: TaughtSkill, now: datetime) -> None:
         """Store a skill, replacing one of the same name. Raises Unavailable."""
-        try:
-            async with self._database.transaction() as db:
-                await _upsert(db, room, skill, to_micros(now))
-        finally:  # also after an error, as the skill may be stored all the same
-            self._lessons += 1
-            self._untaught.discard(room)
+        values, time = (skill.name, skill.description, skill.body, skill.teacher), to_micros(now)
+        async with self._database.transaction() as db:
+            await db.execute(_TEACH, [room, *values, time])
+            await db.execute(_LEAST_USEFUL, [room, time, MAX_SKILLS])
 
     async def list_taught(self, room: str) -> list[TaughtSkill]:
         """Return the skills taught in a room, by name. Raises Unavailable."""
-        if room in self._untaught:
-            return []
-        lessons = self._lessons
         sql = "SELECT * FROM skills WHERE room = ? AND room != '' ORDER BY name"
         rows = await self._database.read(lambda db: db.execute(sql, [room]).fetchall(), inline=True)
-        if not rows and lessons == self._lessons:  # nothing was taught while we were reading
-            if len(self._untaught) >= _MAX_CACHED_ROOMS:
-                self._untaught.clear()
-            self._untaught.add(room)
         return [TaughtSkill(*(row[field] for field in TaughtSkill.__slots__)) for row in rows]
 
     async def record_use(self, room: str, names: Collection[str], *, well: bool) -> None:
@@ -279,20 +270,3 @@ class SkillTable:
                 [room, name],
             )
             return cursor.rowcount
-
-
-async def _upsert(db: AsyncConnection, room: str, skill: TaughtSkill, time: int) -> None:
-    await db.execute(
-        "INSERT INTO skills (room, name, description, body, teacher, time)"
-        " VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (room, name) DO UPDATE SET"
-        " description = excluded.description, body = excluded.body,"
-        " teacher = excluded.teacher, time = excluded.time",
-        [room, skill.name, skill.description, skill.body, skill.teacher, time],
-    )
-    # The skill that has just been taught was never used, and must not be the one to go.
-    await db.execute(
-        "DELETE FROM skills WHERE room = ?1 AND name IN (SELECT name FROM skills"
-        " WHERE room = ?1 ORDER BY time = ?2 DESC, uses * score DESC, time DESC"
-        " LIMIT 1000000000 OFFSET ?3)",
-        [room, time, MAX_SKILLS],
-    )

@@ -14,13 +14,11 @@ from dataclasses import dataclass
 from storage.chat_log.opt_outs import person_of
 from storage.connection import Dialect
 from storage.db.database import AsyncConnection, Database
-from storage.memory.memories import Memory, MemoryKind, invalidate_prompt_view, memory_of
+from storage.memory.memories import MemoryKind, in_network, invalidate_prompt_view, memory_of
 from storage.queues.jobs import Jobs
 
-SCHEDULE_CONSOLIDATION = "memory.tend"
-"""The kind of the job that looks for turns to consolidate, in one room or in all."""
-
-_MADE = (MemoryKind.EPISODE, MemoryKind.SUMMARY)
+CONSOLIDATE = "memory.tend"
+"""The kind of the job that makes memories of turns, in one room or, without a room, in all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +32,18 @@ class DeletedTurn:
 
 
 async def forget_conversation(db: AsyncConnection, name: str) -> None:
-    """Delete all memories made from a conversation, in the transaction that deletes its turns."""
+    """Delete a conversation with all memories made from it, in the transaction that deletes its
+    turns."""
+    async with db.execute("SELECT room FROM conversations WHERE name = ?", [name]) as rows:
+        rooms = {row[0] for row in await rows.fetchall()}
+    await db.execute("DELETE FROM conversations WHERE name = ?", [name])
     async with db.execute(
         "SELECT id FROM memories WHERE conversation = ?1 UNION"
         " SELECT memory_id FROM memory_sources WHERE conversation = ?1",
         [name],
     ) as rows:
         ids = [row[0] for row in await rows.fetchall()]
-    await _remove(db, ids)
+    await _remove(db, ids, rooms)
     await _forget_empty(db)
 
 
@@ -51,48 +53,60 @@ async def forget_people(
     in_room: Callable[[str], bool],
     turns: Sequence[DeletedTurn],
 ) -> int:
-    """Delete the memories of people, and return how many there were.
+    """Delete `turns`, and the memories of people; return how many memories there were.
 
     Deleted are memories about people of these `names` or said by them, in the rooms that `in_room`
-    accepts, and memories made from the deleted `turns`. A fact that somebody else of that name said
-    of themselves is kept, as its turn is. Raises Unavailable.
+    accepts, and memories made from the turns. A fact that somebody else of that name said of
+    themselves is kept, as its turn is. Raises Unavailable.
     """
     people = {person_of(name) for name in names}
-    gone = {turn.id for turn in turns}
     async with database.transaction() as db:
-        # The turns themselves may still be there, or already be deleted: subtract them.
+        # In one transaction with the memories, so that no job makes any of these turns meanwhile.
+        await db.executemany("DELETE FROM turns WHERE id = ?", [[turn.id] for turn in turns])
         async with db.execute("SELECT id FROM turns") as rows:
-            left = {row[0] for row in await rows.fetchall()} - gone
+            left = {row[0] for row in await rows.fetchall()}
         sources: dict[int, set[tuple[str, str]]] = {}
         async with db.execute("SELECT memory_id, conversation, person FROM memory_sources") as rows:
             for memory_id, conversation, person in await rows.fetchall():
                 sources.setdefault(memory_id, set()).add((conversation, person))
         async with db.execute("SELECT * FROM memories") as rows:
             memories = [memory_of(row) for row in await rows.fetchall()]
-        ids = [
-            memory.id
-            for memory in memories
-            if _came_from(memory, turns, sources.get(memory.id, set()))
-            or (
-                in_room(memory.room) and _is_of(memory, people, left, sources.get(memory.id, set()))
+        ids = []
+        for memory in memories:
+            made_from = sources.get(memory.id, set())
+            conversations = {name for name, _ in made_from} | {memory.conversation}
+            came_from_turn = any(
+                turn.room == memory.room
+                and memory.first_turn <= turn.id <= memory.last_turn
+                and turn.conversation in conversations
+                for turn in turns
             )
-        ]
-        await _remove(db, ids)
+            if memory.layer in (MemoryKind.EPISODE, MemoryKind.SUMMARY):
+                is_theirs = any(person in people for _, person in made_from)
+            else:
+                # Names can be shared. If the turn of a fact is not deleted, a namesake has said it.
+                own = memory.source in people
+                is_about = own or memory.subject in people
+                is_theirs = is_about and not (own and memory.last_turn in left)
+            if came_from_turn or (is_theirs and in_room(memory.room)):
+                ids.append(memory.id)
+        await _remove(db, ids, {turn.room for turn in turns})
     return len(ids)
 
 
 async def redact(database: Database, network: str, name: str) -> None:
     """Delete episodes and summaries with words of somebody who has opted out, so that they are made
     again without them. Raises Unavailable."""
-    async with (
-        database.transaction() as db,
-        db.execute(
+    person = person_of(name)
+    async with database.transaction() as db:
+        async with db.execute(
             "SELECT memory_id FROM memory_sources JOIN memories ON id = memory_id"
-            " WHERE person = ?1 AND lower(substr(room, 1, length(?2) + 1)) = lower(?2) || '/'",
-            [person_of(name), network],
-        ) as rows,
-    ):
-        await _remove(db, [row[0] for row in await rows.fetchall()])
+            f" WHERE person = ? AND {in_network('room', '?')}",
+            [person, network, network],
+        ) as rows:
+            ids = [row[0] for row in await rows.fetchall()]
+        async with db.execute("SELECT room FROM conversations WHERE person = ?", [person]) as rows:
+            await _remove(db, ids, {row[0] for row in await rows.fetchall()})
 
 
 async def forget_before(db: AsyncConnection, oldest: int) -> None:
@@ -117,37 +131,16 @@ async def scrub(database: Database) -> None:
         await db.execute("DELETE FROM jobs WHERE kind LIKE 'memory.%'")  # their keys name rooms
         if database.dialect is Dialect.SQLITE:
             await db.execute("INSERT INTO memory_text (memory_text) VALUES ('rebuild')")
-    await Jobs(database).add(SCHEDULE_CONSOLIDATION, {})
+    await Jobs(database).add(CONSOLIDATE, {})
 
 
-def _is_of(
-    memory: Memory, people: Collection[str], left: Collection[int], sources: set[tuple[str, str]]
-) -> bool:
-    """Return True if a memory is about one of the people, or made from what they said."""
-    if memory.layer in _MADE:
-        return any(person in people for _, person in sources)
-    # Names can be shared. If the turn of a fact is not deleted, a namesake has said it.
-    own = memory.source in people
-    return (own or memory.subject in people) and not (own and memory.last_turn in left)
-
-
-def _came_from(memory: Memory, turns: Sequence[DeletedTurn], sources: set[tuple[str, str]]) -> bool:
-    """Return True if a memory was made from one of the deleted turns."""
-    conversations = {name for name, _ in sources} | {memory.conversation}
-    return any(
-        turn.room == memory.room
-        and memory.first_turn <= turn.id <= memory.last_turn
-        and turn.conversation in conversations
-        for turn in turns
-    )
-
-
-async def _remove(db: AsyncConnection, ids: Sequence[int]) -> None:
-    """Delete memories, and record which episodes and summaries have to be made again."""
+async def _remove(db: AsyncConnection, ids: Sequence[int], rooms: set[str]) -> None:
+    """Delete memories, and record which episodes and summaries have to be made again. What is being
+    made of turns of these rooms, or of the rooms of these memories, is void."""
     wanted = json.dumps(ids)
     which = "id IN (SELECT CAST(value AS BIGINT) FROM json_each(?))"
     async with db.execute(f"SELECT DISTINCT room FROM memories WHERE {which}", [wanted]) as rows:
-        rooms = [row[0] for row in await rows.fetchall()]
+        rooms = rooms | {row[0] for row in await rows.fetchall()}
     # Episodes made from notes (their key is "notes") cannot be made again: the notes are gone.
     await db.execute(
         "INSERT INTO memory_gaps SELECT room, first_turn, max(last_turn) FROM memories"
@@ -163,7 +156,7 @@ async def _remove(db: AsyncConnection, ids: Sequence[int]) -> None:
         [wanted],
     )
     await db.execute(f"DELETE FROM memories WHERE {which}", [wanted])
-    for room in rooms:
+    for room in sorted(rooms):
         await invalidate_prompt_view(db, room)
 
 

@@ -1,7 +1,11 @@
-"""The memories of rooms: facts, notes, episodes and summaries.
+"""The memories of rooms: facts, notes, episodes and summaries, and how far they have been made.
 
 Every call names a room, and nothing of another one is ever read or changed. Facts are about a
 subject; names of people are normalised by `person_of`.
+
+The result of a job is stored in one transaction with its new watermark, so a crash neither loses
+turns nor consolidates them twice. A result that was made from turns read before somebody was
+forgotten is not stored, as the `version` of the room has changed since.
 """
 
 from __future__ import annotations
@@ -9,13 +13,15 @@ from __future__ import annotations
 import json
 import math
 import re
+import secrets
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
+from storage.chat_log.opt_outs import person_of
 from storage.connection import Dialect
 from storage.db.database import AsyncConnection, Connection, Database, Row, from_micros, to_micros
 from storage.text_index.words import fold, words
@@ -24,6 +30,13 @@ MANUAL, OWN, HEARSAY = 1.0, 0.8, 0.3
 """The confidence in a fact: the person has asked for it to be remembered, has said it of
 themselves, or somebody else has said it."""
 
+EPISODES = 20
+"""The number of episodes that a room keeps, the newest."""
+
+LEARNT_FACTS = 200
+"""The number of learnt facts that a room keeps, besides those that people asked for."""
+
+_MAX_BACKLOG_TURNS = 1_000  # turns of a backlog that are read at once
 _NO_LIMIT = 1 << 40  # as a limit: more than there are
 _MOST_WORDS = 24  # of a search
 _WORD = re.compile(r"\w{2,}")
@@ -31,25 +44,11 @@ _K1, _B = 1.2, 0.75  # of BM25, as in FTS5
 _MIN_WEIGHT = 1e-6  # of a word, as in FTS5: one that most texts have would weigh below 0
 
 
-def in_network(room: str) -> str:
-    """Return the SQL condition that `room`, a column, is on the network in the column `network`."""
-    return f"lower(substr({room}, 1, length(network) + 1)) = lower(network) || '/'"
+def in_network(room: str, network: str = "network") -> str:
+    """Return the SQL condition that a room is on a network; both are columns or placeholders."""
+    return f"lower(substr({room}, 1, length({network}) + 1)) = lower({network}) || '/'"
 
 
-# A fact of greater confidence is not replaced: nobody but the person can change what they have said
-# of themselves.
-_ADD = """
-INSERT INTO memories (layer, room, subject, key, text, source, manual, confidence, conversation,
-    first_turn, last_turn, begun, time)
-VALUES (:layer, :room, :subject, :key, :text, :source, :manual, :confidence, :conversation,
-    :first_turn, :last_turn, :begun, :time)"""
-_FACT = f"""{_ADD}
-ON CONFLICT (room, subject, key) WHERE layer = 'fact' DO UPDATE SET
-    text = excluded.text, source = excluded.source, manual = excluded.manual,
-    confidence = excluded.confidence, conversation = excluded.conversation,
-    first_turn = excluded.first_turn, last_turn = excluded.last_turn,
-    begun = excluded.begun, time = excluded.time
-WHERE excluded.confidence >= memories.confidence"""
 # Hides all memories about people who have opted out, and those that have words of theirs.
 SEEN = f"""
 NOT EXISTS (SELECT 1 FROM unlogged WHERE {in_network("memories.room")} AND nick IN (
@@ -59,6 +58,31 @@ _FOUND = f"""
 SELECT memories.*, -bm25(memory_text) AS score FROM memory_text
 JOIN memories ON id = memory_text.rowid
 WHERE memory_text MATCH ? AND room = ? AND {SEEN} ORDER BY bm25(memory_text) LIMIT ?"""
+
+
+_PROGRESS = """
+SELECT room, folded, told, studied, version, wanted FROM memory_rooms WHERE room = ?"""
+_TURNS = f"""
+SELECT t.id, t.time, t.messages, length(t.messages) AS size, c.name, c.person
+FROM conversations c JOIN turns t ON t.conversation_id = c.id
+WHERE c.room = ?1 AND t.id > ?2 AND t.id <= ?3 AND c.person NOT IN (
+    SELECT nick FROM unlogged WHERE {in_network("c.room")})
+ORDER BY t.id LIMIT ?4"""
+# Of each conversation only the turns from ?2 on are read or, if there are none, its newest one. So
+# the maxima are those of the whole room, at the cost of its new turns.
+_SINCE = """
+SELECT count(*) FILTER (WHERE t.id > ?2) AS count, max(t.id) AS newest, max(t.time) AS time
+FROM conversations c JOIN turns t ON t.conversation_id = c.id
+AND t.id >= (SELECT CASE WHEN max(id) < ?2 THEN max(id) ELSE ?2 END FROM turns
+    WHERE conversation_id = c.id)
+WHERE c.room = ?1"""
+_NOTES = f"""
+SELECT id FROM memories WHERE room = ? AND layer = 'note' AND {SEEN}
+ORDER BY last_turn, id LIMIT ?"""
+_GAPS = "SELECT first_turn, last_turn FROM memory_gaps WHERE room = ? ORDER BY first_turn"
+_OPTED_OUT = f"SELECT nick FROM unlogged WHERE {in_network('?1')}"
+# The columns of the watermarks, by field.
+_MARKS = {"version": "version", "summary": "folded", "episodes": "told", "facts": "studied"}
 
 
 class MemoryKind(StrEnum):
@@ -97,8 +121,97 @@ class Memory:
     id: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Watermarks:
+    """The watermarks of a room, as ids of turns.
+
+    `summary` is the last turn in the summary, `episodes` the last in an episode, `facts` the last
+    that was searched for facts. `wanted` is a turn that the next summary has to reach. `version`
+    changes when something in the room is forgotten.
+    """
+
+    room: str
+    summary: int = 0
+    episodes: int = 0
+    facts: int = 0
+    version: int = 0
+    wanted: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RoomTurn:
+    """A turn of one of a room's conversations, with the person of that conversation."""
+
+    id: int
+    time: datetime
+    conversation: str
+    person: str
+    messages: tuple[dict[str, Any], ...]
+
+    @property
+    def name(self) -> str:
+        """The nick of the person who asked, in their own spelling."""
+        return str(self.messages[0].get("name") or self.person)
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """The range of turns of a deleted episode, inclusive at both ends."""
+
+    first_turn: int
+    last_turn: int
+
+
+@dataclass(frozen=True, slots=True)
+class RoomBacklog:
+    """The turns and notes of a room that wait for consolidation.
+
+    `watermarks` have the version 0 until there are any. `sizes` has id and length, in characters,
+    of each turn after the lowest of them, `gaps` are the turns whose episode was deleted, and
+    `notes` the ids of the oldest notes.
+    """
+
+    watermarks: Watermarks
+    sizes: Sequence[tuple[int, int]]
+    gaps: Sequence[Gap]
+    notes: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
+class RoomMemorySnapshot:
+    """A room's memory as read for one prompt.
+
+    `shown` is the text that prompts show at present, `turns` the number of turns since it was
+    chosen, `newest` the id of the room's newest turn and `last` its time. `anything` tells that the
+    room has memories; `facts` are those about the person, `found` the search results, best first.
+    """
+
+    shown: str
+    turns: int
+    newest: int
+    last: datetime | None
+    anything: bool = False
+    facts: Sequence[Memory] = ()
+    found: Sequence[Memory] = ()
+
+
+_COLUMNS = [field.name for field in fields(Memory) if field.name != "id"]
+_ADD = f"""
+INSERT INTO memories ({", ".join(_COLUMNS)}) VALUES (:{", :".join(_COLUMNS)})"""
+# A fact of greater confidence is not replaced: nobody but the person can change what they have said
+# of themselves.
+_FACT = f"""{_ADD}
+ON CONFLICT (room, subject, key) WHERE layer = 'fact' DO UPDATE SET
+    {", ".join(f"{name} = excluded.{name}" for name in _COLUMNS)}
+WHERE excluded.confidence >= memories.confidence"""
+
+
 class Memories:
-    """The memories in a database file."""
+    """The memories in a database file.
+
+    Methods that store the result of a job return False, and store nothing, if it is void: something
+    in the room was forgotten, or another job moved the watermark, since `watermarks` was read.
+    """
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -107,7 +220,7 @@ class Memories:
         """Store a memory. A fact replaces the one of its key, unless that has greater confidence:
         then return False."""
         async with self._database.transaction() as db:
-            return await add(db, memory) > 0
+            return await _add(db, memory) > 0
 
     async def latest(self, room: str, layer: MemoryKind, limit: int = _NO_LIMIT) -> list[Memory]:
         """Return the newest `limit` memories of a layer, oldest first."""
@@ -123,7 +236,7 @@ class Memories:
     ) -> list[Memory]:
         """Return the facts about one person, or all: those that were asked for first, then by
         confidence, then the newest first."""
-        return await self._database.read(lambda db: facts_in(db, room, subject, limit))
+        return await self._database.read(lambda db: _facts(db, room, subject, limit))
 
     async def fact(self, room: str, subject: str, key: str) -> Memory | None:
         """Return the fact about a person under a key, if there is one."""
@@ -133,19 +246,9 @@ class Memories:
         )
         return memory_of(row) if row else None
 
-    async def get_many(self, room: str, ids: Collection[int]) -> list[Memory]:
-        """Return the memories with these ids, in any order."""
-        rows = await self._database.fetch_all(
-            "SELECT * FROM memories WHERE room = ? AND id IN"
-            " (SELECT CAST(value AS BIGINT) FROM json_each(?))"
-            f" AND {SEEN}",
-            [room, json.dumps(list(ids))],
-        )
-        return [memory_of(row) for row in rows]
-
     async def search(self, room: str, text: str, limit: int) -> list[tuple[Memory, float]]:
         """Return the memories that have words of `text`, best first, with their BM25 scores."""
-        return await self._database.read(lambda db: search_in(db, room, text, limit))
+        return await self._database.read(lambda db: _search(db, room, text, limit))
 
     async def forget(self, room: str, subject: str, key: str | None = None) -> int:
         """Delete the facts and notes about a person, those of one key or all; return how many."""
@@ -159,8 +262,186 @@ class Memories:
                 await invalidate_prompt_view(db, room)
             return cursor.rowcount
 
+    async def progress(self, room: str) -> Watermarks:
+        """Return the watermarks of a room, creating them if there are none."""
+        if row := await self._database.fetch_one(_PROGRESS, [room]):
+            return Watermarks(*row)
+        async with self._database.transaction() as db:
+            # A random version: if the row is deleted and created again, results that were read
+            # before are still void.
+            await db.execute(
+                "INSERT INTO memory_rooms (room, version) VALUES (?, ?) ON CONFLICT DO NOTHING",
+                [room, secrets.randbits(62)],
+            )
+        row = await self._database.fetch_one(_PROGRESS, [room])
+        return Watermarks(*row) if row else Watermarks(room)
 
-def facts_in(
+    async def room_names(self) -> list[str]:
+        """Return the names of all rooms that have turns."""
+        rows = await self._database.fetch_all(
+            "SELECT DISTINCT room FROM conversations c"
+            " WHERE EXISTS (SELECT 1 FROM turns WHERE conversation_id = c.id)"
+        )
+        return [row["room"] for row in rows]
+
+    async def backlog(self, room: str, notes: int) -> RoomBacklog:
+        """Return what waits for consolidation in a room, with at most `notes` notes, read in one
+        snapshot."""
+
+        def reading(db: Connection) -> RoomBacklog:
+            row = db.execute(_PROGRESS, [room]).fetchone()
+            marks = Watermarks(*row) if row else Watermarks(room)
+            start = min(marks.summary, marks.episodes, marks.facts)
+            return RoomBacklog(
+                marks,
+                [
+                    (row["id"], row["size"])
+                    for row in db.execute(_TURNS, [room, start, _NO_LIMIT, _MAX_BACKLOG_TURNS])
+                ],
+                [Gap(*row) for row in db.execute(_GAPS, [room])],
+                [row["id"] for row in db.execute(_NOTES, [room, notes])],
+            )
+
+        return await self._database.read(reading, inline=True)
+
+    async def turns(self, room: str, after: int, until: int, limit: int) -> list[RoomTurn]:
+        """Return the oldest `limit` turns with ids greater than `after` and up to `until`, in order
+        of arrival, without those of people who have opted out since."""
+        rows = await self._database.fetch_all(_TURNS, [room, after, until, limit])
+        return [_turn(row) for row in rows]
+
+    async def want_summary(self, room: str, through: int) -> None:
+        """Have the next summary of a room include the turns up to `through`."""
+        await self.progress(room)
+        async with self._database.transaction() as db:
+            await db.execute(
+                "UPDATE memory_rooms SET wanted = ?2 WHERE room = ?1 AND wanted < ?2",
+                [room, through],
+            )
+
+    async def advance_summary(
+        self,
+        watermarks: Watermarks,
+        through: int,
+        summary: Memory | None,
+        made_of: Sequence[RoomTurn],
+    ) -> bool:
+        """Replace the summary by one that includes the turns up to `through`, or without a summary
+        only move the watermark. Return False if it is void."""
+        room = watermarks.room
+        async with self._database.transaction() as db:
+            if not await _move(db, watermarks, "summary", through):
+                return False
+            if summary:
+                sources = _sources_in(made_of)
+                if watermarks.summary:  # else it was made from turns alone
+                    async with db.execute(
+                        "SELECT s.conversation, s.person FROM memories JOIN memory_sources s"
+                        " ON memory_id = id WHERE room = ? AND layer = 'summary'",
+                        [room],
+                    ) as rows:
+                        sources |= {(row[0], row[1]) for row in await rows.fetchall()}
+                await db.execute(
+                    "DELETE FROM memories WHERE room = ? AND layer = 'summary'", [room]
+                )
+                await _add_made(db, summary, sources)
+            return True
+
+    async def add_episode(
+        self,
+        watermarks: Watermarks,
+        place: int | Gap,
+        episode: Memory | None,
+        made_of: Sequence[RoomTurn],
+    ) -> bool:
+        """Add the episode of the turns up to an id, or of those in a gap, if there is one; move the
+        watermark, or close the gap. Return False if it is void."""
+        async with self._database.transaction() as db:
+            if isinstance(place, Gap):
+                if not await _current(db, watermarks):
+                    return False
+                await db.execute(
+                    "DELETE FROM memory_gaps WHERE room = ? AND first_turn = ?",
+                    [watermarks.room, place.first_turn],
+                )
+            elif not await _move(db, watermarks, "episodes", place):
+                return False
+            if episode:
+                await _add_made(db, episode, _sources_in(made_of))
+            return True
+
+    async def advance_facts(
+        self, watermarks: Watermarks, through: int, facts: Iterable[Memory], oldest: datetime
+    ) -> bool:
+        """Add the facts learnt from the turns up to `through`, and delete learnt ones that were not
+        confirmed since `oldest` or exceed `LEARNT_FACTS`. Return False if it is void."""
+        async with self._database.transaction() as db:
+            if not await _move(db, watermarks, "facts", through):
+                return False
+            # Somebody may have opted out while the model was asked.
+            async with db.execute(_OPTED_OUT, [watermarks.room]) as rows:
+                opted_out = {row[0] for row in await rows.fetchall()}
+            for fact in facts:
+                if fact.subject not in opted_out:
+                    await _add(db, fact)
+            learnt = "room = ? AND layer = 'fact' AND manual = 0"
+            await db.execute(
+                f"DELETE FROM memories WHERE {learnt} AND time < ?",
+                [watermarks.room, to_micros(oldest)],
+            )
+            await _keep_newest(db, learnt, "time", [watermarks.room, LEARNT_FACTS])
+            return True
+
+    async def replace_notes(
+        self, watermarks: Watermarks, notes: Sequence[Memory], episode: Memory
+    ) -> bool:
+        """Replace notes by one episode. Return False if it is void."""
+        async with self._database.transaction() as db:
+            if not await _current(db, watermarks):
+                return False
+            await db.executemany("DELETE FROM memories WHERE id = ?", [[each.id] for each in notes])
+            await _add_made(db, episode, {(note.conversation, note.source) for note in notes})
+            return True
+
+    async def load_for_prompt(
+        self, room: str, person: str, words: str, most: int
+    ) -> RoomMemorySnapshot:
+        """Return a room's memory for a person's question, read in one snapshot.
+
+        At most `most` memories are searched by the `words` of the question.
+        """
+
+        def reading(db: Connection) -> RoomMemorySnapshot:
+            row = db.execute(
+                "SELECT shown, shown_turn FROM memory_rooms WHERE room = ?", [room]
+            ).fetchone()
+            text, turn = tuple(row) if row else ("", 0)
+            since = db.execute(_SINCE, [room, turn]).fetchone()
+            last = None if since["newest"] is None else from_micros(since["time"])
+            times = (since["count"] or 0, since["newest"] or 0, last)
+            anything = db.execute("SELECT 1 FROM memories WHERE room = ? LIMIT 1", [room])
+            if anything.fetchone() is None:
+                return RoomMemorySnapshot(text, *times)
+            facts = _facts(db, room, person)
+            found = tuple(memory for memory, _ in _search(db, room, words, most))
+            return RoomMemorySnapshot(text, *times, True, facts, found)
+
+        return await self._database.read(reading, inline=True)
+
+    async def save_prompt_view(self, watermarks: Watermarks, text: str, turn: int) -> bool:
+        """Set the text that prompts show from now on, and the newest turn at this time. Return
+        False if it is void."""
+        async with self._database.transaction() as db:
+            if not await _current(db, watermarks):
+                return False
+            await db.execute(
+                "UPDATE memory_rooms SET shown = ?, shown_turn = ? WHERE room = ?",
+                [text, turn, watermarks.room],
+            )
+            return True
+
+
+def _facts(
     db: Connection, room: str, subject: str | None = None, limit: int = _NO_LIMIT
 ) -> list[Memory]:
     """Run `Memories.facts` in a reading transaction."""
@@ -173,7 +454,7 @@ def facts_in(
     return [memory_of(row) for row in rows]
 
 
-def search_in(db: Connection, room: str, text: str, limit: int) -> list[tuple[Memory, float]]:
+def _search(db: Connection, room: str, text: str, limit: int) -> list[tuple[Memory, float]]:
     """Run `Memories.search` in a reading transaction."""
     words = list(dict.fromkeys(_WORD.findall(text)))[:_MOST_WORDS]
     if not words:
@@ -188,11 +469,14 @@ def search_in(db: Connection, room: str, text: str, limit: int) -> list[tuple[Me
     return [(memory_of(row), float(row["score"])) for row in rows]
 
 
-async def add(db: AsyncConnection, memory: Memory) -> int:
+async def _add(db: AsyncConnection, memory: Memory) -> int:
     """Run `Memories.add` in a transaction; return the id, 0 if a fact of greater confidence is
     kept."""
     sql = _FACT if memory.layer == MemoryKind.FACT else _ADD
-    async with db.execute(f"{sql} RETURNING id", _values(memory)) as added:
+    begun, time = to_micros(memory.begun or memory.time), to_micros(memory.time)
+    values = asdict(memory) | {"begun": begun, "time": time, "manual": int(memory.manual)}
+    del values["id"]
+    async with db.execute(f"{sql} RETURNING id", values) as added:
         row = await added.fetchone()
     return int(row[0]) if row else 0
 
@@ -208,40 +492,63 @@ async def invalidate_prompt_view(db: AsyncConnection, room: str) -> None:
 
 def memory_of(row: Mapping[str, Any] | Row) -> Memory:
     """Return a row as a memory."""
-    return Memory(
-        layer=MemoryKind(row["layer"]),
-        room=row["room"],
-        text=row["text"],
-        time=from_micros(row["time"]),
-        subject=row["subject"],
-        key=row["key"],
-        source=row["source"],
-        manual=bool(row["manual"]),
-        confidence=row["confidence"],
-        conversation=row["conversation"],
-        first_turn=row["first_turn"],
-        last_turn=row["last_turn"],
-        begun=from_micros(row["begun"]),
-        id=row["id"],
+    values = {name: row[name] for name in ("id", *_COLUMNS)}
+    values["layer"], values["manual"] = MemoryKind(row["layer"]), bool(row["manual"])
+    values["time"], values["begun"] = from_micros(row["time"]), from_micros(row["begun"])
+    return Memory(**values)
+
+
+async def _current(db: AsyncConnection, watermarks: Watermarks, mark: str = "version") -> bool:
+    """Return True if the version and one watermark are still as they were read."""
+    # Only one transaction writes at a time, so the answer holds until the commit of this one.
+    sql = f"SELECT version, {_MARKS[mark]} FROM memory_rooms WHERE room = ?"
+    async with db.execute(sql, [watermarks.room]) as rows:
+        row = await rows.fetchone()
+    return row is not None and tuple(row) == (watermarks.version, getattr(watermarks, mark))
+
+
+async def _move(db: AsyncConnection, watermarks: Watermarks, mark: str, to: int) -> bool:
+    """Move a watermark; return False, without moving it, if what was read is void."""
+    if not await _current(db, watermarks, mark):
+        return False
+    sql = f"UPDATE memory_rooms SET {_MARKS[mark]} = ? WHERE room = ?"
+    await db.execute(sql, [to, watermarks.room])
+    return True
+
+
+def _sources_in(turns: Sequence[RoomTurn]) -> set[tuple[str, str]]:
+    return {(turn.conversation, turn.person) for turn in turns}
+
+
+async def _add_made(
+    db: AsyncConnection, memory: Memory, sources: Iterable[tuple[str, str]]
+) -> None:
+    """Add an episode or a summary that was made of what people said, and keep the newest ones."""
+    memory_id = await _add(db, memory)
+    await db.executemany(
+        "INSERT INTO memory_sources VALUES (?, ?, ?)",
+        [(memory_id, *source) for source in sorted(sources)],
+    )
+    which = "room = ? AND layer = 'episode'"
+    await _keep_newest(db, which, "last_turn", [memory.room, EPISODES])
+
+
+async def _keep_newest(
+    db: AsyncConnection, which: str, newest: str, values: Sequence[str | int]
+) -> None:
+    """Delete the oldest memories of a kind; the last of `values` is how many are kept."""
+    # OFFSET needs a LIMIT in SQLite, and PostgreSQL takes no negative one for "all".
+    await db.execute(
+        f"DELETE FROM memories WHERE id IN (SELECT id FROM memories WHERE {which}"
+        f" ORDER BY {newest} DESC, id DESC LIMIT 1000000000 OFFSET ?)",
+        values,
     )
 
 
-def _values(memory: Memory) -> dict[str, Any]:
-    return {
-        "layer": memory.layer,
-        "room": memory.room,
-        "subject": memory.subject,
-        "key": memory.key,
-        "text": memory.text,
-        "source": memory.source,
-        "manual": memory.manual,
-        "confidence": memory.confidence,
-        "conversation": memory.conversation,
-        "first_turn": memory.first_turn,
-        "last_turn": memory.last_turn,
-        "begun": to_micros(memory.begun or memory.time),
-        "time": to_micros(memory.time),
-    }
+def _turn(row: Row) -> RoomTurn:
+    messages: list[dict[str, Any]] = json.loads(row["messages"])
+    person = row["person"] or person_of(str(messages[0].get("name") or ""))
+    return RoomTurn(row["id"], from_micros(row["time"]), row["name"], person, tuple(messages))
 
 
 def rank(texts: Sequence[str], wanted: Sequence[str]) -> list[tuple[int, float]]:

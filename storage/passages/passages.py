@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import json
 import math
-import re
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from heapq import nlargest
@@ -115,13 +115,12 @@ class PassageIndex:
                 break
         return counts, sampled
 
-    def newest(self, terms: tuple[tuple[Phrase, ...], ...], most: int) -> list[int]:
-        """Return the ids of the newest lines with a phrase of each group in `terms`."""
+    def with_all(self, terms: tuple[tuple[Phrase, ...], ...], most: int) -> list[int]:
+        """Return the ids of at most `most` lines with a phrase of each group in `terms`."""
         match = WordMatch(terms, self._include, no_tags=self._exclude)
         found: list[int] = []
         for number, _ in self._partitions:
-            ids, left = self._ids(number), most - len(found)
-            found += self._index.matching(self._connection, ids, match, "DESC", left)
+            found += self._matching(number, match, most - len(found))
             if len(found) == most:
                 break
         return found
@@ -130,49 +129,39 @@ class PassageIndex:
         """Return the ids of the lines whose words weigh most together, and the id down to which the
         log was searched, or with `oldest` up to which; None for the whole log."""
         sums: dict[int, float] = {}
-        reached = self._collect(sums, plans)
+        is_forward = self._sign > 0
+        # Of the partition that is being read nothing is sure.
+        reached: int | None = self._first
+        if not is_forward:
+            reached = min(self._last, time.time_ns() // 1_000_000)
+        with suppress(Interrupted), interruptible(self._connection, self._late):
+            for number, lines in self._partitions[:: -self._sign]:
+                if is_forward:
+                    reached = max(self._first, number << PARTITION_BITS)
+                most = max(_MIN_IDS_PER_PARTITION, _MAX_IDS_PER_WORD * lines // self._indexed)
+                for plan in plans:
+                    # `interruptible` stops queries of SQLite only; hence this look at the clock.
+                    if self._late():
+                        raise Interrupted
+                    nick = ((nick_tag(plan.nick),),) if plan.nick else ()
+                    match = WordMatch(plan.terms, (*self._include, *nick), no_tags=self._exclude)
+                    for event_id in self._matching(number, match, most):
+                        sums[event_id] = sums.get(event_id, 0.0) + plan.weight
+                if not is_forward:
+                    reached = number << PARTITION_BITS
+            reached = None
         least = _MIN_WEIGHT_SHARE * max(sums.values(), default=0)
         # A line that matches little of the question would only cost the time of scoring it.
         hopeful = [each for each, weight in sums.items() if weight >= least]
         best = nlargest(_MAX_SCORED, hopeful, key=lambda each: (sums[each], -self._sign * each))
         return best, reached
 
-    def _collect(self, sums: dict[int, float], plans: Sequence[IndexPlan]) -> int | None:
-        """Add the weights of the lines that plans find to `sums`, by id. Return the id down to
-        which, or with `oldest` up to which, there was time; None if all partitions were read."""
-        # Of the partition that is being read nothing is sure.
-        is_forward = self._sign > 0
-        reached = self._first if is_forward else min(self._last, time.time_ns() // 1_000_000)
-        try:
-            with interruptible(self._connection, self._late):
-                for number, lines in self._partitions[:: -self._sign]:
-                    if is_forward:
-                        reached = max(reached, number << PARTITION_BITS)
-                    most = _MAX_IDS_PER_WORD * lines // self._indexed
-                    self._add(sums, number, plans, max(_MIN_IDS_PER_PARTITION, most))
-                    if not is_forward:
-                        reached = number << PARTITION_BITS
-        except Interrupted:
-            return reached
-        return None
-
-    def _add(
-        self, sums: dict[int, float], number: int, plans: Sequence[IndexPlan], most: int
-    ) -> None:
-        # `interruptible` stops queries of SQLite only; hence the look at the clock before each.
-        order = "ASC" if self._sign > 0 else "DESC"
-        ids = self._ids(number)
-        for plan in plans:
-            if self._late():
-                raise Interrupted
-            nick = ((nick_tag(plan.nick),),) if plan.nick else ()
-            match = WordMatch(plan.terms, (*self._include, *nick), no_tags=self._exclude)
-            for event_id in self._index.matching(self._connection, ids, match, order, most):
-                sums[event_id] = sums.get(event_id, 0.0) + plan.weight
-
-    def _ids(self, number: int) -> IdRange:
+    def _matching(self, number: int, match: WordMatch, most: int) -> Sequence[int]:
+        """Return the first `most` ids of a partition that match, in order."""
         first = max(self._first, number << PARTITION_BITS)
-        return IdRange(number, first, min(self._last, ((number + 1) << PARTITION_BITS) - 1))
+        ids = IdRange(number, first, min(self._last, ((number + 1) << PARTITION_BITS) - 1))
+        order = "ASC" if self._sign > 0 else "DESC"
+        return self._index.matching(self._connection, ids, match, order, most)
 
     def _late(self) -> bool:
         return self._clock() > self._until or time.monotonic() > self._patience
@@ -347,10 +336,15 @@ class LineFilter:
     def is_for_bot(self, event: Event) -> bool:
         """Return True if an event is a command, or addressed to the bot."""
         text = event.text.lstrip()
-        if self.prefix and re.match(rf"{re.escape(self.prefix)}[a-zA-Z]", text):
+        command = text.removeprefix(self.prefix)
+        if self.prefix and command != text and command[:1].isascii() and command[:1].isalpha():
             return True
-        nicks = "|".join(map(re.escape, self.nicks))
-        return bool(nicks and re.match(rf"@?(?:{nicks})\s*[:,]", text, re.IGNORECASE))
+        said = text.removeprefix("@")
+        return any(
+            said[: len(nick)].lower() == nick.lower()
+            and said[len(nick) :].lstrip().startswith((":", ","))
+            for nick in self.nicks
+        )
 
 
 PEOPLE = LineFilter()
@@ -388,7 +382,7 @@ def find_passages(
     The result is empty if the question has stop words only, and no vector.
     """
     search = PassageSearch.prepare(connection, question, within, line_filter, vector)
-    return Passages() if search is None else search.run(within.limit)
+    return search.run(within.limit) if search else Passages()
 
 
 def find_mentions(
@@ -399,14 +393,14 @@ def find_mentions(
     search = PassageSearch.prepare(connection, text, within, wanted, None)
     if search is None:
         return Mentions()
-    found = search.run(within.limit)
-    count = max(search.count(search.words), sum(each.has_all for each in found.items))
-    alone = () if count else tuple(search.count([word]) for word in search.words)
-    return Mentions(tuple(word.forms[0] for word in search.words), found, count, alone)
+    words, found = search.asked.words, search.run(within.limit)
+    count = max(search.count(words), sum(each.has_all for each in found.items))
+    alone = () if count else tuple(search.count([word]) for word in words)
+    return Mentions(tuple(word.forms[0] for word in words), found, count, alone)
 
 
 class PassageSearch:
-    """A passage search on one connection."""
+    """The search for lines that answer a question, `asked`, on one connection."""
 
     def __init__(
         self,
@@ -416,6 +410,7 @@ class PassageSearch:
         line_filter: LineFilter,
         vector: Sequence[float] | None,
     ) -> None:
+        self.asked = asked
         self._connection = connection
         self._conditions = conditions
         self._line_filter = line_filter
@@ -440,41 +435,29 @@ class PassageSearch:
         words nor a vector, no channel is in scope, or the limit is 0."""
         asked = question_words(question)
         types = SPOKEN if within.types is None else SPOKEN & within.types
-        conditions = LineConditions(
-            connection,
-            replace(within, own=None if line_filter.own else False, types=types),
-            ParsedQuery(),
-        )
+        query = replace(within, own=None if line_filter.own else False, types=types)
+        conditions = LineConditions(connection, query, ParsedQuery())
         if not (asked.words or vector) or not conditions.channels.rows or not within.limit:
             return None
         return cls(connection, conditions, asked, line_filter, vector)
-
-    @property
-    def words(self) -> Sequence[QuestionWord]:
-        """The words of the question."""
-        return self._asking.question.words
 
     def count(self, words: Iterable[QuestionWord]) -> int:
         """Count the lines that have all these words in any form, up to `MAX_COUNTED`."""
         # Not by `index_terms`, whose prefixes match other words too.
         terms = tuple(tuple(map(Phrase, word.forms)) for word in words)
-        rows = self._rows(self._index.newest(terms, MAX_COUNTED))
+        rows = self._rows(self._index.with_all(terms, MAX_COUNTED))
         return sum(not self._line_filter.leaves_out(self._event(row)) for row in rows)
 
     def run(self, limit: int) -> Passages:
         """Return the best `limit` passages, without repeated texts."""
+        oldest = self._line_filter.oldest
         if self._line_filter.mentions:
             found = (replace(each, score=each.coverage) for each in self.candidates())
-            best = _distinct((f for f in found if f.score), oldest=self._line_filter.oldest)
+            items = tuple(_distinct((f for f in found if f.score), oldest=oldest)[:limit])
         else:
-            best = rank(self.candidates(), oldest=self._line_filter.oldest)
-        items = tuple(best[:limit])
-        if self._reached is None:
-            return Passages(items)
-        reached = from_micros(self._reached * 1000)
-        if self._line_filter.oldest:
-            return Passages(items, searched_up_to=reached)
-        return Passages(items, searched_back_to=reached)
+            items = tuple(rank(self.candidates(), oldest=oldest)[:limit])
+        reached = None if self._reached is None else from_micros(self._reached * 1000)
+        return Passages(items, None if oldest else reached, reached if oldest else None)
 
     def candidates(self) -> list[Passage]:
         """Return the newest lines whatever their words, those that the index has for the words,
@@ -509,9 +492,21 @@ class PassageSearch:
         self, found: Sequence[Passage], asked: Sequence[tuple[float, Event]]
     ) -> list[Passage]:
         """Return passages, with the lines that probably reply to people who `asked` the same."""
-        passages = {each.event.id: each for each in found}
+        passages, query = {each.event.id: each for each in found}, self._conditions.query
         for same, question in nlargest(_MAX_FOLLOWED_QUESTIONS, asked, key=lambda each: each[0]):
-            for reply in replies(question, self._following(question)):
+            last = min(query.before_id or LAST_ID, question.id + _REPLY_WINDOW_MS)
+            after = replace(
+                query,
+                network=question.network,
+                channel=question.channel,
+                nick=None,
+                after_id=question.id,
+                before_id=last,
+                limit=FOLLOWING_LINES,
+            )
+            events = find(self._connection, after, newest=False)
+            following = [each for each in events if not self._line_filter.leaves_out(each)]
+            for reply in replies(question, following):
                 known = passages.get(reply.event.id)
                 known = known or Passage(reply.event, self._values(reply.event, recent=False))
                 values = list(known.values)
@@ -527,19 +522,6 @@ class PassageSearch:
     def _rows(self, ids: Iterable[int]) -> Iterator[Row]:
         rows = self._connection.execute(_ROWS, [json.dumps(list(ids))])
         return (row for row in rows if self._conditions.fits(row))
-
-    def _following(self, asked: Event) -> list[Event]:
-        query = replace(
-            self._conditions.query,
-            network=asked.network,
-            channel=asked.channel,
-            nick=None,
-            after_id=asked.id,
-            before_id=min(self._conditions.query.before_id or LAST_ID, asked.id + _REPLY_WINDOW_MS),
-            limit=FOLLOWING_LINES,
-        )
-        events = find(self._connection, query, newest=False)
-        return [event for event in events if not self._line_filter.leaves_out(event)]
 
     def _event(self, row: Row) -> Event:
         return event_of(row, self._conditions.channels.rows[row["channel_id"]])

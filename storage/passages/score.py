@@ -30,11 +30,9 @@ WEIGHTS = Path(__file__).with_name("weights.json")
 FEATURES = (
     "bias",
     "coverage",
-    "coverage cubed",
     "coverage in a large log",
     "all words",
     "heaviest missing",
-    "evidence",
     "evidence in a large log",
     "asks",
     "shows",
@@ -135,11 +133,9 @@ class WeighedQuestion:
         return [
             1.0,
             coverage,
-            coverage**3,
             coverage * size,
             float(not heaviest),
             heaviest / _MAX_WEIGHT,
-            evidence,
             evidence * size,
             float(asks(line.text)),
             float(shown is True),

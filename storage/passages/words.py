@@ -11,18 +11,16 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from functools import cache, lru_cache
+from functools import lru_cache
 from importlib.resources import files
 from math import log
 
 from storage.text_index.model import Phrase
 
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
-_ACCENTS = re.compile("[\u0300-\u036f]")  # the block Combining Diacritical Marks
-_POSSESSIVE = re.compile(r"['’]s?$")
+_ACCENTS = dict.fromkeys(range(0x300, 0x370))  # the block Combining Diacritical Marks
 _VOWELS = frozenset("aeiouy")
 _DOUBLED = frozenset("bdfgklmnprtvz")
 _MIN_STEM_LENGTH = 3  # letters of a stem
@@ -71,7 +69,7 @@ def plain(text: str) -> str:
     # As FTS5's unicode61 folds: it keeps full-width letters and ligatures, which NFKD would
     # replace, Hangul syllables, and voiced kana, whose marks are not among the accents.
     decomposed = unicodedata.normalize("NFD", lower)
-    return unicodedata.normalize("NFC", _ACCENTS.sub("", decomposed))
+    return unicodedata.normalize("NFC", decomposed.translate(_ACCENTS))
 
 
 def tokens(text: str) -> list[str]:
@@ -84,9 +82,9 @@ def tokens(text: str) -> list[str]:
         elif word.endswith("n't"):
             word = f"{word[:-3]} not"
         elif "'" in word:
-            for ending in ("'re", "'ve", "'ll", "'d", "'m"):
+            for ending in ("'re", "'ve", "'ll", "'d", "'m", "'s"):
                 word = word.removesuffix(ending)
-            word = _POSSESSIVE.sub("", word).replace("'", " ")
+            word = word.replace("'", " ")
         found += word.split()
     return found
 
@@ -155,16 +153,13 @@ def index_terms(word: str) -> tuple[Phrase, ...]:
     return tuple(terms)
 
 
-@cache
-def _ranks() -> Mapping[str, int]:
-    """Return the ranks of the stems that are common in English, the most frequent first."""
-    return {root: rank for rank, root in enumerate(_table("common_stems").split())}
+# The ranks of the stems that are common in English, the most frequent first.
+_RANKS = {root: rank for rank, root in enumerate(_table("common_stems").split())}
 
 
 def rarity(root: str) -> float:
     """Return how much a stem tells by its frequency in English, from 1 (frequent) to 7 (rare)."""
-    ranks = _ranks()
-    return min(MAX_RARITY, max(1.0, log(20 + ranks.get(root, len(ranks))) - 2.0))
+    return min(MAX_RARITY, max(1.0, log(20 + _RANKS.get(root, len(_RANKS))) - 2.0))
 
 
 LONGEST_QUESTION = 1_000
@@ -248,7 +243,7 @@ _NUMBER_WORD = (
     "sixteen|seventeen|eighteen|nineteen|twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety|"
     "hundred|thousand|million|dozen|half|once|twice|none|zero"
 )
-_COUNTS = re.compile(_NUMBER_WORD)
+_COUNTS = frozenset(_NUMBER_WORD.split("|"))
 _SHOWS = {
     Expected.TIME: re.compile(
         rf"\d|\b(?:{_NUMBER_WORD}|noon|midnight|morning|afternoon|evening|night|tonight|today|"
@@ -326,4 +321,4 @@ def content_stems(text: str) -> frozenset[str]:
 
 def is_number(word: str) -> bool:
     """Return True if a plain word is a small number, in digits or letters."""
-    return (word.isdigit() and len(word) < 3) or _COUNTS.fullmatch(word) is not None
+    return (word.isdigit() and len(word) < 3) or word in _COUNTS

@@ -321,8 +321,6 @@ async def _forget_records(database: Database, erasure: PendingErasure) -> None:
     asked = {turn.anchor for turn in turns if turn.anchor}
     await _forget_texts(database, network, names, ids | asked)
     await forget_people(database, names, theirs, turns)
-    async with database.transaction() as db:
-        await db.executemany("DELETE FROM turns WHERE id = ?", [[turn.id] for turn in turns])
     await scrub(database)
     await Runs(database).forget(ids, network, names)
     reminders = Reminders(database)

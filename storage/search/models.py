@@ -71,7 +71,8 @@ class SearchPage:
     `count` is the number of hits, on the first page only; with `more_than_counted` there are, or
     may be, more ("1,000+"). `searched_back_to` is set if the time limit ended the search before the
     page was full: older lines have not been searched. Then, and if there are more hits, the search
-    continues at `next_cursor`. `facets` are on the first page only.
+    continues at `next_cursor`. `facets` are on the first page only. `is_understood` is False if the
+    text has nothing that can be searched for.
     """
 
     hits: tuple[Hit, ...] = ()
@@ -80,3 +81,4 @@ class SearchPage:
     more_than_counted: bool = False
     searched_back_to: datetime | None = None
     facets: Facets = field(default_factory=Facets)
+    is_understood: bool = True

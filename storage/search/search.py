@@ -60,8 +60,9 @@ def search(connection: Connection, search_query: SearchQuery) -> SearchPage:
     cursor = _Cursor.decode(search_query.cursor)
     conditions = LineConditions(connection, search_query.within, parsed)
     # An empty text finds everything within; one of which nothing can be parsed finds nothing.
-    nothing = search_query.text.strip() and not parsed
-    if nothing or not conditions.channels.rows:
+    if search_query.text.strip() and not parsed:
+        return SearchPage(is_understood=False)
+    if not conditions.channels.rows:
         return SearchPage()
     plans = [ClausePlan(clause, conditions) for clause in parsed.clauses or (Clause(),)]
     windows = ResultScanner(connection, conditions, plans)

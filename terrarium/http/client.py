@@ -178,7 +178,8 @@ class HttpConnection(asyncio.Protocol):
         """Handle the close of the connection by either side."""
         self.is_open = False
         # A body without a declared length ends with the connection (RFC 9112, 6.3).
-        if self._headed and error is None and not self._has_length():
+        has_length = "content-length" in self.headers or "transfer-encoding" in self.headers
+        if self._headed and error is None and not has_length:
             self._ended = True
         elif not self._ended and self._problem is None:
             self._problem = ConnectionBroken("the connection was closed")
@@ -265,9 +266,6 @@ class HttpConnection(asyncio.Protocol):
         else:
             self.abort()
 
-    def _has_length(self) -> bool:
-        return "content-length" in self.headers or "transfer-encoding" in self.headers
-
 
 CONNECT_TIMEOUT = 5.0
 """Timeout for opening a connection, in seconds."""
@@ -287,9 +285,8 @@ class ConnectFailed(Exception):
 class ConnectionPool:
     """Sends requests to `url` over a pool of connections; all requests carry `headers`.
 
-    `patience` is the timeout for a silent server, `connect` that for opening a connection, both in
-    seconds. With `proxied` the proxy that the environment names is used. Raises ConfigError for
-    headers that HTTP cannot carry.
+    `patience` is the timeout for a silent server, in seconds. The proxy that the environment names
+    is used. Raises ConfigError for headers that HTTP cannot carry.
     """
 
     def __init__(
@@ -298,13 +295,11 @@ class ConnectionPool:
         headers: Mapping[str, str],
         *,
         patience: float,
-        connect: float = CONNECT_TIMEOUT,
         keep_alive: bool = True,
-        proxied: bool = True,
     ) -> None:
         self._to = to = urlsplit(url)
-        self._proxy = _proxy(to) if proxied else None
-        self._patience, self._connect = patience, connect
+        self._proxy = _proxy(to)
+        self._patience = patience
         self._keep_alive = keep_alive
         self._tls = ssl.create_default_context() if to.scheme == "https" else None
         own = {"host": _host(to), **_basic("authorization", to)}
@@ -378,7 +373,7 @@ class ConnectionPool:
 
     async def _open_connection(self) -> HttpConnection:
         try:
-            async with asyncio.timeout(self._connect):
+            async with asyncio.timeout(CONNECT_TIMEOUT):
                 if self._proxy:
                     return await self._connect_proxy(self._proxy)
                 return await self._to_host(self._to, self._tls)

@@ -45,7 +45,7 @@ async def until(true: Callable[[], bool]) -> None:
 
 async def until_back(network: Network) -> None:
     """Return when the bot is in the room under its own nick."""
-    await until(lambda: network.nick == "Terra" and ROOM in network.channels)
+    await until(lambda: network.nick == "Terra" and ROOM in network.roster.channels)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from harnesses.core.launcher.health import examine_process
-from harnesses.core.tendril.status import ProcessState, report
+from harnesses.core.tendril.status import ProcessState, examine_process, report
 from harnesses.irc.event_handler import NOT_LOGGED
 from harnesses.irc.tendril import IrcTendril
 from tests.kit.agent_server import agent_server

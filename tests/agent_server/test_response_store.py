@@ -5,33 +5,33 @@ from __future__ import annotations
 from agent_server.response_store import ResponseStore, StoredResponse
 
 
-async def test_the_store_forgets_what_was_used_longest_ago() -> None:
+def test_the_store_forgets_what_was_used_longest_ago() -> None:
     store = ResponseStore(most=2)
     for name in ("a", "b"):
-        await store.save("irc", stored(name))
-    assert await store.get("irc", "a") is not None
-    await store.save("irc", stored("c"))
-    assert await present(store, "abc") == "ac"
+        store.save("irc", stored(name))
+    assert store.get("irc", "a") is not None
+    store.save("irc", stored("c"))
+    assert present(store, "abc") == "ac"
 
 
-async def test_the_store_is_bounded_in_bytes() -> None:
+def test_the_store_is_bounded_in_bytes() -> None:
     size = stored("a").size
     store = ResponseStore(largest=2 * size)
     for name in ("a", "b", "c"):
-        await store.save("irc", stored(name))
-    assert await present(store, "abc") == "bc"
-    await store.save("irc", stored("d", b"long" * size))
-    assert await present(store, "bcd") == "bc"
-    assert await store.delete("irc", "b")
-    await store.save("irc", stored("e"))
-    assert await present(store, "ce") == "ce"
-    await store.save("irc", stored("c"))
-    assert await present(store, "ce") == "ce"
+        store.save("irc", stored(name))
+    assert present(store, "abc") == "bc"
+    store.save("irc", stored("d", b"long" * size))
+    assert present(store, "bcd") == "bc"
+    assert store.delete("irc", "b")
+    store.save("irc", stored("e"))
+    assert present(store, "ce") == "ce"
+    store.save("irc", stored("c"))
+    assert present(store, "ce") == "ce"
 
 
-async def present(store: ResponseStore, names: str) -> str:
+def present(store: ResponseStore, names: str) -> str:
     """Return those of the names that are stored."""
-    found = [name for name in names if await store.get("irc", name)]
+    found = [name for name in names if store.get("irc", name)]
     return "".join(found)
 
 

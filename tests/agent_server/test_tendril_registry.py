@@ -9,27 +9,27 @@ from agent_server.tendril_registry import (
     TendrilReport,
 )
 
-READY = TendrilReport("ready")
+READY = TendrilReport(state="ready")
 
 
-async def test_a_tendril_that_is_silent_for_long_is_gone_and_keys_are_apart() -> None:
+def test_a_tendril_that_is_silent_for_long_is_gone_and_keys_are_apart() -> None:
     now = 0.0
     registry = TendrilRegistry(lambda: now)
-    await registry.record("irc", "irc", READY)
+    registry.record("irc", "irc", READY)
     now = REPORT_TIMEOUT / 2
-    await registry.record("irc", "mallory", TendrilReport("waiting"))
-    assert [(each.key, each.report.state, each.age) for each in await registry.present()] == [
+    registry.record("irc", "mallory", TendrilReport(state="waiting"))
+    assert [(each.key, each.state, each.seconds_ago) for each in registry.present()] == [
         ("irc", "ready", REPORT_TIMEOUT / 2),
         ("mallory", "waiting", 0),
     ]
     now = REPORT_TIMEOUT + 1
-    assert [each.key for each in await registry.present()] == ["mallory"]
+    assert [each.key for each in registry.present()] == ["mallory"]
 
 
-async def test_one_key_cannot_crowd_out_the_tendrils_of_others() -> None:
+def test_one_key_cannot_crowd_out_the_tendrils_of_others() -> None:
     registry = TendrilRegistry()
     for number in range(MAX_TENDRILS):
-        assert await registry.record(f"t{number}", "mallory", READY)
-    assert not await registry.record("one-more", "mallory", READY)
-    assert await registry.record("t0", "mallory", READY)
-    assert await registry.record("irc", "irc", READY)
+        assert registry.record(f"t{number}", "mallory", READY)
+    assert not registry.record("one-more", "mallory", READY)
+    assert registry.record("t0", "mallory", READY)
+    assert registry.record("irc", "irc", READY)

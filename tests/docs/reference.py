@@ -27,7 +27,6 @@ BEGIN, END = "<!-- reference: begin -->", "<!-- reference: end -->"
 _ORDER = (
     "model",
     "server",
-    "admission",
     "usage",
     "agent",
     "pages",
@@ -102,7 +101,6 @@ _JOBS = """\
 #timezone = "Europe/Vienna"
 #log = "#terrarium"
 #hours = 24
-#lines = 5000
 #prompt = "Sum up in at most six short lines what was talked about, decided and left open."
 #deliver = "#terrarium"
 """

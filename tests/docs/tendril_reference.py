@@ -19,7 +19,11 @@ from harnesses.core.services.privacy import PrivacyService
 from harnesses.core.services.reminders import ReminderService
 from harnesses.core.services.shared_log import TendrilLog
 from harnesses.core.tendril.base import Tendril
+from harnesses.core.tendril.configuration import Configuration
+from harnesses.core.tendril.resources import Resources
+from harnesses.core.tendril.services import MediumServices
 from harnesses.core.tendril.status import StatusFile
+from harnesses.core.tendril.turns import Turns
 from storage.queues.jobs import Jobs
 from tests.docs.reference import ROOT
 
@@ -35,14 +39,17 @@ SERVICES: Mapping[str, type[Any]] = {
     "self.jobs": Jobs,
     "self.metrics": TendrilMetrics,
     "self.status": StatusFile,
+    "self.turns": Turns,
 }
+
+_PARTS = (Resources, MediumServices, Configuration)
 
 
 def lists() -> str:
     """Return the lists as Markdown."""
     parts = ["### `from terrarium import ...`", "\n".join(_imports())]
     parts += ["### `Tendril`: methods", "\n".join(_methods(Tendril))]
-    parts += ["### `Tendril`: attributes", "\n".join(_attributes(Tendril))]
+    parts += ["### `Tendril`: attributes", "\n".join(_attributes(Tendril, *_PARTS))]
     parts += ["### `AttentionMixin`", "\n".join(_of_the_mixin())]
     for name, kind in SERVICES.items():
         parts += [f"### `{name}`: {kind.__name__}", "\n".join(_methods(kind))]
@@ -85,8 +92,9 @@ def _of_the_mixin() -> Iterator[str]:
             yield line
 
 
-def _attributes(kind: type[Any]) -> Iterator[str]:
-    hints = get_type_hints(kind)
+def _attributes(kind: type[Any], *parts: type[Any]) -> Iterator[str]:
+    """Yield the attributes of a class; those whose types it does not say are named in `parts`."""
+    hints = {name: each for part in (*parts, kind) for name, each in get_type_hints(part).items()}
     for name in public_names(kind):
         if name in hints and not callable(getattr(kind, name, None)):
             shown = getattr(hints[name], "__name__", str(hints[name]))

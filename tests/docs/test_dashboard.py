@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from agent_server.admission.scheduler import Scheduler
 from agent_server.metering.metrics import Metrics
 from agent_server.metering.request_context import RequestContext
-from agent_server.tendril_registry import RegisteredTendril, TendrilCollector, TendrilReport
+from agent_server.tendril_registry import TendrilCollector, TendrilObject
 from storage.usage.usage import TokenUsage
 from tests.docs.reference import ROOT
 
@@ -31,7 +31,7 @@ def exported() -> dict[str, set[str]]:
     metrics.count_usage(context, "terra", TokenUsage(10, 5, 3), now, now + 1)
     with metrics.watch_queue("terra", Scheduler(2)):
         exposition = metrics.exposition()
-    tendril = RegisteredTendril("irc", "irc", TendrilReport("ready"), 0)
+    tendril = TendrilObject(name="irc", key="irc", state="ready", seconds_ago=0)
     exposition += generate_latest(TendrilCollector([tendril]))
     families = text_string_to_metric_families(exposition.decode())
     found: dict[str, set[str]] = {}

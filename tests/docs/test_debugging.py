@@ -71,4 +71,4 @@ async def test_a_connection_is_shown_with_its_network_and_nick() -> None:
     ears = Ears()
     async with embedded_ircd() as ircd, joined(ircd.port, ears, nick="Terra") as network:
         shown(network)
-        shown(network._client)
+        shown(network._connection)

@@ -12,12 +12,11 @@ from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril
 from tests.kit.ircd import embedded_ircd
 from tests.kit.openai_script import ScriptedOpenAI
 
-MOST_IRC = 10
+MOST_IRC = 7
 """Files of `harnesses/irc` between the received bytes and the log's `write`."""
 
-MOST_FILES = 19
-"""All our files from the received bytes to the durable row. The aim is 16: two of the other three
-serve SQLite and PostgreSQL alike, and one (`TendrilLog`) checks what any tendril may log."""
+MOST_FILES = 16
+"""All our files from the received bytes to the durable row."""
 
 WAYS = 8
 """Number of traced lines; only files that all of them ran through count."""
@@ -41,14 +40,14 @@ async def test_a_line_takes_a_short_way_from_the_socket_to_the_log(tmp_path: Pat
             await alice.join(ROOM)
             await alice.say(ROOM, ".ping")
             await alice.expect("pong")
-            log, client = tendril.services.log, tendril.networks["irc"]._client
+            log, client = tendril.services.log, tendril.networks["irc"]._connection
             assert client
             await log.flush()
             ways = []
             for number in range(WAYS):
                 line = f":bob!b@host.example PRIVMSG {ROOM} :{number} frogs are awake\r\n".encode()
                 with trace.noting() as files:
-                    client._connection.data_received(line)
+                    client.data_received(line)
                     await log.flush()
                 ways.append(files)
             events = await log.find(Query(scope=EVERYTHING, nick="bob"))

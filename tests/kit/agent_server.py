@@ -61,6 +61,22 @@ async def agent_server(
 
 
 @asynccontextmanager
+async def agent_client(
+    model: Mapping[str, Any],
+    server: Mapping[str, Any] | None = None,
+    data: Path | None = None,
+    policy: AdmissionPolicy | None = None,
+    **others: Mapping[str, Any],
+) -> AsyncIterator[httpx2.AsyncClient]:
+    """Run an agent server as `agent_server` does; yield an HTTP client of it."""
+    async with (
+        agent_server(model, server, data, policy, **others) as url,
+        httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http,
+    ):
+        yield http
+
+
+@asynccontextmanager
 async def unready_server(
     model: Mapping[str, Any],
     server: Mapping[str, Any] | None = None,

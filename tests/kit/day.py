@@ -7,7 +7,6 @@ of a request's messages and tools.
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -83,14 +82,10 @@ class SimulatedDay:
         async with ScriptedOpenAI(max_model_len=_WINDOW) as script:
             script.summed = self._summed
             config = Config({"agent": {"api_url": script.url}}, None, self._path.parent)
-            tendril = SmallTendril(config, self.clock)
-            async with asyncio.TaskGroup() as tasks:
-                running = tasks.create_task(tendril.run())
-                await tendril.is_ready.wait()
+            async with SmallTendril(config, self.clock).living() as tendril:
                 async with ChatLog.open(tendril.database) as log:
                     await self._live(tendril, log, script)
                 yield tendril
-                running.cancel()
 
     async def _live(self, tendril: SmallTendril, log: ChatLog, script: ScriptedOpenAI) -> None:
         hour = 0

@@ -65,5 +65,5 @@ async def running(port: int, ears: Ears, **settings: Any) -> AsyncIterator[Netwo
 async def joined(port: int, ears: Ears, **settings: Any) -> AsyncIterator[Network]:
     """Run a network; yield it once it has joined its channels."""
     async with running(port, ears, **settings) as network, asyncio.timeout(PATIENCE):
-        await network.until_joined()
+        await network.all_joined.wait()
         yield network

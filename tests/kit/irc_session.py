@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 from harnesses.irc.protocol.events import IrcEvent
 from harnesses.irc.protocol.message import parse
-from harnesses.irc.session.outgoing import QueuedMessage
-from harnesses.irc.session.session import Session
+from harnesses.irc.protocol.sent_lines import Receipt
+from harnesses.irc.session import handlers, registration
+from harnesses.irc.session.session import QueuedMessage, Session
 from harnesses.irc.settings import NetworkSettings
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -38,21 +40,37 @@ class Story:
         self.now = NOON
         self.wanted = dict.fromkeys(channels, "")
         fields = NetworkSettings(server="irc.example", **settings)
+        self.receipts: list[tuple[str, Receipt]] = []
         self.session = Session("net", fields, self.wanted, lambda: self.now, encrypted)
-        self.session.start()
+        registration.start(self.session)
         begun = self.outgoing()
         self.first = [out.message.render() for out in begun if not out.delay]
         self.later = [out for out in begun if out.delay]
 
-    def outgoing(self) -> list[QueuedMessage]:
+    def outgoing(self, *lines: str) -> list[QueuedMessage]:
+        """Feed lines; return what the session sends then, with its delays."""
+        self.feed(*lines)
         return self.session.pop_outgoing()
+
+    def reply(self, *lines: str) -> list[str]:
+        """Feed lines; return the lines that the session sends then, now or later."""
+        return [outgoing.message.render() for outgoing in self.outgoing(*lines)]
 
     def sent(self) -> list[str]:
         return [outgoing.message.render() for outgoing in self.session.pop_outgoing()]
 
     def feed(self, *lines: str) -> list[IrcEvent]:
         messages = [parse(line) for line in lines]
-        return [event for m in messages if m for event in self.session.receive(m)]
+        return [event for m in messages if m for event in handlers.receive(self.session, m)]
+
+    def track(self, target: str) -> tuple[str, dict[str, str]]:
+        """Track a line; return its label, under which `receipts` gets its receipt, and its tags."""
+        found = self.receipts
+        tags = self.session.track(
+            target, lambda receipt: found.append((label, replace(receipt, nick="")))
+        )
+        label = list(self.session.pending_lines)[-1]
+        return label, dict(tags)
 
     def members(self, channel: str = "#c") -> set[str]:
         known = self.session.roster.channel(channel)

@@ -40,7 +40,7 @@ async def irc_tendril(
     try:
         async with asyncio.timeout(PATIENCE):
             for network in tendril.networks.values():
-                await network.until_joined()
+                await network.all_joined.wait()
         yield tendril
     finally:
         running.cancel()
@@ -50,7 +50,7 @@ async def irc_tendril(
 async def kept_turns(tendril: IrcTendril, conversation: str) -> list[Turn]:
     """Return the turns of a short conversation, after those being answered are stored."""
     # Waits for the conversation's lock; a short conversation has nothing to compact.
-    await tendril.compact(conversation)
+    await tendril.turns.compact(conversation)
     return await tendril.conversations.turns(conversation)
 
 

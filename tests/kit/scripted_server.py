@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
+import httpx2
 import pytest
 from anthropic import AsyncAnthropic
 from openai import AsyncOpenAI
 
 from tests.kit.agent_server import agent_server
 from tests.kit.openai_script import ScriptedOpenAI
+from tests.kit.patience import PATIENCE
 
 
 @pytest.fixture
@@ -27,6 +29,13 @@ async def url(script: ScriptedOpenAI) -> AsyncIterator[str]:
     """The agent server's base URL."""
     async with agent_server({"upstream": script.url}) as address:
         yield address
+
+
+@pytest.fixture
+async def http(url: str) -> AsyncIterator[httpx2.AsyncClient]:
+    """An HTTP client of the agent server."""
+    async with httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as client:
+        yield client
 
 
 @pytest.fixture

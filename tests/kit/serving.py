@@ -8,8 +8,7 @@ from contextlib import asynccontextmanager, suppress
 
 from starlette.types import ASGIApp
 
-from terrarium.http.limited_protocol import HttpLimits
-from terrarium.http.serving import serve
+from terrarium.http.serving import HttpLimits, serve
 from terrarium.sockets import listen
 
 

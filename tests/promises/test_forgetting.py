@@ -12,8 +12,8 @@ import pytest
 
 from llm.client.client import AgentClient, ModelCatalog
 from llm.client.settings import AgentSettings
+from llm.memory.consolidation import MemoryServices
 from llm.memory.room import TendrilMemory
-from llm.memory.services import MemoryServices
 from storage.chat_log.event import EVERYTHING, SPOKEN
 from storage.db.database import Database
 from storage.log import ChatLog, Query
@@ -202,7 +202,7 @@ async def test_what_is_forgotten_while_a_prompt_is_made_is_in_none_that_follows(
             Config({}, None, tmp_path),
         )
         theirs = TendrilMemory(services).for_room(ROOM, f"{ROOM}/{NICK}", NICK)
-        await theirs.personal().remember(WORD, "word")
+        await theirs.remember(WORD, "word")
         memories = ForgottenMeanwhile(database)
         room = TendrilMemory(replace(services, memories=memories)).for_room(ROOM, "c", "bob")
         await Conversations(database).add("c", turn(0, "hi", "Hello."), ROOM, "bob")

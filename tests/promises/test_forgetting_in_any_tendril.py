@@ -6,7 +6,7 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from harnesses.core.tendril.turn import ConversationQueues, TurnResult
+from harnesses.core.tendril.turn import ConversationQueue, TurnResult
 from llm.messages.message import Question
 from terrarium import Identity
 from tests.kit.clock import ManualClock
@@ -39,7 +39,7 @@ async def test_not_a_byte_of_a_forgotten_person_is_left_in_any_file_of_any_tendr
             time, _ = await tendril.remind.parse_time(requester, "tomorrow at 9")
             await tendril.remind.add(requester, time, f"of {SECRET}")
             memory = tendril.memory.for_room(requester.room, "rooms/#tea/ada", requester.person)
-            await memory.personal().remember(SECRET, "word")
+            await memory.remember(SECRET, "word")
             await tendril.hear(TEA, BOB, "I say nothing of it")
             person = tendril.privacy.person(ADA)
             kept = await tendril.privacy.count(person)
@@ -84,8 +84,7 @@ async def test_a_forgetting_is_confirmed_by_the_one_who_wants_it_once_and_in_tim
 
 
 async def test_no_question_of_who_is_forgotten_is_answered_after_that_however_it_waited() -> None:
-    queues, answered = ConversationQueues(), list[str]()
-    queue = queues.for_conversation("tea/ada")
+    queue, answered = ConversationQueue(), list[str]()
 
     async def ask(text: str) -> None:
         async def answer() -> TurnResult:
@@ -100,8 +99,8 @@ async def test_no_question_of_who_is_forgotten_is_answered_after_that_however_it
     waiting = [asyncio.create_task(ask(text)) for text in ("granted", "waiting")]
     await asyncio.sleep(0)
     queue.leave()  # grants the next one its turn, but its task has not run since
-    await queues.drop(lambda name: name == "tea/ada")
+    await queue.drop()
     await asyncio.wait(waiting)
-    assert (answered, len(queues)) == ([], 0)
+    assert (answered, len(queue)) == ([], 0)
     await ask("after")
     assert answered == ["after"]

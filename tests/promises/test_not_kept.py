@@ -98,7 +98,7 @@ async def test_nothing_is_remembered_of_a_question_that_a_stop_interrupts(tmp_pa
         async with alice_in(tmp_path, script.url) as (alice, tendril):
             await alice.say(ROOM, f".terrarium what of {SECRET}?")
             await script.arrived()
-            assert tendril.pending == 1
+            assert tendril.turns.pending == 1
         script.release()
     with closing(connect(tmp_path / "irc.db")) as file:
         assert file.execute("SELECT count(*) FROM turns").fetchone() == (0,)

@@ -24,12 +24,6 @@ def garden(**values: object) -> Garden:
     return Config({"garden": values}, Path("terrarium.toml"), Path("data")).section(Garden)
 
 
-def written(folder: Path, text: str) -> Path:
-    file = folder / "terrarium.toml"
-    file.write_text(text, encoding="utf-8")
-    return file
-
-
 def test_a_table_that_is_not_there_has_its_defaults() -> None:
     assert Config({}, None, Path("data")).section(Garden).plants == 3
 
@@ -58,34 +52,23 @@ def test_a_key_with_a_short_name_can_be_set_by_either(
     assert garden(owner="bob").owner == "ada"
 
 
-def test_a_wrong_value_in_the_file_names_file_table_and_key() -> None:
-    with pytest.raises(ConfigError) as failure:
-        garden(plants=-1)
-    assert str(failure.value).startswith("terrarium.toml: [garden] plants: ")
-
-
-def test_a_wrong_value_in_the_environment_names_the_variable(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(
+    ("variable", "value", "plants", "message"),
+    [
+        ("", "", -1, r"^terrarium\.toml: \[garden\] plants: "),
+        ("GARDEN_PLANTS", "many", 3, r"^GARDEN_PLANTS \(\[garden\]\): "),
+        # A variable that merely has the key as its name is not blamed.
+        ("PLANTS", "7", "many", r"^terrarium\.toml: \[garden\] plants"),
+        ("GARDEN_BEDS", "north", 3, r"\[garden\].*beds.*JSON"),
+    ],
+)
+def test_a_wrong_value_is_told_with_its_variable_or_with_file_table_and_key(
+    variable: str, value: str, plants: object, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("GARDEN_PLANTS", "many")
-    with pytest.raises(ConfigError, match=r"^GARDEN_PLANTS \(\[garden\]\): "):
-        garden()
-
-
-def test_a_variable_that_merely_has_the_key_as_its_name_is_not_blamed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("PLANTS", "7")
-    with pytest.raises(ConfigError, match=r"^terrarium\.toml: \[garden\] plants"):
-        garden(plants="many")
-
-
-def test_a_table_in_the_environment_that_is_not_json_is_said_to_be(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("GARDEN_BEDS", "north")
-    with pytest.raises(ConfigError, match=r"\[garden\].*beds.*JSON"):
-        garden()
+    if variable:
+        monkeypatch.setenv(variable, value)
+    with pytest.raises(ConfigError, match=message):
+        garden(plants=plants)
 
 
 def test_a_wrong_secret_is_not_repeated_in_the_error() -> None:
@@ -109,35 +92,24 @@ def test_a_value_where_a_table_should_be_is_refused() -> None:
         config.section(Garden)
 
 
-def test_an_unknown_table_of_a_file_is_named_with_the_nearest_one(tmp_path: Path) -> None:
-    file = written(tmp_path, "[serverr]\nport = 1\n")
-    with pytest.raises(ConfigError) as failure:
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"[serverr]\nport = 1\n", r'terrarium\.toml: unknown key "serverr".*"server"$'),
+        (b'[web]\nport = "far"\n', r"\[web\] port: "),  # also a table that nobody here reads
+        (b"[server\n", r"terrarium\.toml: not valid TOML: .*line 1"),
+        (b"\xff\xfe[server]", "cannot be read"),
+        (None, "no such file; give another with --config FILE"),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_told(
+    content: bytes | None, message: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "terrarium.toml"
+    if content is not None:
+        file.write_bytes(content)
+    with pytest.raises(ConfigError, match=message):
         load(file, tmp_path)
-    assert str(failure.value).startswith(f'{file}: unknown key "serverr"')
-    assert str(failure.value).endswith('"server"')
-
-
-def test_every_table_of_a_file_is_checked_whoever_reads_it(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"\[web\] port: "):
-        load(written(tmp_path, '[web]\nport = "far"\n'), tmp_path)
-
-
-def test_a_file_that_is_not_toml_is_named_with_the_place(tmp_path: Path) -> None:
-    file = written(tmp_path, "[server\n")
-    with pytest.raises(ConfigError, match=r"not valid TOML: .*line 1") as failure:
-        load(file, tmp_path)
-    assert str(file) in str(failure.value)
-
-
-def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "terrarium.toml").write_bytes(b"\xff\xfe[server]")
-    with pytest.raises(ConfigError, match="cannot be read"):
-        load(tmp_path / "terrarium.toml", tmp_path)
-
-
-def test_a_file_that_was_named_must_be_there(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="no such file; give another with --config FILE"):
-        load(tmp_path / "other.toml", tmp_path)
 
 
 def test_the_file_beside_us_is_found_by_itself_and_may_be_missing(
@@ -145,7 +117,7 @@ def test_the_file_beside_us_is_found_by_itself_and_may_be_missing(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert load(None, tmp_path).path is None
-    written(tmp_path, "[web]\nport = 9\n")
+    Path("terrarium.toml").write_text("[web]\nport = 9\n")
     assert load(None, tmp_path).tables == {"web": {"port": 9}}
 
 

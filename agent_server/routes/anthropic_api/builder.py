@@ -11,7 +11,7 @@ from typing import Any
 
 from agent_server.engine_protocol import Chunk
 from agent_server.errors import ApiError, EngineUnavailable
-from agent_server.http.error_responses import anthropic_error
+from agent_server.http.errors import anthropic_error
 from agent_server.http.responses import Events, log_stream_error, sse_event
 from agent_server.schemas.chat_answer import ChunkMeta
 from storage.usage.usage import TokenUsage
@@ -56,25 +56,24 @@ class MessageBuilder:
     async def events(self, chunks: AsyncIterable[Chunk]) -> Events:
         """Yield the events of a stream. Its usage is known only at the end (`message_delta`)."""
         try:
-            for made in self._beginning():
-                yield sse_event(made, made["type"])
+            empty: dict[str, Any] = {"content": [], "stop_reason": None, "stop_sequence": None}
+            message = {**self._start(), **empty, "usage": _usage(TokenUsage())}
+            yield sse_event({"type": "message_start", "message": message}, "message_start")
+            yield sse_event({"type": "ping"}, "ping")
             async for chunk in chunks:
                 for made in self._on_chunk(chunk):
                     yield sse_event(made, made["type"])
-            for made in self._end():
+            for made in self._close():
                 yield sse_event(made, made["type"])
+            delta = {"delta": _stop(self._finish), "usage": _usage(self._usage)}
+            yield sse_event({"type": "message_delta", **delta}, "message_delta")
+            yield sse_event({"type": "message_stop"}, "message_stop")
         except ApiError as error:
             yield sse_event(anthropic_error(log_stream_error(error)), "error")
 
     def _start(self) -> dict[str, Any]:
         return {"id": self._meta.id, "type": "message", "role": "assistant",
                 "model": self._meta.model}  # fmt: skip
-
-    def _beginning(self) -> Iterator[Event]:
-        empty: dict[str, Any] = {"content": [], "stop_reason": None, "stop_sequence": None}
-        message = {**self._start(), **empty, "usage": _usage(TokenUsage())}
-        yield {"type": "message_start", "message": message}
-        yield {"type": "ping"}
 
     def _on_chunk(self, chunk: Chunk) -> Iterator[Event]:
         if chunk.get("usage"):
@@ -89,16 +88,13 @@ class MessageBuilder:
                 yield from self._open_block(("text", 0), {"type": "text", "text": ""})
                 yield self._delta({"type": "text_delta", "text": text})
             for call in delta.get("tool_calls") or ():
-                yield from self._call(call)
+                function = call.get("function") or {}
+                begun = _tool_use_block(call.get("id") or "", function.get("name") or "")
+                yield from self._open_block(("tool_use", call.get("index", 0)), begun)
+                if arguments := function.get("arguments"):
+                    yield self._delta({"type": "input_json_delta", "partial_json": arguments})
             if choice.get("finish_reason"):
                 self._finish = choice
-
-    def _call(self, call: Mapping[str, Any]) -> Iterator[Event]:
-        function = call.get("function") or {}
-        begun = _tool_use_block(call.get("id") or "", function.get("name") or "")
-        yield from self._open_block(("tool_use", call.get("index", 0)), begun)
-        if function.get("arguments"):
-            yield self._delta({"type": "input_json_delta", "partial_json": function["arguments"]})
 
     def _open_block(self, block: tuple[str, int], begun: dict[str, Any]) -> Iterator[Event]:
         """Open `block` and close the one before, unless `block` is open already."""
@@ -116,12 +112,6 @@ class MessageBuilder:
 
     def _delta(self, delta: dict[str, Any]) -> Event:
         return {"type": "content_block_delta", "index": self._blocks - 1, "delta": delta}
-
-    def _end(self) -> Iterator[Event]:
-        yield from self._close()
-        usage = _usage(self._usage)
-        yield {"type": "message_delta", "delta": _stop(self._finish), "usage": usage}
-        yield {"type": "message_stop"}
 
 
 def _thinking_block(text: str) -> dict[str, Any]:

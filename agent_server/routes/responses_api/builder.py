@@ -6,20 +6,16 @@ Source: https://platform.openai.com/docs/api-reference/responses-streaming
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterable, Awaitable, Callable, Iterator, Mapping
+import uuid
+from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Mapping
 from contextlib import aclosing
+from dataclasses import dataclass, field
 from typing import Any
 
 from agent_server.engine_protocol import Chunk
 from agent_server.errors import ApiError
 from agent_server.http.responses import Events, log_stream_error, sse_event
-from agent_server.routes.responses_api.output_item import (
-    DELTA_EVENTS,
-    OutputItem,
-    logprob,
-    new_item,
-)
-from agent_server.routes.responses_api.schemas import ResponseRequest
+from agent_server.routes.responses_api.request import ResponseRequest
 from agent_server.schemas.chat_answer import ChunkMeta, ModelAnswer
 from storage.usage.usage import TokenUsage
 
@@ -29,17 +25,68 @@ INCOMPLETE_REASONS = {"length": "max_output_tokens", "content_filter": "content_
 """Reasons of an incomplete answer: from the engine's `finish_reason` to this API's."""
 
 
+DELTA_EVENTS = {
+    "message": "output_text",
+    "reasoning": "reasoning_text",
+    "function_call": "function_call_arguments",
+}
+"""The part of the event names between `response.` and `.delta` or `.done`, by kind of item."""
+
+
+@dataclass(slots=True)
+class OutputItem:
+    """An item under construction: a message, reasoning or a tool call; `call` is the index of its
+    tool call, None for other kinds."""
+
+    kind: str
+    call: int | None
+    item: dict[str, Any]
+    text: str = ""
+    logprobs: list[dict[str, Any]] = field(default_factory=list)
+
+    @classmethod
+    def begin(cls, kind: str, call: Mapping[str, Any] | None) -> OutputItem:
+        """Return an empty item with a new id; `call` is the first piece of a tool call."""
+        common = {"type": kind, "status": "in_progress"}
+        if call is None:
+            prefix = "rs" if kind == "reasoning" else "msg"
+            more: dict[str, Any] = {"summary": []} if kind == "reasoning" else {"role": "assistant"}
+            item = {"id": f"{prefix}_{uuid.uuid4().hex}", **common, **more, "content": []}
+            return cls(kind, None, item)
+        name = (call.get("function") or {}).get("name") or ""
+        call_id = call.get("id") or f"call_{uuid.uuid4().hex}"
+        begun = {"call_id": call_id, "name": name, "arguments": ""}
+        return cls(kind, call.get("index", 0), {"id": f"fc_{uuid.uuid4().hex}", **common, **begun})
+
+    def end(self, status: str) -> None:
+        """Complete the item with the text that was appended."""
+        self.item["status"] = status
+        if self.call is None:
+            self.item["content"] = [self.part(self.text)]
+        else:
+            self.item["arguments"] = self.text
+
+    def part(self, text: str) -> dict[str, Any]:
+        """Return the item's only content part, with `text`."""
+        if self.kind == "reasoning":
+            return {"type": "reasoning_text", "text": text}
+        return {
+            "type": "output_text", "text": text, "annotations": [],
+            "logprobs": self.logprobs if text else [],
+        }  # fmt: skip
+
+
 class ResponseBuilder:
     """Builds one response.
 
-    `done` is awaited with the builder once the response is complete, before its client is told so.
+    `done` is called with the builder once the response is complete, before its client is told so.
     """
 
     def __init__(
         self,
         request: ResponseRequest,
         meta: ChunkMeta,
-        done: Callable[[ResponseBuilder], Awaitable[None]],
+        done: Callable[[ResponseBuilder], None],
     ) -> None:
         self._request = request
         self._meta = meta
@@ -61,21 +108,24 @@ class ResponseBuilder:
                     pass
         for _ in self._end():
             pass
-        await self._done(self)
+        self._done(self)
         return self.as_wire()
 
     async def events(self, chunks: AsyncIterable[Chunk]) -> Events:
         """Yield the events of a stream; an ApiError becomes the event `response.failed`."""
         try:
-            for made in self._beginning():
-                yield sse_event(made, made["type"])
+            for kind in ("response.created", "response.in_progress"):
+                yield sse_event(self._event(kind, response=self.as_wire()), kind)
             async for chunk in chunks:
                 for made in self._on_chunk(chunk):
                     yield sse_event(made, made["type"])
             last = list(self._end())
-            await self._done(self)
+            self._done(self)
         except ApiError as error:
-            last = [self._failure_event(log_stream_error(error))]
+            log_stream_error(error)
+            self._status = "failed"
+            self._error = {"code": "server_error", "message": error.message}
+            last = [self._event("response.failed", response=self.as_wire())]
         for made in last:
             yield sse_event(made, made["type"])
 
@@ -112,10 +162,6 @@ class ResponseBuilder:
             said["content"] = ""
         return [said]
 
-    def _beginning(self) -> Iterator[Event]:
-        for kind in ("response.created", "response.in_progress"):
-            yield self._event(kind, response=self.as_wire())
-
     def _on_chunk(self, chunk: Chunk) -> Iterator[Event]:
         if chunk.get("usage"):
             self._usage = TokenUsage.from_wire(chunk["usage"])
@@ -135,43 +181,39 @@ class ResponseBuilder:
 
     def _open_item(self, kind: str, call: Mapping[str, Any] | None = None) -> Iterator[Event]:
         """Start an item, unless the open one continues; items are not interleaved in this API."""
-        index = call.get("index", 0) if call else None
+        index = None if call is None else call.get("index", 0)
         if self._open and (self._open.kind, self._open.call) == (kind, index):
             return
         yield from self._close("completed")
-        self._open = OutputItem(kind, index, new_item(kind, call))
+        self._open = OutputItem.begin(kind, call)
         self._items.append(self._open.item)
-        # The event that adds an item shows it without parts: these are added by their own events.
-        bare = {**self._open.item, "content": []} if kind != "function_call" else self._open.item
-        yield self._item_event("added", bare)
-        if kind != "function_call":
+        yield self._item_event("added", {**self._open.item})
+        if call is None:
             part = self._open.part("")
-            yield self._event("response.content_part.added", **self._position(part=True), part=part)
+            yield self._event("response.content_part.added", **self._position(), part=part)
 
-    def _add_text(self, text: str, logprobs: Any = ()) -> Iterator[Event]:
+    def _add_text(self, text: str, logprobs: Iterable[Mapping[str, Any]] = ()) -> Iterator[Event]:
         item = self._open
         if item is None or not text:
             return
-        item.add(text, [logprob(entry) for entry in logprobs])
-        extra = {"logprobs": item.newest} if item.kind == "message" else {}
-        place = self._position(part=item.kind != "function_call")
-        yield self._event(f"response.{DELTA_EVENTS[item.kind]}.delta", **place, delta=text, **extra)
+        item.text += text
+        newest = [_logprob(entry) for entry in logprobs]
+        item.logprobs += newest
+        extra = {"logprobs": newest} if item.kind == "message" else {}
+        kind = f"response.{DELTA_EVENTS[item.kind]}.delta"
+        yield self._event(kind, **self._position(), delta=text, **extra)
 
     def _close(self, status: str) -> Iterator[Event]:
         item = self._open
         if item is None:
             return
         item.end(status)
-        place = self._position(part=item.kind != "function_call")
-        done = f"response.{DELTA_EVENTS[item.kind]}.done"
-        if item.kind == "function_call":
-            name = item.item["name"]
-            yield self._event(done, **place, arguments=item.text, name=name)
-        elif item.kind == "reasoning":
-            yield self._event(done, **place, text=item.text)
+        place, done = self._position(), f"response.{DELTA_EVENTS[item.kind]}.done"
+        if item.call is not None:
+            yield self._event(done, **place, arguments=item.text, name=item.item["name"])
         else:
-            yield self._event(done, **place, text=item.text, logprobs=item.logprobs)
-        if item.kind != "function_call":
+            extra = {"logprobs": item.logprobs} if item.kind == "message" else {}
+            yield self._event(done, **place, text=item.text, **extra)
             part = item.item["content"][0]
             yield self._event("response.content_part.done", **place, part=part)
         yield self._item_event("done", item.item)
@@ -184,18 +226,15 @@ class ResponseBuilder:
         self._ended = int(time.time())
         yield self._event(f"response.{status}", response=self.as_wire())
 
-    def _failure_event(self, error: ApiError) -> Event:
-        self._status = "failed"
-        self._error = {"code": "server_error", "message": error.message}
-        return self._event("response.failed", response=self.as_wire())
-
     def _item_event(self, step: str, item: Mapping[str, Any]) -> Event:
         kind = f"response.output_item.{step}"
         return self._event(kind, output_index=len(self._items) - 1, item=item)
 
-    def _position(self, *, part: bool) -> dict[str, Any]:
+    def _position(self) -> dict[str, Any]:
+        """Return the place of the open item's text in the response."""
         place = {"item_id": self._items[-1]["id"], "output_index": len(self._items) - 1}
-        return {**place, "content_index": 0} if part else place
+        is_call = self._open is not None and self._open.call is not None
+        return place if is_call else {**place, "content_index": 0}
 
     def _event(self, kind: str, **rest: Any) -> Event:
         self._sequence += 1
@@ -211,3 +250,11 @@ def _usage(usage: TokenUsage) -> dict[str, Any]:
         "output_tokens_details": {"reasoning_tokens": 0},
         "total_tokens": usage.prompt + usage.completion,
     }
+
+
+def _logprob(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the log probability of a token, with only the keys that this API has."""
+    kept = {"token": entry["token"], "bytes": entry.get("bytes") or [], "logprob": entry["logprob"]}
+    if "top_logprobs" in entry:
+        kept["top_logprobs"] = [_logprob(top) for top in entry["top_logprobs"]]
+    return kept

@@ -10,16 +10,16 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from agent_server.errors import InvalidRequest, NotFound
-from agent_server.http.responses import JsonBody, cancel_on_disconnect, start_stream, to_json
+from agent_server.http.responses import Events, respond, to_json
 from agent_server.metering.request_context import HEADERS
-from agent_server.response_store import ResponseStore, StoredResponse
-from agent_server.routes.dependencies import Context, Server
+from agent_server.response_store import StoredResponse
+from agent_server.routes.dependencies import BodyRoute, Context, Server
 from agent_server.routes.responses_api.builder import ResponseBuilder
-from agent_server.routes.responses_api.schemas import ResponseRequest
+from agent_server.routes.responses_api.request import ResponseRequest
 from agent_server.schemas.chat_answer import ChunkMeta, ModelAnswer
 from agent_server.schemas.responses import DeletedResponse, ResponseBody, answers
 
-router = APIRouter(prefix="/v1/responses")
+router = APIRouter(prefix="/v1/responses", route_class=BodyRoute)
 
 NOT_FOUND_REASONS = (
     "here: it was never stored, was deleted, was evicted by newer ones, or was lost when the"
@@ -34,23 +34,32 @@ NOT_FOUND_REASONS = (
     responses=answers(ResponseBody, stream=True),
     openapi_extra=HEADERS,
 )
-async def respond(
+async def create(
     request: Request, body: ResponseRequest, server: Server, context: Context
 ) -> Response:
     """Answer an input, as one response or as a stream of events."""
     owner, response_id = context.key.name, f"resp_{uuid.uuid4().hex}"
-    before = await _previous_response(server.responses, owner, body.previous_response_id)
+    before = None
+    if (previous := body.previous_response_id) is not None:
+        before = server.responses.get(owner, previous)
+        if before is None:
+            raise InvalidRequest(
+                f"there is no response {previous!r} to follow {NOT_FOUND_REASONS}",
+                param="previous_response_id",
+                code="previous_response_not_found",
+            )
     history = json.loads(before.messages) if before else []
     # A continued conversation keeps its session, and so the engine that has cached its prompt.
-    session = context.session or body.prompt_cache_key
-    session = session or (before.session if before else response_id)
-    context.session = session
+    context = context.in_session(
+        body.prompt_cache_key or (before.session if before else response_id)
+    )
+    session = context.session or response_id
 
-    async def store_response(answer: ResponseBuilder) -> None:
+    def store_response(answer: ResponseBuilder) -> None:
         if body.store is not False:
             messages = to_json([*history, *body.messages(), *answer.message()])
             stored = StoredResponse(response_id, to_json(answer.as_wire()), messages, session)
-            await server.responses.save(owner, stored)
+            server.responses.save(owner, stored)
 
     def builder(answer: ModelAnswer) -> ResponseBuilder:
         meta = ChunkMeta(answer.model, context.created, response_id)
@@ -65,15 +74,13 @@ async def respond(
                 error.param = "input"
             raise
 
-    async def whole() -> dict[str, Any]:
-        answer = await start()
+    async def whole(answer: ModelAnswer) -> dict[str, Any]:
         return await builder(answer).whole(answer)
 
-    if body.stream:
-        return await start_stream(
-            request.receive, start(), lambda answer: builder(answer).events(answer)
-        )
-    return JsonBody(await cancel_on_disconnect(request.receive, whole()))
+    def events(answer: ModelAnswer) -> Events:
+        return builder(answer).events(answer)
+
+    return await respond(request, start(), whole, events if body.stream else None)
 
 
 @router.get("/{identity}", response_model=None, responses=answers(ResponseBody))
@@ -83,7 +90,7 @@ async def retrieve(
     """Return a stored response."""
     if stream:
         raise InvalidRequest("a response that is complete is not streamed again", param="stream")
-    stored = await server.responses.get(context.key.name, identity)
+    stored = server.responses.get(context.key.name, identity)
     if stored is None:
         raise _not_found(identity)
     return Response(stored.response, media_type="application/json")
@@ -92,7 +99,7 @@ async def retrieve(
 @router.delete("/{identity}", responses=answers(DeletedResponse))
 async def delete(identity: str, server: Server, context: Context) -> dict[str, Any]:
     """Delete a stored response, with its copy of the conversation that led to it."""
-    if not await server.responses.delete(context.key.name, identity):
+    if not server.responses.delete(context.key.name, identity):
         raise _not_found(identity)
     return {"id": identity, "object": "response", "deleted": True}
 
@@ -103,18 +110,3 @@ def _not_found(identity: str) -> NotFound:
         param="response_id",
         code="response_not_found",
     )
-
-
-async def _previous_response(
-    store: ResponseStore, owner: str, identity: str | None
-) -> StoredResponse | None:
-    if identity is None:
-        return None
-    stored = await store.get(owner, identity)
-    if stored is None:
-        raise InvalidRequest(
-            f"there is no response {identity!r} to follow {NOT_FOUND_REASONS}",
-            param="previous_response_id",
-            code="previous_response_not_found",
-        )
-    return stored

@@ -6,6 +6,7 @@ import asyncio
 import platform
 import sqlite3
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -19,19 +20,20 @@ from harnesses.core.launcher.file_checks import (
     check_privacy,
     check_secrets,
 )
-from harnesses.core.launcher.health import CheckResult, examine_process
-from harnesses.core.launcher.mcp_checks import check_mcp_servers
-from harnesses.core.launcher.model_line import model_line
-from harnesses.core.launcher.plan import IrcEndpoint, LaunchPlan
+from harnesses.core.launcher.plan import LaunchPlan
 from harnesses.core.launcher.readiness import (
     ask_for_token,
     irc_accepts,
+    model_line,
     server_ready,
     unreachable,
 )
 from harnesses.core.launcher.settings import UpSettings
+from harnesses.core.tendril.status import CheckResult, examine_process, report
 from harnesses.core.up_file import read_up_file
 from llm.client.settings import AgentSettings
+from llm.mcp.servers import HOW_TO_INSTALL
+from llm.mcp.settings import McpSettings
 from llm.skills.registry import SkillRegistry
 from terrarium.config import Config
 
@@ -55,8 +57,12 @@ async def run_checks(config: Config) -> list[CheckResult]:
             await _model(config, plan, http),
             await _server(config, http),
         ]
-    if plan.endpoint:
-        findings.append(await _irc_server(plan.endpoint))
+    if endpoint := plan.endpoint:
+        text = f"{endpoint.host} port {endpoint.port} takes connections"
+        if missing := await irc_accepts(endpoint):
+            hint = "`terrarium up` brings it along" if endpoint.embedded else "see [irc] server"
+            text = f"{missing}; {hint}"
+        findings.append(CheckResult("irc server", not missing, text))
     findings += check_mcp_servers(config)
     names = config.section(UpSettings).tendrils
     return findings + [examine_process(config.data, name) for name in names]
@@ -72,8 +78,7 @@ def _python() -> CheckResult:
 
 
 def _skills(config: Config) -> CheckResult:
-    folder = config.data / config.section(AgentSettings).skills_dir
-    registry = SkillRegistry.read(folder, SkillRegistry({}, {}))
+    registry = SkillRegistry.read(config.data / "skills", SkillRegistry({}, {}))
     if registry.errors:
         return CheckResult("skills", False, "; ".join(registry.errors.values()))
     return CheckResult("skills", True, ", ".join(sorted(registry.skills)))
@@ -84,13 +89,9 @@ async def _model(config: Config, plan: LaunchPlan, http: httpx2.AsyncClient) -> 
     file: Path | None = values["file"]
     if file is None:
         return await _upstream(plan.upstream, values, http)
-    return _model_file(file, is_pulled=values["pulled_name"] is not None)
-
-
-def _model_file(file: Path, *, is_pulled: bool) -> CheckResult:
-    if file.is_file():
+    if await asyncio.to_thread(file.is_file):
         return CheckResult("model", True, str(file))
-    if is_pulled:
+    if values["pulled_name"] is not None:
         return CheckResult("model", True, f"{file.stem} will be pulled on the first start")
     return CheckResult("model", False, f"{file} is not there; correct MODEL_PATH ([model] path)")
 
@@ -128,22 +129,11 @@ async def _is_refused(
     return answer.status_code in (401, 403)
 
 
-async def _irc_server(endpoint: IrcEndpoint) -> CheckResult:
-    missing = await irc_accepts(endpoint)()
-    hint = "`terrarium up` brings it along" if endpoint.embedded else "see [irc] server and port"
-    text = (
-        f"{missing}; {hint}"
-        if missing
-        else f"{endpoint.host} port {endpoint.port} takes connections"
-    )
-    return CheckResult("irc server", not missing, text)
-
-
 async def _server(config: Config, http: httpx2.AsyncClient) -> CheckResult:
     """Check that the agent server accepts our key, and that its model generates a token."""
     agent = with_agent_address(config).section(AgentSettings)
     url, key = agent.server_url, agent.key
-    if missing := await server_ready(http, url)():
+    if missing := await server_ready(http, url):
         hint = "`terrarium up` starts it, AGENT_API_URL names another"
         return CheckResult("server", False, f"{missing}; {hint}")
     if await _is_refused(http, url, key):
@@ -153,3 +143,23 @@ async def _server(config: Config, http: httpx2.AsyncClient) -> CheckResult:
         return CheckResult("server", False, f"{url}: {missing}")
     model = await model_line(http, url, agent)
     return CheckResult("server", True, f"{url} answers" + (f"; {model}" if model else ""))
+
+
+def check_mcp_servers(config: Config) -> list[CheckResult]:
+    """Check each server of `[mcp.servers]` by the status files of the tendrils that may use it.
+    Raises ConfigError."""
+    servers = config.section(McpSettings).servers
+    if servers and find_spec("mcp") is None:
+        text = f"[mcp.servers] names {', '.join(servers)}, which needs the extra: {HOW_TO_INSTALL}"
+        return [CheckResult("mcp", False, text)]
+    found = []
+    for name, settings in servers.items():
+        said = [each for tendril in settings.tendrils if (each := report(config.data, tendril))]
+        said = [each for each in said if each.is_fresh]
+        away = [each for each in said if name in each.mcp_troubles]
+        users = ", ".join(each.name for each in said)
+        text = f"used by {users}" if users else "no tendril that may use it runs"
+        if away:
+            text = "; ".join(f"not connected to {e.name}: {e.mcp_troubles[name]}" for e in away)
+        found.append(CheckResult(f"mcp {name}", not away, text))
+    return found

@@ -11,7 +11,7 @@ from pydantic import SecretStr
 
 from harnesses.core.addresses import table_settings
 from harnesses.core.effective import holds_secret
-from harnesses.core.launcher.health import CheckResult
+from harnesses.core.tendril.status import CheckResult
 from storage.db.address import PostgresSchema
 from storage.db.database import NEEDS_EXTRA
 from storage.db.errors import StorageError
@@ -36,59 +36,21 @@ def check_data(config: Config) -> CheckResult:
 def check_privacy(config: Config) -> CheckResult:
     """Check that other users of this machine can read neither the data nor a configuration file
     with secrets."""
-    loose = list(_readable_files(config))
-    if not loose:
-        return CheckResult("privacy", True, "nobody else can read the data and the secrets")
-    first, mode = loose[0]
-    others = f", and {len(loose) - 1} more" if len(loose) > 1 else ""
-    paths = " ".join(str(path) for path, _ in loose[:5])
-    return CheckResult(
-        "privacy",
-        False,
-        f"others can read {first} (mode {mode:o}){others}; chmod go= {paths}",
-    )
-
-
-def check_secrets(config: Config) -> CheckResult:
-    """Check that the keys and tokens chosen by the owner are too long to be guessed. Raises
-    ConfigError."""
-    weak = [
-        name for name, secret in _chosen_secrets(config) if is_short(secret, GOOD_SECRET_LENGTH)
-    ]
-    if not weak:
-        return CheckResult("secrets", True, "no key and no token can be guessed")
-    hint = "`openssl rand -hex 24` makes a good one"
-    names = ", ".join(weak)
-    return CheckResult(
-        "secrets", False, f"fewer than {GOOD_SECRET_LENGTH} characters: {names}; {hint}"
-    )
-
-
-def _chosen_secrets(config: Config) -> Iterator[tuple[str, SecretStr]]:
-    """Yield the keys and tokens that grant access to our HTTP servers, as pairs of setting and
-    secret."""
-    server, web = table_settings(config, "server"), table_settings(config, "web")
-    if server.get("admin_key"):
-        yield "[server] admin_key", server["admin_key"]
-    for name, secret in server.get("keys", {}).items():
-        yield f"[server.keys] {name}", secret
-    if web.get("token"):
-        yield "[web] token", web["token"]
-    for name, values in web.get("tokens", {}).items():
-        yield f"[web.tokens.{name}] token", values["token"]
-
-
-def _readable_files(config: Config) -> Iterator[tuple[Path, int]]:
-    """Yield the paths that other users can read but should not, with their permission bits."""
     paths = [config.data, *data_files(config.data)] if config.data.is_dir() else []
     log = log_path(config)
     if log.parent != config.data and log.exists():
         paths.append(log)
     if config.path and _has_secrets(config.tables):
         paths.append(config.path)
-    for path in paths:
-        if mode := mode_if_exposed(path):
-            yield path, mode
+    loose = {path: mode for path in paths if (mode := mode_if_exposed(path))}
+    if not loose:
+        return CheckResult("privacy", True, "nobody else can read the data and the secrets")
+    first, *others = loose
+    more = f", and {len(others)} more" if others else ""
+    hint = f"chmod go= {' '.join(map(str, [first, *others[:4]]))}"
+    return CheckResult(
+        "privacy", False, f"others can read {first} (mode {loose[first]:o}){more}; {hint}"
+    )
 
 
 def _has_secrets(values: Mapping[str, Any], table: str = "") -> bool:
@@ -99,6 +61,28 @@ def _has_secrets(values: Mapping[str, Any], table: str = "") -> bool:
         elif value and (holds_secret(key, value) or holds_secret(table, value)):
             return True  # `table`: in [server.keys] the keys of the table are names of clients
     return False
+
+
+def check_secrets(config: Config) -> CheckResult:
+    """Check that the keys and tokens chosen by the owner are too long to be guessed. Raises
+    ConfigError."""
+
+    def chosen() -> Iterator[tuple[str, SecretStr | None]]:
+        server, web = table_settings(config, "server"), table_settings(config, "web")
+        yield "[server] admin_key", server.get("admin_key")
+        yield "[web] token", web.get("token")
+        for name, secret in server.get("keys", {}).items():
+            yield f"[server.keys] {name}", secret
+        for name, values in web.get("tokens", {}).items():
+            yield f"[web.tokens.{name}] token", values["token"]
+
+    weak = [name for name, secret in chosen() if secret and is_short(secret, GOOD_SECRET_LENGTH)]
+    if not weak:
+        return CheckResult("secrets", True, "no key and no token can be guessed")
+    hint = "`openssl rand -hex 24` makes a good one"
+    return CheckResult(
+        "secrets", False, f"fewer than {GOOD_SECRET_LENGTH} characters: {', '.join(weak)}; {hint}"
+    )
 
 
 def check_databases(config: Config) -> CheckResult:
@@ -123,10 +107,10 @@ def check_databases(config: Config) -> CheckResult:
 def _check_postgres(address: PostgresSchema) -> CheckResult:
     try:
         from storage.db.postgres.reading import schema_versions
+
+        versions = schema_versions(address)
     except ImportError:
         return CheckResult("database", False, NEEDS_EXTRA)
-    try:
-        versions = schema_versions(address)
     except StorageError as error:
         return CheckResult("database", False, str(error))
     if not versions:

@@ -7,7 +7,7 @@ import os
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from harnesses.core.errors import TendrilError
 from terrarium.backoff import Backoff
@@ -35,6 +35,10 @@ class Program:
     name: str
     command: Sequence[str]
     environment: Mapping[str, str] = field(default_factory=dict)
+
+    def having(self, environment: Mapping[str, str]) -> Program:
+        """Return the program with more environment variables."""
+        return replace(self, environment={**self.environment, **environment})
 
 
 @dataclass(frozen=True, slots=True)

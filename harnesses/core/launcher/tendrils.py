@@ -1,19 +1,45 @@
-"""The installed tendrils, found by the entry point group `terrarium.tendrils`."""
+"""The installed tendrils (entry points `terrarium.tendrils`): their classes, their processes, and
+the data folder that they share."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import os
+import sysconfig
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from importlib.metadata import entry_points
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import structlog
+
 from harnesses.core.errors import TendrilError, UnknownTendril
+from harnesses.core.tendril.status import ProcessState, reports
+from storage.db.errors import StorageError
+from storage.db.process_lock import AlreadyRunning, hold_lock
 from storage.queues.leases import LeaseLost
+from terrarium.config import ConfigError
+from terrarium.supervision import root_cause
 
 if TYPE_CHECKING:  # `terrarium up` only starts tendrils as processes: keep its imports light
     from harnesses.core.tendril.base import Tendril
 
 GROUP = "terrarium.tendrils"
+
+_MAX_MESSAGE_CHARS = 200  # characters of an error's message
+_PYTHON = sysconfig.get_path("stdlib")
+# Shared code: exceptions often surface there, but their cause is usually in the tendril's code.
+_FOUNDATIONS = tuple(
+    f"{Path(__file__).parents[3] / each}{os.sep}"
+    for each in ("harnesses/core", "llm", "storage", "terrarium")
+)
+
+_log = structlog.get_logger()
+
+_OTHERS = ("up", "server", "logs-import")
+"""The locks of commands that write stores and are no tendrils."""
 
 
 def names() -> list[str]:
@@ -39,10 +65,15 @@ def tendril(name: str) -> type[Tendril]:
     return kind
 
 
+class TendrilCrashed(TendrilError):
+    """A tendril ended with an unexpected error."""
+
+
 def run_until_stopped(
     process: Tendril, again: Callable[[], Tendril], say: Callable[[str], None]
 ) -> None:
-    """Run a tendril until it is told to stop. Raises what it raises, except LeaseLost.
+    """Run a tendril until it is told to stop. Raises ConfigError, TendrilError and StorageError,
+    and for any other error TendrilCrashed.
 
     After LeaseLost another process has taken over; the tendril that `again` creates then runs as
     its standby.
@@ -53,3 +84,61 @@ def run_until_stopped(
         except LeaseLost as lost:
             say(f"terrarium: {lost}; standing by")
             process = again()
+        except (ConfigError, TendrilError, StorageError):
+            raise
+        except Exception as error:  # noqa: BLE001 -- a tendril is anybody's code
+            raise report_crash(process.name, process.config.data, error) from None
+
+
+def report_crash(name: str, data: Path, error: Exception) -> TendrilCrashed:
+    """Return an error that describes a crash in one line. Its traceback goes to the log at debug
+    level and, if the disk allows, to `DATA/run/NAME.crash`, which only the owner may read."""
+    cause = root_cause(error)
+    _log.debug("tendril.crashed", tendril=name, exc_info=error)
+    # Named is the innermost frame in the tendril's own code, or else the innermost of all.
+    frames = traceback.extract_tb(cause.__traceback__)
+    theirs = [each for each in frames if not each.filename.startswith(_FOUNDATIONS)]
+    theirs = [
+        each
+        for each in theirs
+        if not each.filename.startswith(_PYTHON) or "site-packages" in each.filename
+    ]
+    where = "".join(
+        f" ({Path(each.filename).name}, line {each.lineno})" for each in (theirs or frames)[-1:]
+    )
+    words = " ".join(str(cause).split())[:_MAX_MESSAGE_CHARS]
+    text = f'the tendril "{name}" has crashed: {type(cause).__name__}: {words}{where}'
+    path = data / "run" / f"{name}.crash"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # A traceback can quote messages and keys, hence a file for the owner only.
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+            file.writelines(traceback.format_exception(cause))
+    except OSError:  # a full disk must not hide the crash itself
+        return TendrilCrashed(text)
+    return TendrilCrashed(f"{text}; all of it is in {path}")
+
+
+@contextmanager
+def hold_stopped(data: Path, command: str) -> Iterator[None]:
+    """Keep `terrarium up`, the agent server, imports and all tendrils from starting on a data
+    folder, during a `command` that replaces or moves its stores.
+
+    Raises TendrilError if one of them runs, and Unavailable if the folder cannot be written.
+    """
+    known = dict.fromkeys((*_OTHERS, *names(), *(each.name for each in reports(data))))
+    with ExitStack() as locks:
+        try:
+            # The locks come before the check, so that nothing can start between the two.
+            for name in known:
+                locks.enter_context(hold_lock(data, name, command))
+            # A process on another machine that shares the folder may hold no lock we can see.
+            for each in reports(data):
+                if each.state is not ProcessState.STOPPED and each.is_fresh:
+                    raise AlreadyRunning(f"terrarium run {each.name}", data, str(each.pid))
+        except AlreadyRunning as error:
+            raise TendrilError(
+                f"`{error.command}` (process {error.pid}) runs on {data}; stop everything, and run"
+                " the same command again"
+            ) from error
+        yield

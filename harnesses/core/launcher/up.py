@@ -7,26 +7,19 @@ import os
 import signal
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 
 import httpx2
 
-from harnesses.core.addresses import with_agent_address
-from harnesses.core.errors import TendrilError, root_cause
-from harnesses.core.launcher.keys import (
-    LOCAL,
-    end_launch_keys,
-    has_own_key,
-    make_launch_keys,
-)
-from harnesses.core.launcher.model_line import model_line
-from harnesses.core.launcher.plan import IrcEndpoint, LaunchPlan
-from harnesses.core.launcher.ports import require_free
+from harnesses.core.addresses import table_settings, with_agent_address
+from harnesses.core.errors import TendrilError
+from harnesses.core.launcher.plan import LaunchPlan
 from harnesses.core.launcher.readiness import (
     Check,
-    ModelAnswers,
     ask_for_token,
     irc_accepts,
     lets_in,
+    model_line,
     server_ready,
     tendril_ready,
     unreachable,
@@ -42,14 +35,24 @@ from harnesses.core.launcher.supervisor import (
 )
 from harnesses.core.up_file import RunningUp, published_up_file
 from llm.client.settings import AgentSettings
+from storage.db.database import Database
 from storage.db.errors import StorageError
 from storage.db.process_lock import hold_lock
+from storage.settings import store_address
+from storage.usage.api_keys import Key, Keys
 from terrarium.config import Config
-from terrarium.supervision import told_to_stop
+from terrarium.supervision import root_cause, told_to_stop
 
 Say = Callable[[str], None]
 
 _RESTARTS = RestartPolicy()
+_TOKEN_PAUSE = 2.0  # seconds between two attempts to get a first token
+
+_LOCAL = "local"
+"""The name of the launch key for commands such as `terrarium chat`."""
+
+_BACKGROUND = ("cron",)
+"""Tendrils whose answers nobody waits for, so that their keys have background priority."""
 
 
 async def up(config: Config, say: Say, announce: Say) -> None:
@@ -60,13 +63,16 @@ async def up(config: Config, say: Say, announce: Say) -> None:
     """
     plan = LaunchPlan.from_config(config)
     with hold_lock(config.data, "up", "terrarium up"):
-        require_free(plan.ports)
+        for port in plan.ports:
+            port.check()
         async with _with_keys(plan, config) as plan:
             try:
                 async with asyncio.TaskGroup() as tasks:
                     serving = tasks.create_task(_run_all(plan, config, say, announce))
                     await told_to_stop()
-                    _ignore_more_signals()
+                    # A second Ctrl-C must not interrupt the shutdown and leave a child behind.
+                    for number in (signal.SIGINT, signal.SIGTERM):
+                        signal.signal(number, signal.SIG_IGN)
                     serving.cancel()
             except ExceptionGroup as group:
                 raise root_cause(group) from group
@@ -74,75 +80,89 @@ async def up(config: Config, say: Say, announce: Say) -> None:
 
 @asynccontextmanager
 async def _with_keys(plan: LaunchPlan, config: Config) -> AsyncIterator[LaunchPlan]:
-    """Create the launch keys and publish the up file; yield the plan with keys for its tendrils."""
-    secrets = await make_launch_keys(config, plan)
+    """Create the launch keys and publish the up file; yield the plan with keys for its tendrils.
+
+    Each tendril receives its key in its environment; commands on the same machine share one. Usage
+    is thus accounted by name, and the processes still have access once the owner issues a first
+    key, after which the agent server requires one. Keys of earlier starts are revoked.
+    """
+    names = dict.fromkeys((*plan.tendrils, _LOCAL))
+    keys = [
+        Key(each, priority="background" if each in _BACKGROUND else "interactive") for each in names
+    ]
+    async with Database.open(store_address(config, "server")) as database:
+        secrets = await Keys(database).replace_launch_keys(keys)
     running = RunningUp(
         pid=os.getpid(),
         server=plan.server,
         web=plan.web,
         irc_port=plan.endpoint.port if plan.endpoint and plan.endpoint.embedded else None,
-        key=secrets[LOCAL],
+        key=secrets[_LOCAL],
     )
+    agent, admin = config.section(AgentSettings), table_settings(config, "server")["admin_key"]
+    # The default `api_url` names no server: with a free port, ours is at another address.
+    names_another = agent.server_url != plan.server and "api_url" in agent.model_fields_set
+    # A process that reads messages from strangers must not have the admin key.
+    has_key = names_another or (agent.api_key is not None and agent.api_key != admin)
     try:
         with published_up_file(config.data, running):
-            yield plan.with_keys({} if has_own_key(config, plan) else secrets)
+            yield plan.with_keys({} if has_key else secrets)
     finally:
         with suppress(StorageError):  # the next start revokes them
-            await end_launch_keys(config)
+            async with Database.open(store_address(config, "server")) as database:
+                await Keys(database).replace_launch_keys(())
 
 
 async def _run_all(plan: LaunchPlan, config: Config, say: Say, announce: Say) -> None:
-    plan = await _with_model(plan, config, say)
+    try:
+        await _pull(plan.pull)
+    except TendrilError:
+        if not plan.model:
+            raise
+        say(f"the model {plan.model} cannot be fetched now (see above); using the built-in one")
+        plan = plan.with_built_in(config)
+        await _pull(plan.pull)
     supervisor = Supervisor(plan.programs, say, _RESTARTS)
-    agent = with_agent_address(config).section(AgentSettings)
     async with asyncio.TaskGroup() as tasks, httpx2.AsyncClient(trust_env=False) as http:
         tasks.create_task(supervisor.run())
         for url in await unreachable(http, plan.upstream):
             say(f"no model answers at {url}; going on, it may come later")
-        await _wait_until_answering(plan, config, supervisor, http, say)
+        checks: dict[str, Check] = {"server": partial(server_ready, http, plan.server)}
+        if plan.endpoint and plan.endpoint.embedded:
+            checks["ircd"] = partial(irc_accepts, plan.endpoint)
+        for name in plan.tendrils:
+            checks[name] = partial(tendril_ready, config.data, name, supervisor.pids)
+        await wait_until_ready(checks, say)
+        agent = with_agent_address(config).section(AgentSettings)
+        await _wait_until_answering(plan, agent, http, say)
         announce(banner(plan))
         if model := await model_line(http, plan.server, agent):
             announce(f"  {model}")
 
 
 async def _wait_until_answering(
-    plan: LaunchPlan, config: Config, supervisor: Supervisor, http: httpx2.AsyncClient, say: Say
+    plan: LaunchPlan, agent: AgentSettings, http: httpx2.AsyncClient, say: Say
 ) -> None:
-    """Wait until every process is ready, the agent server accepts the tendrils' keys, and the model
-    generates a token."""
-    await wait_until_ready(_checks(plan, config, supervisor, http), say)
-    agent = with_agent_address(config).section(AgentSettings)
-    own = {name: plan.key_of(name) or agent.key for name in plan.tendrils}
-    checks = {name: lets_in(http, agent.server_url, key) for name, key in own.items()}
-    key = next(iter(own.values()), agent.key)
+    """Wait until the agent server accepts the tendrils' keys, and the model generates a token."""
+    keys = {name: plan.key_of(name) or agent.key for name in plan.tendrils}
+    url, key = agent.server_url, next(iter(keys.values()), agent.key)
+    accepts: dict[str, Check] = {
+        name: partial(lets_in, http, url, own) for name, own in keys.items()
+    }
+    await wait_until_ready(accepts, say)
     hint = f" ({', '.join(plan.upstream)}: see MODEL_UPSTREAM)" if plan.upstream else ""
 
-    async def ask() -> str | None:
-        missing = await ask_for_token(http, agent.server_url, key, agent.model)
+    async def answers() -> str | None:
+        missing = await ask_for_token(http, url, key, agent.model)
         return missing and missing + hint
 
-    async with ModelAnswers(ask) as answers:
-        await wait_until_ready({**checks, "model": answers}, say)
+    await wait_until_ready({"model": answers}, say, pause=_TOKEN_PAUSE)
 
 
-async def _with_model(plan: LaunchPlan, config: Config, say: Say) -> LaunchPlan:
-    """Download the model if the plan says so; return the plan, with the built-in model if a model
-    of the catalogue cannot be downloaded. Raises TendrilError."""
-    try:
-        if plan.pull:
-            await _pull(plan.pull)
-    except TendrilError:
-        if not plan.model:
-            raise
-        say(f"the model {plan.model} cannot be fetched now (see above); using the built-in one")
-        plan = plan.with_built_in(config)
-        assert plan.pull is not None
-        await _pull(plan.pull)
-    return plan
-
-
-async def _pull(program: Program) -> None:
+async def _pull(program: Program | None) -> None:
     """Download the model as a child process, which shows its progress. Raises TendrilError."""
+    if program is None:
+        return
     async with running(program, _RESTARTS.grace) as process:
         code = await process.wait()
     if code == EX_CONFIG:
@@ -154,43 +174,22 @@ async def _pull(program: Program) -> None:
         )
 
 
-def _checks(
-    plan: LaunchPlan, config: Config, supervisor: Supervisor, http: httpx2.AsyncClient
-) -> dict[str, Check]:
-    checks: dict[str, Check] = {}
-    for program in plan.programs:
-        if program.name == "server":
-            checks[program.name] = server_ready(http, plan.server)
-        elif program.name == "ircd" and plan.endpoint:
-            checks[program.name] = irc_accepts(plan.endpoint)
-        else:
-            checks[program.name] = tendril_ready(config.data, program.name, supervisor.pids)
-    return checks
-
-
 def banner(plan: LaunchPlan) -> str:
     """Return the text for people: a line with the addresses, and hints on how to begin."""
-    web, endpoint = plan.web, plan.endpoint
-    parts = [f"agent server {plan.server}"]
-    parts += [f"web {web}"] if web else []
-    parts += [f"IRC {endpoint.host}:{endpoint.port}"] if endpoint else []
-    hints = _irc_hints(endpoint) if endpoint else []
-    hints += [("in the browser", web)] if web else []
+    addresses, hints = [f"agent server {plan.server}"], list[tuple[str, str]]()
+    if plan.web:
+        addresses.append(f"web {plan.web}")
+    if irc := plan.endpoint:
+        addresses.append(f"IRC {irc.host}:{irc.port}")
+        port = "" if irc.port == 6667 else f" -p {irc.port}"
+        hints = [
+            ("talk to it", f"irssi -c {irc.host}{port}"),
+            ("", f"/join {irc.channel}"),
+            ("", f"{irc.prefix}terrarium what is the capital of France?"),
+        ]
+    if plan.web:
+        hints.append(("in the browser", plan.web))
     hints.append(("stop", "Ctrl-C"))
-    return "\n".join(["ready  " + "  ".join(parts), *(f"  {key:<15} {do}" for key, do in hints)])
-
-
-def _irc_hints(endpoint: IrcEndpoint) -> list[tuple[str, str]]:
-    port = "" if endpoint.port == 6667 else f" -p {endpoint.port}"
-    return [
-        ("talk to it", f"irssi -c {endpoint.host}{port}"),
-        ("", f"/join {endpoint.channel}"),
-        ("", f"{endpoint.prefix}terrarium what is the capital of France?"),
-    ]
-
-
-def _ignore_more_signals() -> None:
-    """Ignore SIGINT and SIGTERM, so that a second Ctrl-C does not interrupt the shutdown and leave
-    a child process behind."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)
+    return "\n".join(
+        ["ready  " + "  ".join(addresses), *(f"  {key:<15} {do}" for key, do in hints)]
+    )

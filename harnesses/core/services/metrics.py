@@ -1,17 +1,29 @@
-"""Metrics of a tendril, exposed for Prometheus at `/metrics` of the agent server."""
+"""Metrics of a tendril, and the heartbeats that bring them to the agent server."""
 
 from __future__ import annotations
 
+import asyncio
 import re
+from collections.abc import Callable
+
+import structlog
+
+from llm.client.client import AgentClient
+from llm.client.response import Heartbeat
+from llm.messages.errors import ModelError, RequestRejected
 
 MAX_METRICS = 50
 """The most counters of one tendril, and the most gauges."""
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
+_INTERVAL = 10.0  # seconds; the server forgets a tendril after three that were missed
+_NO_ENDPOINT = frozenset({404, 405})  # the answers of other servers with an OpenAI API
+
+_log = structlog.get_logger()
 
 
 class TendrilMetrics:
-    """The counters and gauges that a tendril defines, sent with its heartbeats.
+    """The counters and gauges that a tendril defines, for `/metrics` of the agent server.
 
     `/metrics` needs no key, so neither a name nor a value may reveal anything private.
     """
@@ -42,3 +54,25 @@ class TendrilMetrics:
             raise ValueError(f"{name!r} is no name of a metric: small letters, digits and _")
         if len(known) >= MAX_METRICS:
             raise ValueError(f"a tendril has at most {MAX_METRICS} counters and as many gauges")
+
+
+async def send_heartbeats(client: AgentClient, name: str, report: Callable[[], Heartbeat]) -> None:
+    """Send the report of the tendril `name` every ten seconds, until cancelled.
+
+    Returns when the server has no such endpoint. Any other rejection may end by itself, as when the
+    key has reported too many tendrils, so the next report is sent all the same.
+    """
+    logged = 0  # the status of the last rejection, so that a lasting one is logged once
+    while True:
+        try:
+            await client.report(name, report())
+        except RequestRejected as error:
+            if error.status in _NO_ENDPOINT:
+                _log.debug("heartbeat.refused", status=error.status)
+                return
+            if error.status != logged:
+                logged = error.status
+                _log.warning("heartbeat.refused", status=error.status, reason=str(error))
+        except ModelError:  # away, or it refuses our key: `client.trouble` has the latter
+            pass
+        await asyncio.sleep(_INTERVAL)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from importlib.metadata import entry_points
 
 import structlog
@@ -12,7 +11,7 @@ import structlog
 from harnesses.core.errors import UnknownTendril
 from storage.chat_log.channel_name import ChannelName
 from storage.chat_log.event import Place
-from storage.db.database import Address, Database
+from storage.db.database import Database
 from storage.db.errors import StorageError
 from storage.queues.change_watch import ChangeWatch
 from storage.queues.outbox import Outbox, OutgoingMessage
@@ -30,20 +29,13 @@ class TendrilOutbox:
     """The messages of the tendril `owner` to other tendrils, and theirs to it.
 
     A message is stored in the shared `database` until it has been said, so that neither side's
-    restart loses it. `known` are the names of all installed tendrils.
+    restart loses it.
     """
 
-    def __init__(self, database: Database, owner: str, known: Collection[str]) -> None:
+    def __init__(self, database: Database, owner: str) -> None:
         self.database, self._outbox = database, Outbox(database)
-        self._owner, self._known = owner, known
-
-    @classmethod
-    @asynccontextmanager
-    async def open(cls, address: Address, owner: str) -> AsyncIterator[TendrilOutbox]:
-        """Open the outbox of `owner` in the database at `address`. Raises StorageError."""
-        known = {*entry_points(group="terrarium.tendrils").names, owner}
-        async with Database.open(address) as database:
-            yield cls(database, owner, known)
+        self._owner = owner
+        self._known = {*entry_points(group="terrarium.tendrils").names, owner}
 
     async def say(
         self, tendril: str, channel: str, text: str, *, key: str, quotes: Collection[int] = ()

@@ -12,12 +12,13 @@ import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any
 
 import structlog
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from harnesses.core.errors import PeerRefused
+from llm.agent.agent_loop import AgentLoop
 from llm.agent.tool_executor import TOOL_TIMEOUT, RunBudget
 from llm.client.client import Priority
 from llm.messages.message import QuotingText, ShownText, escape_tags
@@ -129,7 +130,18 @@ class PeerService:
         The answer may use no more than `budget`. Cancelling the wait cancels the answer. Raises
         PeerRefused and StorageError.
         """
-        self._check(tendril, origin, budget)
+        if tendril in (*origin.path, self._name):
+            raise PeerRefused(f"{tendril} waits for this answer itself; asking it goes in a circle")
+        if len(origin.path) >= MAX_HOPS:
+            raise PeerRefused(
+                f"the question has gone through {MAX_HOPS} tendrils already; answer it"
+            )
+        if budget.iterations < 1 or budget.seconds <= 0:
+            raise PeerRefused("nothing is left of the budget of this question; answer it")
+        present = self.others(origin)
+        if tendril not in present:
+            there = ", ".join(present) or "none"
+            raise PeerRefused(f"no tendril that can be asked has this name; there are: {there}")
         question = PeerQuestion(text[:MAX_QUESTION], replace(origin, budget=budget))
         return await self.call(tendril, question, budget.seconds)
 
@@ -145,9 +157,14 @@ class PeerService:
         # If this process dies, the row is deleted after its deadline.
         deadline = now + timedelta(seconds=seconds)
         number = await self._questions.put(tendril, body, deadline, now)
+        watch, answer = ChangeWatch(self._database), None
         try:
             async with asyncio.timeout(seconds):
-                answer = await self._answer_to(number)
+                while answer is None:
+                    if watch.may_have_changed():
+                        answer = await self._questions.answer_to(number)
+                    if answer is None:
+                        await asyncio.sleep(_POLL_INTERVAL)
         except TimeoutError as error:
             raise PeerRefused(f"{tendril} has not answered in time") from error
         finally:
@@ -155,34 +172,13 @@ class PeerService:
             await await_shielded(asyncio.ensure_future(self._questions.remove(number)))
         return _ANSWER.validate_json(answer)
 
-    async def _answer_to(self, number: int) -> str:
-        """Wait for the answer to a question."""
-        watch = ChangeWatch(self._database)
-        while True:
-            if watch.may_have_changed():
-                answer = await self._questions.answer_to(number)
-                if answer is not None:
-                    return answer
-            await asyncio.sleep(_POLL_INTERVAL)
-
-    def _check(self, tendril: str, origin: Origin, budget: RunBudget) -> None:
-        """Raise PeerRefused if a tendril must not be asked."""
-        if tendril in (*origin.path, self._name):
-            raise PeerRefused(f"{tendril} waits for this answer itself; asking it goes in a circle")
-        if len(origin.path) >= MAX_HOPS:
-            raise PeerRefused(
-                f"the question has gone through {MAX_HOPS} tendrils already; answer it"
-            )
-        if budget.iterations < 1 or budget.seconds <= 0:
-            raise PeerRefused("nothing is left of the budget of this question; answer it")
-        present = self.others(origin)
-        if tendril not in present:
-            there = ", ".join(present) or "none"
-            raise PeerRefused(f"no tendril that can be asked has this name; there are: {there}")
-
     async def run(self, answer: AnswerPeer) -> None:
         """Answer the questions to this tendril, several at once, until cancelled."""
-        await self._answer_taken()
+        try:
+            # What an earlier process has taken and not answered gets an apology.
+            await self._questions.answer_taken(self._name, _ANSWER.dump_json(_RESTARTED).decode())
+        except StorageError as error:
+            _log.error("peers.not_read", error=str(error))
         running: dict[int, asyncio.Task[None]] = {}
         # While nothing was written to a file, the watch spares the query.
         watch, has_failed = ChangeWatch(self._database), False
@@ -209,13 +205,6 @@ class PeerService:
                         running.pop(number).cancel()  # the asker has gone, or it is answered
                 await asyncio.sleep(_POLL_INTERVAL)
 
-    async def _answer_taken(self) -> None:
-        """Answer what an earlier process has taken and not answered, with an apology."""
-        try:
-            await self._questions.answer_taken(self._name, _ANSWER.dump_json(_RESTARTED).decode())
-        except StorageError as error:
-            _log.error("peers.not_read", error=str(error))
-
     async def _answer(self, number: int, text: str, answer: AnswerPeer) -> None:
         """Answer one question. Never raises."""
         try:
@@ -233,26 +222,15 @@ class PeerService:
             _log.error("peers.not_answered", error=str(error))
 
 
-class AskingRun(Protocol):
-    """A run of the model that can ask another tendril, such as `AgentLoop`."""
-
-    @property
-    def budget(self) -> RunBudget:
-        """The unused part of its limits."""
-
-    def charge(self, iterations: int, calls: int) -> None:
-        """Count against its limits what another tendril has used on its behalf."""
-
-
 class PeerTools(ToolSource):
     """The tool `ask_tendril` for the run of one question; left out while no tendril can be
     asked."""
 
     def __init__(self, peers: PeerService, origin: Origin) -> None:
         self._peers, self._origin = peers, origin
-        self._run: AskingRun | None = None
+        self._run: AgentLoop | None = None
 
-    def begin(self, run: AskingRun, key: str) -> None:
+    def begin(self, run: AgentLoop, key: str) -> None:
         """Bind the tool to a run, whose budget it uses, and its trace key; before the run asks."""
         self._run, self._origin = run, replace(self._origin, run=key)
 

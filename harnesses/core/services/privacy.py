@@ -39,14 +39,6 @@ class KeptRecords:
         return bool(self.events or self.reminders)
 
 
-@dataclass(frozen=True, slots=True)
-class _Wish:
-    """A request for erasure that is not confirmed yet, with its confirmation word."""
-
-    word: str
-    until: datetime
-
-
 class PrivacyService:
     """Opt-outs and erasure, for the people of one tendril.
 
@@ -64,7 +56,8 @@ class PrivacyService:
     ) -> None:
         self._log, self._database, self._accounting = log, database, accounting
         self._config, self._clock = config, clock
-        self._wishes: dict[Person, _Wish] = {}
+        # Requests for erasure: the word that confirms each, and until when.
+        self._wishes: dict[Person, tuple[str, datetime]] = {}
 
     def person(self, who: Identity, network: str = "") -> Person:
         """Return the `Person` with an identity on a network (default: the tendril's own)."""
@@ -96,15 +89,15 @@ class PrivacyService:
     def confirmation_word(self, person: Person) -> str:
         """Return a new word that confirms the erasure of a person within the next two minutes."""
         now = self._clock.now()
-        self._wishes = {who: wish for who, wish in self._wishes.items() if wish.until > now}
+        self._wishes = {who: wish for who, wish in self._wishes.items() if wish[1] > now}
         word = secrets.token_hex(3)
-        self._wishes[person] = _Wish(word, now + _CONFIRMATION_TIMEOUT)
+        self._wishes[person] = word, now + _CONFIRMATION_TIMEOUT
         return word
 
     def confirms(self, person: Person, word: str) -> bool:
         """Return whether `word` confirms the erasure of a person; a word is valid once."""
-        wish = self._wishes.get(person)
-        if wish is None or wish.word != word or wish.until <= self._clock.now():
+        known, until = self._wishes.get(person, ("", self._clock.now()))
+        if known != word or until <= self._clock.now():
             return False
         del self._wishes[person]
         return True

@@ -37,34 +37,30 @@ WebAddress = Callable[[], str | None]
 """Returns the base URL of the web pages, None where nobody could open one."""
 
 
+@dataclass(frozen=True, slots=True)
 class PasteTools:
     """The tool that stores texts for `who` in a place, as answers to `question`; nothing is stored
     if that is not logged."""
 
-    def __init__(
-        self,
-        pastes: Pastes,
-        place: Place,
-        who: str,
-        lifetime: timedelta,
-        address: WebAddress,
-        question: PendingEvent,
-    ) -> None:
-        self._pastes, self._place, self._who, self._lifetime = pastes, place, who, lifetime
-        self._address, self._question = address, question
+    pastes: Pastes
+    place: Place
+    who: str
+    lifetime: timedelta
+    address: WebAddress
+    question: PendingEvent
 
     @tool(effect=True)
     async def paste(
         self, text: Annotated[str, Field(min_length=1, max_length=_MAX_PASTE_LENGTH)]
     ) -> str:
         """Put a long text, such as a file or a table in Markdown, behind a link for your answer."""
-        address = self._address()
+        address = self.address()
         if not address:
             raise ToolError("the web pages do not run, so nobody could open it; answer instead")
-        if self._question.event is None:
+        if self.question.event is None:
             raise ToolError("nothing of this question may be kept; answer instead")
-        asked = await self._question.wait_visible()
-        key = await self._pastes.add(self._place, self._who, text, (), self._lifetime, [asked])
+        asked = await self.question.wait_visible()
+        key = await self.pastes.add(self.place, self.who, text, (), self.lifetime, [asked])
         return f"{address}/paste/{key}"
 
 
@@ -77,17 +73,13 @@ async def nobody_else(nick: str) -> Requester | None:
     return None
 
 
+@dataclass(frozen=True, slots=True)
 class ReminderTools:
     """The reminder tools of a model, limited to one requester and those who `find_other` finds."""
 
-    def __init__(
-        self,
-        reminder_service: ReminderService,
-        requester: Requester,
-        find_other: FindOther = nobody_else,
-    ) -> None:
-        self._reminder_service, self._requester = reminder_service, requester
-        self._find_other = find_other
+    service: ReminderService
+    requester: Requester
+    find_other: FindOther = nobody_else
 
     @tool(effect=True, asked=to_remind)
     async def remind(
@@ -101,11 +93,16 @@ class ReminderTools:
     ) -> str:
         """Remind the person who asks you, or others who are here, of something later, here. Others
         are told who wanted it, and only once."""
-        service, asker = self._reminder_service, self._requester
+        service, asker = self.service, self.requester
         own = {"me", asker.owner.nick.casefold()}
         try:
             time = await _parse(service, asker, when)
-            others = [await self._find(nick) for nick in who if nick.casefold() not in own]
+            others = []
+            for nick in who:
+                if nick.casefold() not in own:
+                    if (found := await self.find_other(nick)) is None:
+                        raise NotUnderstood(f"{nick!r} is nobody who is here and can be reminded.")
+                    others.append(found)
             lines = [await service.add_for(other, asker, time, text) for other in others]
             if len(others) < len(who) or not who:
                 confirmed = await service.add(asker, time, text)
@@ -118,30 +115,24 @@ class ReminderTools:
     async def reminders(self) -> str:
         """List the reminders and scheduled questions of the person who asks you, with their
         numbers."""
-        return escape_tags(await self._reminder_service.list_text(self._requester))
+        return escape_tags(await self.service.list_text(self.requester))
 
     @tool(effect=True, asked=to_cancel)
     async def cancel_reminder(self, number: Annotated[int, Field(ge=1, lt=2**53)]) -> str:
         """Cancel a reminder or scheduled question of the person who asks you, by its number, which
         `reminders` tells."""
-        if not await self._reminder_service.cancel(self._requester, number):
+        if not await self.service.cancel(self.requester, number):
             raise ToolError(f"they have no reminder {number}")
         return "cancelled"
 
-    async def _find(self, nick: str) -> Requester:
-        if found := await self._find_other(nick):
-            return found
-        raise NotUnderstood(f"{nick!r} is nobody who is here and can be reminded.")
 
-
+@dataclass(frozen=True, slots=True)
 class ScheduleTools:
     """The tool that schedules questions of one requester, if they may schedule any."""
 
-    def __init__(
-        self, reminder_service: ReminderService, requester: Requester, *, may_schedule: bool
-    ) -> None:
-        self._reminder_service, self._requester = reminder_service, requester
-        self._may_schedule = may_schedule
+    service: ReminderService
+    requester: Requester
+    may_schedule: bool
 
     @tool(effect=True, asked=to_schedule)
     async def schedule(
@@ -160,11 +151,11 @@ class ScheduleTools:
     ) -> str:
         """Have a question or task of the person who asks you done here later, once or each time, in
         their name."""
-        if not self._may_schedule:
+        if not self.may_schedule:
             raise ToolError("not done: whoever speaks through a relay cannot schedule questions")
         try:
-            time = await _parse(self._reminder_service, self._requester, when)
-            return await self._reminder_service.add(self._requester, time, question, asks=True)
+            time = await _parse(self.service, self.requester, when)
+            return await self.service.add(self.requester, time, question, asks=True)
         except NotUnderstood as error:
             raise ToolError(str(error)) from error
 
@@ -218,7 +209,7 @@ def question_tools(
     if door.requester:
         tools.append(ReminderTools(remind, door.requester, door.find_other))
         if (may := door.may_schedule) is not None:
-            tools.append(ScheduleTools(remind, door.requester, may_schedule=may))
+            tools.append(ScheduleTools(remind, door.requester, may))
     if door.room:
         tools.append(TeachingTools(skills, door.room, door.who, now))
     if door.pastes:

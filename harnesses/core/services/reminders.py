@@ -15,6 +15,7 @@ from pathlib import Path
 
 import structlog
 
+from harnesses.core.services.shared_log import LoggedLine, is_public, room_name
 from llm.reading.times import NotUnderstood, ResolvedTime, parse_time
 from llm.scheduling.cron_schedule import Timetable, is_zone, parse_zone
 from llm.scheduling.worker import Worker
@@ -59,6 +60,19 @@ class Requester:
     person: str
     question: PendingEvent | None = None
     is_admin: bool = False
+
+    @classmethod
+    def from_line(cls, line: LoggedLine) -> Requester:
+        """Create the `Requester` for a line: its author, asking at its place."""
+        who, place = line.who, line.place
+        return cls(
+            owner=Owner(place.network, who.nick, who.user, who.host, who.account),
+            place=place,
+            private=not is_public(place),
+            room=room_name(place),
+            person=who.name.lower(),
+            question=line.pending,
+        )
 
     async def question_event_id(self) -> int:
         """Return the event id of the request's line once it is in the log, 0 if it is not kept."""

@@ -6,8 +6,7 @@ HTTP API, search, scopes, statistics and erasure then work for it as they do for
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from llm.client.client import AgentClient
@@ -49,9 +48,9 @@ class TendrilLog:
     """The shared log, for a tendril whose rooms are on `network`.
 
     A room whose name begins with "#" is public: it is listed, shown and searched. Any other is
-    private. `chat_log` is the log of all tendrils, in `database`; `opt_outs` are the people who are
-    not logged; `retrieval` finds lines, and `line_embedding` embeds them, None if they are found by
-    words alone.
+    private. `chat_log` is the log of all tendrils, in `database`; `opt_outs`, to be loaded, are the
+    people who are not logged; `retrieval` finds lines. With a `client`, which computes embeddings,
+    it finds them by meaning too, and `line_embedding` embeds them.
     """
 
     def __init__(
@@ -69,26 +68,6 @@ class TendrilLog:
         self.line_embedding = LineEmbedding(database, client) if client else None
         self._clock, self._quoting = clock, quoting
         self._starts: WindowStarts = {}
-
-    @classmethod
-    @asynccontextmanager
-    async def open(
-        cls,
-        database: Database,
-        network: str,
-        clock: Clock,
-        quoting: Quoting,
-        client: AgentClient | None = None,
-    ) -> AsyncIterator[TendrilLog]:
-        """Open the log in `database`; on exit, wait until all that was recorded is stored.
-
-        With a `client`, which computes embeddings, lines are found by meaning too. Raises
-        StorageError.
-        """
-        async with ChatLog.open(database) as chat_log:
-            log = cls(database, chat_log, network, clock, quoting, client)
-            await log.opt_outs.load()
-            yield log
 
     def place(self, room: str) -> Place:
         """Return the place of a room of this tendril in the log."""

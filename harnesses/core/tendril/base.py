@@ -1,258 +1,376 @@
-"""The base class of every tendril: queues questions, answers, delivers and remembers them."""
+"""The base class of every tendril: its parts, its process, and what it overrides for its medium."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection
-from dataclasses import replace
-from typing import TypeVar
+import hashlib
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, ClassVar, Generic, Never, TypeVar
+from uuid import uuid4
 
 import structlog
 
-from harnesses.core.services.peers import PeerAnswer, PeerQuestion
-from harnesses.core.services.question_tools import Door, question_tools
-from harnesses.core.tendril.process import TendrilProcess
-from harnesses.core.tendril.responder import Responder
-from harnesses.core.tendril.turn import (
-    NO_REPLY,
-    ConversationQueue,
-    ConversationQueues,
-    TurnRequest,
-    TurnResult,
+from harnesses.core.services.peers import (
+    EMPTY_SCOPE,
+    Origin,
+    PeerAnswer,
+    PeerQuestion,
+    offered_tools,
+    run_offered,
 )
-from llm.client.client import RequestOptions
-from llm.memory.room import RoomMemory
-from llm.messages.errors import ModelError
-from llm.messages.message import Question
-from llm.reading.reading import Reading
-from llm.reading.slots import Surroundings
-from storage.db.errors import StorageError
-from storage.memory.conversations import PromptWindow
-from terrarium.cancellation import await_shielded
-from terrarium.clock import Clock
-from terrarium.config import Config
+from harnesses.core.services.question_tools import Door, question_tools
+from harnesses.core.services.reminders import Requester
+from harnesses.core.services.shared_log import (
+    LoggedLine,
+    conversation_name,
+    is_public,
+    room_name,
+)
+from harnesses.core.tendril.configuration import Configuration
+from harnesses.core.tendril.resources import Resources
+from harnesses.core.tendril.services import MediumServices
+from harnesses.core.tendril.status import StatusFile
+from harnesses.core.tendril.turn import TurnRequest, TurnResult
+from harnesses.core.tendril.turns import Turns
+from llm.scheduling.worker import Handler, Worker
+from storage.chat_log.event import Place, Scope
+from storage.queues.reminders import Reminder
+from terrarium.clock import Clock, SystemClock
+from terrarium.config import Config, ConfigError
+from terrarium.supervision import root_cause, serve_until_stopped
 
-FAILED = "Something went wrong on my side; it has been noted. Please try again."
-NO_DISK = "I cannot use my files at the moment (the disk may be full); please tell whoever runs me."
-
-COMPACTED = 4
-"""The number of turns that the model still sees after `Tendril.compact`."""
+_REMINDER_RETRY = timedelta(seconds=15)  # retry interval of a reminder that could not be said
 
 T = TypeVar("T")
 
 _log = structlog.get_logger()
 
 
-class Tendril(TendrilProcess):
+class Part(Generic[T]):
+    """An attribute that every tendril has; a subclass that assigns it by accident is told so."""
+
+    def __init__(self, find: Callable[[Tendril], T]) -> None:
+        self._find = find
+
+    def __set_name__(self, owner: type[Tendril], name: str) -> None:
+        self._name = name
+
+    def __get__(self, tendril: Tendril, owner: type[Tendril]) -> T:
+        return self._find(tendril)
+
+    def __set__(self, tendril: Tendril, value: Never) -> None:
+        raise AttributeError(f"self.{self._name} is a part of every tendril; choose another name")
+
+
+class Tendril(ABC):
     """The base class of a tendril: a subclass has a `name`, `@tool` methods, `serve`, and a
     `persona.md` next to its module.
 
-    `serve` turns the events of the medium into `await self.turn(TurnRequest(...))`. While it runs,
-    `client`, `database`, `conversations`, `memory`, `jobs` and `runs` are open. `catalog` lists the
-    models of the agent server, `accounting` the tokens spent, and `status` reports the state of the
-    process to others (see `TendrilResources` and `TendrilMedium`).
+    `serve` turns the events of the medium into `await self.turn(TurnRequest(...))`. `config` (with
+    its table `[agent]` as `agent`), `prompts`, `clock` and `status`, which reports the state of the
+    process to others, exist from the start. The other parts are open while the tendril runs: its
+    `resources` (`client`, `database`, `conversations`, `memory`, `jobs`, ...), the services for its
+    medium (`log`, `outbox`, `peers`, `remind`, `privacy`, `metrics`), and its `turns`.
+
+    A tendril that overrides `say` delivers the messages that others put into its outbox, and its
+    reminders. A tendril that sets `asked_about`, its subject in a few words for the models of
+    others, can be asked by them. With `uses_log_database` its own tables are in the database of the
+    log.
     """
 
+    name: ClassVar[str]
+    asked_about: ClassVar[str] = ""
+    uses_log_database: ClassVar[bool] = False
+
+    resources: Resources
+    turns: Turns
+    _configuration: Configuration
+    _clock: Clock
+    _status: StatusFile
+    medium_services: MediumServices
+
+    config = Part(lambda self: self._configuration.config)
+    agent = Part(lambda self: self._configuration.agent)
+    prompts = Part(lambda self: self._configuration.prompts)
+    clock = Part(lambda self: self._clock)
+    status = Part(lambda self: self._status)
+
+    access = Part(lambda self: self.resources.access)
+    accounting = Part(lambda self: self.resources.accounting)
+    catalog = Part(lambda self: self.resources.catalog)
+    client = Part(lambda self: self.resources.client)
+    conversations = Part(lambda self: self.resources.conversations)
+    database = Part(lambda self: self.resources.database)
+    jobs = Part(lambda self: self.resources.jobs)
+    memory = Part(lambda self: self.resources.memory)
+    reader = Part(lambda self: self.resources.reader)
+    runs = Part(lambda self: self.resources.runs)
+    skills = Part(lambda self: self.resources.skills)
+    token_counter = Part(lambda self: self.resources.token_counter)
+
+    log = Part(lambda self: self.medium_services.log)
+    metrics = Part(lambda self: self.medium_services.metrics)
+    outbox = Part(lambda self: self.medium_services.outbox)
+    peers = Part(lambda self: self.medium_services.peers)
+    privacy = Part(lambda self: self.medium_services.privacy)
+    remind = Part(lambda self: self.medium_services.remind)
+
     def __init__(self, config: Config, clock: Clock | None = None) -> None:
-        super().__init__(config, clock)
-        self._queues: ConversationQueues = ConversationQueues()
-        self._responder = Responder(self)
+        persona = Path(inspect.getfile(type(self))).with_name("persona.md")
+        self._configuration = Configuration(self.name, persona, config)
+        self._clock = clock or SystemClock()
+        self._status = StatusFile(config.data, self.name, self.asked_about)
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.name}, {self.pending} pending>"
+        return f"<{type(self).__name__} {self.name}>"
+
+    # What a tendril overrides.
+
+    @abstractmethod
+    async def serve(self) -> None:
+        """Do the work of the tendril; call `self.status.ready()` once it can be used."""
+
+    @property
+    def shares_work(self) -> bool:
+        """True if several processes of this tendril may run on one data folder."""
+        return False
+
+    def background(self) -> Iterable[Coroutine[Any, Any, None]]:
+        """Return more coroutines to run concurrently with `serve`; they are cancelled at its
+        end."""
+        return ()
+
+    def handlers(self) -> Mapping[str, Handler]:
+        """Return the handlers of background jobs, by the kind of job."""
+        return self.memory.handlers()
+
+    def mcp_owners(self, scope: Scope) -> Sequence[object]:
+        """Return the objects whose tools marked `mcp` are offered to MCP clients; by default the
+        tendril itself.
+
+        `scope` is the part of the log that the calling client may read.
+        """
+        return (self,)
+
+    async def say(self, place: Place, text: str) -> bool:
+        """Say a text at a place of this medium; return False if that is not possible at the moment.
+
+        Override it in a tendril that can speak without being asked.
+        """
+        return False
+
+    async def say_quoting(self, place: Place, text: str, quotes: frozenset[int]) -> bool:
+        """Say a text of the outbox, which quotes these lines of the log (by id), as `say` does.
+
+        Override it to log the text with its `quotes`, so that it is erased with those lines.
+        """
+        return await self.say(place, text)
+
+    async def say_reminder(self, reminder: Reminder, text: str) -> timedelta | None:
+        """Say a reminder at its place; return None, or how long to wait before the next attempt if
+        it could not be said.
+
+        Override it if private reminders cannot be delivered by `say`.
+        """
+        address = "" if reminder.private else f"{reminder.owner.nick}: "
+        return None if await self.say(reminder.place, f"{address}{text}") else _REMINDER_RETRY
+
+    async def until_speaking(self) -> None:
+        """Wait until messages can be said; by default until the tendril is ready."""
+        await self.status.became_ready.wait()
+
+    @asynccontextmanager
+    async def open_resources(self) -> AsyncIterator[None]:
+        """Open the parts of the tendril; they are closed on leaving. Raises StorageError and
+        ConfigError.
+
+        Override it to open more, which the base class then has to be entered for first.
+        """
+        async with (
+            Resources.open(
+                self.name,
+                self._configuration,
+                self.status,
+                self.clock,
+                uses_log_database=self.uses_log_database,
+            ) as self.resources,
+            MediumServices.open(self.resources, self.say_reminder) as self.medium_services,
+        ):
+            self.turns = Turns(self.resources, self.log.chat_log, self.peers, self)
+            yield
+
+    # Questions.
 
     async def turn(self, request: TurnRequest) -> TurnResult:
-        """Answer a question, one at a time per conversation; return `NO_REPLY` if it was stopped or
-        joined another. Never raises, except when cancelled."""
-        queue = self._queues.for_conversation(request.conversation)
-        command = direct = place = None
-        stops = queue.stops
-        queue.arriving += 1
-        try:
-            async with queue.arrivals:
-                if request.is_by_person:
-                    people = request.log_window.people if request.log_window else ()
-                    reading = await self.read(request.text, request.who, people)
-                    request = replace(request, reading=reading)
-                    if request.command:
-                        command = await self._log_errors(request.command(reading))
-                    # What needs no model overtakes the questions that wait for it.
-                    if queue.is_busy and not command and not reading.follows_up:
-                        direct = await self._answer_directly(request)
-                if queue.stops != stops:
-                    return NO_REPLY
-                if not (command or direct):
-                    # Only what memory keeps may join: the turn that takes it in is remembered.
-                    follows_up = request.reading is not None and request.reading.follows_up
-                    joins = request.joins and request.keeps and follows_up
-                    place = queue.place(request.question(), joins)
-        finally:
-            queue.arriving -= 1
-        if command:
-            await self._log_errors(command())
-        if direct:
-            return await self._finish(request, direct, queue, self._memory_of(request))
-        if place is None or not await queue.wait(place):
-            return NO_REPLY
-        try:
-            return await queue.run(self._take_turn(request, queue), request.keeps) or NO_REPLY
-        finally:
-            queue.leave()  # also after an error or a cancellation, or the queue would stay blocked
+        """Answer a question, one at a time per conversation; return an empty result if it was
+        stopped or joined another. Never raises, except when cancelled."""
+        return await self.turns.take(request)
 
-    async def read(self, text: str, speaker: str = "", people: Collection[str] = ()) -> Reading:
-        """Return what is read from a sentence to us: its kind, and what that asks for. `people` are
-        the nicks of those present. Never raises, except when cancelled."""
-        around = Surroundings(self.clock.now(), self.agent.zone, speaker, people)
-        return await self.reader.read(text, RequestOptions(f"{self.name}/reading"), around)
+    async def clear(self, conversation: str) -> int:
+        """Delete a conversation; return how many turns it had. A turn that is running goes on, but
+        is not remembered. Raises StorageError."""
+        return await self.turns.clear(conversation)
+
+    def stop(self, conversation: str) -> bool:
+        """Cancel the running turn of a conversation and drop its queued questions, without
+        remembering any of them; return False if there were none."""
+        return self.turns.stop(conversation)
+
+    def request(self, line: LoggedLine, text: str = "") -> TurnRequest:
+        """Create the request for `turn` that answers a logged line, with the log of its room.
+
+        Pass `text` if the question is only a part of the line, as after "Terra:". Adapt the request
+        with `dataclasses.replace`.
+        """
+        door = Door(
+            log=self.log.tools(line.place.channel, before=line),
+            requester=self.requester(line) if self._speaks else None,
+        )
+        place = line.place
+        return TurnRequest(
+            conversation=conversation_name(place, line.who),
+            who=line.who.nick,
+            text=text or line.text,
+            person=line.who.name.lower(),
+            room=room_name(place),
+            log_window=self.log.window(line, last=self.agent.max_context_messages),
+            tools=self.tools_for(door),
+            values={"room": place.channel},
+            private=not is_public(place),
+            keeps=line.is_logged,
+            origin=Origin(place.network, line.who, Scope.from_places(place)),
+        )
+
+    def request_from_peer(self, question: PeerQuestion) -> TurnRequest:
+        """Create the request for `turn` that answers a question from another tendril.
+
+        The person who asked may read the same part of the log as in the place where they asked, and
+        has no rights here. Nothing is remembered. Override it to grant some people more, or to
+        withhold tools from other tendrils.
+        """
+        # Each question has a conversation of its own, so that they are answered concurrently and no
+        # two people share a context.
+        origin = question.origin
+        asked = hashlib.sha256(question.text.encode()).hexdigest()[:16]
+        return TurnRequest(
+            conversation=f"asked/{uuid4().hex}",
+            who=origin.who.nick,
+            text=question.text,
+            person=f"{origin.network}/{origin.who.name.lower()}",
+            tools=self.tools_for(Door(log=self.log.tools_within(origin.scope))),
+            values={"room": origin.path[-1]},
+            priority=origin.priority,
+            profile="asked",
+            private=True,
+            keeps=False,
+            # The caller's run repeats its questions after a crash. The same key finds the effects
+            # that our run has recorded, so that they are not repeated (see `llm.agent.trace`).
+            run=f"{origin.run}/{asked}" if origin.run else "",
+            origin=origin,
+        )
+
+    def requester(self, line: LoggedLine) -> Requester:
+        """Return the `Requester` for a line: its author, asking for reminders at its place."""
+        return Requester.from_line(line)
 
     def tools_for(self, door: Door) -> list[object]:
         """Return the owners of the tools of a question that comes through a door."""
         return question_tools(door, self.remind, self.skills, self.clock.now, self.agent.zone)
 
-    async def _answer_directly(self, request: TurnRequest) -> TurnResult | None:
-        """Return the answer to a request that needs no model, None if it needs the model."""
-        memory = self._memory_of(request)
+    @property
+    def _speaks(self) -> bool:
+        """True if the tendril can speak without being asked: it overrides `say`."""
+        return type(self).say is not Tendril.say
 
-        async def answer() -> TurnResult:
-            return await self._responder.answer(request, None, memory) or NO_REPLY
+    # The process.
 
-        result = await self.catch_errors(answer)
-        return result if result.ok else None
+    async def run(self) -> None:
+        """Serve until told to stop (see `told_to_stop`), or until `serve` returns. Raises what
+        `serve` raises."""
+        self.status.starting()
+        try:
+            async with self.open_resources():
+                self.status.tokens = self.accounting.today_by_purpose
+                self.status.mcp_troubles = self.prompts.mcp_servers.troubles
+                lock = self.config.data / "run" / f"{self.name}.lock"
+                self._worker = Worker(self.jobs, self.handlers(), self.clock, lock)
+                await serve_until_stopped(
+                    self.serve(),
+                    *self.medium_services.background(self.resources, self.turns),
+                    self._worker.run(),
+                    self._follow_files(),
+                    self._speak(),
+                    self._answer_peers(),
+                    *self.background(),
+                )
+        except ExceptionGroup as group:  # of our tasks, or of those of a resource
+            raise root_cause(group) from group
+        finally:
+            self.status.mark_stopped()
 
-    async def answer_peer(self, question: PeerQuestion) -> PeerAnswer:
-        """Answer a question from another tendril, on behalf of the person who asked it. Never
-        raises."""
-        result = await self.catch_errors(lambda: self.turn(self.request_from_peer(question)))
+    def apply_config(self, config: Config) -> None:
+        """Use another configuration from now on, except for the address and key of the agent
+        server. Raises ConfigError; the previous configuration then stays in use."""
+        self._configuration.use(config)
+        self.client.configure(self.agent)
+
+    def reload(self) -> str:
+        """Read the configuration, the personas and the skills again; return the outcome as a
+        sentence. Raises ConfigError; the previous configuration then stays in use."""
+        self.apply_config(self._configuration.read_file())
+        return f"Reloaded. {self.prompts.error_summary()}".rstrip()
+
+    @property
+    def disk_trouble(self) -> str:
+        """Why nothing can be written to disk at the moment, "" if it can."""
+        return self.log.chat_log.trouble or self.status.disk_trouble
+
+    async def _follow_files(self) -> None:
+        """Reload when a file changes or SIGHUP arrives, until cancelled. If that fails, the
+        previous configuration stays in use and the reason is logged."""
+        async with aclosing(self._configuration.changes()) as changed:
+            async for _ in changed:
+                try:
+                    _log.info("config.changed", outcome=self.reload())
+                except ConfigError as error:
+                    _log.warning("config.kept", reason=str(error))
+
+    async def _speak(self) -> None:
+        """Deliver the messages of the outbox and the due reminders, until cancelled; return at once
+        if `say` is not overridden: then the messages stay queued."""
+        if not self._speaks:
+            return
+        await self.until_speaking()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.outbox.deliver(self.say_quoting))
+            tasks.create_task(self.remind.run())
+
+    async def _answer_peers(self) -> None:
+        """Answer the questions of other tendrils, and run the tools that MCP clients call, from
+        the time this tendril is ready until cancelled."""
+        # The status file lists the tools for all clients alike, so no scope applies to the list.
+        # A call is run with the scope of its caller.
+        tools = offered_tools(self.mcp_owners(EMPTY_SCOPE))
+        self.status.offer_tools([each.model_dump() for each in tools])
+        if self.asked_about or tools:
+            await self.status.became_ready.wait()
+            await self.peers.run(self._answer_peer)
+
+    async def _answer_peer(self, question: PeerQuestion) -> PeerAnswer:
+        """Answer a question from another tendril, on behalf of the person who asked it, or run the
+        tool that it calls. Never raises."""
+        # Only `PeerService.ask` checks whether a tendril takes questions; `call` does not.
+        if question.tool:
+            return await run_offered(self.mcp_owners(question.origin.scope), question)
+        if not self.asked_about:
+            return PeerAnswer(f"{self.name} takes no questions", ok=False)
+        turns = self.turns
+        result = await turns.catch_errors(lambda: turns.take(self.request_from_peer(question)))
         return PeerAnswer(
             result.text, result.ok, result.iterations, result.calls, sorted(result.quotes)
         )
-
-    async def _take_turn(self, request: TurnRequest, queue: ConversationQueue) -> TurnResult:
-        """Answer a request, deliver the answer, and remember the turn if it was delivered."""
-        memory = self._memory_of(request)
-
-        async def answer() -> TurnResult:
-            return await self._responder.answer(request, queue, memory) or NO_REPLY
-
-        return await self._finish(request, await self.catch_errors(answer), queue, memory)
-
-    def _memory_of(self, request: TurnRequest) -> RoomMemory:
-        return self.memory.for_room(
-            request.room or request.conversation,
-            request.conversation,
-            request.person or request.who,
-        )
-
-    async def _finish(
-        self,
-        request: TurnRequest,
-        result: TurnResult,
-        queue: ConversationQueue,
-        memory: RoomMemory,
-    ) -> TurnResult:
-        """Deliver an answer, and remember the turn if it was delivered."""
-        await self._log_errors(self._link(request, result))
-        if request.deliver:
-            is_delivered = await self._log_errors(request.deliver(result))
-            if not is_delivered:
-                _log.warning("turn.not_delivered", tendril=self.name)
-                # After an error the turn has failed: callers that try again later have to know.
-                return replace(result, text=FAILED, ok=False) if is_delivered is None else result
-        # Shielded, because the person has the answer: a tendril that is just then stopping must
-        # not forget a turn that the person refers to later.
-        await await_shielded(asyncio.ensure_future(_remember(result, queue, memory)))
-        if result.on_delivered:
-            await self._log_errors(result.on_delivered())
-        return result
-
-    async def _link(self, request: TurnRequest, result: TurnResult) -> None:
-        """Record in the log which lines the answer quotes, so that our lines with it are erased
-        with whom it quotes."""
-        asked = request.log_window.pending_event if request.log_window else None
-        if result.quotes and asked and (answered := await asked.wait_visible()):
-            await self.log.chat_log.add_quotes(answered, result.quotes)
-
-    async def _log_errors(self, work: Awaitable[T]) -> T | None:
-        """Return the result of `work`, or None if it fails; the error is logged."""
-        try:
-            return await work
-        except StorageError as error:
-            _log.error("turn.no_disk", tendril=self.name, error=str(error))
-        except Exception:  # noqa: BLE001 -- as in `catch_errors`: a turn never raises
-            _log.exception("turn.failed", tendril=self.name)
-        return None
-
-    async def catch_errors(self, work: Callable[[], Awaitable[TurnResult]]) -> TurnResult:
-        """Return the result of `work` or, if it fails, an apology to send to the person. Errors are
-        logged."""
-        try:
-            return await work()
-        except ModelError as error:
-            _log.warning("turn.no_answer", reason=type(error).__name__, error=str(error))
-            self.access.report()
-            return TurnResult(error.sentence, ok=False)
-        except StorageError as error:
-            _log.error("turn.no_disk", tendril=self.name, error=str(error))
-            return TurnResult(NO_DISK, ok=False)
-        except Exception:  # noqa: BLE001 -- the turn boundary: no traceback may reach a person
-            _log.exception("turn.failed", tendril=self.name)
-            return TurnResult(FAILED, ok=False)
-
-    @property
-    def pending(self) -> int:
-        """The number of questions being answered or queued."""
-        return len(self._queues)
-
-    def stop(self, conversation: str) -> bool:
-        """Cancel the running turn of a conversation and drop its queued questions, without
-        remembering any of them; return False if there were none."""
-        return self._queues.stop(conversation)
-
-    async def clear(self, conversation: str) -> int:
-        """Delete a conversation; return how many turns it had. A turn that is running goes on, but
-        is not remembered. Raises StorageError."""
-        queue = self._queues.for_conversation(conversation)
-        # Set before waiting for the lock: a turn that acquires it first is deleted below, one that
-        # acquires it later sees the flag and stores nothing.
-        queue.keeps = False
-        async with queue.memory:
-            await self.accounting.forget(f"{self.name}/{conversation}")
-            await self.runs.clear(conversation)
-            await self.skills.forget(conversation)
-            room = await self.conversations.room(conversation)
-            turns = await self.conversations.clear(conversation)
-            await self.memory.on_cleared(conversation, room)
-            return turns
-
-    async def compact(self, conversation: str) -> int:
-        """Reduce the prompt of a conversation to its newest turns and freshly chosen log lines;
-        return how many turns are left out. A background job summarises those if the model is
-        capable of it. Raises StorageError."""
-        queue = self._queues.for_conversation(conversation)
-        if not await queue.enter(Question("", ""), joins=False):
-            return 0
-        try:
-            window = await self.conversations.window(conversation)
-            turns = await self.conversations.turns(conversation, start=window.turn_start)
-            if len(turns) > COMPACTED:
-                # Event 0: the next prompt chooses its first log line again.
-                window = PromptWindow(0, turns[-COMPACTED].id)
-                await self.conversations.move_window(conversation, window)
-                room = await self.conversations.room(conversation)
-                await self.memory.compact(room, turns[-COMPACTED - 1].id)
-            return max(0, len(turns) - COMPACTED)
-        finally:
-            queue.leave()
-
-
-async def _remember(result: TurnResult, queue: ConversationQueue, memory: RoomMemory) -> None:
-    """Store the turn, unless it failed, must not be remembered, or its conversation was cleared."""
-    try:
-        # The flag is read under the lock that `clear` and `drop` take, so that nothing can be
-        # written after they have deleted.
-        async with queue.memory:
-            if result.ok and result.remember and queue.keeps:
-                await result.remember()
-                await memory.after_turn()
-    except StorageError as error:  # the person has the answer all the same
-        _log.error("turn.not_kept", error=str(error))

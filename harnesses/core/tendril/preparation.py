@@ -13,9 +13,8 @@ from pathlib import Path
 
 import structlog
 
-from harnesses.core.tendril.resources import TendrilResources
+from harnesses.core.tendril.resources import Resources
 from harnesses.core.tendril.turn import TurnRequest
-from llm.agent.tool_executor import UNASKED
 from llm.agent.trace import Spawn, Trace
 from llm.client.client import RequestOptions
 from llm.client.profile import Profile
@@ -51,7 +50,7 @@ class ModelChoice:
 
 
 async def choose_model(
-    tendril: TendrilResources, request: TurnRequest, memory: RoomMemory, pseudonyms: Pseudonyms
+    own: Resources, request: TurnRequest, memory: RoomMemory, pseudonyms: Pseudonyms
 ) -> ModelChoice:
     """Choose the model: that of the request, else that of the persona, else the configured one.
 
@@ -59,10 +58,17 @@ async def choose_model(
     needs all of its material. A small model answers best briefly and at temperature 0, which is the
     default for it; the persona or the configuration can set another temperature.
     """
-    persona = tendril.prompts.personas.choose(request.persona)
-    resolve = tendril.catalog.resolve
+    persona = own.prompts.personas.choose(request.persona)
+    resolve = own.catalog.resolve
+    # A pseudonym that is stable while this process runs lets the server find the conversation's
+    # prompt in its cache, without revealing whose conversation it is. Keyed, because the hash of a
+    # guessable name could be found by trying names.
+    conversation = request.conversation
+    if request.is_unrecorded:
+        name = blake2b(conversation.encode(), key=_PSEUDONYM_KEY, digest_size=8)
+        conversation = name.hexdigest()
     options = RequestOptions(
-        _session(tendril, request),
+        f"{own.name}/{conversation}",
         request.priority,
         await resolve(request.model) or await resolve(persona.model),
         purpose=ANSWER if request.is_by_person else request.profile,
@@ -70,36 +76,27 @@ async def choose_model(
         person=pseudonyms.of(request.budget_owner or request.person or request.who),
         channel=pseudonyms.of(memory.room),
         temperature=persona.temperature,
-        wants_status=request.wants_status or request.profile in UNASKED,
+        wants_status=request.wants_status or request.is_unasked,
     )
-    card = await tendril.catalog.card(options.model)
+    card = await own.catalog.card(options.model)
     profile = Profile.from_card(card)
     options = replace(
         options,
         accepts_images=card is not None and card.accepts_images,
-        max_tokens=persona.max_tokens or tendril.agent.max_tokens or profile.max_tokens,
+        max_tokens=persona.max_tokens or own.agent.max_tokens or profile.max_tokens,
         filters_output=profile.filters_output,
     )
     if request.profile == "job":
         profile = profile.for_job()
     if profile.is_compact:
-        if options.temperature is None and "temperature" not in tendril.agent.model_fields_set:
+        if options.temperature is None and "temperature" not in own.agent.model_fields_set:
             options = replace(options, temperature=0.0)
         options = replace(options, limit=profile.answer_limit(request.known_reading))
     return ModelChoice(persona, options, profile)
 
 
-def _session(tendril: TendrilResources, request: TurnRequest) -> str:
-    """Return the session name of a conversation, for the agent server and the token accounting."""
-    # A pseudonym that is stable while this process runs lets the server find the conversation's
-    # prompt in its cache, without revealing whose conversation it is.
-    if request.is_unrecorded:
-        return f"{tendril.name}/{_pseudonym(request.conversation)}"
-    return f"{tendril.name}/{request.conversation}"
-
-
 async def build_prompt(
-    tendril: TendrilResources, request: TurnRequest, memory: RoomMemory, choice: ModelChoice
+    own: Resources, request: TurnRequest, memory: RoomMemory, choice: ModelChoice
 ) -> Prompt:
     """Build the prompt: persona, matching skills, and the tools to offer to the model."""
     prompt_request = PromptRequest(
@@ -108,16 +105,16 @@ async def build_prompt(
         choice.persona,
         request.values,
         request.known_reading,
-        (tendril, *request.tools, *memory.tools(request.keeps)),
-        request.asker(tendril.conversations),
+        (*request.tools, *memory.tools(request.keeps)),
+        request.asker(own.conversations),
         request.wants_status,
-        HintContext(tendril.clock.now(), tendril.agent.zone, request.reading),
+        HintContext(own.clock.now(), own.agent.zone, request.reading),
     )
-    return await tendril.prompts.build(tendril.skills, prompt_request, choice.profile)
+    return await own.prompts.build(own.skills, prompt_request, choice.profile)
 
 
 async def create_context(
-    tendril: TendrilResources,
+    own: Resources,
     request: TurnRequest,
     memory: RoomMemory,
     choice: ModelChoice,
@@ -129,9 +126,7 @@ async def create_context(
     The log lines in `quoted` are included. Raises StorageError.
     """
     profile = choice.profile
-    conversation = Conversation(
-        tendril.conversations, request.conversation, memory.room, memory.person
-    )
+    conversation = Conversation(own.conversations, request.conversation, memory.room, memory.person)
     given = PromptInput(
         conversation,
         prompt.system,
@@ -146,21 +141,29 @@ async def create_context(
             notes=prompt.hints,
             is_unsure=quoted is not None and not quoted.is_sure,
             profile=profile,
-            now=tendril.clock.now,
+            now=own.clock.now,
         )
     since = request.log_window.since if request.log_window else None
-    stable, own = await memory.sections(request.text)
+    now = own.clock.now().astimezone(own.agent.zone)
+    ahead = f" (UTC{now:%z}" if now.utcoffset() else ""
+    ahead = ahead and f"{ahead[:-2]}:{ahead[-2:]})"
+    clock = PromptSection(
+        "now",
+        f"{now:%A %Y-%m-%d %H:%M} {own.agent.zone_name}{ahead}. All lines have times of this zone.",
+        120,
+    )
+    stable, personal = await memory.sections(request.text)
     return PromptContext(
         given,
-        sections=(*stable, *own, *prompt.question_sections, _clock_section(tendril)),
+        sections=(*stable, *personal, *prompt.question_sections, clock),
         # What somebody wants to have looked at since a time is shown whole if it fits.
-        limits=ContextLimits(1.0 if since else tendril.agent.context_share, profile.context_tokens),
-        now=tendril.clock.now,
+        limits=ContextLimits(1.0 if since else own.agent.context_share, profile.context_tokens),
+        now=own.clock.now,
     )
 
 
 def create_trace(
-    tendril: TendrilResources, request: TurnRequest, choice: ModelChoice, background: Spawn | None
+    own: Resources, request: TurnRequest, choice: ModelChoice, background: Spawn | None
 ) -> Trace:
     """Create the trace of a turn, which is stored in the tendril's runs; `background` starts the
     task that closes it.
@@ -173,31 +176,15 @@ def create_trace(
         request.run or choice.options.id,
         request.conversation if request.keeps else "",
         request.profile,
-        choice.options.model or tendril.agent.model,
-        tendril.clock.now(),
+        choice.options.model or own.agent.model,
+        own.clock.now(),
         log_window.anchor if log_window else 0,
         request.private or not request.keeps,
         request.origin.run if request.origin else "",
         choice.profile.name,
     )
-    store = None if request.is_unrecorded else tendril.runs
+    store = None if request.is_unrecorded else own.runs
     return Trace(run, store, background, log_window.pending_event if log_window else None)
-
-
-def _clock_section(tendril: TendrilResources) -> PromptSection:
-    """Return a section with the local time and its zone, which is that of all lines too."""
-    now = tendril.clock.now().astimezone(tendril.agent.zone)
-    zone, offset = tendril.agent.zone_name, f"{now:%z}"
-    ahead = f" (UTC{offset[:3]}:{offset[3:]})" if now.utcoffset() else ""
-    return PromptSection(
-        "now", f"{now:%A %Y-%m-%d %H:%M} {zone}{ahead}. All lines have times of this zone.", 120
-    )
-
-
-def _pseudonym(name: str) -> str:
-    """Return a pseudonym of a name: a keyed hash that is stable until this process ends."""
-    # Keyed, because the hash of a guessable name could be found by trying names.
-    return blake2b(name.encode(), key=_PSEUDONYM_KEY, digest_size=8).hexdigest()
 
 
 class Pseudonyms:

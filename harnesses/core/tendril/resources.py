@@ -2,45 +2,40 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import ClassVar
+from dataclasses import dataclass
 
+from harnesses.core.tendril.configuration import Configuration
 from harnesses.core.tendril.status import AccessMonitor, StatusFile
 from llm.client.client import AgentClient, ModelCatalog, Reader
 from llm.client.settings import AgentSettings
 from llm.client.token_usage import TokenAccounting, TokenCounter
+from llm.memory.consolidation import MemoryServices
 from llm.memory.room import TendrilMemory
-from llm.memory.services import MemoryServices
 from llm.prompt.builder import PromptBuilder
-from storage.db.database import Address, Database
+from storage.db.database import Database
 from storage.memory.conversations import Conversations, SkillTable
 from storage.queues.jobs import Jobs
 from storage.runs.runs import Runs
+from storage.settings import log_address, store_address
 from terrarium.clock import Clock
-from terrarium.config import Config
 
 
-class TendrilResources:
-    """The resources of one tendril, opened in the order of their dependencies.
+@dataclass(frozen=True, slots=True, eq=False)
+class Resources:
+    """The resources for answers: the configuration, the model, and the tendril's own tables.
 
-    `name`, `config`, `agent` (its table `[agent]`), `prompts`, `clock` and `status` exist from the
-    start; the others while `open_resources` is entered. `database` holds the tendril's own tables:
-    `conversations`, `memory`, `jobs`, `runs` and `skills`. `client` is the connection to the agent
-    server, and `access` reports it if the server refuses us. `catalog` lists the server's models,
-    `token_counter` measures prompts, `reader` reads questions, and `accounting` records the
-    tokens spent.
+    `client` is the connection to the agent server, and `access` reports it if the server refuses
+    us. `catalog` lists the server's models, `token_counter` measures prompts, `reader` reads
+    questions, and `accounting` records the tokens spent. `database` holds the tendril's own tables:
+    `conversations`, `memory`, `jobs`, `runs` and `skills`.
     """
 
-    name: ClassVar[str]
-
-    config: Config
-    agent: AgentSettings
-    prompts: PromptBuilder
+    name: str
+    configuration: Configuration
     clock: Clock
     status: StatusFile
-
     database: Database
     accounting: TokenAccounting
     client: AgentClient
@@ -54,28 +49,57 @@ class TendrilResources:
     runs: Runs
     memory: TendrilMemory
 
-    @abstractmethod
-    def database_address(self) -> Address:
-        """Return the address of the tendril's own database."""
-
+    @classmethod
     @asynccontextmanager
-    async def open_resources(self) -> AsyncIterator[None]:
+    async def open(
+        cls,
+        name: str,
+        configuration: Configuration,
+        status: StatusFile,
+        clock: Clock,
+        *,
+        uses_log_database: bool,
+    ) -> AsyncIterator[Resources]:
         """Open all resources; they are closed on leaving. Raises StorageError and ConfigError."""
+        config = configuration.config
+        address = log_address(config) if uses_log_database else store_address(config, name)
         async with (
-            Database.open(self.database_address(), checked=True) as self.database,
-            TokenAccounting.open(self.database) as self.accounting,
-            AgentClient.open(self.agent, self.accounting.record) as self.client,
+            Database.open(address, checked=True) as database,
+            TokenAccounting.open(database) as accounting,
+            AgentClient.open(configuration.agent, accounting.record) as client,
         ):
-            self.access = AccessMonitor(self.client, self.status)
-            self.catalog = ModelCatalog(self.client)
-            self.token_counter = TokenCounter(self.client, self.catalog)
-            self.reader = Reader(self.client)
-            self.conversations = Conversations(self.database)
-            self.skills = SkillTable(self.database)
-            self.jobs = Jobs(self.database, self.clock.now)
-            self.runs = Runs(self.database)
-            await self.runs.interrupt()  # close the runs that the last process did not finish
-            parts = (self.database, self.jobs, self.client, self.catalog, self.clock)
-            self.memory = TendrilMemory(MemoryServices.open(self.name, *parts, self.config))
-            await self.memory.schedule_check()
-            yield
+            catalog = ModelCatalog(client)
+            jobs, runs = Jobs(database, clock.now), Runs(database)
+            await runs.interrupt()  # close the runs that the last process did not finish
+            memory = TendrilMemory(
+                MemoryServices.open(name, database, jobs, client, catalog, clock, config)
+            )
+            await memory.schedule_check()
+            yield cls(
+                name=name,
+                configuration=configuration,
+                clock=clock,
+                status=status,
+                database=database,
+                accounting=accounting,
+                client=client,
+                access=AccessMonitor(client, status),
+                catalog=catalog,
+                token_counter=TokenCounter(client, catalog),
+                reader=Reader(client),
+                conversations=Conversations(database),
+                skills=SkillTable(database),
+                jobs=jobs,
+                runs=runs,
+                memory=memory,
+            )
+
+    @property
+    def agent(self) -> AgentSettings:
+        """The table `[agent]` at the moment."""
+        return self.configuration.agent
+
+    @property
+    def prompts(self) -> PromptBuilder:
+        """The personas, skills and MCP servers."""
+        return self.configuration.prompts

@@ -9,6 +9,7 @@ import asyncio
 import os
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import lru_cache
@@ -77,7 +78,8 @@ class StatusFile:
 
     `became_ready` is set when the process is ready for the first time. `disk_trouble` is the reason
     why the last report could not be written to a new file, "" if it could; other writes of this
-    process will fail for the same reason.
+    process will fail for the same reason. Each report includes `tokens()`, the tokens used since
+    midnight UTC by purpose, and `mcp_troubles()`, why MCP servers are not connected, by name.
     """
 
     def __init__(self, data: Path, name: str, asked_about: str = "") -> None:
@@ -85,9 +87,9 @@ class StatusFile:
         self._name, self._asked_about = name, asked_about
         self._state = ProcessState.STARTING
         self._detail = ""
-        self._tokens: Callable[[], dict[str, int]] = dict
+        self.tokens: Callable[[], dict[str, int]] = dict
+        self.mcp_troubles: Callable[[], dict[str, str]] = dict
         self._troubles: dict[str, str] = {}
-        self._mcp_troubles: Callable[[], dict[str, str]] = dict
         self.disk_trouble = ""
         self._mcp_tools: list[dict[str, Any]] = []
         self.became_ready = asyncio.Event()
@@ -96,15 +98,6 @@ class StatusFile:
     def state(self) -> ProcessState:
         """The state last reported."""
         return self._state
-
-    def count_tokens(self, tokens: Callable[[], dict[str, int]]) -> None:
-        """Include `tokens()` in each report: the tokens used since midnight UTC, by purpose."""
-        self._tokens = tokens
-
-    def watch_mcp_servers(self, troubles: Callable[[], dict[str, str]]) -> None:
-        """Include `troubles()` in each report: the reasons why MCP servers are not connected, by
-        name."""
-        self._mcp_troubles = troubles
 
     def offer_tools(self, tools: list[dict[str, Any]]) -> None:
         """Report the tools that MCP clients may call (`OfferedTool`, as JSON)."""
@@ -157,7 +150,7 @@ class StatusFile:
 
     def _say(self, state: ProcessState, detail: str) -> None:
         self._state, self._detail = state, detail
-        tokens = self._tokens()
+        tokens = self.tokens()
         report = StatusReport(
             name=self._name,
             pid=os.getpid(),
@@ -168,7 +161,7 @@ class StatusFile:
             purposes=tokens,
             trouble="; ".join(filter(None, self._troubles.values())),
             asked_about=self._asked_about,
-            mcp_troubles=self._mcp_troubles(),
+            mcp_troubles=self.mcp_troubles(),
             mcp_tools=self._mcp_tools,
         )
         try:
@@ -261,6 +254,33 @@ def reports(data: Path) -> list[StatusReport]:
     name."""
     names = sorted(path.stem for path in (data / "run").glob("*.json"))
     return [found for name in names if (found := report(data, name))]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckResult:
+    """The result of one check; `text` describes the state or, on failure, what to do."""
+
+    what: str
+    ok: bool
+    text: str
+
+
+def examine_process(data: Path, name: str) -> CheckResult:
+    """Check one process, active or standby, by its status file: container health checks run it
+    often, so it must be cheap."""
+    said = report(data, name)
+    # A standby on this folder counts as healthy; the active process may be on another machine.
+    if not (said and said.is_fresh):
+        said = report(data, name + STANDBY) or said
+    start = f"start it with `terrarium up` or `terrarium run {name}`"
+    if said is None:
+        return CheckResult(name, False, f"it has never run in {data}; {start}")
+    if said.state is ProcessState.STOPPED or not said.is_fresh:
+        how = "stopped" if said.state is ProcessState.STOPPED else "last seen"
+        return CheckResult(name, False, f"it was {how} at {said.time:%Y-%m-%d %H:%M} UTC; {start}")
+    if said.trouble:
+        return CheckResult(name, False, said.trouble)
+    return CheckResult(name, said.state is ProcessState.READY, said.detail or f"it is {said.state}")
 
 
 def web_address(config: Config, servers: Iterable[str]) -> str | None:

@@ -14,7 +14,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from typing import Any
-from weakref import WeakValueDictionary
 
 from harnesses.core.services.peers import Origin
 from llm.agent.agent_loop import OnActivity
@@ -172,10 +171,15 @@ class TurnRequest:
         return self.profile in ("standard", "command")
 
     @property
+    def is_unasked(self) -> bool:
+        """True if nobody has asked: the model may speak, or stay silent."""
+        return self.profile in UNASKED
+
+    @property
     def asker_words(self) -> str:
         """The asker's own words: "" if nobody asked; of a question from another tendril, which a
         model may have written, those of the question there."""
-        if self.profile in UNASKED:
+        if self.is_unasked:
             return ""
         if self.origin and self.origin.words is not None:
             return self.origin.words
@@ -185,7 +189,7 @@ class TurnRequest:
         """Return the person for whom the tools of the turn run."""
 
         async def earlier() -> Sequence[str]:
-            if self.profile in UNASKED:
+            if self.is_unasked:
                 return ()
             try:
                 turns = await conversations.turns(self.conversation, limit=_EARLIER_TURNS)
@@ -224,10 +228,6 @@ class TurnRequest:
         limits = RunLimits.from_settings(settings, self.profile)
         budget = self.origin.budget if self.origin else None
         return limits.within(budget) if budget else limits
-
-    def with_tools(self, *owners: object | None) -> TurnRequest:
-        """Return the request with the tools of more owners; None is ignored."""
-        return replace(self, tools=[*self.tools, *(each for each in owners if each is not None)])
 
     async def with_settled_log(self) -> TurnRequest:
         """Wait until everything said before the question is in the log, and return the request with
@@ -356,7 +356,7 @@ class ConversationQueue:
         async with self.arrivals:
             pass  # a follow-up that is being read has arrived too
         waiting = [each for each in self._waiting if not each.turn.done()]
-        joining = list(takewhile(_is_follow_up, waiting))
+        joining = list(takewhile(lambda each: each.joins, waiting))
         # All are removed before the first await: during it, `stop` or a cancellation may change
         # the queue.
         for each in joining:
@@ -378,38 +378,10 @@ class ConversationQueue:
         cancelled = self._running is not None and self._running.cancel()
         return cancelled or granted is not None or bool(dropped) or self.arrivals.locked()
 
-
-def _is_follow_up(waiting: Waiting) -> bool:
-    return waiting.joins
-
-
-class ConversationQueues:
-    """The queues of all conversations by name. The length is the number of questions that are
-    being answered or queued."""
-
-    def __init__(self) -> None:
-        # Weak: each turn, running or waiting, holds its queue, which goes with the last of them.
-        self._queues: WeakValueDictionary[str, ConversationQueue] = WeakValueDictionary()
-
-    def __len__(self) -> int:
-        return sum(map(len, self._queues.values()))
-
-    def for_conversation(self, conversation: str) -> ConversationQueue:
-        """Return the queue of a conversation; the caller must hold a reference while using it."""
-        return self._queues.setdefault(conversation, ConversationQueue())
-
-    def stop(self, conversation: str) -> bool:
-        """Cancel the running turn of a conversation and drop its waiting questions; return False if
-        there were none."""
-        queue = self._queues.get(conversation)
-        return queue.stop() if queue else False
-
-    async def drop(self, belongs: Callable[[str], bool]) -> None:
-        """Cancel all turns and drop all waiting questions of the conversations whose names
-        `belongs` selects. On return, nothing of these turns is written to memory any more."""
-        for queue in [queue for name, queue in self._queues.items() if belongs(name)]:
-            queue.keeps = False
-            queue.stop()
-            # Wait if the turn is being stored just now; if it has not begun, it will see the flag.
-            async with queue.memory:
-                pass
+    async def drop(self) -> None:
+        """Do the same; on return, nothing of these turns is written to memory any more."""
+        self.keeps = False
+        self.stop()
+        # Wait if the turn is being stored just now; if it has not begun, it will see the flag.
+        async with self.memory:
+            pass

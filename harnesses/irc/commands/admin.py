@@ -123,7 +123,7 @@ class AdminCommands:
     async def reload(self, request: CommandRequest) -> str:
         """reload: read the configuration file again"""
         try:
-            changed = self._services.tendril.reload()
+            changed = self._services.reload()
         except ConfigError as error:
             return PrivateReply(f"Nothing has changed, as the configuration is wrong: {error}")
         await self._note(request, "reload", "")
@@ -131,19 +131,19 @@ class AdminCommands:
 
     async def status(self, request: CommandRequest) -> str:
         """status: how I am"""
-        services, tendril = self._services, self._services.tendril
+        services, own = self._services, self._services.resources
         network = request.network
-        problems = [*map(describe_refusal, network.refusals), network.problem]
+        problems = [*map(describe_refusal, network.session.refusals), network.problem]
         lag = await network.lag()
         model = services.behaviours.resolve(request.place).model
-        away = tendril.prompts.mcp_servers.troubles()
+        away = own.prompts.mcp_servers.troubles()
         up = timedelta(seconds=round(asyncio.get_running_loop().time() - services.started))
         return (
             f"up {up}; lag {f'{lag * 1000:.0f} ms' if lag is not None else 'unknown'};"
-            f" {tendril.pending} in the queue; model {model};"
-            f" {tendril.accounting.today():,} tokens today;"
+            f" {services.turns.pending} in the queue; model {model};"
+            f" {own.accounting.today():,} tokens today;"
             f" {self._proactive.admin_summary(_fold_channel(request, request.place.channel))}"
-            + (f"; trouble: {tendril.client.trouble}" if tendril.client.trouble else "")
+            + (f"; trouble: {own.client.trouble}" if own.client.trouble else "")
             + (
                 f"; the log cannot be written: {trouble}"
                 if (trouble := services.log.trouble)
@@ -151,7 +151,7 @@ class AdminCommands:
             )
             + "".join(f"; {problem}" for problem in problems if problem)
             + (f"; MCP servers away: {', '.join(away)}" if away else "")
-            + (f"; broken: {', '.join(broken)}" if (broken := tendril.prompts.errors) else "")
+            + (f"; broken: {', '.join(broken)}" if (broken := own.prompts.errors) else "")
         )
 
     async def _set(self, request: CommandRequest, channel: str, word: str, text: str) -> str:
@@ -160,7 +160,7 @@ class AdminCommands:
             return f"{key} = {getattr(self._services.behaviours.resolve(place), key)}"
         value = None if text == _RESET else value_of(key, text)
         if key == "persona" and value:
-            self._services.tendril.prompts.personas.require(value)
+            self._services.resources.prompts.personas.require(value)
         await self._services.overrides.set_value(place, key, None if value is None else str(value))
         self._services.behaviours.set_value(place, key, value)
         if key == "proactive" and channel != EVERYWHERE:  # it ends the silence after a kick there

@@ -45,7 +45,7 @@ class LogCommands:
             return _quoting([], found[-_SHOWN:])
         if answers.passages:
             return _quoting(["Perhaps:"], [each.event for each in answers.passages])
-        meant = await self._services.retrieval.near(request.words, within)
+        meant = await self._services.medium.log.retrieval.near(request.words, within)
         events = [hit.event for hit in meant.hits] if meant else []
         near = [event for event in events if not self._is_command(event, request)][:_SHOWN]
         if not near:
@@ -56,7 +56,7 @@ class LogCommands:
         """Return the lines that may answer a plain question."""
         nick = self._services.networks[request.place.network].nick
         line_filter = LineFilter(prefix=self._services.prefix(request.place), nicks=(nick,))
-        return await self._services.retrieval.answers(request.words, within, line_filter)
+        return await self._services.medium.log.retrieval.answers(request.words, within, line_filter)
 
     async def stats(self, request: CommandRequest) -> str:
         """stats: how much is said here, and by whom"""

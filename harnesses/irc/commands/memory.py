@@ -14,7 +14,7 @@ from harnesses.irc.policy.requests import (
     room_key,
 )
 from harnesses.irc.services import BotServices
-from llm.memory.room import PersonalMemory, TendrilMemory, fact_key, statement_in
+from llm.memory.room import RoomMemory, TendrilMemory, fact_key, statement_in
 from llm.scheduling.cron_schedule import is_zone
 from llm.skills.world_clock.places import zone_name
 from storage.memory.memories import Memory
@@ -51,14 +51,16 @@ class MemoryCommands:
             if zone is None:
                 return PrivateReply(f"I know no time zone {value}; write it as Europe/Vienna.")
             value = zone
-        key = await memory_of(self._services.tendril.memory, request).remember(value, statement.key)
+        key = await memory_of(self._services.resources.memory, request).remember(
+            value, statement.key
+        )
         return f"I will remember: your {key} is {value}." if key else f"I will remember: {value}."
 
     async def recall(self, request: CommandRequest) -> str:
         """recall [KEY]: what I have told you to remember; alone, all of it"""
         if request.who.bridged:
             return PrivateReply(BRIDGED)
-        mine = memory_of(self._services.tendril.memory, request)
+        mine = memory_of(self._services.resources.memory, request)
         key = fact_key(request.words)
         if not key:
             return PrivateReply(_list_facts(await mine.facts()))
@@ -73,11 +75,11 @@ class MemoryCommands:
         """memory: what I keep about you, and how to remove it"""
         if request.who.bridged:
             return PrivateReply(BRIDGED)
-        tendril, prefix = self._services.tendril, self._services.prefix(request.place)
-        mine = memory_of(tendril.memory, request)
+        own, prefix = self._services.resources, self._services.prefix(request.place)
+        mine = memory_of(own.memory, request)
         facts, notes = await mine.facts(), await mine.notes()
-        turns = len(await tendril.conversations.turns(conversation_of(request)))
-        reminders = len(await Reminders(tendril.database).for_owner(request.requester.owner))
+        turns = len(await own.conversations.turns(conversation_of(request)))
+        reminders = len(await Reminders(own.database).for_owner(request.requester.owner))
         lines = [
             _list_facts(facts),
             *(f"Noted: {note.text}." for note in notes[-_MAX_FACTS:]),
@@ -93,7 +95,7 @@ class MemoryCommands:
         who, network = request.who, request.network
         if who.bridged:
             return PrivateReply(BRIDGED)
-        hidden = self._services.opt_outs.opt_out_rules.hides_person(network.name, who)
+        hidden = self._services.medium.log.opt_outs.opt_out_rules.hides_person(network.name, who)
         logs = self._services.behaviours.resolve(request.place).logging
         return (
             PrivateReply(_KEPT_OUT)
@@ -102,11 +104,11 @@ class MemoryCommands:
         )
 
 
-def memory_of(memory: TendrilMemory, request: CommandRequest) -> PersonalMemory:
+def memory_of(memory: TendrilMemory, request: CommandRequest) -> RoomMemory:
     """Return the memory of a request's author, in the place of the request."""
     fold = request.network.fold
     room, person = room_key(request.place, fold), fold(request.who.name)
-    return memory.for_room(room, conversation_of(request), person).personal()
+    return memory.for_room(room, conversation_of(request), person)
 
 
 def _list_facts(facts: list[Memory]) -> str:

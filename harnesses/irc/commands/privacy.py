@@ -41,7 +41,7 @@ class PrivacyCommands:
         if who.bridged:
             return PrivateReply(BRIDGED)
         await request.pending_event.wait_visible()  # what was said before is in the log
-        privacy = self._services.tendril.privacy
+        privacy = self._services.medium.privacy
         if request.words.lower() == "off":
             if await privacy.opt_in(who, network):
                 return PrivateReply("You are logged again.")
@@ -66,7 +66,7 @@ class PrivacyCommands:
         """forget me: remove all that you have kept of what I said; forget KEY: one fact about me"""
         if request.who.bridged:
             return PrivateReply(BRIDGED)
-        privacy = self._services.tendril.privacy
+        privacy = self._services.medium.privacy
         person = privacy.person(request.who, request.network.name)
         words = request.words.lower().split()
         if words[:1] == ["me"] and len(words) == 2 and privacy.confirms(person, words[1]):
@@ -85,7 +85,7 @@ class PrivacyCommands:
         key = fact_key(request.words)
         if not key:
             return f"This removes all that I have kept of what you said: {all_of_it}"
-        if await memory_of(self._services.tendril.memory, request).forget(key):
+        if await memory_of(self._services.resources.memory, request).forget(key):
             return f"Forgotten: your {key}."
         return (
             f"I remember nothing of yours called {key}. This removes all that I have kept of what"
@@ -94,7 +94,7 @@ class PrivacyCommands:
 
     async def _asked_back(self, person: Person, prefix: str) -> str:
         """Return what would be removed, and the word that confirms it."""
-        privacy = self._services.tendril.privacy
+        privacy = self._services.medium.privacy
         kept = await privacy.count(person)
         if not kept:
             return await self._finish_earlier() + _identity_text(person)
@@ -112,7 +112,7 @@ class PrivacyCommands:
 
         An unfinished one may be theirs: once their events are gone, that cannot be told any more.
         """
-        if await self._services.tendril.privacy.finish_earlier():
+        if await self._services.medium.privacy.finish_earlier():
             return "There is nothing that I know to be yours."
         return (
             "There is nothing more in the log that I know to be yours. Something that was to be"
@@ -126,7 +126,7 @@ class PrivacyCommands:
 
     async def _forget(self, person: Person) -> str:
         try:
-            gone = await self._services.tendril.privacy.forget(person)
+            gone = await self._services.medium.privacy.forget(person)
         except StorageError as error:
             _log.error("irc.not_forgotten", error=str(error))
             return "Nothing is removed yet, as I cannot write to the disk. Please ask again later."

@@ -78,19 +78,19 @@ class Commands:
         StorageError."""
         facts: list[str] = []
         if asks_for_fact(reading) and not request.who.bridged:
-            mine = memory_of(self._services.tendril.memory, request)
+            mine = memory_of(self._services.resources.memory, request)
             facts = [fact.key for fact in await mine.facts()]
         found = plain_command(reading, await self._profile(request), facts)
         return (found.name, replace(request, words=found.words)) if found else None
 
     async def _profile(self, request: CommandRequest) -> Profile:
         """Return the profile of the model that a question would be answered by."""
-        tendril = self._services.tendril
+        own = self._services.resources
         behaviour = self._services.behaviours.resolve(request.place)
-        persona = tendril.prompts.personas.choose(behaviour.persona)
-        resolve = tendril.catalog.resolve
+        persona = own.prompts.personas.choose(behaviour.persona)
+        resolve = own.catalog.resolve
         name = await resolve(behaviour.model) or await resolve(persona.model)
-        return Profile.from_card(await tendril.catalog.card(name))
+        return Profile.from_card(await own.catalog.card(name))
 
     async def terrarium(self, request: CommandRequest) -> str:
         """terrarium QUESTION: ask me"""
@@ -113,25 +113,25 @@ class Commands:
         async def execute() -> TurnResult:
             return TurnResult(await self.known[name](request))
 
-        result = await self._services.tendril.catch_errors(execute)
+        result = await self._services.turns.catch_errors(execute)
         await self._services.sender.reply(request, result.text)
 
     async def who(self, request: CommandRequest) -> str:
         """who: who is here"""
         if request.private and not request.network.is_channel(request.place.channel):
             return "Only you and I are here."
-        members = request.network.members(request.place.channel)
+        members = request.network.roster.nicks(request.place.channel)
         return f"{len(members)} here: {', '.join(map(without_highlight, members))}"
 
     async def clear(self, request: CommandRequest) -> str:
         """clear: forget our conversation (the log stays)"""
         await self._proactive.on_cleared(request)
-        turns = await self._services.tendril.clear(conversation_of(request))
+        turns = await self._services.turns.clear(conversation_of(request))
         return f"Forgotten: our conversation of {counted(turns, 'turn')}."
 
     async def compact(self, request: CommandRequest) -> str:
         """compact: look at the newest turns of our conversation only"""
-        turns = await self._services.tendril.compact(conversation_of(request))
+        turns = await self._services.turns.compact(conversation_of(request))
         return (
             f"I look no more at the oldest {counted(turns, 'turn')}."
             if turns
@@ -144,7 +144,7 @@ class Commands:
         nick = request.words.split()[0] if request.words else own
         if not request.admin and request.network.fold(nick) != request.network.fold(own):
             return PrivateReply("Only admins may stop what others have asked.")
-        stopped = self._services.tendril.stop(conversation_of(request, nick))
+        stopped = self._services.turns.stop(conversation_of(request, nick))
         return "Stopped." if stopped else PrivateReply("There is nothing to stop.")
 
     async def more(self, request: CommandRequest) -> str:
@@ -168,7 +168,7 @@ class Commands:
         if topic not in TOPICS:
             return PrivateReply(f"About what? One of: {', '.join(TOPICS)}.")
         catalog, behaviour = (
-            self._services.tendril.catalog,
+            self._services.resources.catalog,
             self._services.behaviours.resolve(request.place),
         )
         introduction = Introduction(

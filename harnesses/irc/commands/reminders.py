@@ -25,7 +25,7 @@ class ReminderCommands:
 
     async def remind(self, request: CommandRequest) -> str:
         """remind WHEN TEXT: tell me TEXT then (10m, tomorrow at 9, every monday at 9)"""
-        reminder_service, requester = self._services.tendril.remind, request.requester
+        reminder_service, requester = self._services.medium.remind, request.requester
         words = _ME.sub("", request.words, count=1)
         try:
             if not words:
@@ -42,7 +42,7 @@ class ReminderCommands:
         week here); .reminders lists and cancels"""
         if request.who.bridged:
             return PrivateReply("Whoever speaks through a relay cannot schedule questions.")
-        reminder_service, requester = self._services.tendril.remind, request.requester
+        reminder_service, requester = self._services.medium.remind, request.requester
         try:
             if not request.words:
                 raise NotUnderstood(
@@ -55,7 +55,7 @@ class ReminderCommands:
 
     async def reminders(self, request: CommandRequest) -> str:
         """reminders [cancel NUMBER|WORDS|all]: what you are to remind me of; cancel some"""
-        reminder_service, requester = self._services.tendril.remind, request.requester
+        reminder_service, requester = self._services.medium.remind, request.requester
         match request.words.lower().split():
             case []:
                 return PrivateReply(await reminder_service.list_text(requester))

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
-from harnesses.core.errors import TendrilError, root_cause
+from harnesses.core.errors import TendrilError
 from harnesses.core.tendril.status import StatusFile
 from harnesses.irc.event_handler import EventHandler
 from harnesses.irc.failover.standby import LEASE_PREFIX, Standby, require_same_networks
@@ -17,7 +17,7 @@ from harnesses.irc.transport.networks import Networks
 from storage.db.database import Address, Database
 from storage.log import ChatLog
 from storage.queues.leases import LeaseLost, Leases
-from terrarium.supervision import told_to_stop
+from terrarium.supervision import root_cause, told_to_stop
 
 Work = Coroutine[Any, Any, None]
 

@@ -130,7 +130,7 @@ class Standby:
         """
         _, overrides = await load_channel_settings(self._database)
         for name, network in self._networks.items():
-            network.configure(_as_standby(self._wanted[name]))
+            network.settings = _as_standby(self._wanted[name])
             for channel, key in overrides.channels(name).items():
                 network.part(channel) if key is None else network.join(channel, key)
 
@@ -281,7 +281,7 @@ def _as_standby(settings: NetworkSettings) -> NetworkSettings:
 
 def _known_as(network: Network) -> str:
     """Return our `nick!user@host`, or "" while we do not know it."""
-    source = network.source
+    source = network.session.source
     is_known = network.connected.is_set() and source.user and source.host
     return str(source) if is_known else ""
 

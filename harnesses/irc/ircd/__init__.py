@@ -1,6 +1,7 @@
-"""The embedded IRC server that `terrarium up` starts, based on irc3d.
+"""The embedded IRC server that `terrarium up` starts.
 
     python -m harnesses.irc.ircd --host 127.0.0.1 --port 6667
 
-irc3d's plugins work (`--include MODULE`); its connections and its commands are replaced.
+RFC 2812 as current clients use it (https://modern.ircdocs.horse/): one server, no services, no
+capabilities, nothing stored.
 """

@@ -7,9 +7,9 @@ import asyncio
 import errno
 import signal
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-from harnesses.irc.ircd import channels, messages, queries, registration  # noqa: F401  they fill the table
+from harnesses.irc.ircd import commands
 from harnesses.irc.ircd.server import Client, Server
 from terrarium.supervision import parent_gone
 
@@ -17,12 +17,12 @@ EX_CONFIG = 78
 """Exit status for a configuration error (sysexits.h)."""
 
 
-async def serve(host: str, port: int, includes: Iterable[str] = ()) -> None:
+async def serve(host: str, port: int) -> None:
     """Serve until SIGTERM, SIGINT or the end of our supervisor. Raises OSError."""
     loop, stopped = asyncio.get_running_loop(), asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
-    ircd = Server(includes)
+    ircd = Server(commands.run)
     listener = await loop.create_server(lambda: Client(ircd), host, port)
     parent = asyncio.create_task(parent_gone())
     stop = asyncio.create_task(stopped.wait())
@@ -30,7 +30,7 @@ async def serve(host: str, port: int, includes: Iterable[str] = ()) -> None:
     for task in rest:
         task.cancel()
     listener.close()
-    for client in list(ircd.clients.values()):
+    for client in list(ircd.clients):
         client.end("The server is stopping")
     for task in done:
         task.result()  # raises if `parent_gone` could not watch the standard input
@@ -41,10 +41,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m harnesses.irc.ircd", description=__doc__)
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on")
     parser.add_argument("--port", type=int, default=6667, help="port to listen on")
-    parser.add_argument("--include", action="append", default=[], help="module of irc3d plugins")
     options = parser.parse_args(arguments)
     try:
-        asyncio.run(serve(options.host, options.port, options.include))
+        asyncio.run(serve(options.host, options.port))
     except OSError as error:
         taken = error.errno == errno.EADDRINUSE
         why = "is already in use" if taken else f"cannot be listened on ({error.strerror})"

@@ -22,7 +22,7 @@ from harnesses.core.services.reminders import Requester
 from harnesses.irc.channel_settings import AdminOverrides
 from harnesses.irc.protocol.events import IrcEvent
 from harnesses.irc.protocol.message import Casemap, is_nick
-from harnesses.irc.session.state import Member
+from harnesses.irc.session.session import Member
 from harnesses.irc.settings import IrcSettings
 from harnesses.irc.transport.network import Network
 from storage.chat_log.event import (
@@ -243,7 +243,7 @@ class RequestPolicy:
         """Return the place of an event by `who`."""
         other = who
         if event.own and event.channel is None:  # our private message: the room of its recipient
-            known = network.person(event.target)
+            known = network.roster.person(event.target)
             other = identity_of(known) if known else Identity(event.target)
         return place_of(event, other, network.fold)
 
@@ -278,7 +278,7 @@ class RequestPolicy:
         if event.type != "PRIVMSG":
             return None
         # People go on calling us by the configured nick while we have another.
-        nicks, private = (network.nick, network.settings.nick), event.channel is None
+        nicks, private = (network.session.nick, network.settings.nick), event.channel is None
         return parse_command(event.text, prefix=prefix, nicks=nicks, private=private)
 
     def record_and_check_loop(

@@ -6,19 +6,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-EventType = Literal[
-    "PRIVMSG",
-    "NOTICE",
-    "ACTION",
-    "JOIN",
-    "PART",
-    "QUIT",
-    "NICK",
-    "KICK",
-    "MODE",
-    "TOPIC",
-    "INVITE",
-]
+Talk = Literal["PRIVMSG", "NOTICE", "ACTION"]
+"""The kind of a message; an ACTION is a PRIVMSG with CTCP framing."""
+
+EventType = Talk | Literal["JOIN", "PART", "QUIT", "NICK", "KICK", "MODE", "TOPIC", "INVITE"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ MAX_LINE = 64 * 1024
 """Maximum bytes kept of one line. Servers send at most 8191 bytes of tags and 512 of the rest."""
 
 _UNESCAPED = {":": ";", "s": " ", "\\": "\\", "r": "\r", "n": "\n"}
+_ESCAPE = re.compile(r"\\(.?)", re.DOTALL)
 _ESCAPED = str.maketrans({";": "\\:", " ": "\\s", "\\": "\\\\", "\r": "\\r", "\n": "\\n"})
 _TEXT_COMMANDS = frozenset({"PRIVMSG", "NOTICE", "TOPIC", "PART", "QUIT", "KICK", "AWAY", "USER"})
 
@@ -55,6 +56,11 @@ class Message:
     source: Source | None = None
     tags: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def nick(self) -> str:
+        """The nick of the source, or "" if there is no source."""
+        return self.source.nick if self.source else ""
+
     def param(self, index: int) -> str:
         """Return the parameter at `index` (negative counts from the end), or "" if missing."""
         return self.params[index] if -len(self.params) <= index < len(self.params) else ""
@@ -72,21 +78,22 @@ class Message:
         if self.source:
             parts.insert(0, f":{self.source}")
         if self.tags:
-            parts.insert(0, "@" + ";".join(_tag(key, value) for key, value in self.tags.items()))
+            tags = (
+                f"{key}={value.translate(_ESCAPED)}" if value else key
+                for key, value in self.tags.items()
+            )
+            parts.insert(0, "@" + ";".join(tags))
         if self.params:
-            parts.append(self._last())
+            # The colon is optional before a single word. Text always has it, as irc3's event
+            # patterns, which plugins rely on, do not match without.
+            text = self.params[-1]
+            is_word = text and " " not in text and not text.startswith(":")
+            is_text = self.command in _TEXT_COMMANDS or self.command.isdigit()
+            parts.append(text if is_word and not is_text else f":{text}")
         line = " ".join(parts)
         if any(character in line for character in "\r\n\0"):
             raise InvalidMessage(f"{self.command}: a line cannot hold CR, LF or NUL")
         return line
-
-    def _last(self) -> str:
-        # The colon is optional before a single word. Text always has it, as irc3's event patterns,
-        # which plugins rely on, do not match without.
-        text = self.params[-1]
-        plain = text and " " not in text and not text.startswith(":")
-        is_text = self.command in _TEXT_COMMANDS or self.command.isdigit()
-        return text if plain and not is_text else f":{text}"
 
 
 def parse(line: str) -> Message | None:
@@ -98,7 +105,14 @@ def parse(line: str) -> Message | None:
     source = None
     if rest.startswith("@"):
         word, rest = _word(rest)
-        tags = _tags(word[1:])
+        pairs = (item.partition("=") for item in word[1:].split(";"))
+        # https://ircv3.net/specs/extensions/message-tags#escaping-values: a trailing backslash is
+        # dropped, and so is one before a character that needs no escape.
+        tags = {
+            key: _ESCAPE.sub(lambda match: _UNESCAPED.get(match[1], match[1]), value)
+            for key, _, value in pairs
+            if key
+        }
     if rest.startswith(":"):
         word, rest = _word(rest)
         source = Source.parse(word[1:])
@@ -173,31 +187,6 @@ def _word(text: str) -> tuple[str, str]:
     return word, rest.lstrip(" ")
 
 
-def _tags(text: str) -> dict[str, str]:
-    pairs = (item.partition("=") for item in text.split(";"))
-    return {key: _unescape(value) for key, _, value in pairs if key}
-
-
-def _tag(key: str, value: str) -> str:
-    return f"{key}={value.translate(_ESCAPED)}" if value else key
-
-
-def _unescape(value: str) -> str:
-    # https://ircv3.net/specs/extensions/message-tags#escaping-values: a trailing backslash is
-    # dropped, and so is one before a character that needs no escape.
-    if "\\" not in value:
-        return value
-    characters = iter(value)
-    return "".join(
-        _unescape_char(next(characters, "")) if character == "\\" else character
-        for character in characters
-    )
-
-
-def _unescape_char(character: str) -> str:
-    return _UNESCAPED.get(character, character)
-
-
 def _legacy(line: bytes) -> str:
     # cp1252 leaves five bytes undefined; Latin-1 maps all 256.
     try:
@@ -227,6 +216,14 @@ _ASCII = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 # `rfc1459` of CASEMAPPING also makes ^ the lower case of ~; `strict-rfc1459` does not.
 _STRICT = {**_ASCII, **str.maketrans("[]\\", "{}|")}
 _RFC1459 = {**_STRICT, **str.maketrans("~", "^")}
+_CASEMAPPINGS = {
+    "ascii": _ASCII,
+    "strict-rfc1459": _STRICT,
+    "rfc1459": _RFC1459,
+    # PRECIS; RFC 8265 obsoletes RFC 7613: https://ircv3.net/registry#casemapping
+    "rfc7613": _ASCII,
+    "rfc8265": _ASCII,
+}
 
 
 def casemap(name: str) -> Casemap:
@@ -236,34 +233,13 @@ def casemap(name: str) -> Casemap:
     Unicode nicks it treats as equal; Unicode case folding could merge two people ("straße" and
     "strasse"), ASCII folding cannot.
     """
-    return _KNOWN.get(name.lower(), _rfc1459)
+    table = _CASEMAPPINGS.get(name.lower(), _RFC1459)
+    return lambda text: text.translate(table)
 
 
 def is_nick(name: str) -> bool:
     """Return whether this is a valid nick of a person, and no server or bouncer pseudo-user."""
     return _NICK.fullmatch(name) is not None
-
-
-def _ascii(name: str) -> str:
-    return name.translate(_ASCII)
-
-
-def _strict(name: str) -> str:
-    return name.translate(_STRICT)
-
-
-def _rfc1459(name: str) -> str:
-    return name.translate(_RFC1459)
-
-
-_KNOWN: dict[str, Casemap] = {
-    "ascii": _ascii,
-    "strict-rfc1459": _strict,
-    "rfc1459": _rfc1459,
-    # PRECIS; RFC 8265 obsoletes RFC 7613: https://ircv3.net/registry#casemapping
-    "rfc7613": _ascii,
-    "rfc8265": _ascii,
-}
 
 
 @dataclass(frozen=True)
@@ -293,7 +269,7 @@ class ISupport:
     def unknown_casemapping(self) -> str:
         """The value of CASEMAPPING if we do not support it, else ""."""
         value = self.tokens.get("CASEMAPPING", "")
-        return "" if value.lower() in _KNOWN else value
+        return "" if value.lower() in _CASEMAPPINGS else value
 
     @cached_property
     def prefix(self) -> Mapping[str, str]:
@@ -320,14 +296,9 @@ class ISupport:
         return kinds[0], kinds[1], kinds[2], kinds[3]
 
     @property
-    def nicklen(self) -> int:
-        """NICKLEN: the maximum length of a nick."""
-        return max(self._number("NICKLEN", 9), 1)
-
-    @property
-    def tells_nicklen(self) -> bool:
-        """True if the server has advertised NICKLEN."""
-        return "NICKLEN" in self.tokens
+    def nicklen(self) -> int | None:
+        """NICKLEN: the maximum length of a nick, or None if the server has not advertised it."""
+        return max(self._number("NICKLEN", 9), 1) if "NICKLEN" in self.tokens else None
 
     @property
     def linelen(self) -> int:
@@ -382,12 +353,6 @@ class ISupport:
         """Return the member modes that the symbols of a name in a NAMES reply denote."""
         symbols = name[: len(name) - len(self.without_prefix(name))]
         return {self.prefix[symbol] for symbol in symbols}
-
-    @property
-    def operator_modes(self) -> set[str]:
-        """The member modes of operators and above; PREFIX lists the highest first."""
-        modes = list(self.prefix.values())
-        return set(modes[: modes.index("o") + 1]) if "o" in modes else set()
 
     def mode_changes(self, params: Sequence[str]) -> Iterator[tuple[str, str, bool]]:
         """Yield the mode changes in `params` as (letter, argument or "", whether it is set)."""

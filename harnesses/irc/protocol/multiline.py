@@ -23,7 +23,7 @@ class MultilineAssembler:
     """Assembler of multiline messages from the lines of their batches."""
 
     def __init__(self) -> None:
-        self._open: dict[str, _Batch] = {}
+        self._open: dict[str, tuple[Message, list[Message]]] = {}
 
     def feed(self, message: Message) -> list[Message]:
         """Process a received message; return the messages to handle now, in order.
@@ -31,67 +31,50 @@ class MultilineAssembler:
         A line of an open multiline batch is held back. The end of the batch yields one message
         whose text contains line breaks. Any other message is returned unchanged.
         """
-        if message.command == "BATCH":
-            return [message, *self._batch(message)]
-        reference = message.tags.get("batch", "")
-        parts = self._open.get(reference)
-        if parts is None or not parts.add(message):
+        reference = message.param(0) if message.command == "BATCH" else ""
+        if reference.startswith("+"):
+            if message.param(1) == MULTILINE and len(self._open) < MAX_OPEN:
+                self._open[reference[1:]] = message, []
             return [message]
+        if message.command == "BATCH":
+            return [message, *self._end(reference[1:])]
+        batch = self._open.get(message.tags.get("batch", ""))
+        if not batch or not _belongs(message, *batch):
+            return [message]
+        lines = batch[1]
+        lines.append(message)
+        if len(lines) < MAX_LINES and sum(len(line.param(1)) for line in lines) < MAX_CHARACTERS:
+            return []
         # A full message is delivered as it is; further lines of its batch find none open.
-        return self._end(reference) if parts.full else []
-
-    def _batch(self, message: Message) -> list[Message]:
-        reference = message.param(0)
-        if not reference.startswith("+"):
-            return self._end(reference[1:])
-        if message.param(1) == MULTILINE and len(self._open) < MAX_OPEN:
-            self._open[reference[1:]] = _Batch(message)
-        return []
+        return self._end(message.tags["batch"])
 
     def _end(self, reference: str) -> list[Message]:
-        parts = self._open.pop(reference, None)
-        whole = parts.whole() if parts else None
-        return [whole] if whole else []
-
-
-class _Batch:
-    """An open multiline batch and the lines received for it."""
-
-    def __init__(self, opening: Message) -> None:
-        self._opening = opening
-        self._lines: list[Message] = []
-        self._text = ""
-
-    @property
-    def full(self) -> bool:
-        return len(self._lines) >= MAX_LINES or len(self._text) >= MAX_CHARACTERS
-
-    def add(self, line: Message) -> bool:
-        """Add a line and return True, or return False if it cannot belong to this message.
-
-        All lines must have the same command, source and target, so that no line is attributed to
-        another sender. CTCP is left to be handled as a message by itself.
-        """
-        text, first = line.param(1), self._lines[0] if self._lines else line
-        if line.command not in ("PRIVMSG", "NOTICE") or text.startswith("\x01"):
-            return False
-        if line.param(0) != self._opening.param(2):
-            return False
-        if (line.command, line.source) != (first.command, first.source):
-            return False
-        if self._lines:
-            # The sender had to split a line of text that was too long for one IRC line.
-            self._text += "" if CONCAT in line.tags else "\n"
-        self._text += text
-        self._lines.append(line)
-        return True
-
-    def whole(self) -> Message | None:
-        """Return the assembled message, or None if no line was received."""
-        if not self._lines:
-            return None
+        """Close a batch; return the message of its lines, if there were any."""
+        opening, lines = self._open.pop(reference, (None, []))
+        if not opening or not lines:
+            return []
+        first, *others = lines
+        # CONCAT marks what the sender had to split, as it was too long for one IRC line.
+        text = first.param(1) + "".join(
+            ("" if CONCAT in line.tags else "\n") + line.param(1) for line in others
+        )
         # Tags of the batch (time, msgid) override those of its first line.
-        first = self._lines[0]
         tags = {name: value for name, value in first.tags.items() if name not in ("batch", CONCAT)}
-        params = (first.param(0), self._text)
-        return Message(first.command, params, first.source, tags | dict(self._opening.tags))
+        return [
+            Message(first.command, (first.param(0), text), first.source, {**tags, **opening.tags})
+        ]
+
+
+def _belongs(line: Message, opening: Message, lines: list[Message]) -> bool:
+    """Return whether a line of a batch can be part of its message.
+
+    All lines must have the same command, source and target, so that no line is attributed to
+    another sender. CTCP is left to be handled as a message by itself.
+    """
+    first = lines[0] if lines else line
+    return (
+        line.command in ("PRIVMSG", "NOTICE")
+        and not line.param(1).startswith("\x01")
+        and line.param(0) == opening.param(2)
+        and (line.command, line.source) == (first.command, first.source)
+    )

@@ -1,18 +1,15 @@
-"""Our own lines: splitting to the server's line length, and tracking of their delivery.
+"""Our own lines: splitting to the server's line length, and what the server did with them.
 
 A server prepends `:nick!user@host ` to what we send and truncates the result at its line length, so
 the budget for text is computed in bytes from the line that others will receive. A grapheme cluster
 (what a reader sees as one character, such as a flag) is split only if it is longer than a line.
 
-https://ircv3.net/specs/extensions/echo-message and
-https://ircv3.net/specs/extensions/labeled-response tell which line was delivered. 417,
-ERR_INPUTTOOLONG (https://modern.ircdocs.horse/), does not identify the rejected line. As it depends
-on length alone, the longest of the recent lines is assumed.
+417, ERR_INPUTTOOLONG (https://modern.ircdocs.horse/), does not identify the rejected line. As it
+depends on length alone, the longest of the recent lines is assumed.
 """
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -22,6 +19,7 @@ from enum import Enum
 
 import regex
 
+from harnesses.irc.protocol.events import Talk
 from harnesses.irc.protocol.message import ISupport, Message, Source, parse
 
 MIN_BUDGET = 4
@@ -32,22 +30,29 @@ _WORD = re.compile(r"[ \t]*[^ \t]+")
 _CLUSTER = regex.compile(r"\X")  # an extended grapheme cluster of Unicode Standard Annex 29
 _MOSTLY_EMPTY = 3  # a line that uses less than 1/3 of its budget is filled with part of a word
 _MIN_PIECE = 40  # bytes that must be free in a line for an overlong word to begin in it
-_ACTION_BYTES = len("\x01ACTION \x01")
+_ACTION = "\x01ACTION "
 
 
-def budget(isupport: ISupport, source: Source, command: str, target: str) -> int:
-    """Return how many bytes of text fit on a line of `command` to `target`; at least `MIN_BUDGET`.
+def talk(kind: Talk, target: str, text: str) -> Message:
+    """Return the message that says one line."""
+    if kind == "ACTION":
+        return Message("PRIVMSG", (target, f"{_ACTION}{text}\x01"))
+    return Message(kind, (target, text))
 
-    `command` is PRIVMSG, NOTICE or ACTION; `source` is our own. An unknown user or host counts as
+
+def budget(isupport: ISupport, source: Source, kind: Talk, target: str) -> int:
+    """Return how many bytes of text fit on a line to `target`; at least `MIN_BUDGET`.
+
+    `source` is our own. An unknown user or host counts as
     the longest that the server allows.
     """
     # Others receive ":nick!user@host PRIVMSG target :text", within LINELEN bytes including CRLF.
     nick = max(len(source.nick.encode()), 1)
     user = len(source.user.encode()) if source.user else isupport.userlen
     host = len(source.host.encode()) if source.host else isupport.hostlen
-    wire = "PRIVMSG" if command == "ACTION" else command
-    taken = len(":!@ ") + nick + user + host + len(f"{wire} {target} :".encode()) + len("\r\n")
-    return max(isupport.linelen - taken - (_ACTION_BYTES if command == "ACTION" else 0), MIN_BUDGET)
+    empty = talk(kind, target, "").render()
+    taken = len(":!@ ") + nick + user + host + len(empty.encode()) + len("\r\n")
+    return max(isupport.linelen - taken, MIN_BUDGET)
 
 
 def split(text: str, budget_bytes: int) -> list[str]:
@@ -117,8 +122,6 @@ def _size(text: str) -> int:
 MAX_SENT_LINES, SENT_LINES_AGE = 50, timedelta(seconds=10)
 """The number and maximum age of the sent lines among which a rejected one is looked for."""
 
-_ACTION = "\x01ACTION "
-
 
 class SentLines:
     """The most recently sent lines, to identify one that is rejected as too long (417)."""
@@ -187,81 +190,3 @@ class Receipt:
 
 
 ACCEPTED, LOST = Receipt(ReceiptStatus.ACCEPTED), Receipt(ReceiptStatus.LOST)
-
-
-class ReceiptTracker:
-    """Tracker of the lines that we have sent and the server has not yet acknowledged.
-
-    With echo-message and labeled-response each line has a label, and the server answers it with
-    the echo or with an error. Otherwise a PING follows the lines (`fence`): a server processes
-    lines in order, so its PONG acknowledges every line before it that was not refused.
-    """
-
-    def __init__(self) -> None:
-        self._numbers = itertools.count(1)
-        self._labelled: set[str] = set()
-        self._unlabelled: dict[str, str] = {}
-        self._fences: dict[str, tuple[str, ...]] = {}
-        self._closed: list[tuple[str, Receipt]] = []
-
-    def track(self, target: str) -> str:
-        """Track a line without a label to a folded target; return its tracking id."""
-        number = f"u{next(self._numbers):x}"
-        self._unlabelled[number] = target
-        return number
-
-    def fence(self) -> str:
-        """Return the token of a PING to send after all lines that are tracked so far."""
-        token = f"sent-{next(self._numbers):x}"
-        self._fences[token] = tuple(self._unlabelled)
-        return token
-
-    def on_pong(self, token: str) -> None:
-        """Mark the lines before the PING with this token as accepted; ignore other tokens."""
-        for number in self._fences.pop(token, ()):
-            # A line of the fence that was refused meanwhile is no longer in `_unlabelled`.
-            if self._unlabelled.pop(number, None) is not None:
-                self._closed.append((number, ACCEPTED))
-
-    def on_refused(self, target: str, reason: str) -> bool:
-        """Mark the oldest pending line to a folded target as refused; return whether there is one.
-
-        Such an error names only the target, and the server answers lines in order.
-        """
-        number = next((n for n, each in self._unlabelled.items() if each == target), None)
-        if number is None:
-            return False
-        del self._unlabelled[number]
-        self._closed.append((number, Receipt(ReceiptStatus.REFUSED, reason)))
-        return True
-
-    def label(self) -> str:
-        """Return a new label for one line, and track it."""
-        label = f"t{next(self._numbers):x}"
-        self._labelled.add(label)
-        return label
-
-    def on_message(self, message: Message) -> bool:
-        """Record the outcome if `message` answers a labelled line; return whether it does."""
-        label = message.tags.get("label", "")
-        if label not in self._labelled:
-            return False
-        self._labelled.discard(label)
-        refused = Receipt(ReceiptStatus.REFUSED, message.param(-1))
-        self._closed.append((label, refused if _is_error(message) else ACCEPTED))
-        return True
-
-    def override_accepted(self, label: str) -> None:
-        """Mark a labelled line as accepted, replacing an outcome that was not fetched yet."""
-        self._labelled.discard(label)
-        self._closed = [entry for entry in self._closed if entry[0] != label]
-        self._closed.append((label, ACCEPTED))
-
-    def pop_results(self) -> list[tuple[str, Receipt]]:
-        """Return the (label or tracking id, receipt) pairs that are known since the last call."""
-        closed, self._closed = self._closed, []
-        return closed
-
-
-def _is_error(message: Message) -> bool:
-    return message.command == "FAIL" or (message.command.isdigit() and message.command >= "400")

@@ -43,7 +43,7 @@ class AdminTools:
     @tool(effect=True, needs=OPERATE, asked=to_ban)
     async def ban(self, nick: Nick, reason: Reason) -> str:
         """Ban somebody from this channel, when the person who asks you wants it."""
-        member = self._request.network.member(self._channel, nick)
+        member = self._request.network.roster.member(self._channel, nick)
         # By host where it is known, as a nick is changed in a moment.
         mask = f"*!*@{member.host}" if member and member.host else f"{nick}!*@*"
         return await self._do("ban", mask, reason, "MODE", self._channel, "+b", mask)
@@ -81,7 +81,7 @@ class AdminTools:
         It is in the audit log before it is sent. Raises ToolError.
         """
         network, who = self._request.network, self._request.who
-        member = network.member(self._channel, who.nick)
+        member = network.roster.member(self._channel, who.nick)
         # From another host, somebody else may have taken the admin's nick.
         if not member or (member.host or who.host) != who.host:
             raise ToolError(f"not done: {who.nick} is not here any more")

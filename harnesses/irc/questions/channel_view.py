@@ -40,7 +40,7 @@ class LogViews:
         """Return the log window of a question, with what is needed to answer it by quoting
         lines."""
         services, event = self._services, request.pending_event.event
-        asked = event.time if event else services.tendril.clock.now()
+        asked = event.time if event else services.resources.clock.now()
         return LogWindow(
             log=services.log,
             place=request.place,
@@ -51,8 +51,8 @@ class LogViews:
             pending_event=request.pending_event,
             quoting=self._quoting(),
             line_filter=self._quotable_lines(request.place),
-            people=request.network.members(request.place.channel),
-            retrieval=services.retrieval,
+            people=request.network.roster.nicks(request.place.channel),
+            retrieval=services.medium.log.retrieval,
         )
 
     def before(self, place: Place, anchor: int, speaker: str) -> LogWindow:
@@ -75,8 +75,8 @@ class LogViews:
         services, network, who = self._services, request.network, request.who
         groups = services.networks.settings.channel_groups
         places = set(request.scope.places or ())
-        for channel in network.channels if request.private else ():
-            place, member = Place(network.name, channel), network.member(channel, who.nick)
+        for channel in network.roster.channels if request.private else ():
+            place, member = Place(network.name, channel), network.roster.member(channel, who.nick)
             # From another host, somebody else may have taken the nick.
             is_there = member is not None and (member.host or who.host) == who.host
             if is_there and services.behaviours.resolve(place).logging:
@@ -91,7 +91,7 @@ class LogViews:
         def present() -> dict[Place, list[str]]:
             places = sorted(filter(is_channel, scope.places or ()), key=str)
             return {
-                each: networks[each.network].members(each.channel)
+                each: networks[each.network].roster.nicks(each.channel)
                 for each in places
                 if each.network in networks and networks[each.network].reaches(each.channel)
             }
@@ -102,7 +102,7 @@ class LogViews:
             before=before,
             line_filter=self._quotable_lines(place),
             present=present,
-            retrieval=self._services.retrieval,
+            retrieval=self._services.medium.log.retrieval,
         )
 
     def _quotable_lines(self, place: Place) -> LineFilter:
@@ -119,17 +119,17 @@ class LogViews:
             address = None if event.private else self._services.web_address
             return f"{address}{short_link(event)}" if address else None
 
-        return Quoting(self._services.tendril.agent.zone, link, without_highlight)
+        return Quoting(self._services.resources.agent.zone, link, without_highlight)
 
 
 def room_view(network: Network, channel: str) -> RoomView | None:
     """Return who is on a channel now, and its topic; None in private."""
-    members = network.members(channel)
+    members = network.roster.nicks(channel)
     if not members:
         return None
-    found = {nick: network.member(channel, nick) for nick in members}
+    found = {nick: network.roster.member(channel, nick) for nick in members}
     operators = [nick for nick, member in found.items() if member and _OPERATOR & member.modes]
-    return RoomView(members, operators, network.topic(channel) or "", without_highlight)
+    return RoomView(members, operators, network.roster.topic(channel), without_highlight)
 
 
 def persona_values(
@@ -156,5 +156,5 @@ def persona_values(
         'People see your words after the name of whoever asked ("bob: your words"), so begin with'
         f" the matter and not with a name. They are shown {shown}"
     )
-    topic = network.topic(channel) or ""
+    topic = network.roster.topic(channel)
     return values | {"place": f"the IRC channel {channel}", "channel": channel, "topic": topic}

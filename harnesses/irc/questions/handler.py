@@ -159,7 +159,7 @@ class QuestionHandler:
                 await self._proactive.on_answered(request, result)
             return True
 
-        await services.tendril.turn(
+        await services.turns.take(
             TurnRequest(
                 conversation=conversation_of(request),
                 who=request.nick,
@@ -200,7 +200,7 @@ class QuestionHandler:
         The list is the same for all authors in a place.
         """
         services, place = self._services, request.place
-        settings, tendril = services.networks.settings, services.tendril
+        settings = services.networks.settings
         question = request.pending_event
         lifetime = timedelta(hours=settings.paste_hours)
         scope = self._log_views.readable_scope(request) if logs else EMPTY_SCOPE
@@ -216,7 +216,7 @@ class QuestionHandler:
             who=request.nick,
             pastes=PasteTools(pastes, place, request.nick, lifetime, address, question),
         )
-        tools = tendril.tools_for(door)
+        tools = services.tools_for(door)
         if settings.admin_tools and request.network.is_operator(place.channel):
             tools.append(AdminTools(request, services.audit))
         return tools

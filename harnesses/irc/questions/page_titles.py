@@ -13,7 +13,7 @@ from harnesses.irc.policy.requests import CommandRequest
 from harnesses.irc.services import BotServices
 from llm.web.errors import ExtraMissing, PageError
 from llm.web.links import without_punctuation
-from llm.web.titles import read_title
+from llm.web.reader import read_title
 from storage.chat_log.event import Place
 
 _URL = re.compile(r"(?<!\S)[<(\"']?(https?://[^\s<>\"\x00-\x1f]{3,500})", re.IGNORECASE)
@@ -31,7 +31,7 @@ class PageTitles:
 
     def __init__(self, services: BotServices) -> None:
         self._services = services
-        self._clock = services.tendril.clock.monotonic
+        self._clock = services.resources.clock.monotonic
         self._channels = TokenBuckets(_TITLES_PER_SECOND, self._clock, refusals_cost=False)
         self._told: OrderedDict[tuple[Place, str], float] = OrderedDict()
 

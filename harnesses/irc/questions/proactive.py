@@ -30,17 +30,17 @@ class ProactiveSpeech:
     scheduler: ProactiveScheduler
 
     def __init__(self, services: BotServices, log_views: LogViews) -> None:
-        self._services, self._tendril = services, services.tendril
+        self._services, self._clock = services, services.resources.clock
         self._turns = UnaskedTurns(services, log_views, self._on_unasked_answer)
         # People of whom we have asked something: until when their next line is the answer.
         self._awaited: dict[tuple[Place, str], datetime] = {}
 
     async def prepare(self) -> None:
         """Restore pauses and signals of before a restart. Raises StorageError."""
-        tendril = self._tendril
-        store = AttentionStore(tendril.database)
+        own = self._services.resources
+        store = AttentionStore(own.database)
         self.scheduler = await ProactiveScheduler.restore(
-            store, tendril.clock, tendril.accounting.today, self._run_model
+            store, own.clock, own.accounting.today, self._run_model
         )
 
     def summary(self) -> list[str]:
@@ -66,7 +66,7 @@ class ProactiveSpeech:
         """
         network, who = request.network, request.who
         place = Place(network.name, network.fold(request.place.channel))
-        now, nick = self._tendril.clock.now(), network.fold(network.nick)
+        now, nick = self._clock.now(), network.fold(network.nick)
         line = MessageFeatures.extract(request.words, who.nick, now, network.fold)
         # A question to us is answered anyway, so it does not count as one to the channel.
         self.scheduler.on_message(place, replace(line, asks=line.asks and not asked), nick)
@@ -120,7 +120,7 @@ class ProactiveSpeech:
         if delay is None:
             await self.scheduler.drop(TriggerKind.THOUGHT, place, person)
             return
-        now = self._tendril.clock.now()
+        now = self._clock.now()
         due = now + delay
         if result.status == "awaiting_answer":
             self._awaited = {key: end for key, end in self._awaited.items() if end > now}
@@ -132,7 +132,7 @@ class ProactiveSpeech:
         self, kind: TriggerKind, place: Place, person: str, request: CommandRequest
     ) -> None:
         event_id = await request.pending_event.wait_visible()
-        now = self._tendril.clock.now()
+        now = self._clock.now()
         if kind is TriggerKind.REACTION:  # the person has come back, so we need not
             await self.scheduler.drop(TriggerKind.THOUGHT, place, person)
         await self.scheduler.signal(Signal(kind, place, now, person=person, event_id=event_id))
@@ -140,8 +140,10 @@ class ProactiveSpeech:
     async def _run_model(self, trigger: Trigger) -> datetime | None:
         """Run the model for a trigger; return when to try again, if the model or an error has put
         it off."""
-        result = await self._tendril.catch_errors(functools.partial(self._turns.run, trigger))
+        result = await self._services.turns.catch_errors(
+            functools.partial(self._turns.run, trigger)
+        )
         if result.ok and not result.deferral:
             return None
         later = timedelta(hours=result.deferral.hours) if result.deferral else RETRY_DELAY
-        return self._tendril.clock.now() + later
+        return self._clock.now() + later

@@ -56,11 +56,11 @@ class ScheduledQuestions:
         who = await find_owner(network, reminder.owner)
         if who is None:
             return RunOutcome.ABSENT
-        if services.opt_outs.opt_out_rules.hides_person(network.name, who):
+        if services.medium.log.opt_outs.opt_out_rules.hides_person(network.name, who):
             return RunOutcome.ENDED
         if services.policy.is_ignored(network, who):
             return RunOutcome.ENDED
-        if not (reminder.private or network.member(place.channel, who.nick)):
+        if not (reminder.private or network.roster.member(place.channel, who.nick)):
             return RunOutcome.ABSENT
         asked = await self._question(reminder)
         if reminder.question_event_id and asked is None:
@@ -116,11 +116,11 @@ class ScheduledQuestions:
             answer = services.sender.compose(target, result.text, mark, is_markdown=is_markdown)
             return await services.sender.deliver(target, answer)
 
-        now = to_micros(services.tendril.clock.now()) // 1000  # ids of the log follow time
+        now = to_micros(services.resources.clock.now()) // 1000  # ids of the log follow time
         values = persona_values(
             network, request.place.channel, behaviour.command_prefix, private=request.private
         )
-        return await services.tendril.turn(
+        return await services.turns.take(
             TurnRequest(
                 conversation=conversation_of(request),
                 who=request.nick,
@@ -154,5 +154,5 @@ class ScheduledQuestions:
             last=_MAX_LINES,
             since=previous_due(reminder),
             speaker=reminder.owner.nick,
-            quoting=Quoting(self._services.tendril.agent.zone),
+            quoting=Quoting(self._services.resources.agent.zone),
         )

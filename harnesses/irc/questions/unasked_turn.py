@@ -54,7 +54,7 @@ class UnaskedTurns:
         if behaviour.proactive == "off" or not behaviour.logging:
             return _NOTHING
         is_follow_up = trigger.kind is TriggerKind.THOUGHT
-        if is_follow_up and not network.member(place.channel, trigger.person):
+        if is_follow_up and not network.roster.member(place.channel, trigger.person):
             return _NOTHING
         line = await self._line(trigger) if trigger.event_id else None
         if trigger.event_id and line is None:
@@ -77,11 +77,11 @@ class UnaskedTurns:
     ) -> TurnResult:
         services, place = self._services, trigger.place
         behaviour = services.behaviours.resolve(place)
-        member = network.member(place.channel, trigger.person)
+        member = network.roster.member(place.channel, trigger.person)
         nick = said.nick if said else member.nick if member else trigger.person
         room = room_key(place, network.fold)
         is_personal = said is not None or trigger.kind is TriggerKind.THOUGHT
-        now = to_micros(services.tendril.clock.now()) // 1000  # ids of the log follow time
+        now = to_micros(services.resources.clock.now()) // 1000  # ids of the log follow time
         anchor = said.id if said else now
         scope = scope_of(place, services.networks.settings.channel_groups)
 
@@ -95,7 +95,7 @@ class UnaskedTurns:
                 await self._follow_up(trigger, result)
             return True
 
-        return await services.tendril.turn(
+        return await services.turns.take(
             TurnRequest(
                 conversation=conversation_id(place, nick, network.fold) if is_personal else room,
                 who=said.nick if said and trigger.kind is TriggerKind.REACTION else NO_ASKER,
@@ -103,7 +103,7 @@ class UnaskedTurns:
                 person=trigger.person,
                 room=room,
                 log_window=self._log_views.before(place, anchor, nick if is_personal else ""),
-                tools=services.tendril.tools_for(
+                tools=services.tools_for(
                     Door(
                         log=self._log_views.tools(place, scope, anchor),
                         address=lambda: services.web_address,

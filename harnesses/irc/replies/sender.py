@@ -17,9 +17,10 @@ import structlog
 from harnesses.irc.channel_settings import BehaviourResolver
 from harnesses.irc.policy.requests import CommandRequest, PrivateReply, identity_of
 from harnesses.irc.protocol.errors import IrcError
+from harnesses.irc.protocol.events import Talk
 from harnesses.irc.protocol.sent_lines import LOST, Receipt, ReceiptStatus
-from harnesses.irc.session.state import utc_now
-from harnesses.irc.transport.network import Network, SentLine, Talk
+from harnesses.irc.session.session import utc_now
+from harnesses.irc.transport.network import Network, SentLine
 from llm.messages.message import QuotingText
 from storage.chat_log.event import Event, EventType, PendingEvent, Place
 from storage.db.errors import StorageError
@@ -419,7 +420,7 @@ class MessageSender:
         place = target.personal or Place(target.place.network, target.nick)
         where = "" if target.is_direct else f"[{target.recipient}] "
         try:
-            sent = await target.network.notice(target.nick, where + sanitize(text))
+            sent = await target.network.say("NOTICE", target.nick, where + sanitize(text))
         except IrcError as error:
             _log.warning("irc.not_sent", network=target.network.name, error=str(error))
             return

@@ -1,17 +1,18 @@
 """SASL authentication on IRC, which tries one mechanism after the other.
 
 https://ircv3.net/specs/extensions/sasl-3.2. No network I/O. The mechanisms are PLAIN (RFC 4616),
-EXTERNAL (RFC 4422, appendix A), SCRAM (scram.py), and ECDSA-NIST256P-CHALLENGE as Atheme defines
-it: the server's challenge of 32 bytes is signed as if it were a SHA-256 digest.
+EXTERNAL (RFC 4422, appendix A), SCRAM (RFC 5802, RFC 7677), and ECDSA-NIST256P-CHALLENGE as Atheme
+defines it: the server's challenge of 32 bytes is signed as if it were a SHA-256 digest.
 """
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol
 
+import scramp
 import structlog
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.utils import Prehashed
@@ -20,8 +21,20 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from harnesses.irc.protocol.errors import SaslFailed
 from harnesses.irc.protocol.message import Message
-from harnesses.irc.session.scram import Scram
 from harnesses.irc.settings import NetworkSettings
+
+log = structlog.get_logger()
+
+CHUNK_SIZE = 400
+"""Maximum base64 characters of one AUTHENTICATE. A shorter chunk ends the message; after a full one
+that is the last, an empty chunk (`+`) does."""
+
+MAX_MESSAGE_SIZE = 64 * 1024
+"""Maximum base64 characters of a server's message; no mechanism needs a tenth of that."""
+
+MAX_ITERATIONS = 1_000_000
+"""The maximum iteration count that a SCRAM server may demand; more would block our event loop for
+seconds. scramp itself refuses less than 4096 (RFC 7677), and salts of less than 12 bytes."""
 
 
 class Mechanism(Protocol):
@@ -99,23 +112,45 @@ class _Ecdsa:
         return self._key.sign(challenge, ec.ECDSA(Prehashed(SHA256())))
 
 
-log = structlog.get_logger()
+class Scram:
+    """SCRAM: mutual proof of knowing a password, which is never transmitted.
 
-CHUNK_SIZE = 400
-"""Maximum base64 characters of one AUTHENTICATE. A shorter chunk ends the message; after a full one
-that is the last, an empty chunk (`+`) does."""
+    Implemented by scramp; without channel binding, which no IRC services offer. `mechanism` is
+    SCRAM-SHA-256 or SCRAM-SHA-512; `nonce` replaces the random client nonce, for the RFC's test
+    vectors. Raises ValueError if SASLprep (RFC 4013) does not allow the name or the password.
+    """
 
-MAX_MESSAGE_SIZE = 64 * 1024
-"""Maximum base64 characters of a server's message; no mechanism needs a tenth of that."""
+    def __init__(self, mechanism: str, username: str, password: str, nonce: str = "") -> None:
+        try:
+            self._client = scramp.ScramClient(
+                [mechanism], username, password, c_nonce=nonce or None
+            )
+        except scramp.ScramException as error:
+            raise ValueError(f"SASL does not allow the name or password: {error}") from error
+        self._received = 0
+        self.complete = False  # set once the server's signature has been verified
 
+    def answer(self, challenge: bytes) -> bytes:
+        """Return the response to a message of the server; its first message is empty.
 
-def chunks(answer: bytes) -> Iterator[Message]:
-    """Yield the AUTHENTICATE messages that carry a response."""
-    text = base64.b64encode(answer).decode()
-    for start in range(0, len(text), CHUNK_SIZE):
-        yield Message("AUTHENTICATE", (text[start : start + CHUNK_SIZE],))
-    if len(text) % CHUNK_SIZE == 0:
-        yield Message("AUTHENTICATE", ("+",))
+        Raises SaslFailed if the server violates the protocol or does not know the password.
+        """
+        self._received += 1
+        reply: str = ""
+        try:
+            if self._received == 1:
+                reply = self._client.get_client_first()
+            elif self._received == 2:
+                self._client.set_server_first(challenge.decode())
+                if int(self._client.iterations) > MAX_ITERATIONS:
+                    raise SaslFailed(f"the server asks for {self._client.iterations} iterations")
+                reply = self._client.get_client_final()
+            else:
+                self._client.set_server_final(challenge.decode())  # verifies the server's signature
+                self.complete = True
+        except (scramp.ScramException, UnicodeDecodeError) as error:
+            raise SaslFailed(f"the server's part of SCRAM is wrong: {error}") from error
+        return reply.encode()
 
 
 class Sasl:
@@ -139,12 +174,12 @@ class Sasl:
         self.failure = ""
 
     @property
-    def wanted(self) -> bool:
+    def is_wanted(self) -> bool:
         """True if we have credentials for any mechanism."""
         return bool(self._factories)
 
     @property
-    def running(self) -> bool:
+    def is_running(self) -> bool:
         """True while an exchange is in progress."""
         return self._mechanism is not None
 
@@ -197,16 +232,16 @@ class Sasl:
             return []
         text, self._received = self._received, ""
         try:
-            return list(chunks(mechanism.answer(base64.b64decode(text, validate=True))))
-        except ValueError:
-            return self._abort("a challenge is no base64")
-        except SaslFailed as error:
-            return self._abort(str(error))
-
-    def _abort(self, why: str) -> list[Message]:
-        self._warn(why)
-        self.server_untrusted = True
-        return [Message("AUTHENTICATE", ("*",))]
+            answer = base64.b64encode(mechanism.answer(base64.b64decode(text, validate=True)))
+        except (SaslFailed, ValueError) as error:
+            self._warn(str(error) if isinstance(error, SaslFailed) else "a challenge is no base64")
+            self.server_untrusted = True
+            return [Message("AUTHENTICATE", ("*",))]
+        starts = range(0, len(answer), CHUNK_SIZE)
+        chunks = [answer[start : start + CHUNK_SIZE].decode() for start in starts]
+        if len(answer) % CHUNK_SIZE == 0:
+            chunks.append("+")
+        return [Message("AUTHENTICATE", (chunk,)) for chunk in chunks]
 
     def _may_succeed(self) -> bool:
         """Return whether the server may report success now; if it may not, SASL has ended."""

@@ -1,51 +1,307 @@
-"""One connection to an IRC server as a state machine: messages in, events and messages out.
+"""The state of one connection to an IRC server, which the message handlers read and change.
 
-No I/O and no waiting. A `Session` lives as long as its connection. Numerics are those of
-https://modern.ircdocs.horse/.
+No I/O and no waiting. Numerics are those of https://modern.ircdocs.horse/.
 """
 
 from __future__ import annotations
 
+import functools
+import itertools
+from collections import deque
 from collections.abc import Callable, Mapping, MutableMapping
-from dataclasses import replace
-from datetime import datetime
-
-import structlog
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 
 from harnesses.irc.protocol.events import EventType, IrcEvent
-from harnesses.irc.protocol.message import ISupport, Message, Source, is_nick, parse
-from harnesses.irc.protocol.sent_lines import Receipt
-from harnesses.irc.session import (
-    channel_joins,
-    connection_handlers,
-    membership_handlers,
-    nick_recovery,
-    refusals,
-)
-from harnesses.irc.session.outgoing import QueuedMessage
-from harnesses.irc.session.state import (
-    HISTORY_BATCHES,
-    MAX_AHEAD,
-    ConnectionState,
-    Handler,
-    JoinRefusal,
-    Member,
-    Roster,
-    tagged_time,
-    utc_now,
-)
+from harnesses.irc.protocol.message import ISupport, Message, Source, parse
+from harnesses.irc.protocol.multiline import MultilineAssembler
+from harnesses.irc.protocol.sent_lines import ACCEPTED, LOST, Receipt, SentLines
+from harnesses.irc.session.sasl import Sasl, mechanisms
 from harnesses.irc.session.sts import Sts
 from harnesses.irc.settings import NetworkSettings
 
-log = structlog.get_logger()
+Handler = Callable[["Session", Message], list[IrcEvent] | None]
+"""Handles one received message: updates the session and returns the resulting events, if any."""
+
+ECHO = frozenset({"echo-message", "labeled-response"})
+"""Capabilities with which the server acknowledges our lines. They are requested only together:
+without a label, the echo of a line of ours cannot be told from a line that another client of the
+same bouncer sends in our name."""
+
+_BOUNCERS = ("znc.in/", "soju.im/")
+
+_BOT_TAGS = frozenset({"bot", "draft/bot", "inspircd.org/bot"})
+"""Tags that mark a message as sent by a bot (https://ircv3.net/specs/extensions/bot-mode)."""
+
+MAX_AHEAD, MAX_BEHIND = timedelta(minutes=5), timedelta(days=1)
+"""How far a server-time tag may be ahead of and behind our clock before it is ignored. The log is
+ordered by time: a line dated next year would remain its newest for a year."""
+
+MAX_REPLAYED = 200
+"""Number of replayed lines that are kept, to find lines of our own among them."""
+
+WHOIS_TIMEOUT = 10.0
+"""Seconds after which a WHOIS without an answer may be sent again."""
+
+
+def utc_now() -> datetime:
+    """Return the current time as an aware datetime in UTC."""
+    return datetime.now(UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class QueuedMessage:
+    """A message to send, `delay` seconds from now.
+
+    `urgent` messages go out before all others, `idle` ones after all others. A delayed message is
+    dropped if `unless()` is true when it is due.
+    """
+
+    message: Message
+    delay: float = 0.0
+    urgent: bool = False
+    idle: bool = False
+    unless: Callable[[], bool] | None = None
+
+
+@dataclass(slots=True)
+class Member:
+    """A member of a channel, or the result of a WHOIS.
+
+    `modes` are the member's letters of PREFIX in the channel. `service` is set if the server calls
+    them a service or an operator (313, RPL_WHOISOPERATOR).
+    """
+
+    nick: str
+    user: str | None = None
+    host: str | None = None
+    account: str | None = None
+    bot: bool = False
+    service: bool = False
+    modes: set[str] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True)
+class PendingLine:
+    """A line to a folded target, sent with a label or without; `done` gets its receipt."""
+
+    target: str
+    is_labelled: bool
+    done: Callable[[Receipt], None]
+
+
+@dataclass(slots=True)
+class Whois:
+    """A WHOIS that was sent at the time `asked` and is not answered yet.
+
+    The callbacks `found` get its result, None if nobody has the nick.
+    """
+
+    asked: datetime
+    member: Member | None = None
+    found: list[Callable[[Member | None], None]] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class JoinedChannel:
+    """A channel that we are in; `names` accumulates a NAMES reply until its end.
+
+    `joined` is the server-time of our JOIN. It is None without server-time, and becomes None with
+    the first live line, as it only serves to recognise replayed lines before that.
+    """
+
+    name: str
+    joined: datetime | None = None
+    topic: str = ""
+    members: dict[str, Member] = field(default_factory=dict)
+    names: dict[str, Member] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class JoinRefusal:
+    """A channel that refuses our JOIN.
+
+    `attempts` counts the refusals so far, the last of them at `time`; the next attempt follows
+    `retry_in` seconds later. `numeric` is the server's, `reason` a text for people.
+    """
+
+    channel: str
+    numeric: str
+    reason: str
+    attempts: int
+    time: datetime
+    retry_in: float
+
+
+class Roster:
+    """The channels that we are in and their members, keyed by names folded per CASEMAPPING.
+
+    `isupport` are the server's tokens, replaced by `update_isupport`.
+    """
+
+    def __init__(self) -> None:
+        self.isupport = ISupport()
+        self._visited: set[str] = set()  # folded, of this connection
+        self._channels: dict[str, JoinedChannel] = {}
+
+    def fold(self, name: str) -> str:
+        """Fold a nick or channel name per CASEMAPPING, so that equal names are equal strings."""
+        return self.isupport.fold(name)
+
+    def update_isupport(self, isupport: ISupport) -> None:
+        """Use other tokens; all keys are folded again, as CASEMAPPING may have changed."""
+        self.isupport = isupport
+        self._channels = {self.fold(each.name): each for each in self._channels.values()}
+        self._visited.update(self._channels)
+        for channel in self._channels.values():
+            channel.members = {self.fold(m.nick): m for m in channel.members.values()}
+            channel.names = {self.fold(m.nick): m for m in channel.names.values()}
+
+    @property
+    def channels(self) -> list[str]:
+        """The names of the channels that we are in, in the order of joining."""
+        return [channel.name for channel in self._channels.values()]
+
+    def channel(self, name: str) -> JoinedChannel | None:
+        """Return the channel `name`, in any letter case, or None if we are not in it."""
+        return self._channels.get(self.fold(name))
+
+    def shared_channels(self, nick: str) -> list[JoinedChannel]:
+        """Return the channels that we share with `nick`."""
+        return [c for c in self._channels.values() if self.fold(nick) in c.members]
+
+    def people(self) -> list[Member]:
+        """Return the members of all channels, once for each channel they are in."""
+        return [member for c in self._channels.values() for member in c.members.values()]
+
+    def person(self, nick: str) -> Member | None:
+        """Return the entry of `nick` in any shared channel, or None."""
+        return next(iter(self.entries(nick)), None)
+
+    def member(self, name: str, nick: str) -> Member | None:
+        """Return the member `nick` of the channel `name`, or None if they or we are not in it."""
+        channel = self.channel(name)
+        return channel.members.get(self.fold(nick)) if channel else None
+
+    def nicks(self, name: str) -> list[str]:
+        """Return the nicks in the channel `name`, sorted; empty if we are not in it."""
+        channel = self.channel(name)
+        members = channel.members.values() if channel else ()
+        return sorted((member.nick for member in members), key=str.casefold)
+
+    def topic(self, name: str) -> str:
+        """Return the topic of the channel `name`, "" without one or if we are not in it."""
+        channel = self.channel(name)
+        return channel.topic if channel else ""
+
+    def entries(self, nick: str) -> list[Member]:
+        """Return the entries of `nick`, one for each channel that we share."""
+        return [c.members[self.fold(nick)] for c in self.shared_channels(nick)]
+
+    def enter(self, name: str, joined: datetime | None = None) -> None:
+        """Add `name` to the channels that we are in."""
+        self._visited.add(self.fold(name))
+        self._channels[self.fold(name)] = JoinedChannel(name, joined)
+
+    def has_visited(self, name: str) -> bool:
+        """Return whether we are in `name`, or have been in it on this connection."""
+        return self.fold(name) in self._visited
+
+    def leave(self, name: str) -> None:
+        """Remove `name` from the channels that we are in."""
+        self._channels.pop(self.fold(name), None)
+
+    def reset(self) -> None:
+        """Forget what the last connection has said."""
+        self.isupport = ISupport()
+        self._visited.clear()
+        self._channels.clear()
+
+    def clear(self) -> None:
+        """Forget all channels; called when the connection is closed."""
+        self._channels.clear()
+
+    def add(self, name: str, member: Member) -> None:
+        """Add a member who has joined `name`."""
+        if channel := self.channel(name):
+            channel.members[self.fold(member.nick)] = member
+            if channel.names:  # a NAMES reply is under way, whose end replaces the members
+                channel.names[self.fold(member.nick)] = member
+
+    def remove(self, name: str, nick: str) -> None:
+        """Remove a member who has left `name`."""
+        if channel := self.channel(name):
+            channel.members.pop(self.fold(nick), None)
+            channel.names.pop(self.fold(nick), None)
+
+    def rename(self, old: str, new: str) -> None:
+        """Rename a member in all shared channels."""
+        for channel in self.shared_channels(old):
+            member = channel.members.pop(self.fold(old))
+            member.nick = new
+            channel.members[self.fold(new)] = member
+            if channel.names.pop(self.fold(old), None):
+                channel.names[self.fold(new)] = member
+
+    def change_mode(self, name: str, nick: str, mode: str, *, on: bool) -> None:
+        """Set or remove the member mode `mode` of `nick` in `name`."""
+        if member := self.member(name, nick):
+            member.modes = member.modes | {mode} if on else member.modes - {mode}
+
+    def is_operator(self, name: str, nick: str) -> bool:
+        """Return whether `nick` is an operator of `name` or has a higher member mode."""
+        member, modes = self.member(name, nick), list(self.isupport.prefix.values())
+        # PREFIX lists the highest mode first.
+        operators = modes[: modes.index("o") + 1] if "o" in modes else []
+        return bool(member and member.modes.intersection(operators))
+
+    def add_names(self, name: str, names: str) -> None:
+        """Process the names of one 353 line (RPL_NAMREPLY).
+
+        Names are nicks with their symbols (all of them with `multi-prefix`), or
+        `nick!user@host` with `userhost-in-names`.
+        """
+        if channel := self.channel(name):
+            for word in names.split():
+                source = Source.parse(self.isupport.without_prefix(word))
+                # Reuse the known entry: a NAMES reply has no account, and may lack user and host.
+                # A new one is a member at once, so that a MODE or NICK before 366 finds it.
+                key = self.fold(source.nick)
+                known = channel.members.setdefault(key, Member(source.nick))
+                known.user, known.host = source.user or known.user, source.host or known.host
+                known.modes = self.isupport.modes_of(word)
+                channel.names[key] = known
+
+    def end_names(self, name: str) -> None:
+        """Process 366 (RPL_ENDOFNAMES): the collected names replace the member list."""
+        # A large channel takes several 353 lines; replacing the list earlier would lose members.
+        if (channel := self.channel(name)) and channel.names:
+            channel.members, channel.names = channel.names, {}
 
 
 class Session:
-    """The state machine of a connection: messages in, events and messages out.
+    """The state of one connection; it lives as long as the connection.
 
-    `channels` maps the desired channels to their keys, or "". The caller may change the mapping at
-    any time; the session updates it when a key changes. Outgoing messages accumulate until
-    `pop_outgoing` is called. `encrypted` says whether the connection uses TLS.
+    `desired_channels` maps the channels that we want to be in to their keys, or ""; the caller may
+    change the mapping at any time, and a key is updated when the channel's operators change it.
+    `encrypted` says whether the connection uses TLS.
+    `roster` is that of an earlier connection to the network, which is reset.
+    `introduced` is set once PASS, NICK and USER are sent or queued, `registered` with the welcome,
+    `is_ready` with the end of the message of the day.
+    `error` is the reason for which the connection is to be closed: the text of the server's ERROR,
+    or that the login which `sasl_required` demands is missing.
+    `capabilities` are those that are enabled, `offered` those of the server with their values;
+    `caps_listed` is set when the server's list is complete, `caps_ended` with our CAP END.
+    `pending_lines` are those that the server has not acknowledged yet, by their labels; `pings` our
+    PINGs by token, with what to call when they are answered.
+    `lost_nick` is the nick that we want while we have another one; `nick_losses` counts how often
+    we were renamed against our will, `nicks_refused` the refusals during the registration.
+    `seen` holds recent (message id, target) pairs, oldest first; `replayed` recent lines of
+    history as (folded target, text, time).
+    `join_refusals` are the channels that refuse us, `asked_channels` those that we have sent a JOIN
+    for, and `uninvited` those that we were forced into and are about to leave; all by folded name.
+    `is_attaching` is set while a bouncer replays the JOINs of the channels that it is already in.
+    `ctcp_replies` are our recent replies to CTCP queries as (person, time), oldest first.
     """
 
     def __init__(
@@ -55,336 +311,230 @@ class Session:
         channels: MutableMapping[str, str],
         now: Callable[[], datetime] = utc_now,
         encrypted: bool = False,
+        roster: Roster | None = None,
     ) -> None:
-        self._state = ConnectionState(network, settings, channels, now, encrypted)
-
-    @property
-    def network(self) -> str:
-        """The name of the network."""
-        return self._state.network
+        self.network, self.settings, self.desired_channels = network, settings, channels
+        self.now, self.encrypted = now, encrypted
+        self.source = Source(settings.nick)
+        self.introduced = self.registered = self.is_ready = False
+        self.error: str | None = None
+        self.roster = roster or Roster()
+        self.roster.reset()
+        self.sasl = Sasl(mechanisms(settings, encrypted), network)
+        self.sts: Sts | None = None
+        self.capabilities: set[str] = set()
+        self.offered: dict[str, str] = {}
+        self.unanswered_requests = 0
+        self.caps_listed = self.caps_ended = False
+        self.lost_nick: str | None = None
+        self.nick_losses = self.nicks_refused = 0
+        self.pending_lines: dict[str, PendingLine] = {}
+        self.pings: dict[str, Callable[[], None]] = {}
+        self._numbers = itertools.count(1)
+        self.sent_lines = SentLines(now)
+        self.multiline = MultilineAssembler()
+        self.is_attaching = False
+        self.seen: dict[tuple[str, str], None] = {}
+        self.replayed: deque[tuple[str, str, datetime]] = deque(maxlen=MAX_REPLAYED)
+        self.whois_queries: dict[str, Whois] = {}
+        self.batches: dict[str, str] = {}
+        self.join_refusals: dict[str, JoinRefusal] = {}
+        self.asked_channels: set[str] = set()
+        self.uninvited: set[str] = set()
+        self.ctcp_replies: deque[tuple[str, datetime]] = deque()
+        self.outgoing: list[QueuedMessage] = []
 
     @property
     def nick(self) -> str:
         """Our current nick."""
-        return self._state.source.nick
-
-    @property
-    def source(self) -> Source:
-        """Our source as others see it; user and host are None while unknown."""
-        return self._state.source
+        return self.source.nick
 
     @property
     def isupport(self) -> ISupport:
         """The server's ISUPPORT tokens."""
-        return self._state.isupport
-
-    @property
-    def roster(self) -> Roster:
-        """The channels that we are in and their members."""
-        return self._state.roster
-
-    @property
-    def capabilities(self) -> frozenset[str]:
-        """The IRCv3 capabilities that are enabled."""
-        return frozenset(self._state.capabilities.enabled)
-
-    @property
-    def is_ready(self) -> bool:
-        """True after the welcome and the end of the message of the day."""
-        return self._state.ready
+        return self.roster.isupport
 
     @property
     def is_joined(self) -> bool:
         """True if the session is ready and in all desired channels."""
-        return self.is_ready and all(
-            self.roster.channel(name) for name in self._state.desired_channels
-        )
-
-    @property
-    def error(self) -> str | None:
-        """The reason for which the connection is to be closed, or None.
-
-        It is the text of the server's ERROR, or says that the login that `sasl_required` demands is
-        missing.
-        """
-        return self._state.error
+        return self.is_ready and all(map(self.roster.channel, self.desired_channels))
 
     @property
     def refusals(self) -> list[JoinRefusal]:
         """The desired channels that refuse our JOIN."""
-        known = self._state.refusals.values()
-        return [refusal for refusal in known if self._state.is_desired(refusal.channel)]
-
-    @property
-    def account(self) -> str | None:
-        """The services account that we are logged in to, by SASL or NickServ."""
-        return self._state.sasl.account
-
-    @property
-    def login_problem(self) -> str:
-        """The reason why SASL is configured but we are not logged in, for people; else ""."""
-        return connection_handlers.login_problem(self._state) if self.is_ready else ""
-
-    @property
-    def encrypted(self) -> bool:
-        """True if the connection uses TLS."""
-        return self._state.encrypted
-
-    @property
-    def sts(self) -> Sts | None:
-        """The strict transport security that the server has announced, or None."""
-        return self._state.capabilities.sts
+        return [each for each in self.join_refusals.values() if self.is_desired(each.channel)]
 
     @property
     def upgrade(self) -> int | None:
-        """The TLS port to reconnect to at once, as STS demands on an unencrypted connection."""
-        # Read after every received line, while servers rarely announce STS.
-        capabilities = self._state.capabilities
-        return capabilities.upgrade if capabilities.sts else None
+        """The TLS port to reconnect to at once, as STS demands on an unencrypted connection.
 
-    def start(self) -> None:
-        """Begin the registration. Call this once, when the connection is established.
-
-        On an unencrypted connection PASS waits for the server's capabilities, which may demand TLS.
+        Nothing more may be sent on the unencrypted connection then.
         """
-        state = self._state
-        state.outgoing.append(QueuedMessage(state.capabilities.start(), urgent=True))
-        if state.encrypted or not state.settings.password:
-            connection_handlers.introduce(state)
-        else:
-            connection_handlers.introduce_later(state)
+        return self.sts.port if self.sts and not self.encrypted else None
 
-    def claim_nick(self, settings: NetworkSettings) -> None:
-        """Switch to `settings` and request the nick that they name."""
-        self._state.settings = settings
-        if self.is_ready:  # otherwise `start_recovery` requests it at the end of the MOTD
-            nick_recovery.claim_nick(self._state)
+    @property
+    def is_echoing(self) -> bool:
+        """True if the server acknowledges our lines (echo-message with labeled-response)."""
+        return self.capabilities >= ECHO
+
+    @property
+    def is_bouncer(self) -> bool:
+        """True if we are connected to a bouncer, judging by its vendor capabilities."""
+        return any(name.startswith(_BOUNCERS) for name in self.offered)
+
+    def fold(self, name: str) -> str:
+        """Fold a nick or channel name; see `Roster.fold`."""
+        return self.roster.fold(name)
+
+    def is_me(self, nick: str) -> bool:
+        """Return whether `nick` is our current nick under the server's case mapping."""
+        return self.fold(nick) == self.fold(self.nick)
+
+    def is_desired(self, channel: str) -> bool:
+        """Return whether `channel`, in any letter case, is one that we want to be in."""
+        fold = self.fold
+        return any(fold(name) == fold(channel) for name in self.desired_channels)
+
+    def send(
+        self,
+        command: str,
+        *params: str,
+        urgent: bool = False,
+        idle: bool = False,
+        delay: float = 0.0,
+        unless: Callable[[], bool] | None = None,
+    ) -> None:
+        """Queue a message as `QueuedMessage` describes."""
+        message = Message(command, params)
+        self.outgoing.append(QueuedMessage(message, delay, urgent, idle, unless))
 
     def pop_outgoing(self) -> list[QueuedMessage]:
         """Remove and return the outgoing messages, in order."""
-        outgoing, self._state.outgoing = self._state.outgoing, []
+        outgoing, self.outgoing = self.outgoing, []
         return outgoing
 
-    def receive(self, message: Message) -> list[IrcEvent]:
-        """Process a received message; return the resulting events, in order."""
-        # Only lines of a batch can be part of a multiline message; others bypass the assembler.
-        if message.command == "BATCH" or "batch" in message.tags:
-            whole = self._state.multiline.feed(message)
-            return [event for each in whole for event in self._handle(each)]
-        return self._handle(message)
+    def wrote(self, line: str) -> None:
+        """Record that a line was written to the connection, whoever has sent it."""
+        self.sent_lines.add(line)
+        if line.startswith("USER "):
+            # Delayed lines are dropped once `introduced` is set: it is set by the last of them.
+            self.introduced = True
+        # Plugins send their own JOINs; channels joined that way are not left as uninvited.
+        elif line.startswith("JOIN ") and (message := parse(line)):
+            self.asked_channels.update(map(self.fold, message.param(0).split(",")))
 
-    def _handle(self, message: Message) -> list[IrcEvent]:
-        # labeled-response: a response of one line carries the label; one of several lines is a
-        # batch, and the label is on the line that opens it.
-        labelled = "label" in message.tags and self._state.receipts.on_message(message)
-        labelled |= self._state.batch_type(message) == "labeled-response"
-        if labelled and message.command in ("PRIVMSG", "NOTICE"):
-            return []  # an echo: the sender of the line gets a receipt instead of an event
-        if message.command != "BATCH" and self._state.is_past(message):
-            # History has no handler: an old JOIN or QUIT must not change the roster, and an old
-            # request must not be answered again.
-            return [] if self._state.is_repeated(message) else _replay(self._state, message)
-        if self._state.is_repeated(message):
-            return []
-        handler = HANDLERS.get(message.command)
-        events = handler(self._state, message) if handler else []
-        return self._state.drop_uninvited(events)
+    def join(self, channel: str, delay: float = 0.0) -> None:
+        """Queue a JOIN of `channel` for `delay` seconds from now, if it is a desired channel.
+
+        The JOIN is dropped if by then we are in the channel or no longer want to be.
+        """
+
+        def is_needless(name: str) -> bool:
+            return name not in self.desired_channels or self.roster.channel(name) is not None
+
+        for name, key in self.desired_channels.items():
+            if self.fold(name) == self.fold(channel):
+                unless = functools.partial(is_needless, name)
+                self.send("JOIN", name, *([key] if key else []), delay=delay, unless=unless)
+
+    def ping(self, answered: Callable[[], None]) -> Message:
+        """Return a PING to send; `answered` is called with its PONG.
+
+        A server processes lines in order, so that it has processed all lines before it then.
+        """
+        token = f"p{next(self._numbers):x}"
+        self.pings[token] = answered
+        return Message("PING", (token,))
+
+    def track(self, target: str, done: Callable[[Receipt], None]) -> Mapping[str, str]:
+        """Track a line to `target`, whose receipt `done` gets; return the tags to send it with."""
+        label = f"t{next(self._numbers):x}"
+        key = self.fold(target)
+        self.pending_lines[label] = PendingLine(key, self.is_echoing, done)
+        return {"label": label} if self.is_echoing else {}
+
+    def settle(self, label: str, receipt: Receipt) -> bool:
+        """Pass on the receipt of a pending line; return whether there is such a line."""
+        line = self.pending_lines.pop(label, None)
+        if line:
+            line.done(replace(receipt, nick=self.nick))
+        return line is not None
+
+    def fence(self) -> Message | None:
+        """Return a PING whose PONG acknowledges the lines before it that were not refused.
+
+        Return None if the server acknowledges lines by itself (echo-message).
+        """
+        labels = [key for key, line in self.pending_lines.items() if not line.is_labelled]
+
+        def accept() -> None:
+            for label in labels:
+                self.settle(label, ACCEPTED)
+
+        return None if self.is_echoing else self.ping(accept)
+
+    def close(self) -> None:
+        """Forget all channels; the receipts of pending lines are LOST."""
+        for label in tuple(self.pending_lines):
+            self.settle(label, LOST)
+        self.roster.clear()
 
     def whois(self, nick: str, found: Callable[[Member | None], None]) -> Message | None:
         """Register `found` to be called with who has `nick`, or with None if nobody has it.
 
-        Return the WHOIS to send, or None if one for this nick is already pending.
+        Return the WHOIS to send, or None while one for this nick waits for its answer. One without
+        an answer counts as lost after `WHOIS_TIMEOUT`; its callbacks get the result of the next.
         """
-        return Message("WHOIS", (nick,)) if self._state.add_whois(nick, found) else None
+        now = self.now()
+        query = self.whois_queries.setdefault(self.fold(nick), Whois(now))
+        query.found.append(found)
+        if now - query.asked >= timedelta(seconds=WHOIS_TIMEOUT):
+            query.asked = now
+        elif len(query.found) > 1:
+            return None
+        return Message("WHOIS", (nick,))
 
-    def has_replayed(self, target: str, text: str, since: datetime) -> bool:
-        """Return whether the server has replayed this text to `target`, dated `since` or later."""
-        key = self.isupport.fold(target)
-        return any(
-            (key, text) == (place, words) and time >= since
-            for place, words, time in self._state.replayed
+    def batch_type(self, message: Message) -> str | None:
+        """Return the type of the batch that contains `message`, or None."""
+        return self.batches.get(message.tags.get("batch", ""))
+
+    def event(
+        self, kind: EventType, message: Message, channel: str | None, target: str, text: str = ""
+    ) -> IrcEvent:
+        """Return the event of `message`; the channel is spelled as in our JOIN."""
+        source = message.source or Source("")
+        known = self.roster.channel(channel) if channel else None
+        member = self.roster.person(source.nick)
+        # With account-tag a missing tag means that the sender is not logged in; what the roster has
+        # may be out of date.
+        has_tag = "account-tag" in self.capabilities
+        known_account = member.account if member else None
+        time, now = tagged_time(message), self.now()
+        return IrcEvent(
+            network=self.network,
+            type=kind,
+            channel=known.name if known else channel,
+            target=target,
+            nick=source.nick,
+            user=source.user,
+            host=source.host,
+            account=message.tags.get("account") or None if has_tag else known_account,
+            text=text,
+            time=time if time and -MAX_BEHIND <= time - now <= MAX_AHEAD else now,
+            msgid=message.tags.get("msgid") or None,
+            own=self.is_me(source.nick),
+            batch_type=self.batch_type(message),
+            bot=not _BOT_TAGS.isdisjoint(message.tags) or bool(member and member.bot),
         )
 
-    def track(self, target: str) -> tuple[str, Mapping[str, str]]:
-        """Track a line to `target`; return its id in `receipts()` and the tags to send it with."""
-        if self._state.echoing:
-            label = self._state.receipts.label()
-            return label, {"label": label}
-        return self._state.receipts.track(self.isupport.fold(target)), {}
 
-    def fence(self) -> Message | None:
-        """Return a PING that makes the server acknowledge the lines before it.
+def tagged_time(message: Message) -> datetime | None:
+    """Return the server-time tag in UTC, or None if it is missing or invalid.
 
-        Return None if it acknowledges lines by itself (echo-message).
-        """
-        if self._state.echoing:
-            return None
-        return Message("PING", (self._state.receipts.fence(),))
-
-    def wrote(self, line: str) -> None:
-        """Record that a line was written to the connection, by the session or by the caller."""
-        self._state.sent_lines.add(line)
-        if line.startswith("USER "):
-            connection_handlers.on_introduced(self._state)
-        # Plugins send their own JOINs; channels joined that way are not left as uninvited.
-        elif line.startswith("JOIN ") and (message := parse(line)):
-            names = message.param(0).split(",")
-            self._state.asked_channels.update(map(self.isupport.fold, names))
-
-    def receipts(self) -> list[tuple[str, Receipt]]:
-        """Remove and return the receipts that arrived since the last call, by tracking id."""
-        return self._state.receipts.pop_results()
-
-
-def _ping(state: ConnectionState, message: Message) -> list[IrcEvent]:
-    state.send("PONG", *message.params, urgent=True)
-    return []
-
-
-def _standard_reply(state: ConnectionState, message: Message) -> list[IrcEvent]:
-    # https://ircv3.net/specs/extensions/standard-replies
-    words = " ".join(message.params)
-    log.warning("irc.server_says", network=state.network, kind=message.command, words=words)
-    return []
-
-
-def _too_long(state: ConnectionState, message: Message) -> list[IrcEvent]:
-    """Send the pieces of a line rejected by 417; the line then counts as accepted."""
-    line = state.sent_lines.take_rejected(message.tags.get("label", ""))
-    pieces = state.sent_lines.split_once(line) if line else []
-    command, target = (line.command, line.param(0)) if line else ("", "")
-    log.warning(
-        "irc.line_too_long",
-        network=state.network,
-        command=command,
-        target=target if pieces else "",  # of other commands, param 0 may be a password (PASS)
-        pieces=len(pieces),
-    )
-    for piece in pieces:
-        tags = {"label": state.receipts.label()} if state.echoing else {}
-        state.outgoing.append(QueuedMessage(replace(piece, tags=tags)))
-    # `_handle` has recorded the 417 as a refusal of the labelled line; the pieces replace it.
-    if line and pieces and (label := line.tags.get("label")):
-        state.receipts.override_accepted(label)
-    return []
-
-
-def _error(state: ConnectionState, message: Message) -> list[IrcEvent]:
-    state.error = message.param(0)
-    return []
-
-
-def _talk(state: ConnectionState, message: Message) -> list[IrcEvent]:
-    target, text = message.param(0), message.param(1)
-    kind: EventType = "NOTICE" if message.command == "NOTICE" else "PRIVMSG"
-    if text.startswith("\x01"):
-        # https://modern.ircdocs.horse/ctcp: the final \x01 may be missing, for instance if the
-        # server has truncated the line.
-        word, _, rest = text.strip("\x01").partition(" ")
-        if word.upper() != "ACTION":
-            _ctcp(state, message, word.upper(), rest)
-            return []
-        kind, text = "ACTION", rest
-    if not state.registered:
-        return []  # server notices such as "*** Looking up your hostname"
-    event = state.event(kind, message, state.isupport.channel_of(target), target, text)
-    if event.own and state.isupport.fold(target) == "nickserv":
-        return []  # an echo of a message to services may contain a password
-    return [event]
-
-
-def _replay(state: ConnectionState, message: Message) -> list[IrcEvent]:
-    """Return the event of a replayed message, which the log may lack.
-
-    Only messages and topics with a plausible time yield one: without a time they cannot be compared
-    with the log.
+    https://ircv3.net/specs/extensions/server-time; a time without a zone counts as UTC.
     """
-    time, target, text = tagged_time(message), message.param(0), message.param(1)
-    if time is None or time > state.now() + MAX_AHEAD:
-        return []
-    if message.command == "TOPIC":
-        return [replace(state.past_event("TOPIC", message, target, text), time=time)]
-    if message.command not in ("PRIVMSG", "NOTICE"):
-        return []
-    kind: EventType = "NOTICE" if message.command == "NOTICE" else "PRIVMSG"
-    if text.startswith("\x01"):
-        word, _, text = text.strip("\x01").partition(" ")
-        if word.upper() != "ACTION":
-            return []
-        kind = "ACTION"
-    state.replayed.append((state.isupport.fold(target), text, time))
-    # The tag's own time is kept even if it is more than BEHIND old: here it is expected to be old.
-    event = state.past_event(kind, message, target, text)
-    return [] if event.own and event.channel is None else [replace(event, time=time)]
-
-
-def _ctcp(state: ConnectionState, message: Message, word: str, rest: str) -> None:
-    # A CTCP query is a PRIVMSG and its reply a NOTICE. A reply is never answered, as two clients
-    # could then answer each other for ever.
-    source = message.source
-    if message.command == "NOTICE" or not source or state.batch_type(message):
-        return
-    if not is_nick(source.nick) or state.is_me(source.nick):
-        return
-    person = f"{source.user}@{source.host}" if source.host else source.nick
-    if answer := state.ctcp.answer(person, word, rest):
-        state.send("NOTICE", source.nick, f"\x01{answer}\x01")
-
-
-def _mode(state: ConnectionState, message: Message) -> list[IrcEvent]:
-    name = state.isupport.channel_of(message.param(0))
-    text = " ".join(message.params[1:])
-    for letter, nick, on in state.isupport.mode_changes(message.params[1:]) if name else ():
-        if name and letter in state.isupport.prefix.values():
-            state.roster.change_mode(name, nick, letter, on=on)
-        elif name and letter == "k" and (nick != "*" or not on):  # servers may mask the key as "*"
-            state.learn_key(name, nick if on else "")
-    return [state.event("MODE", message, name, name, text)] if name else []
-
-
-def _topic(state: ConnectionState, message: Message) -> list[IrcEvent]:
-    name, text = message.param(0), message.param(1)
-    _set_topic(state, name, text)
-    return [state.event("TOPIC", message, name, name, text)]
-
-
-def _topic_is(state: ConnectionState, message: Message) -> list[IrcEvent]:
-    _set_topic(state, message.param(1), message.param(2))
-    return []
-
-
-def _set_topic(state: ConnectionState, name: str, text: str) -> None:
-    if channel := state.roster.channel(name):
-        channel.topic = text
-
-
-def _batch(state: ConnectionState, message: Message) -> list[IrcEvent]:
-    # https://ircv3.net/specs/extensions/batch: "+ref" opens, "-ref" closes. A batch nested in a
-    # batch of history is history too, whatever its own type.
-    reference = message.param(0)
-    if reference.startswith("+"):
-        outer = state.batch_type(message)
-        state.batches[reference[1:]] = outer if outer in HISTORY_BATCHES else message.param(1)
-    else:
-        state.batches.pop(reference[1:], None)
-    return []
-
-
-# Later entries override earlier ones: 437 is about a nick or a channel, and the handler in
-# `connection_handlers` passes those about channels on to `refusals`.
-HANDLERS: Mapping[str, Handler] = {
-    "PING": _ping,
-    "ERROR": _error,
-    "417": _too_long,
-    **dict.fromkeys(("FAIL", "WARN", "NOTE"), _standard_reply),
-    **refusals.HANDLERS,
-    **connection_handlers.HANDLERS,
-    **membership_handlers.HANDLERS,
-    **channel_joins.HANDLERS,
-    "PRIVMSG": _talk,
-    "NOTICE": _talk,
-    "MODE": _mode,
-    "TOPIC": _topic,
-    "332": _topic_is,
-    "BATCH": _batch,
-}
+    try:
+        found = datetime.fromisoformat(message.tags.get("time", ""))
+        return found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
+    except (ValueError, OverflowError):  # OverflowError: the year leaves 1 to 9999 in UTC
+        return None

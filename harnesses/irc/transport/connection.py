@@ -1,4 +1,4 @@
-"""One connection to a server: socket, session, send queue and watchdog.
+"""One connection to a server: socket, TLS, send queue and watchdog.
 
 A token bucket limits the rate of the send queue, as servers disconnect clients that send too fast
 ("Excess Flood").
@@ -7,24 +7,23 @@ A token bucket limits the rate of the send queue, as servers disconnect clients 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import ipaddress
 import ssl
 from collections import deque
-from collections.abc import Callable, Collection
-from dataclasses import replace
-from typing import Generic, Protocol, TypeVar
+from collections.abc import Callable
+from typing import Any, Protocol
 
 import structlog
 
 from harnesses.irc.protocol.errors import InvalidMessage, UntrustedCertificate
 from harnesses.irc.protocol.events import IrcEvent
 from harnesses.irc.protocol.message import LineBuffer, parse, strip_tags
-from harnesses.irc.protocol.sent_lines import LOST, Receipt
+from harnesses.irc.session import handlers, registration
 from harnesses.irc.session.session import Session
 from harnesses.irc.settings import NetworkSettings
-from harnesses.irc.transport.tls import fingerprint
 
-T = TypeVar("T")
+log = structlog.get_logger()
 
 # RFC 1459, section 8.10: each message adds 2 seconds to a timer that may be 10 seconds ahead, which
 # allows a burst of five lines. Servers count bytes too, so long lines cost more.
@@ -41,99 +40,57 @@ FREE_BYTES = 100
 BYTES_PER_TOKEN = 300
 """Bytes beyond `FREE_BYTES` that cost one token."""
 
+CONNECT_TIMEOUT, HANDSHAKE_TIMEOUT, GOODBYE_TIMEOUT = 30.0, 15.0, 2.0
+"""Timeouts in seconds for connecting, for the TLS handshake and for the TLS shutdown."""
 
-def cost(size: int) -> float:
-    """Return the cost in tokens of a line of `size` bytes."""
-    return 1.0 + max(0, size - FREE_BYTES) / BYTES_PER_TOKEN
-
-
-class TokenBucketQueue(Generic[T]):
-    """A rate-limited queue with three priorities, paced by a token bucket.
-
-    Urgent items go first and cost nothing. They are what the protocol requires (registration, PONG,
-    QUIT), never replies, or people could make us exceed the limit. Idle items (queries of our own)
-    go last. `clock` returns monotonic seconds.
-    """
-
-    def __init__(
-        self, clock: Callable[[], float], burst: float = BURST, rate: float = RATE
-    ) -> None:
-        self._clock, self._burst, self._rate = clock, burst, rate
-        self._tokens, self._filled = burst, clock()
-        self._urgent: deque[T] = deque()
-        self._waiting: deque[tuple[float, T]] = deque()
-        self._idle: deque[tuple[float, T]] = deque()
-
-    def __len__(self) -> int:
-        return len(self._urgent) + len(self._waiting) + len(self._idle)
-
-    def push(self, item: T, size: int, urgent: bool = False, idle: bool = False) -> None:
-        """Append an item that takes `size` bytes on the wire."""
-        if urgent:
-            self._urgent.append(item)
-        else:  # an item that costs more than a full bucket would never go out
-            queue = self._idle if idle else self._waiting
-            queue.append((min(cost(size), self._burst), item))
-
-    def pop(self) -> T | None:
-        """Remove and return the next item that may go out now, or None."""
-        if self._urgent:
-            return self._urgent.popleft()
-        self._fill()
-        queue = self._waiting or self._idle
-        if not queue or self._tokens < queue[0][0]:
-            return None
-        price, item = queue.popleft()
-        self._tokens -= price
-        return item
-
-    def delay(self) -> float | None:
-        """Return the seconds until `pop` returns an item; None if the queue is empty."""
-        if self._urgent:
-            return 0.0
-        self._fill()
-        queue = self._waiting or self._idle
-        return max(0.0, (queue[0][0] - self._tokens) / self._rate) if queue else None
-
-    def discard_unwanted(self, wanted: Callable[[T], bool]) -> None:
-        """Drop the items that are not urgent and for which `wanted` is false, at no cost."""
-        self._waiting = deque(entry for entry in self._waiting if wanted(entry[1]))
-        self._idle = deque(entry for entry in self._idle if wanted(entry[1]))
-
-    def clear(self) -> list[T]:
-        """Empty the queue; return the items that were in it."""
-        items = [*self._urgent, *(item for _, item in (*self._waiting, *self._idle))]
-        for queue in (self._urgent, self._waiting, self._idle):
-            queue.clear()
-        return items
-
-    def _fill(self) -> None:
-        now = self._clock()
-        self._tokens = min(self._burst, self._tokens + (now - self._filled) * self._rate)
-        self._filled = now
-
+NEXT_ADDRESS_DELAY = 0.25
+"""Seconds until the server's next address is tried in parallel (RFC 8305, section 5)."""
 
 Sent = asyncio.Future[bool]
 """Resolves to True once a line is written, or to False if it never will be."""
 
 
-class SendQueue:
-    """The send queue of one connection; it writes lines at the pace of a `TokenBucketQueue`.
+def cost(size: int) -> float:
+    """Return the cost in tokens of a line of `size` bytes; never more than a full bucket."""
+    return min(1.0 + max(0, size - FREE_BYTES) / BYTES_PER_TOKEN, BURST)
 
-    `rate` is in tokens per second. Lines sent before `open` or after `close` are not written.
+
+class TokenBucket:
+    """A token bucket; `clock` returns monotonic seconds, `rate` is in tokens per second."""
+
+    def __init__(self, clock: Callable[[], float], rate: float = RATE) -> None:
+        self._clock, self._rate = clock, rate
+        self._tokens, self._filled = BURST, clock()
+
+    def delay(self, price: float) -> float:
+        """Return the seconds until there are `price` tokens, 0.0 if there are."""
+        now = self._clock()
+        self._tokens = min(BURST, self._tokens + (now - self._filled) * self._rate)
+        self._filled = now
+        return max(0.0, (price - self._tokens) / self._rate)
+
+    def take(self, price: float) -> None:
+        """Remove `price` tokens, once `delay` is 0."""
+        self._tokens -= price
+
+
+class SendQueue:
+    """The send queue of one connection, with three priorities, paced by a `TokenBucket`.
+
+    Urgent lines go first and cost nothing. They are what the protocol requires (registration, PONG,
+    QUIT), never replies, or people could make us exceed the limit. Idle lines (queries of our own)
+    go last. Lines sent before `open` or after `close` are not written. `write` returns whether it
+    has written a line or discarded it.
     """
 
-    def __init__(self, write: Callable[[str], None], rate: float = RATE) -> None:
+    def __init__(self, write: Callable[[str], bool], rate: float = RATE) -> None:
         self._loop = asyncio.get_running_loop()
         self._write = write
-        self._pacing: TokenBucketQueue[tuple[str, Sent]] = TokenBucketQueue(
-            self._loop.time, rate=rate
-        )
+        self._bucket = TokenBucket(self._loop.time, rate)
+        self._urgent, self._waiting, self._idle = (deque[tuple[str, Sent]]() for _ in range(3))
         self._timers: set[asyncio.TimerHandle] = set()
         self._next: asyncio.TimerHandle | None = None
         self._is_open = False
-        self.may_write: Callable[[str], bool] | None = None
-        """Filter that is asked right before a line is written; False discards the line."""
 
     def open(self) -> None:
         """Accept lines from now on: the connection is established."""
@@ -144,10 +101,10 @@ class SendQueue:
         sent: Sent = self._loop.create_future()
         if not self._is_open:
             sent.set_result(False)
-        else:
-            size = len(line.encode("utf-8", "replace")) + 2
-            self._pacing.push((line, sent), size, urgent, idle)
-            self._pump()
+            return sent
+        queue = self._urgent if urgent else self._idle if idle else self._waiting
+        queue.append((line, sent))
+        self._pump()
         return sent
 
     def later(
@@ -174,118 +131,50 @@ class SendQueue:
             if timer:
                 timer.cancel()
         self._timers.clear()
-        for _, sent in self._pacing.clear():
-            if not sent.done():
-                sent.set_result(False)
+        for queue in (self._urgent, self._waiting, self._idle):
+            for _, sent in queue:
+                if not sent.done():
+                    sent.set_result(False)
+            queue.clear()
 
     def _pump(self) -> None:
-        # A result that is done here was cancelled by the sender.
-        self._pacing.discard_unwanted(lambda entry: not entry[1].done())
-        while entry := self._pacing.pop():
-            line, sent = entry
-            is_written = self.may_write is None or self.may_write(line)
-            if is_written:
-                self._write(line)
-            sent.set_result(is_written)
         if self._next:
             self._next.cancel()
-        delay = self._pacing.delay()
-        self._next = None if delay is None else self._loop.call_later(delay, self._pump)
-
-
-log = structlog.get_logger()
-
-CONNECT_TIMEOUT, HANDSHAKE_TIMEOUT, GOODBYE_TIMEOUT = 30.0, 15.0, 2.0
-"""Timeouts in seconds for connecting, for the TLS handshake and for the TLS shutdown."""
-
-NEXT_ADDRESS_DELAY = 0.25
-"""Seconds until the server's next address is tried in parallel (RFC 8305, section 5)."""
+            self._next = None
+        while queue := self._urgent or self._waiting or self._idle:
+            line, sent = queue[0]
+            if not sent.done():
+                size = len(line.encode("utf-8", "replace")) + len("\r\n")
+                price = 0.0 if queue is self._urgent else cost(size)
+                if delay := self._bucket.delay(price):
+                    self._next = self._loop.call_later(delay, self._pump)
+                    return
+                self._bucket.take(price)
+            queue.popleft()
+            if not sent.done():  # else the sender has withdrawn it
+                sent.set_result(self._write(line))
 
 
 class PluginHost(Protocol):
-    """The host of a network's plugins. It gets all lines without message tags."""
+    """The host of a network's plugins, with the names of irc3's `IrcBot`."""
 
-    def on_connected(self, connection: IrcConnection) -> None:
-        """Handle a new connection, before any of its lines."""
+    def notify(self, event: str) -> None:
+        """Handle `connection_made`, `server_ready` or `connection_lost`."""
 
-    def on_ready(self) -> None:
-        """Handle the end of the registration."""
-
-    def on_closed(self) -> None:
-        """Handle the end of the connection."""
-
-    def on_line(self, line: str, nick: str) -> None:
-        """Handle a received line; `nick` is our nick after it."""
-
-    def on_sent(self, line: str) -> None:
-        """Handle a line that we have written."""
+    def dispatch(self, data: str, iotype: str = "in") -> None:
+        """Handle a line without message tags that we have received, or written ("out")."""
 
 
 class IrcConnection(asyncio.Protocol):
-    """The asyncio protocol of a connection: converts bytes to lines and lines to bytes.
+    """A session on a socket: converts bytes to lines and events, and messages to bytes.
 
-    `opened` is called once, before any line; `received` with each line, in order. `lost` resolves
-    when the connection is closed, to the exception that closed it or None. If there are `trusted`
-    fingerprints, a server with another certificate is disconnected before a line is sent.
-    """
-
-    def __init__(
-        self,
-        opened: Callable[[IrcConnection], None],
-        received: Callable[[str], None],
-        trusted: Collection[str] = (),
-    ) -> None:
-        self._opened, self._received, self._trusted = opened, received, trusted
-        self._buffer = LineBuffer()
-        self._fault: Exception | None = None
-        self.transport: asyncio.Transport | None = None
-        self.lost: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Called by asyncio."""
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
-        seen = fingerprint(transport)
-        if self._trusted and seen and seen not in self._trusted:
-            self._fault = UntrustedCertificate(f"the certificate {seen} is not trusted")
-            transport.close()  # unlike abort, flushes the end of the TLS handshake
-        else:
-            self._opened(self)
-
-    def data_received(self, data: bytes) -> None:
-        """Called by asyncio."""
-        for line in self._buffer.feed(data):
-            # Handling a line may close the connection, as an STS upgrade does; the lines after it
-            # in the same read must not be handled.
-            if self.transport and not self.transport.is_closing():
-                self._received(line)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Called by asyncio."""
-        if not self.lost.done():
-            self.lost.set_result(self._fault or exc)
-
-    def write(self, line: str) -> None:
-        """Write one line, bypassing the send queue; do nothing on a closing connection."""
-        assert self.transport, "nothing is sent before `opened`"
-        if not self.transport.is_closing():
-            self.transport.write(line.encode("utf-8", "replace") + b"\r\n")
-
-    def abort(self) -> None:
-        """Close the connection at once, if there is one, without flushing."""
-        if self.transport:
-            self.transport.abort()
-
-
-class IrcClient:
-    """A session running on a connection.
-
-    For each received line, `on_event` gets its events in order, then `changed` is called, then the
-    `plugins` get the line.
-    If there are `trusted` fingerprints, the server's certificate must have one of them.
+    For each received line, `on_event` gets its events in order, then `changed` is called unless the
+    line was only talk, then the `plugins` get it.
+    If the settings of the session have `tls_fingerprints`, a server with another certificate is
+    disconnected before a line is sent.
+    While `may_speak()` is false all PRIVMSG, NOTICE and TAGMSG are discarded, queued ones included.
     After `silence` seconds without a line from the server we send PING; after as many again the
     connection is dropped.
-    `rate` is the rate limit of sent lines in tokens per second.
     """
 
     def __init__(
@@ -293,33 +182,34 @@ class IrcClient:
         session: Session,
         on_event: Callable[[IrcEvent], None],
         changed: Callable[[], None],
+        may_speak: Callable[[], bool],
         plugins: PluginHost | None,
         silence: float,
-        trusted: Collection[str] = (),
-        rate: float = RATE,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._session, self._plugins, self._silence = session, plugins, silence
-        self._on_event, self._changed = on_event, changed
-        self._connection = IrcConnection(self._on_open, self._on_line, trusted)
-        self._send_queue = SendQueue(self._write, rate)
+        self._on_event, self._changed, self._may_speak = on_event, changed, may_speak
+        self._buffer = LineBuffer()
+        self._transport: asyncio.Transport | None = None
+        self._lost: asyncio.Future[Exception | None] = self._loop.create_future()
+        self._fault: Exception | None = None
+        self._send_queue = SendQueue(self._write, session.settings.lines_per_second)
         self._opening = asyncio.timeout(CONNECT_TIMEOUT)
-        self._receipts: dict[str, asyncio.Future[Receipt]] = {}
         self._heard = self._loop.time()
-        self._pings: dict[str, asyncio.Future[None]] = {}
 
     def __repr__(self) -> str:
-        state = "open" if self._connection.transport else "not open"
-        return f"<IrcClient {self._session.network} as {self._session.nick}, {state}>"
+        state = "open" if self._transport else "not open"
+        return f"<IrcConnection {self._session.network} as {self._session.nick}, {state}>"
 
-    async def open(self, server: str, port: int, tls: ssl.SSLContext | None) -> None:
-        """Connect, with TLS if there is a context.
+    async def open(self, server: str, port: int) -> None:
+        """Connect, with TLS if the session is to be encrypted.
 
         Raises OSError, TimeoutError included, and UnicodeError for an invalid host name.
         """
+        tls = tls_context(self._session.settings) if self._session.encrypted else None
         async with self._opening:
             await self._loop.create_connection(
-                lambda: self._connection,
+                lambda: self,
                 server,
                 port,
                 ssl=tls,
@@ -339,115 +229,45 @@ class IrcClient:
         dropped if nothing follows.
         """
         asked_at = 0.0
-        while not self._connection.lost.done():
+        while not self._lost.done():
             # Any line after the PING proves that the server is alive, not only its PONG.
             now = self._loop.time()
             idle, asked = now - self._heard, asked_at > self._heard
             if asked and idle >= 2 * self._silence:
                 log.warning("irc.silent", network=self._session.network, seconds=round(idle))
-                self._connection.abort()
+                self._abort()
             elif not asked and idle >= self._silence:
                 asked, asked_at = True, now
                 self.send_line("PING :alive", urgent=True)
             patience = self._silence * (2 if asked else 1) - idle
-            await asyncio.wait([self._connection.lost], timeout=max(patience, 0.01))
-        return self._connection.lost.result()
+            await asyncio.wait([self._lost], timeout=max(patience, 0.01))
+        return self._lost.result()
 
     async def wait_disconnected(self, within: float) -> None:
         """Wait at most `within` seconds until the server closes the connection, then drop it.
 
         A connection that is not established yet is abandoned: `open` raises TimeoutError.
         """
-        if not self._connection.transport:
-            if not self._opening.expired():  # move the deadline of the running `open` to now
-                self._opening.reschedule(self._loop.time())
-            return
-        await asyncio.wait([self._connection.lost], timeout=within)
-        self._connection.abort()
+        if self._transport:
+            await asyncio.wait([self._lost], timeout=within)
+            self._abort()
+        elif not self._opening.expired():  # move the deadline of the running `open` to now
+            self._opening.reschedule(self._loop.time())
+
+    def close(self) -> None:
+        """Drop the connection; pending lines become LOST."""
+        self._send_queue.close()
+        self._session.close()
+        self._abort()
+        if self._plugins:
+            self._plugins.notify("connection_lost")
 
     def send_line(self, line: str, urgent: bool = False, idle: bool = False) -> Sent:
         """Queue a line in the send queue."""
         return self._send_queue.send(line, urgent, idle)
 
-    def restrict(self, may_speak: Callable[[], bool]) -> None:
-        """Discard all PRIVMSG, NOTICE and TAGMSG, queued ones included, while `may_speak()` is
-        false."""
-        # The check is made when a line is written: a lease may run out while lines are queued.
-        self._send_queue.may_write = lambda line: may_speak() or not _is_message(line)
-
-    def claim_nick(self, settings: NetworkSettings) -> None:
-        """Switch to `settings` and request the nick that they name."""
-        self._session.claim_nick(settings)
-        self._flush()
-
-    async def lag(self) -> float | None:
-        """Measure the seconds until the server answers a PING; None if the connection is closed.
-
-        There is no timeout of its own.
-        """
-        began = self._loop.time()
-        token, answered = f"lag-{began}", self._loop.create_future()
-        self._pings[token] = answered
-        try:
-            self.send_line(f"PING :{token}", urgent=True)
-            await asyncio.wait({answered})
-        finally:
-            del self._pings[token]
-        return None if answered.cancelled() else self._loop.time() - began
-
-    def receipt(self, number: str) -> asyncio.Future[Receipt]:
-        """Return the future receipt of the line that the session tracks under this id."""
-        return self._receipts.setdefault(number, self._loop.create_future())
-
-    def close(self) -> None:
-        """Drop the connection; pending receipts become LOST and pending PINGs are cancelled."""
-        self._send_queue.close()
-        for receipt in self._receipts.values():
-            if not receipt.done():
-                receipt.set_result(LOST)
-        self._receipts.clear()
-        for answered in self._pings.values():
-            if not answered.done():
-                answered.cancel()
-        self._connection.abort()
-        self._session.roster.clear()
-        if self._plugins:
-            self._plugins.on_closed()
-
-    def _on_open(self, connection: IrcConnection) -> None:
-        self._heard = self._loop.time()
-        self._send_queue.open()
-        if self._plugins:
-            self._plugins.on_connected(connection)
-        self._session.start()
-        self._flush()
-
-    def _on_line(self, line: str) -> None:
-        self._heard = self._loop.time()
-        if not (message := parse(line)):
-            return
-        pinged = self._pings.get(message.param(-1)) if message.command == "PONG" else None
-        if pinged and not pinged.done():
-            pinged.set_result(None)
-        for event in self._session.receive(message):
-            self._on_event(event)
-        if self._receipts:
-            self._take_receipts()
-        self._flush()
-        self._changed()
-        if self._plugins:
-            self._plugins.on_line(strip_tags(line), self._session.nick)
-        # After an STS upgrade (https://ircv3.net/specs/extensions/sts) nothing more may be sent on
-        # the unencrypted connection; ERROR is the last line of a server.
-        if self._session.upgrade or self._session.error is not None:
-            self._connection.abort()
-
-    def _take_receipts(self) -> None:
-        for number, known in self._session.receipts():
-            if (receipt := self._receipts.pop(number, None)) and not receipt.done():
-                receipt.set_result(replace(known, nick=self._session.nick))
-
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Queue the outgoing messages of the session."""
         for outgoing in self._session.pop_outgoing():
             try:
                 line = outgoing.message.render()
@@ -459,15 +279,114 @@ class IrcClient:
             else:
                 self._send_queue.send(line, outgoing.urgent, outgoing.idle)
 
-    def _write(self, line: str) -> None:
-        self._connection.write(line)
+    async def lag(self) -> float | None:
+        """Measure the seconds until the server answers a PING; None if the connection is closed.
+
+        There is no timeout of its own.
+        """
+        began, answered = self._loop.time(), self._loop.create_future()
+        ping = self._session.ping(lambda: answered.set_result(None))
+        self.send_line(ping.render(), urgent=True)
+        either: set[asyncio.Future[Any]] = {answered, self._lost}
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        return self._loop.time() - began if answered.done() else None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Called by asyncio."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        tls = transport.get_extra_info("ssl_object")
+        certificate = tls.getpeercert(binary_form=True) if tls else None
+        seen = hashlib.sha256(certificate).hexdigest() if certificate else ""
+        trusted = self._session.settings.tls_fingerprints
+        if trusted and seen and seen not in trusted:
+            self._fault = UntrustedCertificate(f"the certificate {seen} is not trusted")
+            transport.close()  # unlike abort, flushes the end of the TLS handshake
+            return
+        self._heard = self._loop.time()
+        self._send_queue.open()
+        if self._plugins:
+            self._plugins.notify("connection_made")
+        registration.start(self._session)
+        self.flush()
+
+    def data_received(self, data: bytes) -> None:
+        """Called by asyncio."""
+        for line in self._buffer.feed(data):
+            # Handling a line may close the connection, as an STS upgrade does; the lines after it
+            # in the same read must not be handled.
+            if self._transport and not self._transport.is_closing():
+                self._on_line(line)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Called by asyncio."""
+        if not self._lost.done():
+            self._lost.set_result(self._fault or exc)
+
+    def _on_line(self, line: str) -> None:
+        self._heard = self._loop.time()
+        if not (message := parse(line)):
+            return
+        for event in handlers.receive(self._session, message):
+            self._on_event(event)
+        self.flush()
+        if message.command not in ("PRIVMSG", "NOTICE"):
+            self._changed()
+        if self._plugins:
+            self._plugins.dispatch(strip_tags(line))
+        # After an STS upgrade (https://ircv3.net/specs/extensions/sts) nothing more may be sent on
+        # the unencrypted connection; ERROR is the last line of a server.
+        if self._session.upgrade or self._session.error is not None:
+            self._abort()
+
+    def _write(self, line: str) -> bool:
+        assert self._transport, "nothing is sent before the connection is made"
+        bare = strip_tags(line)
+        # Asked when the line is written: a lease may run out while lines are queued.
+        if bare.startswith(("PRIVMSG ", "NOTICE ", "TAGMSG ")) and not self._may_speak():
+            return False
+        if not self._transport.is_closing():
+            self._transport.write(line.encode("utf-8", "replace") + b"\r\n")
         self._session.wrote(line)
         if self._plugins:
-            self._plugins.on_sent(strip_tags(line))
+            self._plugins.dispatch(bare, iotype="out")
+        return True
+
+    def _abort(self) -> None:
+        """Close the connection at once, if there is one, without flushing."""
+        if self._transport:
+            self._transport.abort()
 
 
-def _is_message(line: str) -> bool:
-    return strip_tags(line).startswith(("PRIVMSG ", "NOTICE ", "TAGMSG "))
+def tls_context(settings: NetworkSettings) -> ssl.SSLContext:
+    """Return the TLS context for connections to a network.
+
+    With `tls_fingerprints` the certificate is pinned and its chain and name are not verified;
+    without `tls_verify` any certificate is accepted. Raises OSError if `tls_cert` cannot be used.
+    """
+    context = ssl.create_default_context()
+    if settings.tls_fingerprints or not settings.tls_verify:
+        # `IrcConnection.connection_made` compares the fingerprint after the handshake.
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if settings.tls_cert:
+        context.load_cert_chain(settings.tls_cert)
+    return context
+
+
+def explain(error: OSError | UnicodeError, port: int, encrypted: bool) -> str:
+    """Return for people why connecting to `port` failed, with advice for TLS; never empty."""
+    text = str(error) or "no connection stood in good time"
+    if isinstance(error, ssl.SSLCertVerificationError) or not encrypted:
+        return text
+    if isinstance(error, ssl.SSLError | ConnectionAbortedError | ConnectionResetError):
+        # A server without TLS answers in clear text, which OpenSSL reports as a wrong version, or
+        # stays silent, or closes the connection.
+        return (
+            f"{text}; the server does not speak TLS on port {port}: set `port` to the one for TLS "
+            "(often 6697), or tls = false"
+        )
+    return text
 
 
 def _is_address(server: str) -> bool:

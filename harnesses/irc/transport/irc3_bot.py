@@ -1,6 +1,6 @@
 """irc3's bot as the plugin host of a `Network`.
 
-irc3 is used for its plugins only, and loaded only if some are configured. Its own connection loses
+irc3 is used for its plugins, and loaded only if some are configured. Its own connection loses
 bytes, does not support message tags, does not limit its rate and reconnects by itself. So lines
 pass through our session first, and the bot gets them afterwards, without tags. Messages of plugins
 go through our line splitting and send queue.
@@ -9,12 +9,25 @@ go through our line splitting and send queue.
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 from collections.abc import Iterable
+from typing import ClassVar
 
-from harnesses.irc.transport.connection import IrcConnection, Sent
-from harnesses.irc.transport.irc3_compat import LOGGING, irc3
+from harnesses.irc.protocol.events import Talk
+from harnesses.irc.protocol.sent_lines import talk
+from harnesses.irc.transport.connection import Sent
 from harnesses.irc.transport.network import Network
+
+# Importing irc3 sets the class of all later loggers and replaces `asyncio.sleep` and `asyncio.wait`
+# in the whole process.
+_logger_class = logging.getLoggerClass()
+
+import irc3  # noqa: E402
+
+logging.setLoggerClass(_logger_class)
+asyncio.sleep = asyncio.tasks.sleep
+asyncio.wait = asyncio.tasks.wait
 
 REPLACED = ("core", "sasl", "autojoins", "userlist")
 """Plugins of irc3 that we replace; they count as loaded for other plugins that require them."""
@@ -23,42 +36,20 @@ REPLACED = ("core", "sasl", "autojoins", "userlist")
 class Irc3Bot(irc3.IrcBot):  # type: ignore[misc]
     """irc3's bot without a connection of its own; its plugins send through `network`."""
 
-    logging_config = LOGGING
+    logging_config: ClassVar = {"version": 1, "incremental": True}  # leaves logging as it is
 
     def __init__(self, network: Network, plugins: Iterable[str]) -> None:
         self._network = network
         super().__init__(loop=asyncio.get_running_loop(), asynchronous=False)
         self.registry.includes.update(f"irc3.plugins.{name}" for name in REPLACED)
         self.include(*plugins)
-        self._follow_nick(network.nick)
 
-    def on_connected(self, connection: IrcConnection) -> None:
-        """Handle a new connection."""
-        self.protocol = connection
-        self.notify("connection_made")
-
-    def on_ready(self) -> None:
-        """Handle the end of the registration."""
-        self.notify("server_ready")
-
-    def on_closed(self) -> None:
-        """Handle the end of the connection."""
-        self.notify("connection_lost")
-
-    def on_line(self, line: str, nick: str) -> None:
-        """Dispatch a received line to the plugins; `nick` is our nick after it."""
-        self._follow_nick(nick)
-        self.dispatch(line)
-
-    def on_sent(self, line: str) -> None:
-        """Dispatch a line that we have written to the plugins."""
-        self.dispatch(line, iotype="out")
-
-    def _follow_nick(self, nick: str) -> None:
-        """Recompile the event patterns that contain our nick if it has changed."""
-        if self.config["nick"] != nick:
-            self.config["nick"] = nick
+    def dispatch(self, data: str, iotype: str = "in", client: object = None) -> None:
+        """Pass a line to the plugins; event patterns that contain our nick get the current one."""
+        if self.config["nick"] != self._network.nick:
+            self.config["nick"] = self._network.nick
             self.recompile()
+        super().dispatch(data, iotype, client)
 
     def recompile(self) -> None:
         """Recompile all event patterns.
@@ -74,7 +65,8 @@ class Irc3Bot(irc3.IrcBot):  # type: ignore[misc]
     @property
     def channels(self) -> dict[str, set[str]]:
         """The nicks by channel, as irc3's `userlist` plugin provides them."""
-        return {name: set(self._network.members(name)) for name in self._network.channels}
+        roster = self._network.roster
+        return {name: set(roster.nicks(name)) for name in roster.channels}
 
     def send_line(self, data: str, nowait: bool = False) -> Sent:
         """Send one raw line. `nowait` is ignored: plugins cannot bypass the rate limit."""
@@ -86,16 +78,22 @@ class Irc3Bot(irc3.IrcBot):  # type: ignore[misc]
             self._network.send_line(line)
 
     def privmsg(self, target: str, message: str, nowait: bool = False) -> Sent | None:
-        """Send a text, split into lines."""
-        return self._network.say("PRIVMSG", target, message)
+        """Send a text, split into lines; the result is that of the last one."""
+        return self._say("PRIVMSG", target, message)
 
     def notice(self, target: str, message: str, nowait: bool = False) -> Sent | None:
         """Send a notice, split into lines."""
-        return self._network.say("NOTICE", target, message)
+        return self._say("NOTICE", target, message)
 
     def action(self, target: str, message: str, nowait: bool = False) -> Sent | None:
         """Send an action, split into lines."""
-        return self._network.say("ACTION", target, message)
+        return self._say("ACTION", target, message)
+
+    def _say(self, kind: Talk, target: str, text: str) -> Sent | None:
+        # The lines are not tracked: if the server echoes them, the echoes are logged.
+        pieces = self._network.split(target, text, kind)
+        sent = [self._network.send_line(talk(kind, target, piece).render()) for piece in pieces]
+        return sent[-1] if sent else None
 
     def join(self, target: str) -> None:
         """Join a channel, now and after each reconnect."""

@@ -4,26 +4,33 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 import random
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
 import structlog
 
 from harnesses.irc.protocol.errors import InvalidMessage, IrcError, UntrustedCertificate
-from harnesses.irc.protocol.events import IrcEvent
-from harnesses.irc.protocol.message import Message, Source
-from harnesses.irc.protocol.sent_lines import ACCEPTED, LOST, Receipt, ReceiptStatus, budget, split
-from harnesses.irc.session.session import Session
-from harnesses.irc.session.state import WHOIS_TIMEOUT, JoinRefusal, Member, utc_now
+from harnesses.irc.protocol.events import IrcEvent, Talk
+from harnesses.irc.protocol.message import Casemap, Message
+from harnesses.irc.protocol.sent_lines import (
+    ACCEPTED,
+    LOST,
+    Receipt,
+    ReceiptStatus,
+    budget,
+    split,
+    talk,
+)
+from harnesses.irc.session import nick as nicks
+from harnesses.irc.session.registration import login_problem
+from harnesses.irc.session.session import WHOIS_TIMEOUT, Member, Roster, Session, utc_now
 from harnesses.irc.session.sts import Sts, StsPolicies
 from harnesses.irc.settings import NetworkSettings
-from harnesses.irc.transport.connection import IrcClient, PluginHost, Sent
-from harnesses.irc.transport.tls import explain, tls_context
+from harnesses.irc.transport.connection import IrcConnection, PluginHost, Sent, explain
 from terrarium.backoff import Backoff
 
 log = structlog.get_logger()
@@ -49,16 +56,17 @@ FENCE_INTERVAL = 2
 UNWELCOME_WAIT = 60.0
 """Minimum seconds before a reconnect after the server has called us banned or too fast."""
 
-Talk = Literal["PRIVMSG", "NOTICE", "ACTION"]
-"""The kind of a message; an ACTION is a PRIVMSG with CTCP framing."""
-
 _UNWELCOME = re.compile(r"throttl|\bban|[a-z]-?lined|too (many|fast)|trying to reconnect", re.I)
 
 
 class Network:
     """A network to which we stay connected: it reconnects, reports events and sends messages.
 
-    Our own messages are not events: `privmsg`, `notice` and `action` return the accepted lines.
+    Our own messages are not events: `send` and `say` return the lines and their receipts.
+    `session` is the state of the connection, or of the last one while there is none; `roster` has
+    the channels that we are in and their members.
+    `fold` folds a nick or channel name per CASEMAPPING, so that equal names are equal strings.
+    `settings` are those that the next connection uses, `server` is the host name or address.
     `connected` is set while we are registered, `all_joined` while we are in all desired channels.
     `left` is the time of the last received line of the previous connection.
     `plugins` creates the plugin host, `policies` stores the servers' STS policies.
@@ -77,23 +85,26 @@ class Network:
     ) -> None:
         if settings.server is None:
             raise IrcError(f"the network {name} has no server; set its key `server`")
-        self.name, self._server = name, settings.server
+        self.name, self.settings, self.server = name, settings, settings.server
         self.connected, self.all_joined = asyncio.Event(), asyncio.Event()
-        self._settings, self._make_plugins = settings, plugins
+        self.left: datetime | None = None
+        self._make_plugins = plugins
+        self._plugins: PluginHost | None = None
         self._policies = policies or StsPolicies()
         self._backoff = backoff or Backoff(*RECONNECT_DELAYS, jitter=random.random)
         self._silence = silence
         self._wanted = dict(name_and_key(channel) for channel in settings.channels)
-        self._session = Session(name, settings, self._wanted)
-        self._client: IrcClient | None = None
+        self.roster = Roster()
+        self.fold: Casemap = self.roster.fold
+        self.session = Session(name, settings, self._wanted, roster=self.roster)
+        self._connection: IrcConnection | None = None
         self._port = settings.port
         self._noted: Sts | None = None
         self._closing = asyncio.Event()
-        self._waiting: list[asyncio.Future[None]] = []
+        self._rechecked = asyncio.Event()
         self._failure = "it is connecting"
-        self._may_speak: Callable[[], bool] = _always
+        self._may_speak: Callable[[], bool] = lambda: True
         self._typing: Sent | None = None
-        self.left: datetime | None = None
 
     def __repr__(self) -> str:
         state = "connected" if self.connected.is_set() else "not connected"
@@ -102,44 +113,15 @@ class Network:
     @property
     def nick(self) -> str:
         """Our current nick."""
-        return self._session.nick
-
-    @property
-    def source(self) -> Source:
-        """Our source as others see it; user and host are None while unknown."""
-        return self._session.source
-
-    @property
-    def server(self) -> str:
-        """The configured host name or address of the server."""
-        return self._server
-
-    @property
-    def channels(self) -> list[str]:
-        """The names of the channels that we are in."""
-        return self._session.roster.channels
-
-    def members(self, channel: str) -> list[str]:
-        """Return the nicks in `channel`, sorted; empty if we are not in it."""
-        known = self._session.roster.channel(channel)
-        return sorted((m.nick for m in known.members.values()), key=str.casefold) if known else []
+        return self.session.nick
 
     def is_channel(self, name: str) -> bool:
         """Return whether `name` is a channel name on this network (CHANTYPES)."""
-        return self._session.isupport.is_channel(name)
-
-    def member(self, channel: str, nick: str) -> Member | None:
-        """Return the member `nick` of `channel`, or None if they or we are not in it."""
-        known = self._session.roster.channel(channel)
-        return known.members.get(self.fold(nick)) if known else None
-
-    def person(self, nick: str) -> Member | None:
-        """Return the entry of `nick` in any channel that we share with them, or None."""
-        return self._session.roster.member(nick)
+        return self.session.isupport.is_channel(name)
 
     async def whois(self, nick: str) -> Member | None:
         """Ask the server who has `nick`; return None if nobody has it or the server is too slow."""
-        if not self._client or not self.connected.is_set():
+        if not self._connection or not self.connected.is_set():
             return None
         answer: asyncio.Future[Member | None] = asyncio.get_running_loop().create_future()
 
@@ -147,31 +129,16 @@ class Network:
             if not answer.done():
                 answer.set_result(member)
 
-        if question := self._session.whois(nick, found):
+        if question := self.session.whois(nick, found):
             self.send_line(question.render())
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(WHOIS_TIMEOUT):
                 return await answer
         return None
 
-    def people(self) -> list[Member]:
-        """Return the members of all our channels, once for each channel they are in."""
-        known = map(self._session.roster.channel, self.channels)
-        return [member for channel in known if channel for member in channel.members.values()]
-
     def is_operator(self, channel: str) -> bool:
         """Return whether we are an operator of `channel`."""
-        return self._session.roster.is_operator(channel, self.nick)
-
-    def topic(self, channel: str) -> str:
-        """Return the topic of `channel`; empty if it has none or we are not in it."""
-        known = self._session.roster.channel(channel)
-        return known.topic if known else ""
-
-    @property
-    def settings(self) -> NetworkSettings:
-        """The settings that the next connection uses."""
-        return self._settings
+        return self.roster.is_operator(channel, self.nick)
 
     def reaches(self, target: str) -> bool:
         """Return whether a message can be sent to `target` now.
@@ -181,32 +148,21 @@ class Network:
         """
         if not self._may_speak():
             return False
-        channel = self._session.isupport.channel_of(target)
+        channel = self.session.isupport.channel_of(target)
         if channel is None:
             return self.connected.is_set()
-        return self._session.roster.channel(channel) is not None
+        return self.roster.channel(channel) is not None
 
     async def until_reaches(self, target: str) -> None:
         """Wait until a message can be sent to `target`."""
         while not self.reaches(target):
-            changed = asyncio.get_running_loop().create_future()
-            self._waiting.append(changed)
-            await changed
-
-    @property
-    def refusals(self) -> list[JoinRefusal]:
-        """The desired channels that refuse our JOIN."""
-        return self._session.refusals
+            self._rechecked.clear()
+            await self._rechecked.wait()
 
     @property
     def problem(self) -> str:
         """The reason why we are not connected or not logged in to services, for people; else ""."""
-        return self._session.login_problem if self.connected.is_set() else self._failure
-
-    @property
-    def account(self) -> str | None:
-        """The services account that we are logged in to, by SASL or NickServ."""
-        return self._session.account
+        return login_problem(self.session) if self.connected.is_set() else self._failure
 
     @property
     def joins_answered(self) -> bool:
@@ -215,23 +171,19 @@ class Network:
         We must be in at least one of our channels, if any are configured; each of the others has
         refused us or removed us again.
         """
-        refused = {self.fold(refusal.channel) for refusal in self.refusals}
+        refused = {self.fold(refusal.channel) for refusal in self.session.refusals}
         is_answered = all(
-            self._session.roster.has_visited(name) or self.fold(name) in refused
-            for name in self._wanted
+            self.roster.has_visited(name) or self.fold(name) in refused for name in self._wanted
         )
-        is_there = bool(self.channels) or not self._wanted
+        is_there = bool(self.roster.channels) or not self._wanted
         return self.connected.is_set() and is_there and is_answered
-
-    def configure(self, settings: NetworkSettings) -> None:
-        """Use `settings` from the next connection on."""
-        self._settings = settings
 
     def claim_nick(self, settings: NetworkSettings) -> None:
         """Request the nick of `settings` now, and use them from the next connection on."""
-        self._settings = settings
-        if self._client:
-            self._client.claim_nick(settings)
+        self.settings = settings
+        if self._connection:
+            nicks.claim_nick(self.session, settings)
+            self._connection.flush()
 
     def restrict(self, may_speak: Callable[[], bool]) -> None:
         """Send no messages while `may_speak()` is false.
@@ -239,25 +191,16 @@ class Network:
         The caller must call `recheck` whenever its result changes.
         """
         self._may_speak = may_speak
-        if self._client:
-            self._client.restrict(may_speak)
 
     def recheck(self) -> None:
         """Make all pending `until_reaches` check their target again."""
-        for changed in self._waiting:
-            if not changed.done():
-                changed.set_result(None)
-        self._waiting.clear()
-
-    def fold(self, name: str) -> str:
-        """Fold a nick or channel name per CASEMAPPING, so that equal names are equal strings."""
-        return self._session.isupport.fold(name)
+        self._rechecked.set()
 
     async def lag(self) -> float | None:
         """Measure the seconds until the server answers a PING; None after `LAG_TIMEOUT` seconds."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LAG_TIMEOUT):
-                return await self._client.lag() if self._client else None
+                return await self._connection.lag() if self._connection else None
         return None
 
     async def has_replayed(self, target: str, text: str, since: datetime) -> bool:
@@ -267,11 +210,11 @@ class Network:
         """
         # The server answers in order, so after a PONG the replay for our JOINs has arrived.
         await self.lag()
-        return self._session.has_replayed(target, text, since)
-
-    async def until_joined(self) -> None:
-        """Wait until we are in every desired channel, without a timeout."""
-        await self.all_joined.wait()
+        place = self.fold(target)
+        return any(
+            (place, text) == (where, said) and time >= since
+            for where, said, time in self.session.replayed
+        )
 
     async def run(self, on_event: Callable[[IrcEvent], None]) -> None:
         """Stay connected until `close` or `quit`.
@@ -279,92 +222,106 @@ class Network:
         `on_event` is called synchronously, in the order of arrival; an exception that it raises
         propagates out of this call.
         """
-        plugins = self._make_plugins(self) if self._make_plugins else None
+        self._plugins = self._make_plugins(self) if self._make_plugins else None
         while not self._closing.is_set():
-            self._port, encrypted = self._endpoint()
+            # STS: a stored policy replaces the configured port and demands TLS.
+            insisted = None if self.settings.tls else self._policies.port(self.server)
+            self._port = insisted or self.settings.port
+            encrypted = self.settings.tls or insisted is not None
             self._noted = None
-            self._session = Session(self.name, self._settings, self._wanted, encrypted=encrypted)
-            changed = functools.partial(self._on_change, plugins)
-            trusted = self._settings.tls_fingerprints
-            rate = self._settings.lines_per_second
-            client = IrcClient(
-                self._session, on_event, changed, plugins, self._silence, trusted, rate
+            self.session = Session(
+                self.name, self.settings, self._wanted, encrypted=encrypted, roster=self.roster
             )
-            client.restrict(self._may_speak)
-            self._client = client
+            self._connection = IrcConnection(
+                self.session,
+                on_event=on_event,
+                changed=self._on_change,
+                may_speak=lambda: self._may_speak(),
+                plugins=self._plugins,
+                silence=self._silence,
+            )
             try:
-                await self._serve_connection(client)
+                await self._connection.open(self.server, self._port)
+                self._backoff.mark_started()
+                self._on_closed(await self._connection.wait_closed())
             except (OSError, UnicodeError) as error:
                 self._failure = explain(error, self._port, encrypted)
                 log.warning("irc.connect_failed", network=self.name, error=self._failure)
             finally:
-                self._reset()
+                if self.connected.is_set():
+                    silent = timedelta(seconds=self._connection.silent_for())
+                    self.left = utc_now() - silent
+                self._connection.close()
+                self._connection = None
+                self.connected.clear()
+                self.all_joined.clear()
             await self._wait_backoff()
 
-    async def privmsg(self, target: str, text: str) -> list[str]:
+    async def say(self, kind: Talk, target: str, text: str) -> list[str]:
         """Send `text`; return the lines that the server accepted, none without a connection.
 
         Cancellation withdraws the lines that are still queued. Raises InvalidMessage for an invalid
         `target`.
         """
-        return await self._accepted_lines("PRIVMSG", target, text)
-
-    async def notice(self, target: str, text: str) -> list[str]:
-        """Send `text` as a NOTICE; otherwise like `privmsg`."""
-        return await self._accepted_lines("NOTICE", target, text)
-
-    async def action(self, target: str, text: str) -> list[str]:
-        """Send `text` as a CTCP ACTION, like `privmsg`; the returned lines have no CTCP framing."""
-        return await self._accepted_lines("ACTION", target, text)
+        (lines,) = self.send(target, (kind, text))
+        try:
+            receipts = [(line.text, await line.outcome()) for line in lines]
+        except asyncio.CancelledError:
+            for line in lines:
+                line.cancel()
+            raise
+        return [line for line, receipt in receipts if receipt.status is ReceiptStatus.ACCEPTED]
 
     def send(self, target: str, *texts: tuple[Talk, str]) -> list[list[SentLine]]:
         """Queue texts, each with its kind; return the lines of each text, in order.
 
         The lists are empty without a connection. Raises InvalidMessage for an invalid `target`.
         """
+        Message("PRIVMSG", (target, "")).render()  # raises for a bad target, also when offline
+        connection = self._connection
+        if not connection or not self.connected.is_set() or not self._may_speak():
+            return [[] for _ in texts]
         sent: list[list[SentLine]] = []
-        for number, (command, text) in enumerate(texts, 1):
-            sent.append(self._say(command, target, text, tracked=True))
+        for number, (kind, text) in enumerate(texts, 1):
+            lines = []
+            for piece in self.split(target, text, kind):
+                receipt: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
+                tags = self.session.track(target, receipt.set_result)
+                line = replace(talk(kind, target, piece), tags=tags).render()
+                lines.append(SentLine(piece, connection.send_line(line), receipt, connection))
+            sent.append(lines)
             asks = number % FENCE_INTERVAL == 0 or number == len(texts)
-            fence = self._session.fence() if asks and any(sent) else None
+            fence = self.session.fence() if asks and any(sent) else None
             if fence:
                 self.send_line(fence.render())
         return sent
 
-    def split(self, target: str, text: str, command: str = "PRIVMSG") -> list[str]:
-        """Return the lines into which `command` would split `text` to `target`."""
-        space = budget(self._session.isupport, self._session.source, command, target)
+    def split(self, target: str, text: str, kind: Talk = "PRIVMSG") -> list[str]:
+        """Return the lines into which `text` to `target` is split."""
+        space = budget(self.session.isupport, self.session.source, kind, target)
         return split(text, space)
-
-    def say(self, command: Talk, target: str, text: str) -> Sent | None:
-        """Queue `text` without tracking it; the result is that of the last line, None without one.
-
-        If the server echoes our lines, the echoes become events.
-        """
-        lines = self._say(command, target, text, tracked=False)
-        return lines[-1].sent if lines else None
 
     @property
     def shows_typing(self) -> bool:
         """True if the server passes typing notifications on."""
-        has_tags = "message-tags" in self._session.capabilities
-        return has_tags and self._session.isupport.passes_tag("typing")
+        has_tags = "message-tags" in self.session.capabilities
+        return has_tags and self.session.isupport.passes_tag("typing")
 
     def show_typing(self, target: str, state: Literal["active", "done"]) -> None:
         """Tell those who read `target` that we are writing there, or no longer, if the server
         passes that on. It goes out when nothing else waits to be sent."""
-        if self._client and self.shows_typing and self.reaches(target):
+        if self._connection and self.shows_typing and self.reaches(target):
             if self._typing:
                 self._typing.cancel()  # one that still waits is out of date
             line = Message("TAGMSG", (target,), tags={"+typing": state}).render()
-            self._typing = self._client.send_line(line, idle=True)
+            self._typing = self._connection.send_line(line, idle=True)
 
     def join(self, channel: str, key: str = "") -> None:
         """Join `channel`, now and after each reconnect. Raises InvalidMessage for a bad name."""
         self._require_channel(channel)
         line = Message("JOIN", (channel, key) if key else (channel,)).render()
         self._wanted[channel] = key
-        if self._session.is_ready:
+        if self.session.is_ready:
             self.send_line(line)
         self._note_joined()
 
@@ -374,15 +331,15 @@ class Network:
         line = Message("PART", (channel, reason) if reason else (channel,)).render()
         for name in [n for n in self._wanted if self.fold(n) == self.fold(channel)]:
             del self._wanted[name]
-        if self._session.roster.channel(channel):
+        if self.roster.channel(channel):
             self.send_line(line)
         self._note_joined()
 
     def send_line(self, line: str, urgent: bool = False) -> Sent:
         """Queue a raw line. Line breaks become spaces, so it cannot inject another command."""
         clean = line.rstrip("\r\n").translate({10: " ", 13: " ", 0: None})
-        if self._client:
-            return self._client.send_line(clean, urgent)
+        if self._connection:
+            return self._connection.send_line(clean, urgent)
         nothing: Sent = asyncio.get_running_loop().create_future()
         nothing.set_result(False)
         return nothing
@@ -398,120 +355,73 @@ class Network:
         Afterwards it is dropped, and `run` returns.
         """
         self.close(reason)
-        if self._client:
-            await self._client.wait_disconnected(QUIT_TIMEOUT)
+        if self._connection:
+            await self._connection.wait_disconnected(QUIT_TIMEOUT)
 
-    def _endpoint(self) -> tuple[int, bool]:
-        """Return the port to connect to and whether to use TLS, from an STS policy or settings."""
-        settings = self._settings
-        insisted = None if settings.tls else self._policies.port(self._server)
-        return insisted or settings.port, settings.tls or insisted is not None
-
-    async def _serve_connection(self, client: IrcClient) -> None:
-        tls = tls_context(self._settings) if self._session.encrypted else None
-        await client.open(self._server, self._port, tls)
-        self._backoff.mark_started()
-        fault = await client.wait_closed()
+    def _on_closed(self, fault: Exception | None) -> None:
         # A server with another certificate may be an impostor; it must not extend the policy.
-        if self._session.encrypted and not isinstance(fault, UntrustedCertificate):
-            self._policies.renew(self._server)
+        if self.session.encrypted and not isinstance(fault, UntrustedCertificate):
+            self._policies.renew(self.server)
         if fault and not isinstance(fault, OSError):
             raise fault  # no network error: `on_event` has raised it
-        if self._session.upgrade:
-            log.info("irc.sts_upgrade", network=self.name, port=self._session.upgrade)
+        if self.session.upgrade:
+            log.info("irc.sts_upgrade", network=self.name, port=self.session.upgrade)
         elif not self._closing.is_set():
-            why = self._session.error or str(fault or "the server closed the connection")
+            why = self.session.error or str(fault or "the server closed the connection")
             self._failure = f"disconnected: {why}"
             log.warning("irc.disconnected", network=self.name, error=why)
 
-    def _reset(self) -> None:
-        if self._client:
-            if self.connected.is_set():
-                self.left = utc_now() - timedelta(seconds=self._client.silent_for())
-            self._client.close()
-        self._client = None
-        self.connected.clear()
-        self.all_joined.clear()
-
     async def _wait_backoff(self) -> None:
-        if self._closing.is_set() or self._session.upgrade:  # STS: reconnect with TLS at once
+        if self._closing.is_set() or self.session.upgrade:  # STS: reconnect with TLS at once
             return
-        unwelcome = _UNWELCOME.search(self._session.error or "")
+        unwelcome = _UNWELCOME.search(self.session.error or "")
         delay = self._backoff.delay(at_least=UNWELCOME_WAIT if unwelcome else 0.0)
         log.info("irc.reconnecting", network=self.name, seconds=round(delay, 1))
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(delay):
                 await self._closing.wait()
 
-    def _on_change(self, plugins: PluginHost | None) -> None:
-        self._note_sts()
-        if self._session.is_ready and not self.connected.is_set():
+    def _on_change(self) -> None:
+        announced = self.session.sts
+        if announced != self._noted:
+            self._noted = announced
+            # A demand over an unencrypted connection may be forged and its duration does not count.
+            # A policy is stored only when announced over TLS; its port is the one that we are
+            # using.
+            if self.session.upgrade:
+                self._policies.upgrade(self.server, self.session.upgrade)
+            elif announced and announced.duration is not None and self.session.encrypted:
+                self._policies.store(self.server, self._port, announced.duration)
+        if self.session.is_ready and not self.connected.is_set():
             self.connected.set()
             log.info("irc.connected", network=self.name, nick=self.nick)
-            if plugins:
-                plugins.on_ready()
+            if self._plugins:
+                self._plugins.notify("server_ready")
         self._note_joined()
 
     def _note_joined(self) -> None:
-        if self._session.is_joined:
+        if self.session.is_joined:
             self.all_joined.set()
         else:
             self.all_joined.clear()
         self.recheck()
 
-    def _note_sts(self) -> None:
-        # A demand over an unencrypted connection may be forged and its duration does not count. A
-        # policy is stored only when announced over TLS; its port is the one that we are using.
-        announced = self._session.sts
-        if announced == self._noted:
-            return
-        self._noted = announced
-        if self._session.upgrade:
-            self._policies.upgrade(self._server, self._session.upgrade)
-        elif announced and announced.duration is not None and self._session.encrypted:
-            self._policies.store(self._server, self._port, announced.duration)
-
     def _require_channel(self, name: str) -> None:
-        if not self._session.isupport.is_channel(name) or any(c in name for c in " ,\r\n\0\a"):
+        if not self.session.isupport.is_channel(name) or any(c in name for c in " ,\r\n\0\a"):
             raise InvalidMessage(f"{name!r} is not the name of a channel")
-
-    def _say(self, command: Talk, target: str, text: str, tracked: bool) -> list[SentLine]:
-        Message("PRIVMSG", (target, "")).render()  # raises for a bad target, also when offline
-        if not self._client or not self.connected.is_set() or not self._may_speak():
-            return []
-        wire = "PRIVMSG" if command == "ACTION" else command
-        wrapped = "\x01ACTION {}\x01" if command == "ACTION" else "{}"
-        lines = []
-        for piece in self.split(target, text, command):
-            number, tags = self._session.track(target) if tracked else ("", {})
-            line = Message(wire, (target, wrapped.format(piece)), tags=tags).render()
-            receipt = self._client.receipt(number) if tracked else None
-            lines.append(SentLine(piece, self._client.send_line(line), receipt, self._client))
-        return lines
-
-    async def _accepted_lines(self, command: Talk, target: str, text: str) -> list[str]:
-        (lines,) = self.send(target, (command, text))
-        try:
-            receipts = [(line.text, await line.outcome()) for line in lines]
-        except asyncio.CancelledError:
-            for line in lines:
-                line.cancel()
-            raise
-        return [line for line, receipt in receipts if receipt.status is ReceiptStatus.ACCEPTED]
 
 
 @dataclass(frozen=True, slots=True)
 class SentLine:
     """A line in delivery.
 
-    `sent` resolves when the line is written, `receipt` (None if untracked) when the server has
-    accepted or refused it.
+    `sent` resolves when the line is written, `receipt` when the server has accepted or refused it.
     """
 
     text: str
     sent: Sent
-    receipt: asyncio.Future[Receipt] | None
-    client: IrcClient
+    receipt: asyncio.Future[Receipt]
+    connection: IrcConnection
 
     async def outcome(self) -> Receipt:
         """Wait for the outcome of the line and return it.
@@ -522,11 +432,9 @@ class SentLine:
         """
         if not await self.sent:
             return LOST
-        if self.receipt is None:
-            return ACCEPTED
         done, _ = await asyncio.wait({self.receipt}, timeout=ECHO_TIMEOUT)
         if not done:
-            answered = asyncio.create_task(self.client.lag())
+            answered = asyncio.create_task(self.connection.lag())
             either: set[asyncio.Future[Any]] = {self.receipt, answered}
             try:
                 await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
@@ -537,10 +445,6 @@ class SentLine:
     def cancel(self) -> None:
         """Withdraw the line if it is still queued."""
         self.sent.cancel()
-
-
-def _always() -> bool:
-    return True
 
 
 def name_and_key(channel: str) -> tuple[str, str]:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import functools
 
-from harnesses.irc.session.state import JoinRefusal
+from harnesses.irc.session.session import JoinRefusal
 from harnesses.irc.session.sts import StsPolicies
-from harnesses.irc.settings import IrcSettings, NetworkSettings, networks
-from harnesses.irc.transport.connection import PluginHost
+from harnesses.irc.settings import IrcSettings, networks
 from harnesses.irc.transport.network import Network, name_and_key
 from terrarium.config import Config, ConfigError
 
@@ -19,9 +18,13 @@ class Networks(dict[str, Network]):
     def __init__(self, config: Config) -> None:
         self.settings = config.section(IrcSettings)
         policies = StsPolicies(config.data / "sts.json")
-        plugins = _plugin_host(self.settings.plugins)
+        make_plugins = None
+        if modules := self.settings.plugins:
+            from harnesses.irc.transport.irc3_bot import Irc3Bot  # irc3 is only loaded if needed
+
+            make_plugins = functools.partial(Irc3Bot, plugins=modules)
         super().__init__(
-            (name, Network(name, settings, plugins=plugins, policies=policies))
+            (name, Network(name, settings, plugins=make_plugins, policies=policies))
             for name, settings in networks(config).items()
         )
 
@@ -45,9 +48,13 @@ class Networks(dict[str, Network]):
         self.settings = config.section(IrcSettings)
         for name, settings in networks(config).items():
             network = self[name]
-            before = network.settings
-            network.configure(settings)
-            _move(network, before, settings)
+            before, network.settings = network.settings, settings
+            for channel in settings.channels:
+                if channel not in before.channels:
+                    network.join(*name_and_key(channel))
+            for channel in before.channels:
+                if channel not in settings.channels:
+                    network.part(name_and_key(channel)[0])
 
     async def quit(self, reason: str) -> None:
         """Leave all networks, within two seconds."""
@@ -72,34 +79,15 @@ def describe_refusal(refusal: JoinRefusal) -> str:
 
 def describe_absence(network: Network) -> str:
     """Return for people why a network cannot be used yet."""
-    why = [network.problem, *map(describe_refusal, network.refusals)]
+    why = [network.problem, *map(describe_refusal, network.session.refusals)]
     said = "; ".join(filter(None, why))
     return f"not yet on {network.name}" + (f" ({said})" if said else "")
 
 
 def describe_presence(network: Network) -> str:
     """Return for people our nick and channels on a network, and what is wrong there."""
-    problems = [*map(describe_refusal, network.refusals), network.problem]
-    here = f"{network.nick} on {' '.join(network.channels)} of {network.name}"
-    if network.account:
-        here += f", logged in as {network.account}"
+    problems = [*map(describe_refusal, network.session.refusals), network.problem]
+    here = f"{network.nick} on {' '.join(network.roster.channels)} of {network.name}"
+    if network.session.sasl.account:
+        here += f", logged in as {network.session.sasl.account}"
     return "; ".join([here, *filter(None, problems)])
-
-
-def _plugin_host(modules: tuple[str, ...]) -> Callable[[Network], PluginHost] | None:
-    """Return a factory of plugin hosts, or None without plugins; irc3 is only loaded if needed."""
-    if not modules:
-        return None
-    from harnesses.irc.transport.irc3_bot import Irc3Bot
-
-    return lambda network: Irc3Bot(network, modules)
-
-
-def _move(network: Network, before: NetworkSettings, after: NetworkSettings) -> None:
-    """Join the channels that the configuration has gained and leave those it has lost."""
-    for channel in after.channels:
-        if channel not in before.channels:
-            network.join(*name_and_key(channel))
-    for channel in before.channels:
-        if channel not in after.channels:
-            network.part(name_and_key(channel)[0])

@@ -16,8 +16,7 @@ from starlette.responses import JSONResponse, Response
 
 from harnesses.core.permalinks import permalink, with_query
 from harnesses.web.app_state import AppStateDep
-from harnesses.web.log_access import LogAccess, LogAccessDep
-from harnesses.web.params import MAX_QUERY_CHARS, ChannelNameDep, Nick
+from harnesses.web.queries import MAX_QUERY_CHARS, ChannelQuery, Nick, page_of
 from harnesses.web.rendering.text import plain_line, render_line, strip_formatting
 from storage.chat_log.event import SPOKEN, Event
 from storage.chat_log.event_table import until_now
@@ -42,38 +41,34 @@ class Feed:
     site: str
     events: Sequence[Event]
 
-    @property
-    def updated(self) -> datetime:
-        """The time of the newest line, the epoch if there is none: Atom requires a time."""
-        return self.events[0].time if self.events else datetime(1970, 1, 1, tzinfo=UTC)
-
 
 async def _feed(
     request: Request,
     state: AppStateDep,
-    log_access: LogAccessDep,
-    name: ChannelNameDep,
+    query: ChannelQuery,
     nick: Nick = None,
     q: Annotated[str, Param(max_length=MAX_QUERY_CHARS)] = "",
     limit: Annotated[int, Param(ge=1, le=100)] = 50,
 ) -> Feed:
     site = (state.settings.public_url or str(request.base_url)).rstrip("/")
-    channel = str(name or "")
-    home = with_query("/search", q=q, channel=channel, nick=nick)
-    asked = request.query_params.multi_items()
+    asked = dict(request.query_params)
+    channel = asked.get("channel", "")
+    within = replace(query, nick=nick, types=SPOKEN, limit=limit)
+    if q.strip():
+        searched = SearchQuery(text=q, within=until_now(within), order=Order.TIME)
+        events = [hit.event for hit in (await state.log.search(searched)).hits]
+    else:
+        events = (await page_of(state.log, within, limit))[0][::-1]
     # The feed contains its own URL, which people share: it must not disclose their token.
-    query = {name: value for name, value in asked if name != "token"}
-    within = replace(log_access.query().in_channel(name), nick=nick, types=SPOKEN, limit=limit)
+    asked.pop("token", None)
     return Feed(
         title=strip_formatting(
             " · ".join(part for part in (q, channel, nick, "Terrarium") if part)
         ),
-        home=site + home,
-        address=site + with_query(request.scope["path"], **query),
+        home=site + with_query("/search", q=q, channel=channel, nick=nick),
+        address=site + with_query(request.scope["path"], **asked),
         site=site,
-        events=await _newest_events(
-            log_access, SearchQuery(text=q, within=within, order=Order.TIME)
-        ),
+        events=events,
     )
 
 
@@ -86,7 +81,9 @@ async def show_atom(feed: FeedDep) -> Response:
     root = Xml.Element("feed", xmlns=ATOM)
     _add(root, "id", feed.address)
     _add(root, "title", feed.title)
-    _add(root, "updated", feed.updated.isoformat())
+    # Atom requires a time, also of a feed without entries.
+    updated = feed.events[0].time if feed.events else datetime(1970, 1, 1, tzinfo=UTC)
+    _add(root, "updated", updated.isoformat())
     Xml.SubElement(root, "link", rel="self", href=feed.address)
     Xml.SubElement(root, "link", rel="alternate", type="text/html", href=feed.home)
     for event in feed.events:
@@ -123,14 +120,6 @@ async def show_json(feed: FeedDep) -> Response:
         "items": items,
     }
     return JSONResponse(body, media_type="application/feed+json")
-
-
-async def _newest_events(log_access: LogAccess, search_query: SearchQuery) -> Sequence[Event]:
-    if search_query.text.strip():
-        present = replace(search_query, within=until_now(search_query.within))
-        return [hit.event for hit in (await log_access.search(present)).hits]
-    found, _ = await log_access.page(search_query.within, search_query.within.limit)
-    return found[::-1]
 
 
 def _title(event: Event) -> str:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import date, datetime
-from typing import Annotated
+from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, Field
 
@@ -13,7 +13,7 @@ from harnesses.core.permalinks import channel_path, permalink
 from llm.retrieval import NOTHING, SURE, Found
 from storage.chat_log.event import Event, EventType, public_text
 from storage.chat_log.statistics import ChannelStats, DayStats, HeatMap, Stats
-from storage.search.models import Facets, Hit, MatchSnippet, SearchPage
+from storage.search.models import Facets, MatchSnippet, SearchPage
 
 EventId = Annotated[int, Field(examples=[1042])]
 
@@ -36,8 +36,9 @@ class LogMessage(BaseModel):
     )
 
     @classmethod
-    def from_event(cls, event: Event) -> LogMessage:
-        """Return the public form of an event."""
+    def from_event(cls, event: Event, base: str = "", **more: Any) -> Self:
+        """Return the public form of an event, with the further fields of a subclass; its link
+        begins with `base`."""
         return cls(
             id=event.id,
             network=event.network,
@@ -49,7 +50,8 @@ class LogMessage(BaseModel):
             target=event.target,
             own=event.own,
             reply_to=event.reply_to,
-            link=permalink(event),
+            link=base + permalink(event),
+            **more,
         )
 
 
@@ -64,8 +66,8 @@ class ChannelInfo(BaseModel):
     link: str
 
     @classmethod
-    def from_channel(cls, channel: ChannelStats) -> ChannelInfo:
-        """Return the public form of a channel."""
+    def from_channel(cls, channel: ChannelStats, base: str = "") -> ChannelInfo:
+        """Return the public form of a channel; its link begins with `base`."""
         place = channel.place
         return cls(
             network=place.network,
@@ -73,7 +75,7 @@ class ChannelInfo(BaseModel):
             channel=str(place),
             events=channel.events,
             last=channel.last_time,
-            link=channel_path(place),
+            link=base + channel_path(place),
         )
 
 
@@ -156,11 +158,6 @@ class SearchHit(LogMessage):
         examples=[{"text": "the frogs are awake", "marks": [[4, 9]]}],
     )
 
-    @classmethod
-    def from_hit(cls, hit: Hit) -> SearchHit:
-        """Return the public form of a hit."""
-        return cls(**LogMessage.from_event(hit.event).model_dump(), snippet=hit.snippet)
-
 
 class FacetCount(BaseModel):
     """A facet value with the number of hits that have it."""
@@ -180,12 +177,11 @@ class FacetCounts(BaseModel):
     @classmethod
     def from_facets(cls, facets: Facets) -> FacetCounts:
         """Return the public form of facets."""
-        channels = [(str(place), n) for place, n in facets.channels]
-        return cls(
-            channels=_facet_counts(channels),
-            nicks=_facet_counts(facets.nicks),
-            months=_facet_counts(facets.months),
+        shares = facets.channels, facets.nicks, facets.months
+        channels, nicks, months = (
+            [FacetCount(value=str(value), count=count) for value, count in each] for each in shares
         )
+        return cls(channels=channels, nicks=nicks, months=months)
 
 
 class Answer(LogMessage):
@@ -195,14 +191,10 @@ class Answer(LogMessage):
     is_sure: bool = Field(description="whether the line is likely the answer")
 
     @classmethod
-    def from_found(cls, found: Found) -> list[Answer]:
-        """Return the public form of found lines."""
+    def from_found(cls, found: Found, base: str = "") -> list[Answer]:
+        """Return the public form of found lines, whose links begin with `base`."""
         return [
-            cls(
-                **LogMessage.from_event(each.event).model_dump(),
-                score=round(each.score, 3),
-                is_sure=each.score >= SURE,
-            )
+            cls.from_event(each.event, base, score=round(each.score, 3), is_sure=each.score >= SURE)
             for each in found.passages
         ]
 
@@ -228,7 +220,7 @@ class SearchResults(BaseModel):
         """Return the public form of a page."""
         return cls(
             answers=Answer.from_found(answers),
-            results=[SearchHit.from_hit(hit) for hit in page.hits],
+            results=[SearchHit.from_event(hit.event, snippet=hit.snippet) for hit in page.hits],
             next_cursor=page.next_cursor,
             count=page.count if first else None,
             more_than_counted=page.more_than_counted,
@@ -255,7 +247,3 @@ class Health(BaseModel):
     """The state of the web tendril."""
 
     status: str = "ok"
-
-
-def _facet_counts(counts: Iterable[tuple[str, int]]) -> list[FacetCount]:
-    return [FacetCount(value=value, count=count) for value, count in counts]

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Header, HTTPException, Response
 from fastapi import Query as Param
+from fastapi.exceptions import RequestValidationError
 from fastapi.sse import EventSourceResponse, ServerSentEvent
-from pydantic import AfterValidator
 from starlette.responses import StreamingResponse
 
 from harnesses.web.api.models import (
@@ -24,14 +23,24 @@ from harnesses.web.api.models import (
     Messages,
     SearchResults,
 )
-from harnesses.web.app_state import AppStateDep
-from harnesses.web.log_access import ChannelQuery, LogAccessDep, RecentQuery
-from harnesses.web.params import MAX_QUERY_CHARS, Id, Limit, Nick, TimeRangeDep
-from harnesses.web.rendering.timezones import UTC as ZONE
+from harnesses.web.app_state import AppStateDep, FollowDep, ScopeDep
+from harnesses.web.queries import (
+    MAX_QUERY_CHARS,
+    NO_WORDS,
+    ChannelQuery,
+    Id,
+    Limit,
+    RangeQuery,
+    RecentQuery,
+    first,
+    iterate,
+    page_of,
+    search_by_meaning,
+)
 from storage.chat_log.event import Event, EventType
 from storage.chat_log.event_table import Query
 from storage.search.models import Order, SearchQuery
-from storage.search.query_parser import Mode, parse
+from storage.search.query_parser import Mode
 
 _PROBLEMS: dict[int | str, dict[str, object]] = {
     404: {"model": ErrorEnvelope, "description": "no such event on a public channel"},
@@ -46,6 +55,10 @@ _PROBLEMS_OF_STREAMS: dict[int | str, dict[str, object]] = {
     }
     for status, problem in _PROBLEMS.items()
 }
+_SEMANTIC_PROBLEMS: dict[int | str, dict[str, object]] = {
+    503: {"model": ErrorEnvelope, "description": "lines cannot be searched by meaning now"},
+}
+_ANSWERS = 3  # lines that may answer a question
 router = APIRouter(prefix="/api", tags=["log"], responses=_PROBLEMS)
 health = APIRouter(tags=["health"])
 
@@ -57,9 +70,7 @@ class JsonLines(StreamingResponse):
 
 
 def _message_query(
-    query: ChannelQuery,
-    period: TimeRangeDep,
-    nick: Nick = None,
+    query: RangeQuery,
     type: Annotated[
         list[EventType] | None, Param(description="only events of this type; may be repeated")
     ] = None,
@@ -68,29 +79,15 @@ def _message_query(
         Id | None, Param(description="only events after this id, oldest first")
     ] = None,
 ) -> Query:
-    return replace(
-        query,
-        nick=nick,
-        types=frozenset(type) if type else None,
-        since=period.since,
-        until=period.until,
-        before_id=before_id,
-        after_id=after_id,
-    )
+    types = frozenset(type) if type else None
+    return replace(query, types=types, before_id=before_id, after_id=after_id)
 
 
 MessageQuery = Annotated[Query, Depends(_message_query)]
 
 
-def _has_something(text: str) -> str:
-    if not parse(text, now=datetime.now(UTC)):
-        raise ValueError("write at least one word to look for")
-    return text
-
-
 SearchWords = Annotated[
     str,
-    AfterValidator(_has_something),
     Param(
         max_length=MAX_QUERY_CHARS,
         description='words, "phrases", -not, or, prefix*, from:nick, in:#channel, since:2026-03,'
@@ -110,31 +107,27 @@ async def answer_health(state: AppStateDep, response: Response) -> Health:
 
 
 @router.get("/channels")
-async def list_channels(log_access: LogAccessDep) -> ChannelList:
+async def list_channels(state: AppStateDep, scope: ScopeDep) -> ChannelList:
     """The public channels, the most recently active first."""
-    found = await log_access.channels()
+    found = await state.log.channels(scope)
     return ChannelList(channels=[ChannelInfo.from_channel(channel) for channel in found])
 
 
 @router.get("/messages")
-async def list_messages(
-    log_access: LogAccessDep,
-    query: MessageQuery,
-    limit: Limit = 100,
-) -> Messages:
+async def list_messages(state: AppStateDep, query: MessageQuery, limit: Limit = 100) -> Messages:
     """Return events in chronological order: the newest that match, or with `after_id` alone the
     ones that follow it."""
     newest = query.after_id is None or query.before_id is not None
-    found, more = await log_access.page(query, limit, newest=newest)
+    found, more = await page_of(state.log, query, limit, newest=newest)
     return Messages(messages=_messages(found), more=more)
 
 
 @router.get("/messages.jsonl", response_class=JsonLines, responses=_PROBLEMS_OF_STREAMS)
-async def dump_messages(log_access: LogAccessDep, query: MessageQuery) -> JsonLines:
+async def dump_messages(state: AppStateDep, query: MessageQuery) -> JsonLines:
     """Stream all events that match, oldest first, as JSON Lines, without a limit."""
 
     async def lines() -> AsyncIterator[bytes]:
-        async for event in log_access.iterate(query):
+        async for event in iterate(state.log, query):
             yield LogMessage.from_event(event).model_dump_json().encode() + b"\n"
 
     return JsonLines(lines())
@@ -142,13 +135,14 @@ async def dump_messages(log_access: LogAccessDep, query: MessageQuery) -> JsonLi
 
 @router.get("/messages/{id}/context")
 async def show_context(
-    log_access: LogAccessDep,
+    state: AppStateDep,
+    scope: ScopeDep,
     id: Id,
     before: Annotated[int, Param(ge=0, le=200)] = 10,
     after: Annotated[int, Param(ge=0, le=200)] = 10,
 ) -> MessageContext:
     """Return an event with the events before and after it on its channel."""
-    found = await log_access.context(id, before, after)
+    found = await state.log.context(scope, id, before=before, after=after)
     if found is None:
         raise HTTPException(404, f"There is no event {id} on a public channel.")
     return MessageContext(
@@ -156,12 +150,6 @@ async def show_context(
         message=LogMessage.from_event(found.event),
         after=_messages(found.after),
     )
-
-
-_ANSWERS = 3  # lines that may answer a question
-_SEMANTIC_PROBLEMS: dict[int | str, dict[str, object]] = {
-    503: {"model": ErrorEnvelope, "description": "lines cannot be searched by meaning now"},
-}
 
 
 def _said_query(
@@ -175,7 +163,7 @@ def _said_query(
 
 @router.get("/search", responses=_SEMANTIC_PROBLEMS)
 async def search(
-    log_access: LogAccessDep,
+    state: AppStateDep,
     query: Annotated[Query, Depends(_said_query)],
     q: SearchWords,
     mode: Annotated[
@@ -194,30 +182,38 @@ async def search(
     """Search the spoken lines; returns a page of hits with highlighted snippets. For a plain
     question, `answers` has the lines that may answer it."""
     within = replace(query, limit=limit)
+    no_words = RequestValidationError(
+        [{"loc": ("query", "q"), "msg": NO_WORDS, "type": "value_error"}]
+    )
+    if not q.strip():
+        raise no_words
     if mode == "semantic":
-        return SearchResults.from_page(await log_access.search_semantic(q, within), first=True)
+        found = await search_by_meaning(state.retrieval, q, within)
+        return SearchResults.from_page(found, first=True)
     search_query = SearchQuery(text=q, within=within, mode=mode, order=order, cursor=cursor)
-    found = await log_access.search(search_query)
+    found = await state.log.search(search_query)
+    if not found.is_understood:
+        raise no_words
     if cursor is not None:
         return SearchResults.from_page(found, first=False)
-    answers = await log_access.answers(q, within, min(limit, _ANSWERS))
+    wanted = replace(within, limit=min(limit, _ANSWERS))
+    answers = await state.retrieval.answers(q, wanted)
     return SearchResults.from_page(found, answers, first=True)
 
 
 @router.get("/stats")
-async def show_stats(log_access: LogAccessDep, query: RecentQuery) -> LogStats:
+async def show_stats(state: AppStateDep, query: RecentQuery) -> LogStats:
     """Return totals of the spoken lines, the nicks with the most lines, and lines over time."""
-    totals = await log_access.stats(query, top=10)
+    totals = await state.log.stats(query, top=10)
     if query.nick is not None:
         return LogStats.from_stats(totals)
-    return LogStats.from_stats(
-        totals, await log_access.days(query, ZONE), await log_access.heat_map(query)
-    )
+    return LogStats.from_stats(totals, await state.log.days(query), await state.log.heat_map(query))
 
 
 @router.get("/stream", response_class=EventSourceResponse, responses=_PROBLEMS_OF_STREAMS)
 async def stream(
-    log_access: LogAccessDep,
+    state: AppStateDep,
+    follow: FollowDep,
     query: ChannelQuery,
     after_id: Annotated[Id | None, Param(description="start after the event with this id")] = None,
     last_event_id: Annotated[
@@ -227,11 +223,15 @@ async def stream(
     """Stream events as they happen (Server-Sent Events); a client that reconnects misses none."""
     # A browser reconnects to the same address, so the header is newer than its `after_id`.
     start = after_id if last_event_id is None else last_event_id
-    position = await log_access.newest_id() if start is None else start
+    if start is None:  # from the event that arrived last, in the whole scope
+        everywhere = Query(scope=query.scope)
+        start = await state.log.newest_id_in_channels(everywhere)
+        if not start and (newest := await first(state.log, everywhere)):
+            start = newest.id  # imported history is not recorded as arrivals
     # An id without data sets the client's last event id and dispatches no event, so a client that
     # is disconnected before the first event can resume, too (WHATWG HTML, section 9.2.6).
-    yield ServerSentEvent(id=str(position), retry=2000)
-    async for event in log_access.follow(replace(query, after_id=position)):
+    yield ServerSentEvent(id=str(start), retry=2000)
+    async for event in follow(replace(query, after_id=start)):
         yield ServerSentEvent(id=str(event.id), data=LogMessage.from_event(event))
 
 

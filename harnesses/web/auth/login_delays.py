@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ipaddress
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from hashlib import sha256
+
+from starlette.requests import Request
 
 from storage.chat_log.event import Scope
 
@@ -21,16 +24,25 @@ _MAX_ADDRESSES = 10_000  # bounds memory; the one longest without a wrong token 
 _MAX_REPEATS = 8  # the most recent wrong tokens of an address, which count only once
 
 
+def address_of(request: Request) -> str:
+    """Return the client's IPv4 address, or its IPv6 /64 network, as the key of delays and rate
+    limits."""
+    host = request.client.host if request.client else ""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return host
+    if address.version == 4:
+        return host
+    # One visitor usually has a whole /64, and could evade limits by single address.
+    return str(ipaddress.ip_network((int(address), 64), strict=False))
+
+
 @dataclass(slots=True)
 class _Failures:
     count: int = 0
     last: float = 0.0
     tried: deque[bytes] = field(default_factory=lambda: deque(maxlen=_MAX_REPEATS))
-
-    @property
-    def pause(self) -> float:
-        """The seconds after the last wrong token in which no further token is checked."""
-        return min(MAX_DELAY, 2.0 ** (self.count - THRESHOLD)) if self.count >= THRESHOLD else 0.0
 
 
 class LoginDelays:
@@ -53,27 +65,27 @@ class LoginDelays:
         passed = self._clock() - failures.last
         if passed > _FORGET_AFTER:
             del self._failures[address]
-        return max(0.0, failures.pause - passed)
+        delay = min(
+            MAX_DELAY, 2.0 ** min(failures.count - THRESHOLD, 10)
+        )  # a float ends at 2**1024
+        return max(0.0, delay - passed) if failures.count >= THRESHOLD else 0.0
 
     def record(self, address: str, token: str, opened: Scope | None) -> None:
         """Record a checked token: `opened` is its scope, None for a wrong one.
 
         The token with full access resets the address.
         """
-        if opened is None:
-            self._failed(address, token)
-        # A restricted token does not reset it, or whoever has one could guess at the full one and
-        # reset the count in between.
-        elif opened.places is None:
-            self._failures.pop(address, None)
-
-    def _failed(self, address: str, token: str) -> None:
+        if opened is not None:
+            # A restricted token does not reset it, or whoever has one could guess at the full one
+            # and reset the count in between.
+            if opened.places is None:
+                self._failures.pop(address, None)
+            return
         failures = self._failures.setdefault(address, _Failures())
         self._failures.move_to_end(address)
-        tried = sha256(token.encode()).digest()
-        if tried in failures.tried:
-            return
-        failures.tried.append(tried)  # a hash is short, and discloses no mistyped token
-        failures.count, failures.last = failures.count + 1, self._clock()
-        if len(self._failures) > _MAX_ADDRESSES:
-            self._failures.popitem(last=False)
+        tried = sha256(token.encode()).digest()  # short, and discloses no mistyped token
+        if tried not in failures.tried:
+            failures.tried.append(tried)
+            failures.count, failures.last = failures.count + 1, self._clock()
+            if len(self._failures) > _MAX_ADDRESSES:
+                self._failures.popitem(last=False)

@@ -12,9 +12,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from harnesses.web.auth.client_address import address_of
-from harnesses.web.auth.login_delays import LoginDelays
+from harnesses.web.auth.login_delays import LoginDelays, address_of
 from harnesses.web.auth.tokens import AccessTokens, is_feed
+from llm.messages.message import MAX_IMAGE_SIZE
 from storage.db.errors import Unavailable
 from terrarium.loopback import host_of, is_loopback
 
@@ -22,6 +22,10 @@ log = structlog.get_logger()
 
 _OPEN_PATHS = ("/health", "/login", "/favicon.ico")
 _CAPABILITY_PREFIX = "/paste/"  # capability URLs: knowing the unguessable address is the permission
+MAX_IMAGE_CHARS = -(-MAX_IMAGE_SIZE // 3) * 4  # characters of base64, padding included
+MAX_BODY_BYTES = MAX_IMAGE_CHARS + 64 * 1024
+"""The most bytes of a request body: the longest is a chat question with an image."""
+TOO_LONG = f"The request is longer than {MAX_BODY_BYTES} bytes; send a shorter text or image."
 _SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 HEADERS = {
     "Content-Security-Policy": (
@@ -38,7 +42,7 @@ INDEXABLE = "indexable"  # the key of `request.state` by which a page admits sea
 
 
 class SecurityMiddleware:
-    """ASGI middleware that checks Host, Origin and token, and stores the `Viewer` in
+    """ASGI middleware that checks Host, Origin, length and token, and stores the `Viewer` in
     `request.state`; it adds `HEADERS` to each response."""
 
     def __init__(self, app: ASGIApp, tokens: AccessTokens, logins: LoginDelays) -> None:
@@ -89,6 +93,9 @@ class SecurityMiddleware:
             )
         if request.method not in _SAFE_METHODS and not _same_origin(request.headers):
             return refuse(HTTPStatus.FORBIDDEN, "This must be sent from a page of this site.")
+        declared = request.headers.get("content-length", "")
+        if declared.isdigit() and int(declared) > MAX_BODY_BYTES:
+            return refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, TOO_LONG)
         # Not `request.url.path`: the scope's path is decoded, and its # would begin a fragment, so
         # "/health%23" would pass as "/health".
         path = request.scope["path"]
@@ -110,16 +117,20 @@ class SecurityMiddleware:
         """Log the browser in and redirect to the address without the token, so that it does not
         stay in the history."""
         rest = [pair for pair in request.query_params.multi_items() if pair[0] != "token"]
-        target = local_path(_with_query(request, urlencode(rest)))
-        response = RedirectResponse(target, HTTPStatus.SEE_OTHER)
+        response = see_other(local_path(_with_query(request, urlencode(rest))))
         # Login CSRF: anybody can write a link with a restricted token, which must not replace a
         # full login of whoever follows it. The same access needs no second login.
         viewer, opened = request.state.viewer, self._tokens.scope_of(token)
-        is_known = viewer is not None and viewer.is_logged_in and opened == viewer.scope
+        is_same = viewer is not None and viewer.is_logged_in and opened == viewer.scope
         is_wider = viewer is not None and viewer.has_full_access and opened != viewer.scope
-        if not is_known and not is_wider:
+        if not is_same and not is_wider:
             await self._tokens.log_in(token, response, secure=request.url.scheme == "https")
         return response
+
+
+def see_other(target: str) -> Response:
+    """Return the redirect after a form, which the browser follows with a GET."""
+    return RedirectResponse(target, HTTPStatus.SEE_OTHER)
 
 
 def add_security_headers(headers: MutableHeaders, *, is_indexable: bool = False) -> None:
@@ -160,7 +171,7 @@ def ask_to_log_in(request: Request) -> Response:
         target = quote(
             _with_query(request, request.scope["query_string"].decode("latin-1")), safe=""
         )
-        return RedirectResponse(f"/login?next={target}", HTTPStatus.SEE_OTHER)
+        return see_other(f"/login?next={target}")
     return refuse(
         HTTPStatus.UNAUTHORIZED,
         "Send the token of this site as `Authorization: Bearer TOKEN`; whoever runs it set it"

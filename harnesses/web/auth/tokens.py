@@ -48,11 +48,10 @@ class AccessTokens:
 
     def __init__(self, settings: WebSettings, logins: WebLogins) -> None:
         self._logins = logins
-        self._scopes: dict[bytes, Scope] = {}
-        for each in settings.tokens.values():
-            self._scopes[each.token.get_secret_value().encode()] = Scope.from_places(
-                *map(place_of, each.channels)
-            )
+        self._scopes = {
+            each.token.get_secret_value().encode(): Scope.from_places(*map(place_of, each.channels))
+            for each in settings.tokens.values()
+        }
         if settings.token is not None:
             self._scopes[settings.token.get_secret_value().encode()] = PUBLIC
         self._public = (
@@ -79,10 +78,11 @@ class AccessTokens:
             found = self.scope_of(request.query_params.get("token", ""))
         if found is not None:
             return Viewer(found)
-        cookie = request.cookies.get(COOKIE, "")
-        found = await self._logged_in(cookie)
-        if found is not None:
-            return Viewer(found, login=cookie)
+        if cookie := request.cookies.get(COOKIE, ""):
+            fingerprint = await self._logins.token_fingerprint_of(cookie)  # None: it has ended
+            for token, scope in self._scopes.items():
+                if fingerprint == _fingerprint(token):
+                    return Viewer(scope, login=cookie)
         return Viewer(self._public, is_authenticated=False) if self._public else None
 
     def presented_tokens(self, request: Request) -> Sequence[str]:
@@ -122,15 +122,6 @@ class AccessTokens:
         if cookie := request.cookies.get(COOKIE):
             await self._logins.end(cookie)
         response.delete_cookie(COOKIE)
-
-    async def _logged_in(self, cookie: str) -> Scope | None:
-        """Return the scope of a login, None if it has ended or its token is no longer
-        configured."""
-        fingerprint = await self._logins.token_fingerprint_of(cookie) if cookie else None
-        if fingerprint is None:
-            return None
-        fingerprints = {_fingerprint(token): scope for token, scope in self._scopes.items()}
-        return fingerprints.get(fingerprint)
 
 
 def is_feed(path: str) -> bool:

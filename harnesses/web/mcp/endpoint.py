@@ -10,7 +10,6 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from harnesses.web.app_state import AppState
@@ -45,8 +44,30 @@ class McpEndpoint:
         if find_spec("mcp") is None:
             yield
             return
-        self._manager = asyncio.get_running_loop().create_future()
-        serving = asyncio.create_task(self._serve(state, self._manager))
+        ready: asyncio.Future[StreamableHTTPSessionManager]
+        ready = self._manager = asyncio.get_running_loop().create_future()
+
+        async def serve() -> None:
+            # A task of its own, because the manager holds an anyio task group, which must be
+            # entered and left in the same task, and the task of the first request ends too early.
+            await self._asked.wait()
+            try:
+                server = await asyncio.to_thread(import_module, "harnesses.web.mcp.server")
+                http = await asyncio.to_thread(import_module, "mcp.server.streamable_http_manager")
+                manager = http.StreamableHTTPSessionManager(
+                    server.create_server(state),
+                    stateless=True,
+                    max_request_body_size=_MAX_BODY_BYTES,
+                )
+                async with manager.run():
+                    ready.set_result(manager)
+                    await asyncio.Event().wait()
+            except Exception as error:
+                if ready.done():
+                    raise
+                ready.set_exception(error)  # for the requests
+
+        serving = asyncio.create_task(serve())
         try:
             yield
         finally:
@@ -55,44 +76,20 @@ class McpEndpoint:
             with suppress(asyncio.CancelledError):
                 await serving
 
-    async def _serve(
-        self, state: AppState, ready: asyncio.Future[StreamableHTTPSessionManager]
-    ) -> None:
-        """Run the session manager from the first request on, and hand it over through `ready`.
-
-        If it cannot be started, `ready` gets the exception.
-        """
-        # A task of its own, because the manager holds an anyio task group, which must be entered
-        # and left in the same task, and the task of the first request ends too early.
-        await self._asked.wait()
-        try:
-            server = await asyncio.to_thread(import_module, "harnesses.web.mcp.server")
-            http = await asyncio.to_thread(import_module, "mcp.server.streamable_http_manager")
-            manager: StreamableHTTPSessionManager = http.StreamableHTTPSessionManager(
-                server.create_server(state), stateless=True, max_request_body_size=_MAX_BODY_BYTES
-            )
-            async with manager.run():
-                ready.set_result(manager)
-                await asyncio.Event().wait()
-        except Exception as error:
-            if ready.done():
-                raise
-            ready.set_exception(error)
-
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a POST on to the session manager, once that runs; refuse every other request."""
         if self._manager is None:
-            answer: Response = refuse(
+            refusal = refuse(
                 HTTPStatus.NOT_IMPLEMENTED,
                 "This site does not serve MCP yet: whoever runs it can install the extra with"
                 f" {HOW_TO_INSTALL}, and restart it.",
             )
-            await answer(scope, receive, send)
+            await refusal(scope, receive, send)
         elif scope["method"] != "POST":
-            answer = refuse(
+            refusal = refuse(
                 HTTPStatus.METHOD_NOT_ALLOWED, "Send MCP messages by POST.", {"Allow": "POST"}
             )
-            await answer(scope, receive, send)
+            await refusal(scope, receive, send)
         else:
             self._asked.set()
             # Without the shield, a cancelled request would cancel the future that all others await.

@@ -9,9 +9,9 @@ from urllib.parse import quote, unquote
 import mcp_types as types
 from mcp.shared.exceptions import MCPError
 
+from harnesses.web.queries import in_place, page_of
 from llm.messages.message import render_line
 from storage.chat_log.event import Event, Place, Scope
-from storage.chat_log.event_table import Query
 from storage.log import ChatLog
 
 _DAY_PREFIX = "terrarium://day/"
@@ -50,11 +50,14 @@ class LogResources:
         first."""
         found = []
         for channel in (await self._log.channels(self._scope))[:_MAX_CHANNELS]:
-            days = await self._log.days(self._query(channel.place), UTC)
+            place = channel.place
+            names = (quote(each, safe="") for each in (place.network, place.channel))
+            prefix = _DAY_PREFIX + "/".join(names)
+            days = await self._log.days(in_place(self._scope, place))
             found += [
                 types.Resource(
-                    name=f"{channel.place} {day.date}",
-                    uri=_day_uri(channel.place, day.date),
+                    name=f"{place} {day.date}",
+                    uri=f"{prefix}/{day.date}",
                     description=f"{day.lines} lines",
                     mime_type="text/plain",
                 )
@@ -73,7 +76,13 @@ class LogResources:
         if uri.startswith(_DAY_PREFIX):
             events, more = await self._day(uri.removeprefix(_DAY_PREFIX))
         elif uri.startswith(_LINE_PREFIX):
-            events = await self._around(uri.removeprefix(_LINE_PREFIX))
+            number = uri.removeprefix(_LINE_PREFIX)
+            # `int` accepts more: digits of other scripts, and numbers too large for the database.
+            if number.isascii() and number.isdecimal() and len(number) < 16:
+                around = await self._log.context(
+                    self._scope, int(number), before=_NEIGHBOURS, after=_NEIGHBOURS
+                )
+                events = [*around.before, around.event, *around.after] if around else []
         if not events:
             raise MCPError(
                 types.INVALID_PARAMS,
@@ -99,28 +108,6 @@ class LogResources:
             end = begin + timedelta(days=1)
         except (ValueError, OverflowError):
             return [], False
-        query = replace(
-            self._query(Place(unquote(network), unquote(channel))),
-            since=begin,
-            until=end,
-            limit=_MAX_LINES + 1,
-        )
-        events = await self._log.find(query, newest=False)
-        return events[:_MAX_LINES], len(events) > _MAX_LINES
-
-    async def _around(self, number: str) -> list[Event]:
-        """Return a line and its neighbours, [] for an invalid id or one out of scope."""
-        # `int` accepts more: digits of other scripts, and numbers too large for the database.
-        if not (number.isascii() and number.isdecimal() and len(number) < 16):
-            return []
-        found = await self._log.context(
-            self._scope, int(number), before=_NEIGHBOURS, after=_NEIGHBOURS
-        )
-        return [*found.before, found.event, *found.after] if found else []
-
-    def _query(self, place: Place) -> Query:
-        return Query(scope=self._scope, network=place.network, channel=place.channel)
-
-
-def _day_uri(place: Place, day: date) -> str:
-    return f"{_DAY_PREFIX}{quote(place.network, safe='')}/{quote(place.channel, safe='')}/{day}"
+        query = in_place(self._scope, Place(unquote(network), unquote(channel)))
+        within = replace(query, since=begin, until=end)
+        return await page_of(self._log, within, _MAX_LINES, newest=False)

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from http import HTTPStatus
 from importlib.metadata import version
 from pathlib import Path
@@ -18,20 +16,19 @@ import httpx2
 import typer
 
 from harnesses.core.errors import TendrilError
-from harnesses.core.options import ConfigFile, DataFolder
 from harnesses.core.tendril.status import ProcessState, report
 from harnesses.web.mcp.endpoint import PATH
 from harnesses.web.settings import WebSettings
 from llm.mcp.servers import HOW_TO_INSTALL
+from terrarium.command_line import ConfigFile, DataFolder
 from terrarium.config import Config, load
 
 if TYPE_CHECKING:
+    import mcp_types as types
     from mcp import Client
     from mcp.server.lowlevel.server import Server
 
-_READ_TIMEOUT = (
-    660.0  # seconds to wait for an answer, more than the 600 that the tool `ask` may take
-)
+_READ_TIMEOUT = 660.0  # seconds to wait for an answer: the tool `ask` may take 600
 _CONNECT_TIMEOUT = 10.0  # seconds
 
 
@@ -50,12 +47,20 @@ def mcp(
 
 async def _serve(config: Config, url: str) -> None:
     """Forward messages until standard input ends. Raises TendrilError."""
+    from mcp import Client
+    from mcp.client.streamable_http import streamable_http_client
     from mcp.server.stdio import stdio_server
 
-    async with _connected(config, url.rstrip("/") or _own_address(config)) as client:
-        server = _forwarding_server(client)
-        async with stdio_server() as (incoming, outgoing):
-            await server.run(incoming, outgoing, server.create_initialization_options())
+    base = url.rstrip("/") or _own_address(config)
+    token = config.section(WebSettings).token
+    headers = {"authorization": f"Bearer {token.get_secret_value()}"} if token else {}
+    timeout = httpx2.Timeout(_READ_TIMEOUT, connect=_CONNECT_TIMEOUT)
+    async with httpx2.AsyncClient(headers=headers, timeout=timeout) as http:
+        await _require_access(http, base)
+        async with Client(streamable_http_client(base + PATH, http_client=http)) as client:
+            server = _forwarding_server(client)
+            async with stdio_server() as (incoming, outgoing):
+                await server.run(incoming, outgoing, server.create_initialization_options())
 
 
 def _own_address(config: Config) -> str:
@@ -67,24 +72,6 @@ def _own_address(config: Config) -> str:
             " the folder with --data, or another machine's address with --url"
         )
     return web.detail
-
-
-@asynccontextmanager
-async def _connected(config: Config, base: str) -> AsyncIterator[Client]:
-    """Connect to the MCP server of a site with the token of `[web]`, if there is one.
-
-    Raises TendrilError.
-    """
-    from mcp import Client
-    from mcp.client.streamable_http import streamable_http_client
-
-    token = config.section(WebSettings).token
-    headers = {"authorization": f"Bearer {token.get_secret_value()}"} if token else {}
-    timeout = httpx2.Timeout(_READ_TIMEOUT, connect=_CONNECT_TIMEOUT)
-    async with httpx2.AsyncClient(headers=headers, timeout=timeout) as http:
-        await _require_access(http, base)
-        async with Client(streamable_http_client(base + PATH, http_client=http)) as client:
-            yield client
 
 
 async def _require_access(http: httpx2.AsyncClient, base: str) -> None:
@@ -104,41 +91,20 @@ async def _require_access(http: httpx2.AsyncClient, base: str) -> None:
 
 def _forwarding_server(client: Client) -> Server[Any]:
     """Return a server that forwards each request through `client`."""
-    import mcp_types as types
     from mcp.server.lowlevel.server import Server
 
-    async def list_tools(
-        _context: object, params: types.PaginatedRequestParams | None
-    ) -> types.ListToolsResult:
-        return await client.list_tools(cursor=params.cursor if params else None)
-
-    async def call_tool(
-        _context: object, params: types.CallToolRequestParams
-    ) -> types.CallToolResult:
-        return await client.call_tool(params.name, params.arguments)
-
-    async def list_resources(
-        _context: object, params: types.PaginatedRequestParams | None
-    ) -> types.ListResourcesResult:
-        return await client.list_resources(cursor=params.cursor if params else None)
-
-    async def list_templates(
-        _context: object, params: types.PaginatedRequestParams | None
-    ) -> types.ListResourceTemplatesResult:
-        return await client.list_resource_templates(cursor=params.cursor if params else None)
-
-    async def read_resource(
-        _context: object, params: types.ReadResourceRequestParams
-    ) -> types.ReadResourceResult:
-        return await client.read_resource(params.uri)
+    def cursor(params: types.PaginatedRequestParams | None) -> str | None:
+        return params.cursor if params else None
 
     return Server(
         "terrarium",
         version=version("terrarium"),
         instructions=client.instructions,
-        on_list_tools=list_tools,
-        on_call_tool=call_tool,
-        on_list_resources=list_resources,
-        on_list_resource_templates=list_templates,
-        on_read_resource=read_resource,
+        on_list_tools=lambda _, params: client.list_tools(cursor=cursor(params)),
+        on_call_tool=lambda _, params: client.call_tool(params.name, params.arguments),
+        on_list_resources=lambda _, params: client.list_resources(cursor=cursor(params)),
+        on_list_resource_templates=lambda _, params: client.list_resource_templates(
+            cursor=cursor(params)
+        ),
+        on_read_resource=lambda _, params: client.read_resource(params.uri),
     )

@@ -37,22 +37,20 @@ class TendrilTools(ToolSource):
         """Yield the tools of the tendrils that are ready at the moment."""
         for report in reports(self._data):
             is_there = report.is_fresh and report.state is ProcessState.READY
-            if is_there and report.name != self._own:
-                for offered in map(OfferedTool.model_validate, report.mcp_tools):
-                    yield self._tool(report.name, offered)
-
-    def _tool(self, tendril: str, offered: OfferedTool) -> Tool:
-        name = str(offered.function["name"])
-        function = {**offered.function, "name": f"{tendril}_{name}"}
-        return Tool(
-            function["name"],
-            _AnyArguments,
-            {"type": "function", "function": function},
-            partial(self._call, tendril, name, offered.timeout + _ROUND_TRIP),
-            # The timeouts are nested, so that the innermost one gives the reason: the tool's own in
-            # its tendril, that of the call, that of this tool.
-            ToolOptions(reads=offered.reads, timeout=offered.timeout + 2 * _ROUND_TRIP, mcp=True),
-        )
+            for offered in report.mcp_tools if is_there and report.name != self._own else ():
+                found = OfferedTool.model_validate(offered)
+                own_name = str(found.function["name"])
+                function = {**found.function, "name": f"{report.name}_{own_name}"}
+                # The timeouts are nested, so that the innermost one gives the reason: the tool's
+                # own in its tendril, that of the call, that of this tool.
+                seconds = found.timeout + _ROUND_TRIP
+                yield Tool(
+                    function["name"],
+                    _AnyArguments,
+                    {"type": "function", "function": function},
+                    partial(self._call, report.name, own_name, seconds),
+                    ToolOptions(reads=found.reads, timeout=seconds + _ROUND_TRIP, mcp=True),
+                )
 
     async def _call(self, tendril: str, tool: str, seconds: float, /, **arguments: Any) -> object:
         """Have a tendril run one of its tools, and return the result. Raises ToolError."""

@@ -14,17 +14,23 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 
 from harnesses.core.permalinks import channel_path, permalink
-from harnesses.web.app_state import AppStateDep, ViewerDep
-from harnesses.web.log_access import LogAccess, LogAccessDep
-from harnesses.web.pages.place import ChannelDep
+from harnesses.web.app_state import AppStateDep, FollowDep, ScopeDep, ViewerDep
 from harnesses.web.pages.runs import run_behind
-from harnesses.web.params import Id, Moment
+from harnesses.web.queries import ChannelDep, Id, Moment, first, in_place, iterate, page_of
 from harnesses.web.rendering.text import plain_line
-from harnesses.web.rendering.timezones import MAX_DAYS, Day, DayRange, ZoneDep, ZoneName, local_day
-from harnesses.web.rendering.urls import day_path
+from harnesses.web.rendering.timezones import (
+    MAX_DAYS,
+    Day,
+    DayRange,
+    ZoneDep,
+    ZoneName,
+    day_path,
+    local_day,
+)
 from harnesses.web.rendering.view import lines, page
 from storage.chat_log.event import Event, Place
 from storage.chat_log.event_table import Query
+from storage.log import ChatLog
 
 LINES_PER_PAGE = 200  # per page, except for whole days
 MAX_DAY_LINES = 2000  # per page of whole days
@@ -71,7 +77,6 @@ async def show_channel(
     request: Request,
     state: AppStateDep,
     viewer: ViewerDep,
-    log_access: LogAccessDep,
     place: ChannelDep,
     page_query: PageQueryDep,
     zone: ZoneDep,
@@ -81,19 +86,20 @@ async def show_channel(
     named = request.path_params
     if place != Place(named["network"], named["name"]):
         return RedirectResponse(channel_path(place, **request.query_params), 307)
-    days = DayRange(page_query.day, page_query.days, zone) if page_query.day else None
-    if days:
-        log_slice = await _whole_days(log_access, place, days, page_query.after)
+    query = in_place(viewer.scope, place)
+    if page_query.day:
+        days = DayRange(page_query.day, page_query.days, zone)
+        log_slice = await _whole_days(state.log, query, place, days, page_query.after)
     elif page_query.at is not None:
-        log_slice = await _around(log_access, place, page_query)
+        log_slice = await _around(state.log, query, place, page_query)
     else:
-        log_slice = await _page_slice(log_access, place, page_query)
+        log_slice = await _page_slice(state.log, query, place, page_query)
     linked = log_slice.linked
     return page(
         request,
         "channel.html",
         place=place,
-        run=await run_behind(state, viewer, log_access, linked) if linked else None,
+        run=await run_behind(state, viewer, linked) if linked else None,
         log_slice=log_slice,
         tail=channel_path(place, "tail", tz=zone.key),
         lines=lines(log_slice.events, zone),
@@ -102,9 +108,9 @@ async def show_channel(
 
 
 @router.get("/line/{event_id}")
-async def find_line(log_access: LogAccessDep, event_id: Id) -> Response:
+async def find_line(state: AppStateDep, scope: ScopeDep, event_id: Id) -> Response:
     """Redirect the short address of a line to its permalink; 404 if it is out of scope."""
-    event = await log_access.get(event_id)
+    event = await state.log.get(scope, event_id)
     if event is None:
         raise HTTPException(404, f"There is no line {event_id}.")
     return RedirectResponse(permalink(event), 307)
@@ -112,14 +118,19 @@ async def find_line(log_access: LogAccessDep, event_id: Id) -> Response:
 
 @router.get("/tail/{network}/{name:path}", response_class=EventSourceResponse)
 async def follow_channel(
-    request: Request, log_access: LogAccessDep, place: ChannelDep, after_id: Id, zone: ZoneDep
+    request: Request,
+    scope: ScopeDep,
+    follow: FollowDep,
+    place: ChannelDep,
+    after_id: Id,
+    zone: ZoneDep,
 ) -> AsyncIterator[ServerSentEvent]:
     """Stream new lines of a channel as HTML (Server-Sent Events), for an open page."""
     # A browser that reconnects sends the id of the last event it has; an invalid one is ignored.
     returning = request.headers.get("last-event-id", "")
     start = int(returning) if returning.isdecimal() and len(returning) < 16 else after_id
     yield ServerSentEvent(id=str(start), retry=2000)
-    async for event in log_access.follow(replace(log_access.query(place), after_id=start)):
+    async for event in follow(replace(in_place(scope, place), after_id=start)):
         day = local_day(event.time, zone).isoformat()
         html = lines([event], zone)
         yield ServerSentEvent(id=str(event.id), data={"html": html, "day": day})
@@ -127,7 +138,8 @@ async def follow_channel(
 
 @router.get("/text/{network}/{name:path}")
 async def show_text(
-    log_access: LogAccessDep,
+    state: AppStateDep,
+    scope: ScopeDep,
     place: ChannelDep,
     zone: ZoneDep,
     day: Day,
@@ -135,11 +147,12 @@ async def show_text(
 ) -> Response:
     """Stream whole days as plain text, without a limit."""
     span = DayRange(day, days, zone)
+    query = replace(in_place(scope, place), since=span.since, until=span.until)
 
     async def stream_lines() -> AsyncIterator[bytes]:
         yield f"# {place.channel} on {place.network}, {span.title}, times are {zone.key}\n".encode()
         shown = None
-        async for event in log_access.iterate(_of_days(log_access, place, span)):
+        async for event in iterate(state.log, query):
             time = event.time.astimezone(zone)
             if span.count > 1 and time.date() != shown:
                 shown = time.date()
@@ -150,12 +163,12 @@ async def show_text(
 
 
 async def _whole_days(
-    log_access: LogAccess, place: Place, days: DayRange, after: int | None
+    log: ChatLog, query: Query, place: Place, days: DayRange, after: int | None
 ) -> LogSlice:
-    query = replace(_of_days(log_access, place, days), after_id=after)
-    events, more = await log_access.page(query, MAX_DAY_LINES, newest=False)
-    before = await log_access.last_before(place, days.since)
-    following = await log_access.first_from(place, days.until)
+    shown = replace(query, since=days.since, until=days.until, after_id=after)
+    events, more = await page_of(log, shown, MAX_DAY_LINES, newest=False)
+    before = await first(log, replace(query, until=days.since))
+    following = await first(log, replace(query, since=days.until), newest=False)
 
     def again(after: int | None) -> str:
         return day_path(place, days.first, days.zone, days=days.count, after=after)
@@ -171,15 +184,16 @@ async def _whole_days(
     )
 
 
-async def _around(log_access: LogAccess, place: Place, page_query: PageQuery) -> LogSlice:
+async def _around(log: ChatLog, query: Query, place: Place, page_query: PageQuery) -> LogSlice:
     assert page_query.at is not None
-    event = await log_access.get(page_query.at)
+    event = await log.get(query.scope, page_query.at)
     # Permalinks outlive ids: in another copy of the log the id is unknown or that of another line,
     # and the time finds it.
     if event is None or Place(event.network, event.channel) != place:
-        event = await log_access.first_from(place, page_query.time) if page_query.time else None
+        since = page_query.time
+        event = await first(log, replace(query, since=since), newest=False) if since else None
     half = LINES_PER_PAGE // 2
-    around = await log_access.context(event.id, half, half) if event else None
+    around = await log.context(query.scope, event.id, before=half, after=half) if event else None
     if around is None:  # there was no event, or it has just been erased
         raise HTTPException(404, f"There is no line {page_query.at} on {place.channel}.")
     found = _with_links(
@@ -192,14 +206,13 @@ async def _around(log_access: LogAccess, place: Place, page_query: PageQuery) ->
     return replace(found, linked=around.event)
 
 
-async def _page_slice(log_access: LogAccess, place: Place, page_query: PageQuery) -> LogSlice:
+async def _page_slice(log: ChatLog, query: Query, place: Place, page_query: PageQuery) -> LogSlice:
     before, after, tz = page_query.before, page_query.after, page_query.tz
-    query = replace(log_access.query(place), before_id=before, after_id=after)
-    if after is not None and before is None:
-        events, more = await log_access.page(query, LINES_PER_PAGE, newest=False)
-        return _with_links(place, events, tz, older=True, newer=more)
-    events, more = await log_access.page(query, LINES_PER_PAGE)
-    return _with_links(place, events, tz, older=more, newer=before is not None)
+    narrowed = replace(query, before_id=before, after_id=after)
+    newest = after is None or before is not None
+    events, more = await page_of(log, narrowed, LINES_PER_PAGE, newest=newest)
+    older, newer = (more, before is not None) if newest else (True, more)
+    return _with_links(place, events, tz, older=older, newer=newer)
 
 
 def _with_links(
@@ -212,7 +225,3 @@ def _with_links(
         newer=channel_path(place, after=events[-1].id, tz=tz) if newer and events else None,
         live=not newer,
     )
-
-
-def _of_days(log_access: LogAccess, place: Place, days: DayRange) -> Query:
-    return replace(log_access.query(place), since=days.since, until=days.until)

@@ -18,24 +18,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from harnesses.web.app_state import (
-    TOO_FAST,
-    AppState,
-    AppStateDep,
-    ScopeDep,
-    require_token,
-)
-from harnesses.web.auth.client_address import address_of
-from harnesses.web.auth.middleware import refuse
-from harnesses.web.chat_service import VisitorQuestion
+from harnesses.web.app_state import TOO_FAST, AppStateDep, ScopeDep, require_token
+from harnesses.web.auth.login_delays import address_of
+from harnesses.web.auth.middleware import MAX_IMAGE_CHARS, refuse, see_other
 from harnesses.web.rendering.text import answer_html
-from harnesses.web.rendering.view import page
-from llm.messages.message import MAX_IMAGE_SIZE, Image
+from harnesses.web.rendering.view import keep, page
+from llm.messages.message import Image
 
 COOKIE = "terrarium_chat"
 _ID = re.compile(r"[0-9a-f]{32}")
-_COOKIE_SECONDS = 365 * 86400
-MAX_IMAGE_CHARS = -(-MAX_IMAGE_SIZE // 3) * 4  # characters of base64, padding included
 _LONGEST_URL, _LONGEST_SELECTION = 2_000, 1_500  # characters
 router = APIRouter(include_in_schema=False, dependencies=[Depends(require_token)])
 Write = Callable[[dict[str, Any]], Awaitable[None]]
@@ -67,16 +58,21 @@ async def show_chat(
     there.
     """
     conversation = _conversation(request)
-    said = await state.chat.history(_name(conversation)) if conversation else []
+    # A bookmark of this address opens our chat page with a draft about the page that is open.
+    script = (
+        f"void open({json.dumps(f'{request.base_url}chat')}+'?about='"
+        "+encodeURIComponent(location.href)+'&selected='+"
+        f"encodeURIComponent(String(getSelection()).slice(0,{_LONGEST_SELECTION})))"
+    )
     response = page(
         request,
         "chat.html",
-        said=said,
+        said=await state.chat.history(_name(conversation)) if conversation else [],
         draft=_draft(about, selected),
-        bookmarklet=_bookmarklet(f"{request.base_url}chat"),
+        bookmarklet=f"javascript:{quote(script)}",
     )
     if conversation is None:
-        _start(request, response)
+        keep(request, response, COOKIE, secrets.token_hex(16))
     return response
 
 
@@ -88,14 +84,20 @@ async def ask(
     address = address_of(request)
     if not state.questions.try_acquire(address):
         return refuse(HTTPStatus.TOO_MANY_REQUESTS, TOO_FAST, {"Retry-After": "2"})
-    conversation = _conversation(request)
-    fresh = None if conversation else secrets.token_hex(16)
-    name = _name(conversation or fresh or "")
+    conversation = _conversation(request) or secrets.token_hex(16)
     image = None if question.image is None else _decode(question.image)
-    asked = VisitorQuestion(question.text, scope, address, image)
-    response = StreamedAnswer(lambda write: _answer(state, name, asked, write))
-    if fresh:
-        _remember(request, response, fresh)
+
+    async def answer(write: Write) -> None:
+        async def on_text(piece: str) -> None:
+            await write({"text": piece})
+
+        name = _name(conversation)
+        reply = await state.chat.ask(name, question.text, scope, address, on_text, image)
+        await write({"html": answer_html(reply.text), "ok": reply.ok})
+
+    response = StreamedAnswer(answer)
+    if _conversation(request) is None:
+        keep(request, response, COOKIE, conversation)
     return response
 
 
@@ -105,8 +107,8 @@ async def forget(request: Request, state: AppStateDep) -> Response:
     conversation = _conversation(request)
     if conversation:
         await state.chat.forget(_name(conversation))
-    response = Response(status_code=303, headers={"Location": "/chat"})
-    _start(request, response)
+    response = see_other("/chat")
+    keep(request, response, COOKIE, secrets.token_hex(16))
     return response
 
 
@@ -134,29 +136,18 @@ class StreamedAnswer(Response):
             await self._work(write)
             await send({"type": "http.response.body", "body": b""})
 
+        async def wait_for_disconnect() -> None:
+            while (await receive())["type"] != "http.disconnect":
+                pass
+
         # An ASGI server does not cancel the application when the client disconnects: it says so by
         # `receive`, which must be awaited while `work` runs.
         async with asyncio.TaskGroup() as tasks:
             working = tasks.create_task(work())
-            leaving = tasks.create_task(_wait_for_disconnect(receive))
+            leaving = tasks.create_task(wait_for_disconnect())
             await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
             working.cancel()
             leaving.cancel()
-
-
-async def _answer(
-    state: AppState, conversation: str, question: VisitorQuestion, write: Write
-) -> None:
-    async def on_text(piece: str) -> None:
-        await write({"text": piece})
-
-    reply = await state.chat.ask(conversation, question, on_text)
-    await write({"html": answer_html(reply.text), "ok": reply.ok})
-
-
-async def _wait_for_disconnect(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
 
 
 def _decode(image: str) -> Image:
@@ -175,16 +166,6 @@ def _draft(about: str, selected: str) -> str:
     return f"About {about}:\n\n“{words}”\n\n" if words else f"What does {about} say?"
 
 
-def _bookmarklet(chat: str) -> str:
-    """Return a `javascript:` link that, as a bookmark, opens our chat page with a draft about the
-    current page."""
-    script = (
-        f"void open({json.dumps(chat)}+'?about='+encodeURIComponent(location.href)+'&selected='+"
-        f"encodeURIComponent(String(getSelection()).slice(0,{_LONGEST_SELECTION})))"
-    )
-    return f"javascript:{quote(script)}"
-
-
 def _conversation(request: Request) -> str | None:
     """Return the conversation id in the cookie: 128 random bits, which nobody can guess; None if
     there is none."""
@@ -194,20 +175,3 @@ def _conversation(request: Request) -> str | None:
 
 def _name(conversation: str) -> str:
     return f"browser/{conversation}"
-
-
-def _start(request: Request, response: Response) -> None:
-    _remember(request, response, secrets.token_hex(16))
-
-
-def _remember(request: Request, response: Response, conversation: str) -> None:
-    # Not strict: a browser would not send the cookie when it follows a link of another site here,
-    # and would get a new conversation.
-    response.set_cookie(
-        COOKIE,
-        conversation,
-        max_age=_COOKIE_SECONDS,
-        httponly=True,
-        samesite="lax",
-        secure=request.url.scheme == "https",
-    )

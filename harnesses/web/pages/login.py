@@ -1,23 +1,26 @@
-"""The login page, which asks a browser for the token once, and the logout."""
+"""Login and time zone of a browser, which keeps both as cookies."""
 
 from __future__ import annotations
 
 from http import HTTPStatus
 from typing import Annotated
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
-from fastapi import APIRouter
+from fastapi import APIRouter, HTTPException
 from fastapi import Query as Param
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import Response
 
 from harnesses.web.app_state import AppStateDep
-from harnesses.web.auth.client_address import address_of
-from harnesses.web.auth.middleware import ask_to_wait, local_path
+from harnesses.web.auth.login_delays import address_of
+from harnesses.web.auth.middleware import ask_to_wait, local_path, see_other
 from harnesses.web.auth.tokens import AccessTokens
 from harnesses.web.pages.chat import COOKIE as CHAT
-from harnesses.web.pages.form import read_form
-from harnesses.web.rendering.view import page
+from harnesses.web.rendering.timezones import COOKIE as ZONE
+from harnesses.web.rendering.timezones import zone_names
+from harnesses.web.rendering.view import keep, page
 
+_MAX_FORM_BYTES = 10_000
 router = APIRouter(include_in_schema=False)
 Next = Annotated[str, Param(max_length=2000)]
 
@@ -31,20 +34,19 @@ async def show_login(request: Request, next: Next = "/") -> Response:
 @router.post("/login")
 async def log_in(request: Request, state: AppStateDep) -> Response:
     """Check the token; log in and redirect to `next`, or show the form again."""
-    form = await read_form(request)
+    form = await _read_form(request)
     target = local_path(form.get("next", "/"))
     tokens, token = AccessTokens(state.settings, state.web_logins), form.get("token", "").strip()
     address = address_of(request)
     if wait := state.logins.wait(address):
         return ask_to_wait(wait)
+    response = see_other(target)
     if tokens.is_required:
         opened = tokens.scope_of(token)
         state.logins.record(address, token, opened)
         if opened is None:
             status = HTTPStatus.UNAUTHORIZED
             return page(request, "login.html", status=status, next=target, wrong=True)
-    response = RedirectResponse(target, HTTPStatus.SEE_OTHER)
-    if tokens.is_required:
         await tokens.log_in(token, response, secure=request.url.scheme == "https")
     return response
 
@@ -52,7 +54,44 @@ async def log_in(request: Request, state: AppStateDep) -> Response:
 @router.post("/logout")
 async def log_out(request: Request, state: AppStateDep) -> Response:
     """End the login of this browser, and delete the cookie of its conversation."""
-    response = RedirectResponse("/", HTTPStatus.SEE_OTHER)
+    response = see_other("/")
     await AccessTokens(state.settings, state.web_logins).log_out(request, response)
     response.delete_cookie(CHAT)
     return response
+
+
+@router.get("/zone")
+async def show_zones(request: Request, next: Next = "/") -> Response:
+    """Show the time zones to choose from; `next` is the page to return to."""
+    return page(request, "zone.html", next=local_path(next), names=sorted(zone_names()))
+
+
+@router.post("/zone")
+async def choose_zone(request: Request) -> Response:
+    """Store the chosen time zone in a cookie, and redirect to `next`."""
+    form = await _read_form(request)
+    name = form.get("zone", "")
+    if name not in zone_names():
+        raise HTTPException(422, f"{name} is no time zone; choose one such as Europe/Vienna.")
+    target = urlsplit(local_path(form.get("next", "/")))
+    # A zone in the address would take precedence over the cookie.
+    query = parse_qsl(target.query, keep_blank_values=True)
+    changed = [(key, name if key == "tz" else value) for key, value in query]
+    if changed != query:
+        target = target._replace(query=urlencode(changed))
+    response = see_other(target.geturl())
+    keep(request, response, ZONE, name)
+    return response
+
+
+async def _read_form(request: Request) -> dict[str, str]:
+    """Return the fields of a URL-encoded form; the last one wins if a name is repeated.
+
+    Raises HTTPException 413 for a long body.
+    """
+    body = b""
+    async for piece in request.stream():
+        body += piece
+        if len(body) > _MAX_FORM_BYTES:
+            raise HTTPException(413, "That is too long for this form.")
+    return dict(parse_qsl(body.decode("utf-8", "replace")))

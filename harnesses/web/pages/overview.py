@@ -1,16 +1,21 @@
-"""The overview pages: all channels, and all tendrils."""
+"""The overview pages, of all channels and of all tendrils, and the pages of long answers."""
 
 from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
 
 from fastapi import APIRouter, Depends
 from starlette.requests import Request
 from starlette.responses import Response
 
 from harnesses.core.tendril.status import reports
-from harnesses.web.app_state import AppStateDep, require_full
-from harnesses.web.log_access import LogAccessDep
+from harnesses.web.app_state import AppStateDep, ScopeDep, require_full
+from harnesses.web.queries import first, in_place
 from harnesses.web.rendering.charts import spark
+from harnesses.web.rendering.text import answer_html
 from harnesses.web.rendering.view import page
+from storage.chat_log.event import SPOKEN
 
 SPARK_DAYS = 30
 SPARK = (96, 24)  # width and height, as the template has them
@@ -18,13 +23,13 @@ router = APIRouter(include_in_schema=False)
 
 
 @router.get("/")
-async def show_channels(request: Request, log_access: LogAccessDep) -> Response:
+async def show_channels(request: Request, state: AppStateDep, scope: ScopeDep) -> Response:
     """List the channels, the most recently active first, with the newest line of each."""
-    lines = await log_access.sparklines(SPARK_DAYS)
-    channels = [
-        (each, await log_access.last(each.place), spark(lines.get(each.place, ()), *SPARK))
-        for each in await log_access.channels()
-    ]
+    counts = await state.log.sparklines(scope, datetime.now(UTC), SPARK_DAYS)
+    channels = []
+    for each in await state.log.channels(scope):
+        newest = await first(state.log, replace(in_place(scope, each.place), types=SPOKEN))
+        channels.append((each, newest, spark(counts.get(each.place, ()), *SPARK)))
     return page(request, "channels.html", channels=channels)
 
 
@@ -32,3 +37,18 @@ async def show_channels(request: Request, log_access: LogAccessDep) -> Response:
 async def show_tendrils(request: Request, state: AppStateDep) -> Response:
     """List the tendrils with their state."""
     return page(request, "tendrils.html", tendrils=reports(state.data))
+
+
+@router.get("/paste/{token}")
+async def show_paste(request: Request, state: AppStateDep, token: str) -> Response:
+    """Show a long answer of the IRC tendril in full, until it expires.
+
+    People of the channel open it, who have no token of this site: the unguessable address is the
+    permission, so `SecurityMiddleware` asks for no token. No page lists the addresses.
+    """
+    paste = await state.pastes.get(token)
+    html = answer_html(paste.text) if paste else None
+    status = 200 if paste else 404
+    response = page(request, "paste.html", status=status, paste=paste, html=html)
+    response.headers["Cache-Control"] = "no-store"
+    return response

@@ -17,7 +17,6 @@ from starlette.responses import Response
 from harnesses.core.services.shared_log import room_name
 from harnesses.web.app_state import AppState, AppStateDep, ViewerDep, require_full, require_token
 from harnesses.web.auth.tokens import Viewer
-from harnesses.web.log_access import LogAccess, LogAccessDep
 from harnesses.web.rendering.run_details import RunDetails
 from harnesses.web.rendering.view import page
 from storage.chat_log.event import Event, Place
@@ -39,21 +38,16 @@ async def show_runs(
     """List the newest runs, or those `before` a time in microseconds since 1970."""
     until = datetime.fromtimestamp(before / 1_000_000, UTC) if before is not None else None
     runs = await run_reader.newest_runs(state.runs, _PAGE_SIZE + 1, until)
-    older = (
-        round(runs[_PAGE_SIZE - 1].started.timestamp() * 1_000_000)
-        if len(runs) > _PAGE_SIZE
-        else None
-    )
-    return page(request, "runs.html", runs=runs[:_PAGE_SIZE], older=older)
+    shown, more = runs[:_PAGE_SIZE], len(runs) > _PAGE_SIZE
+    older = round(shown[-1].started.timestamp() * 1_000_000) if more else None
+    return page(request, "runs.html", runs=shown, older=older)
 
 
 @router.get("/runs/{name}", dependencies=[Depends(require_token)])
-async def show_run(
-    request: Request, state: AppStateDep, viewer: ViewerDep, log_access: LogAccessDep, name: str
-) -> Response:
+async def show_run(request: Request, state: AppStateDep, viewer: ViewerDep, name: str) -> Response:
     """Show a run with its steps; as JSON if the name ends with `.json`, or if that is accepted."""
     run = await run_reader.read_run(state.runs, name.removesuffix(_JSON))
-    question = await log_access.get(run.question_event_id) if run else None
+    question = await state.log.get(viewer.scope, run.question_event_id) if run else None
     has_question = run is not None and question is not None and _answers(run, question)
     if not viewer.has_full_access and not has_question:
         raise HTTPException(401)
@@ -68,12 +62,11 @@ async def show_run(
     return page(request, "run.html", run=run, details=details, question=question)
 
 
-async def run_behind(
-    state: AppState, viewer: Viewer, log_access: LogAccess, event: Event
-) -> RunRecord | None:
+async def run_behind(state: AppState, viewer: Viewer, event: Event) -> RunRecord | None:
     """Return the newest run in which a line of the bot was written, or which a line of somebody
     else began; None if there is none, or if the viewer may not read runs."""
-    question = event if event.reply_to is None else await log_access.get(event.reply_to)
+    asked = event.reply_to
+    question = event if asked is None else await state.log.get(viewer.scope, asked)
     if not viewer.is_authenticated or question is None:
         return None
     runs = await run_reader.runs_for_event(state.runs, question.id)

@@ -12,15 +12,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from harnesses.core.permalinks import with_query
-from harnesses.web.log_access import LogAccessDep
-from harnesses.web.params import MAX_QUERY_CHARS
+from harnesses.web.app_state import AppStateDep, ScopeDep
+from harnesses.web.queries import MAX_QUERY_CHARS, search_by_meaning
 from harnesses.web.rendering.timezones import ZoneDep, ZoneName
 from harnesses.web.rendering.view import page
 from llm.retrieval import NOTHING
 from storage.chat_log.channel_name import ChannelName
 from storage.chat_log.event_table import Query
-from storage.search.models import Facets, Order, SearchQuery
-from storage.search.query_parser import parse
+from storage.search.models import Order, SearchPage, SearchQuery
 
 _HITS_PER_PAGE = 50
 _ANSWERS = 3  # lines that may answer a question
@@ -62,63 +61,45 @@ class SearchForm:
 @router.get("/search")
 async def show_search(
     request: Request,
-    log_access: LogAccessDep,
+    state: AppStateDep,
+    scope: ScopeDep,
     zone: ZoneDep,
     asked: Annotated[SearchForm, Depends()],
 ) -> Response:
     """Show the lines that match, with facets by channel, nick and month."""
-    search = SearchQuery(
-        text=asked.text,
-        within=_within(log_access.query(), asked),
-        order=asked.order,
-        cursor=asked.cursor,
-        zone=zone,
-    )
-    is_semantic = asked.mode == "meaning" and asked.q.strip()
-    found = await (
-        log_access.search_semantic(asked.q, search.within)
-        if is_semantic
-        else log_access.search(search)
-    )
+    since = until = None
+    if asked.month:  # in UTC, as facets count months
+        since = datetime.strptime(asked.month, "%Y-%m").replace(tzinfo=UTC)
+        until = since.replace(year=since.year + since.month // 12, month=since.month % 12 + 1)
+    within = Query(
+        scope=scope, nick=asked.nick or None, since=since, until=until, limit=_HITS_PER_PAGE
+    ).in_channel(ChannelName.parse(asked.channel))
+    found = SearchPage(is_understood=False)
+    if asked.mode == "meaning" and asked.q.strip():
+        found = await search_by_meaning(state.retrieval, asked.q, within)
+    elif asked.text.strip():
+        search = SearchQuery(
+            text=asked.text, within=within, order=asked.order, cursor=asked.cursor, zone=zone
+        )
+        found = await state.log.search(search)
+    answers, few = NOTHING, replace(within, limit=_ANSWERS)
+    if asked.cursor is None:
+        answers = await state.retrieval.answers(asked.q, few)
+    channels = [(str(place), count) for place, count in found.facets.channels]
     return page(
         request,
         "search.html",
         asked=asked,
-        searched=bool(parse(asked.text, now=datetime.now(UTC))),
+        searched=found.is_understood,
         first=asked.cursor is None,
         result=found,
-        answers=await log_access.answers(asked.q, search.within, _ANSWERS)
-        if asked.cursor is None
-        else NOTHING,
-        facets=_facets(found.facets),
+        answers=answers,
+        facets=[  # title, query parameter, values with counts
+            ("Channels", "channel", channels),
+            ("People", "nick", found.facets.nicks),
+            ("Months", "month", found.facets.months),
+        ],
         feed=asked.address("/feed.atom", month=None, order=None, tz=None),
-        channels=await log_access.channels(),
-        meaning=log_access.retrieval.knows_meaning and bool(asked.q.strip()),
+        channels=await state.log.channels(scope),
+        meaning=state.retrieval.knows_meaning and bool(asked.q.strip()),
     )
-
-
-def _within(query: Query, form: SearchForm) -> Query:
-    since, until = _month(form.month) if form.month else (None, None)
-    return replace(
-        query.in_channel(ChannelName.parse(form.channel)),
-        nick=form.nick or None,
-        since=since,
-        until=until,
-        limit=_HITS_PER_PAGE,
-    )
-
-
-def _month(month: str) -> tuple[datetime, datetime]:
-    """Return the half-open range of a month ("2026-03") in UTC, as facets count months."""
-    begin = datetime.strptime(month, "%Y-%m").replace(tzinfo=UTC)
-    return begin, begin.replace(year=begin.year + begin.month // 12, month=begin.month % 12 + 1)
-
-
-def _facets(facets: Facets) -> list[tuple[str, str, list[tuple[str, int]]]]:
-    """Return (title, query parameter, values with counts) of each facet."""
-    channels = [(str(place), count) for place, count in facets.channels]
-    return [
-        ("Channels", "channel", channels),
-        ("People", "nick", list(facets.nicks)),
-        ("Months", "month", list(facets.months)),
-    ]

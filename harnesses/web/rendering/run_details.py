@@ -7,14 +7,13 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any, Self
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from storage.memory.conversations import Message
 from storage.runs.reader import RunRecord
-from storage.runs.runs import PartSize, Step
+from storage.runs.runs import Step
 
 _MAX_WORDS = 20_000  # characters of one text
-_NO_WORDS: Message = {}
 
 
 class PromptPart(BaseModel):
@@ -30,18 +29,20 @@ class RunStep(BaseModel):
     """A call of the model (`kind` is model) or of a tool; the words are "" where they are not kept
     or not for this reader."""
 
+    model_config = ConfigDict(from_attributes=True)
+
     kind: str
     name: str
     ok: bool
-    began_ms: int = Field(description="from the start of the run")
+    began_ms: int = Field(validation_alias="began", description="from the start of the run")
     ms: int
     verdict: str = Field(description="of the guard rails on a tool call")
-    prompt_tokens: int
-    cached_tokens: int
-    completion_tokens: int
+    prompt_tokens: int = Field(validation_alias="prompt")
+    cached_tokens: int = Field(validation_alias="cached")
+    completion_tokens: int = Field(validation_alias="completion")
     finish_reason: str
     filters: tuple[str, ...] = Field(description="which have changed the text of the reply")
-    prompt: list[PromptPart]
+    prompt: list[PromptPart] = Field([], validation_alias="prompt_parts")
     thought: str = ""
     text: str = ""
     arguments: str = ""
@@ -51,52 +52,51 @@ class RunStep(BaseModel):
 class RunDetails(BaseModel):
     """A run with its steps. `line` is the id of the question in the log."""
 
+    model_config = ConfigDict(from_attributes=True)
+
     id: str
     tendril: str
     conversation: str | None = Field(description="null of a private one")
-    trigger: str
+    trigger: str = Field(validation_alias="profile")
     model: str
-    profile: str = Field(description="of the model: tiny, small or capable")
+    profile: str = Field(
+        validation_alias="model_profile", description="of the model: tiny, small or capable"
+    )
     started: datetime
     ended: datetime | None
     outcome: str
     reason: str
     cut: bool
     forced: bool
-    model_calls: int
-    prompt_tokens: int
-    cached_tokens: int
-    completion_tokens: int
-    line: int | None
-    question: str
-    answer: str
+    model_calls: int = Field(validation_alias="iterations")
+    prompt_tokens: int = Field(validation_alias="prompt")
+    cached_tokens: int = Field(validation_alias="cached")
+    completion_tokens: int = Field(validation_alias="completion")
+    line: int | None = Field(validation_alias="question_event_id")
+    question: str = ""
+    answer: str = ""
     steps: list[RunStep]
 
     @classmethod
     def from_run(cls, run: RunRecord, turn: Sequence[Message]) -> Self:
         """Combine a run with the messages of its turn; without messages it has no words."""
-        return cls(
-            id=run.id,
-            tendril=run.tendril,
-            conversation=None if run.private else run.conversation,
-            trigger=run.profile,
-            model=run.model,
-            profile=run.model_profile,
-            started=run.started,
-            ended=run.ended,
-            outcome=run.outcome,
-            reason=run.reason,
-            cut=run.cut,
-            forced=run.forced,
-            model_calls=run.iterations,
-            prompt_tokens=run.prompt,
-            cached_tokens=run.cached,
-            completion_tokens=run.completion,
-            line=run.question_event_id or None,
-            question=_text(turn[0]) if turn else "",
-            answer=_text(turn[-1]) if turn else "",
-            steps=list(_steps(run.steps, turn)),
-        )
+        details = cls.model_validate(run)
+        details.conversation = None if run.private else run.conversation
+        details.line = run.question_event_id or None
+        details.question, details.answer = (_text(turn[0]), _text(turn[-1])) if turn else ("", "")
+        for shown, step, words in zip(
+            details.steps, run.steps, _words(run.steps, turn), strict=True
+        ):
+            cached = step.cached  # the cache holds the first tokens of a prompt
+            for part in step.parts:
+                held = min(part.tokens, cached)
+                cached -= held
+                shown.prompt.append(
+                    PromptPart(name=part.name, tokens=part.tokens, cached=held, lines=part.lines)
+                )
+            for name, text in words.items():
+                setattr(shown, name, text)
+        return details
 
     @property
     def total_ms(self) -> int:
@@ -104,35 +104,35 @@ class RunDetails(BaseModel):
         return max((step.began_ms + step.ms for step in self.steps), default=0) or 1
 
 
-def _steps(steps: Sequence[Step], turn: Sequence[Message]) -> Iterator[RunStep]:
-    """Yield the steps, each with its words.
+def _words(steps: Sequence[Step], turn: Sequence[Message]) -> Iterator[dict[str, str]]:
+    """Yield the words of each step.
 
     A model call that is followed by tool calls is the next reply with calls in the turn, and the
     last one the answer. Other model calls, such as one with an empty reply, left no message.
     """
     replies = (place for place, message in enumerate(turn) if message.get("tool_calls"))
-    answer = turn[-1] if turn else _NO_WORDS
     calls: dict[str, str] = {}
     results: dict[str, str] = {}
     for number, step in enumerate(steps):
         following = steps[number + 1].kind if number + 1 < len(steps) else ""
+        reply: Message = {}
         if step.kind != "model":
-            words = {
+            yield {
                 "arguments": calls.get(step.call_id, ""),
                 "result": results.get(step.call_id, ""),
             }
-        elif following == "tool":
+            continue
+        if following == "tool":
             place = next(replies, None)
-            reply = _NO_WORDS if place is None else turn[place]
+            reply = {} if place is None else turn[place]
             calls = {
                 call["id"]: _shorten(call["function"]["arguments"])
                 for call in reply.get("tool_calls", ())
             }
             results = {} if place is None else dict(_results(turn[place + 1 :]))
-            words = _text_of(reply)
-        else:
-            words = {} if following else _text_of(answer)
-        yield _step(step, words)
+        elif not following and turn:
+            reply = turn[-1]
+        yield {"thought": _shorten(reply.get("reasoning_content", "")), "text": _text(reply)}
 
 
 def _results(messages: Sequence[Message]) -> Iterator[tuple[str, str]]:
@@ -142,36 +142,6 @@ def _results(messages: Sequence[Message]) -> Iterator[tuple[str, str]]:
             return
         if message["role"] == "tool":
             yield message["tool_call_id"], _text(message)
-
-
-def _text_of(reply: Message) -> dict[str, str]:
-    return {"thought": _shorten(reply.get("reasoning_content", "")), "text": _text(reply)}
-
-
-def _step(step: Step, words: dict[str, str]) -> RunStep:
-    return RunStep(
-        kind=step.kind,
-        name=step.name,
-        ok=step.ok,
-        began_ms=step.began,
-        ms=step.ms,
-        verdict=step.verdict,
-        prompt_tokens=step.prompt,
-        cached_tokens=step.cached,
-        completion_tokens=step.completion,
-        finish_reason=step.finish_reason,
-        filters=step.filters,
-        prompt=list(_with_cached(step.parts, step.cached)),
-        **words,
-    )
-
-
-def _with_cached(parts: Sequence[PartSize], cached: int) -> Iterator[PromptPart]:
-    """Yield the parts; the cache holds the first `cached` tokens of a prompt."""
-    for part in parts:
-        held = min(part.tokens, cached)
-        cached -= held
-        yield PromptPart(name=part.name, tokens=part.tokens, cached=held, lines=part.lines)
 
 
 def _text(message: Message) -> str:

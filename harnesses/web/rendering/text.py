@@ -58,13 +58,21 @@ def render_line(text: str, marks: Sequence[tuple[int, int]] = ()) -> Markup:
 
     `marks` are the ranges of `text` to highlight, as (start, end), in order and disjoint.
     """
-    shown, marked = _without_codes(text, marks)
+    shown, marked, position = "", [], 0
+    for start, end in marks:  # as ranges of what is left without formatting
+        shown += strip_formatting(text[position:start])
+        begin = len(shown)
+        shown += strip_formatting(text[start:end])
+        marked.append((begin, len(shown)))
+        position = end
+    shown += strip_formatting(text[position:])
+    link = Markup('<a href="{}" rel="noopener noreferrer nofollow ugc">{}</a>')
     parts, position = [], 0
     for match in _ADDRESS.finditer(shown):
         address = without_punctuation(match.group())
         end = match.start() + len(address)
         parts.append(_highlight(shown, position, match.start(), marked))
-        parts.append(_link(address, _highlight(shown, match.start(), end, marked)))
+        parts.append(link.format(address, _highlight(shown, match.start(), end, marked)))
         position = end
     return Markup().join([*parts, _highlight(shown, position, len(shown), marked)])
 
@@ -100,20 +108,6 @@ def nick_colour(nick: str) -> int:
     return zlib.crc32((name or nick).encode()) % NICK_COLOURS
 
 
-def _without_codes(
-    text: str, marks: Sequence[tuple[int, int]]
-) -> tuple[str, Sequence[tuple[int, int]]]:
-    """Return the text with formatting stripped, and the marks as ranges of the result."""
-    shown, moved, position = "", [], 0
-    for start, end in marks:
-        shown += strip_formatting(text[position:start])
-        begin = len(shown)
-        shown += strip_formatting(text[start:end])
-        moved.append((begin, len(shown)))
-        position = end
-    return shown + strip_formatting(text[position:]), moved
-
-
 def _highlight(text: str, begin: int, end: int, marks: Sequence[tuple[int, int]]) -> Markup:
     """Return `text[begin:end]` as HTML, with those parts of the marks that are in it."""
     parts, position = [], begin
@@ -124,9 +118,3 @@ def _highlight(text: str, begin: int, end: int, marks: Sequence[tuple[int, int]]
             parts.append(Markup("<mark>{}</mark>").format(text[start:stop]))
             position = stop
     return Markup().join([*parts, escape(text[position:end])])
-
-
-def _link(address: str, shown: Markup) -> Markup:
-    return Markup('<a href="{}" rel="noopener noreferrer nofollow ugc">{}</a>').format(
-        address, shown
-    )

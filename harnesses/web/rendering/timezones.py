@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import date, datetime, time, timedelta
 from functools import cache
 from typing import Annotated
 from zoneinfo import ZoneInfo, available_timezones
@@ -11,6 +11,9 @@ from zoneinfo import ZoneInfo, available_timezones
 from fastapi import Depends, Query
 from pydantic import AfterValidator, Field
 from starlette.requests import Request
+
+from harnesses.core.permalinks import channel_path
+from storage.chat_log.event import Place
 
 COOKIE = "terrarium_zone"
 UTC = ZoneInfo("UTC")
@@ -38,16 +41,10 @@ ZoneName = Annotated[str, AfterValidator(_require_zone), Field(max_length=100)]
 def zone_of(request: Request) -> ZoneInfo:
     """Return the zone in the query (`tz`), else in the cookie, else UTC; unknown names are
     ignored."""
-    for name in (named_zone(request), request.cookies.get(COOKIE)):
+    for name in (request.query_params.get("tz"), request.cookies.get(COOKIE)):
         if name and name in zone_names():
             return ZoneInfo(name)
     return UTC
-
-
-def named_zone(request: Request) -> str | None:
-    """Return the zone in the query, which links to related pages keep, or None."""
-    name = request.query_params.get("tz")
-    return name if name in zone_names() else None
 
 
 def _zone(
@@ -70,20 +67,15 @@ class DayRange:
     zone: ZoneInfo
 
     @property
-    def last(self) -> date:
-        """The last day."""
-        return self.first + timedelta(days=self.count - 1)
-
-    @property
     def since(self) -> datetime:
         """The beginning of the first day."""
-        return _midnight(self.first, self.zone)
+        return datetime.combine(self.first, time(), self.zone)
 
     @property
     def until(self) -> datetime:
         """The end of the last day, exclusive."""
         # By the calendar, as a day has 23 or 25 hours when daylight saving time begins or ends.
-        return _midnight(self.first + timedelta(days=self.count), self.zone)
+        return datetime.combine(self.first + timedelta(days=self.count), time(), self.zone)
 
     @property
     def is_open(self) -> bool:
@@ -95,7 +87,7 @@ class DayRange:
         """The range in words."""
         if self.count == 1:
             return in_words(self.first)
-        return f"{short(self.first)} – {short(self.last)}"
+        return f"{short(self.first)} – {short(self.first + timedelta(days=self.count - 1))}"
 
 
 def in_words(day: date) -> str:
@@ -108,10 +100,18 @@ def short(day: date) -> str:
     return f"{day.day} {day:%b} {day.year}"
 
 
-def _midnight(day: date, zone: ZoneInfo) -> datetime:
-    return datetime(day.year, day.month, day.day, tzinfo=zone)
-
-
-def local_day(time: datetime, zone: ZoneInfo) -> date:
+def local_day(moment: datetime, zone: ZoneInfo) -> date:
     """Return the date of a moment in a zone."""
-    return time.astimezone(zone).date()
+    return moment.astimezone(zone).date()
+
+
+def day_path(
+    place: Place, day: date, zone: ZoneInfo, page: str = "channel", days: int = 1, **query: object
+) -> str:
+    """Return the address of a channel's `page` for `days` days from `day` on.
+
+    It includes the zone, also UTC, because the zone decides where the days begin: without it,
+    whoever follows the link would see the days of the zone in their own cookie.
+    """
+    span = days if days > 1 else None
+    return channel_path(place, page, day=day.isoformat(), days=span, tz=zone.key, **query)

@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 from starlette.requests import Request
-from starlette.responses import HTMLResponse
+from starlette.responses import HTMLResponse, Response
 
 from harnesses.core.permalinks import channel_path, event_url, permalink, with_query
 from harnesses.web.rendering.text import (
@@ -23,9 +23,18 @@ from harnesses.web.rendering.text import (
     safe_description,
     strip_formatting,
 )
-from harnesses.web.rendering.timezones import UTC, in_words, local_day, named_zone, short, zone_of
-from harnesses.web.rendering.urls import day_path, person_path
+from harnesses.web.rendering.timezones import (
+    UTC,
+    day_path,
+    in_words,
+    local_day,
+    short,
+    zone_names,
+    zone_of,
+)
 from storage.chat_log.event import SPOKEN, Event
+
+_COOKIE_SECONDS = 365 * 86400
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,16 +72,29 @@ def page(request: Request, template: str, *, status: int = 200, **values: Any) -
     """Return a page rendered from a template, with `values` as its variables."""
     viewer = getattr(request.state, "viewer", None)  # None on pages that need no token
     query = request.scope["query_string"].decode("latin-1")
-    path = request.scope["path"]
+    path, tz = request.scope["path"], request.query_params.get("tz")
     html = _templates.get_template(template).render(
         path=path,
         here=quote(path) + (f"?{query}" if query else ""),
         viewer=viewer,
         zone=zone_of(request),
-        tz=named_zone(request),
+        tz=tz if tz in zone_names() else None,  # links to related pages keep it
         **values,
     )
     return HTMLResponse(html, status)
+
+
+def keep(request: Request, response: Response, cookie: str, value: str) -> None:
+    """Store a value in a cookie of this browser, for a year, out of reach of scripts."""
+    # Not strict: a browser would not send the cookie when it follows a link of another site here.
+    response.set_cookie(
+        cookie,
+        value,
+        max_age=_COOKIE_SECONDS,
+        httponly=True,
+        samesite="lax",
+        secure=request.url.scheme == "https",
+    )
 
 
 def lines(events: Sequence[Event], zone: ZoneInfo) -> Markup:
@@ -114,7 +136,7 @@ _templates.filters |= {
     "channel_path": channel_path,
     "with_query": with_query,
     "day_path": day_path,
-    "person_path": person_path,
+    "person_path": lambda nick: f"/person/{quote(nick, safe='')}",
     "in_words": in_words,
     "short": short,
     "local_day": local_day,

@@ -1,11 +1,11 @@
-"""Calculator: arithmetic and unit conversion."""
+"""Calculator: arithmetic and unit conversion, in symbols and in words: "half of 90"."""
 
 from __future__ import annotations
 
 import math
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product, takewhile
@@ -14,19 +14,17 @@ from typing import Annotated
 
 from pydantic import Field
 
-from llm.reading.numbers import count_at, number_at
+from llm.reading.numbers import count_at, number_at, numbers_in_digits
 from llm.reading.question_text import plain
-from llm.reading.vocabulary import Sentence
-from llm.skills.calculator.sums import DivisionByZero, ExpressionError, evaluate, format_number
-from llm.skills.calculator.words import (
-    CONJUNCTIONS,
-    EXPLICIT,
-    MANY,
-    NAMES,
-    answer_in,
-    is_asking,
-    number_in,
-    symbols_of,
+from llm.reading.slots import words_beside_frame
+from llm.reading.vocabulary import Sentence, plain_word
+from llm.skills.calculator.sums import (
+    DivisionByZero,
+    ExpressionError,
+    Number,
+    equals,
+    evaluate,
+    format_number,
 )
 from llm.skills.hint import HintContext, WorkedOut
 from llm.tools.toolbox import ToolError, tool
@@ -37,6 +35,113 @@ _MOST_BEFORE, _MOST_AFTER = 6, 4  # other words around a sum
 _NAME = re.compile(r"\d[\d.]*(?:[-/x.:]\d[\d.]*)+")
 _DIVISION = re.compile(r"\d+/\d+")
 _LOOSE = re.compile(r"[\d(]\S* \S+ \S")  # a sum with spaces, which few names have
+
+
+_STORED = tomllib.loads(Path(__file__).with_name("words.toml").read_text(encoding="utf-8"))
+
+
+def _words(name: str) -> frozenset[str]:
+    listed = _STORED[name].split()
+    return frozenset([*listed, *map(plain_word, listed)])
+
+
+_ASKING, _EXPLICIT, _CONJUNCTIONS, _NAMES, _MANY = map(
+    _words, ("asking", "explicit", "conjunctions", "names", "many")
+)
+"""Words around a sum or a measure, as `words.toml` explains."""
+
+_SYMBOLS: Mapping[str, str] = {
+    phrase: symbol
+    for symbol, phrases in _STORED["symbols"].items()
+    for phrase in phrases.split(", ")
+}
+_PHRASE = re.compile(rf"\b(?:{'|'.join(sorted(_SYMBOLS, key=len, reverse=True))})\b(?!\()")
+_PLACES = re.compile(r" ?\{[01]\} ?")
+_FORMS: Mapping[tuple[str, ...], str] = {  # by the words before and between their operands
+    tuple(_PLACES.split(form)[:2]): meaning for form, meaning in _STORED["forms"].items()
+}
+_FIRST, _BETWEEN = (
+    "|".join(map(re.escape, sorted(filter(None, words), key=len, reverse=True)))
+    for words in zip(*_FORMS, strict=True)
+)
+_FORM = re.compile(rf"(?:({_FIRST}) )?([^,;]{{1,60}}?)(?: ({_BETWEEN}) ([^,;]{{1,60}}))?")
+_ORDINAL_POWER = re.compile(r"\bto (\d{1,3})(?:st|nd|rd|th) power\b")
+_LISTS: Mapping[str, str] = _STORED["lists"]
+_LIST = re.compile(rf"({'|'.join(_LISTS)}) (?:of|between):? (.+)")
+_SEPARATOR = re.compile(r" ?; ?|, ?and | and |, |,(?!\d{3}(?!\d))| ")
+_MAX_VALUES = 50
+
+
+def _is_asking(word: str) -> bool:
+    """Return whether a word only says that a result is wanted, or is a courtesy."""
+    bare = word.strip(",:;.!")
+    return (
+        word in _ASKING or bare in _ASKING or (bare.isalpha() and not words_beside_frame(bare, ""))
+    )
+
+
+def _answer_in(text: str) -> str | None:
+    """Return the answer to a text in the form of `_symbols_of` that is a sum; None if it is none,
+    such as a number alone. Raises DivisionByZero."""
+    if match := _LIST.fullmatch(text):
+        return _list_answer(match[1], match[2])
+    try:
+        match = _FORM.fullmatch(text)
+        if match and (form := _FORMS.get((match[1] or "", match[3] or ""))):
+            text = form.format(match[2], match[4])
+        part, is_share, whole = text.partition(" is % of ")
+        found = evaluate(f"({part}) / ({whole}) * 100" if is_share else text)
+    except DivisionByZero:
+        raise
+    except ExpressionError:
+        return None
+    if is_share:
+        return f"{part} is {_about(found.value)}% of {whole}."
+    return str(found) if found.is_operation else None
+
+
+def _symbols_of(text: str) -> str:
+    """Return a text in lower case with its words for numbers and operations replaced by digits and
+    symbols, without "the"."""
+    words = numbers_in_digits(text.lower()).replace("%", " % ").split()
+    text = " ".join(word for word in words if word != "the")
+    text = _PHRASE.sub(lambda match: f" {_SYMBOLS[match[0]]} ", text)
+    text = " ".join(_ORDINAL_POWER.sub(r"^ \1", text).split())
+    return text.replace(", - ", " - ").replace(", + ", " + ")  # "500, less 18"
+
+
+def _number_in(text: str) -> Fraction | None:
+    """Parse a number in digits such as "2.5", "1,000" or "½"; None for other text."""
+    try:
+        found = evaluate(text)
+    except ExpressionError:
+        return None
+    is_number = isinstance(found.value, Fraction) and not found.is_operation
+    return Fraction(found.value) if is_number else None
+
+
+def _list_answer(name: str, listed: str) -> str | None:
+    """Return the answer about a list of numbers, None if it is ambiguous: "1,200,300" may be one
+    number or three."""
+    parts = [part for part in _SEPARATOR.split(listed) if part]
+    numbers = [number for part in parts if (number := _number_in(part)) is not None]
+    is_separated = any(sign in listed for sign in (", ", ";", " and "))
+    is_grouped = not is_separated and any("," in part for part in parts)
+    what = _LISTS[name]
+    most = 2 if what == "-" else _MAX_VALUES
+    if is_grouped or len(numbers) != len(parts) or not 2 <= len(numbers) <= most:
+        return None
+    told = [format_number(number) for number in numbers]
+    text = what.join(told) if what in "+*-" else f"{what}({', '.join(told)})"
+    try:
+        value = evaluate(f"abs({text})" if what == "-" else text).value
+    except ExpressionError:
+        return None
+    return f"The {name} of {', '.join(told[:-1])} and {told[-1]} is {_about(value)}."
+
+
+def _about(value: Number) -> str:
+    return f"{'' if equals(value).startswith('=') else 'about '}{format_number(value)}"
 
 
 class UnitError(ValueError):
@@ -124,7 +229,7 @@ def conversion_in(asked: str, *, is_sure: bool = False) -> str | None:
     (first, unit), (second, other) = found
     if first is not None:
         return _sentence(first, unit, other, shown) if second is None else None
-    asks = is_sure or not MANY.isdisjoint(sentence.words)
+    asks = is_sure or not _MANY.isdisjoint(sentence.words)
     return _sentence(second or Fraction(1), other, unit) if asks else None
 
 
@@ -137,7 +242,7 @@ def _measures(sentence: Sentence, is_sure: bool) -> list[Measure]:
     while at < len(sentence):
         word, named = sentence.word(at), _unit_at(sentence, at)
         is_inch = number is not None or (found and at == len(sentence) - 1)
-        if named and (not is_asking(word) or is_inch or named[1] > at + 1):
+        if named and (not _is_asking(word) or is_inch or named[1] > at + 1):
             unit, at = named
             half = sentence.phrase("and_half", at)
             if half and number is not None:
@@ -148,7 +253,7 @@ def _measures(sentence: Sentence, is_sure: bool) -> list[Measure]:
             number, is_linked = None, word == "in"
         elif number is None and (counted := _count_at(sentence, at)):
             number, at = counted
-        elif is_asking(word) or word in ",.;:?!":
+        elif _is_asking(word) or word in ",.;:?!":
             is_linked, at = is_linked or word not in ",.;:?!", at + 1
         elif is_sure and number is None and others < _MAX_OTHERS:
             others, at = others + 1, at + 1
@@ -166,7 +271,7 @@ def _count_at(sentence: Sentence, at: int) -> tuple[Fraction, int] | None:
     if sentence.word(at) == "-" and sentence.is_glued(at + 1):
         found = number_at(sentence, at + 1)
         return (-found[0], found[1]) if found else None
-    if (number := number_in(sentence.word(at))) is not None and not sentence.word(at).isdecimal():
+    if (number := _number_in(sentence.word(at))) is not None and not sentence.word(at).isdecimal():
         return number, at + 1  # "½", "2.5"
     whole = sentence.between(at, min(at + 3, len(sentence)))
     if re.fullmatch(r"\d{1,4}/[1-9]\d{0,3}", whole):  # "1/8 inch"
@@ -203,19 +308,19 @@ async def hint(question: str, context: HintContext) -> WorkedOut | None:
     """Return the result of a sum or conversion that the question consists of, or else of the sum
     that it contains: a whole answer if it surely asks for a calculation only."""
     asked = plain(question)
-    words = symbols_of(asked).split()
+    words = _symbols_of(asked).split()
     is_sure = context.reading is not None and context.reading.is_one_of(_KINDS)
     first, last = 0, len(words)
-    while first < last and is_asking(words[first]):
+    while first < last and _is_asking(words[first]):
         first += 1
-    while first < last and is_asking(words[last - 1]):
+    while first < last and _is_asking(words[last - 1]):
         last -= 1
-    is_explicit = is_sure or "=" in "".join(words)[-2:] or not EXPLICIT.isdisjoint(words[:first])
+    is_explicit = is_sure or "=" in "".join(words)[-2:] or not _EXPLICIT.isdisjoint(words[:first])
     try:
         text = " ".join(words[first:last])
         is_sum = is_explicit or not _NAME.fullmatch(text)
-        is_sum |= first > 0 and text not in NAMES and _DIVISION.fullmatch(text) is not None
-        if is_sum and (said := answer_in(text)):
+        is_sum |= first > 0 and text not in _NAMES and _DIVISION.fullmatch(text) is not None
+        if is_sum and (said := _answer_in(text)):
             return WorkedOut(said, is_whole=True)
         if said := conversion_in(asked, is_sure=is_sure):
             return WorkedOut(said, is_whole=True)
@@ -225,9 +330,9 @@ async def hint(question: str, context: HintContext) -> WorkedOut | None:
         lasts = range(last, last - len(list(after)) - 1, -1)
         for begin, end in product(firsts, lasts):
             text = " ".join(words[begin:end])
-            if (is_sure or _LOOSE.match(text)) and (said := answer_in(text)):
+            if (is_sure or _LOOSE.match(text)) and (said := _answer_in(text)):
                 others = [*words[first:begin], *words[end:last]]
-                is_whole = is_sure and CONJUNCTIONS.isdisjoint(others)
+                is_whole = is_sure and _CONJUNCTIONS.isdisjoint(others)
                 return WorkedOut(said, is_whole, free=(" ".join(others).strip(",:;.!"),))
     except DivisionByZero as error:
         return WorkedOut(f"{str(error).capitalize()}.", is_whole=True)

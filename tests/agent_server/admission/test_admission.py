@@ -12,9 +12,8 @@ import httpx2
 
 from agent_server.admission.admission import AdmissionPolicy
 from storage.usage.api_keys import Key
-from tests.kit.agent_server import agent_server
+from tests.kit.agent_server import agent_client
 from tests.kit.openai_script import ScriptedOpenAI
-from tests.kit.patience import PATIENCE
 from tests.kit.server_keys import make_keys, until_metric
 
 pytest_plugins = ("tests.kit.scripted_server",)
@@ -40,16 +39,11 @@ async def client(
     data: Path | None = None,
     *,
     slots: int = 1,
-    max_waiting: int = 256,
     **policy: Any,
 ) -> AsyncIterator[httpx2.AsyncClient]:
-    """A server with so many places and such a policy."""
+    """A server with so many slots and such a policy."""
     model = {"upstream": script.url, "slots": slots}
-    admission = {"max_waiting": max_waiting}
-    async with (
-        agent_server(model, None, data, AdmissionPolicy(**policy), admission=admission) as url,
-        httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http,
-    ):
+    async with agent_client(model, None, data, AdmissionPolicy(**policy)) as http:
         yield http
 
 
@@ -133,10 +127,7 @@ async def test_a_client_that_leaves_while_it_makes_room_is_forgotten(
 
 
 async def test_an_upstream_with_priorities_is_told_who_waits(script: ScriptedOpenAI) -> None:
-    async with (
-        agent_server({"upstream": script.url, "priority": True}) as url,
-        httpx2.AsyncClient(base_url=url, timeout=60) as http,
-    ):
+    async with agent_client({"upstream": script.url, "priority": True}) as http:
         await http.post(CHAT, json=says("question"))
         await http.post(CHAT, json=says("job"), headers=BACKGROUND)
         job = {"prompt": "job", "stream": True}
@@ -170,7 +161,7 @@ async def test_every_endpoint_that_makes_tokens_waits_for_a_place(script: Script
 
 async def test_a_full_queue_is_a_429_that_says_when_to_come_back(script: ScriptedOpenAI) -> None:
     script.hang()
-    async with client(script, max_waiting=1) as http, asyncio.TaskGroup() as tasks:
+    async with client(script, most_waiting=1) as http, asyncio.TaskGroup() as tasks:
         for count, text in enumerate(("running", "waiting")):
             tasks.create_task(http.post(CHAT, json=says(text)))
             await until_metric(http, RUNNING % 1)
@@ -187,7 +178,7 @@ async def test_a_flood_of_one_key_loses_its_newest_to_another_key(
     script: ScriptedOpenAI, tmp_path: Path
 ) -> None:
     script.hang()
-    async with client(script, tmp_path, max_waiting=2) as http, asyncio.TaskGroup() as tasks:
+    async with client(script, tmp_path, most_waiting=2) as http, asyncio.TaskGroup() as tasks:
         made = await make_keys(http, tmp_path, Key("flood"), Key("quiet"))
         flood = []
         for count in range(3):
@@ -276,8 +267,7 @@ async def test_a_request_that_another_model_answers_as_a_queue_is_full_is_one_re
             "aliases": {"best": ["terra", "other"]},
         }
         async with (
-            agent_server(model, None, tmp_path, admission={"max_waiting": 1}) as url,
-            httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http,
+            agent_client(model, None, tmp_path, AdmissionPolicy(most_waiting=1)) as http,
             asyncio.TaskGroup() as tasks,
         ):
             made = await make_keys(http, tmp_path, Key("irc", requests_per_minute=1), Key("web"))
@@ -353,7 +343,7 @@ async def test_counting_is_held_to_the_quotas_of_a_key_apart_from_its_answers(
 
 async def test_counting_waits_in_a_queue_of_its_own(script: ScriptedOpenAI, tmp_path: Path) -> None:
     script.hang()
-    async with client(script, tmp_path, max_waiting=1) as http, asyncio.TaskGroup() as tasks:
+    async with client(script, tmp_path, most_waiting=1) as http, asyncio.TaskGroup() as tasks:
         tasks.create_task(http.post(CHAT, json=says("running")))
         await script.arrived(1)
         assert (await http.post("/tokenize", json=says("hi"))).status_code == 200

@@ -115,13 +115,17 @@ def test_interactive_goes_before_background_that_came_first() -> None:
     assert scheduler.start(1) is question
 
 
-@given(share=st.sampled_from([0.1, 0.25]), slots=st.integers(1, 4), seed=st.integers(0, 99))
+@pytest.mark.parametrize(
+    ("share", "reserved", "preemptive"),
+    [(0.1, 0, False), (0.25, 0, False), (0.3, 3, False), (0.2, 0, True), (0.2, 2, True)],
+)
+@given(slots=st.integers(1, 4), seed=st.integers(0, 99))
 @settings(max_examples=15, deadline=None)
 def test_background_gets_its_share_of_a_busy_engine_and_no_more(
-    share: float, slots: int, seed: int
+    share: float, reserved: int, preemptive: bool, slots: int, seed: int
 ) -> None:
     simulation = Simulation(
-        Scheduler(slots, share=share),
+        Scheduler(slots, reserved=min(reserved, slots - 1), share=share, preemptive=preemptive),
         seed,
         cron=lambda: QueuedRequest("cron", GUESS, background=True),
         irc=lambda: QueuedRequest("irc", GUESS),
@@ -138,36 +142,6 @@ def test_background_leaves_the_reserved_places_free() -> None:
     assert [bool(scheduler.start(0)) for _ in range(4)] == [True, True, True, False]
     scheduler.arrive(question := QueuedRequest("irc", 10))
     assert scheduler.start(0) is question
-
-
-@given(slots=st.integers(2, 4), seed=st.integers(0, 99))
-@settings(max_examples=15, deadline=None)
-def test_background_gets_its_share_though_places_are_reserved(slots: int, seed: int) -> None:
-    simulation = Simulation(
-        Scheduler(slots, reserved=slots - 1, share=0.3),
-        seed,
-        cron=lambda: QueuedRequest("cron", GUESS, background=True),
-        irc=lambda: QueuedRequest("irc", GUESS),
-    )
-    simulation.run(outstanding=2 * slots, steps=1500)
-    got = simulation.tokens["cron"] / simulation.tokens.total()
-    assert got == pytest.approx(0.3, rel=0.15)
-
-
-@given(slots=st.integers(1, 4), reserved=st.integers(0, 2), seed=st.integers(0, 99))
-@settings(max_examples=15, deadline=None)
-def test_background_gets_its_share_though_it_makes_room_for_all_others(
-    slots: int, reserved: int, seed: int
-) -> None:
-    simulation = Simulation(
-        Scheduler(slots, reserved=reserved, share=0.2, preemptive=True),
-        seed,
-        cron=lambda: QueuedRequest("cron", GUESS, background=True),
-        irc=lambda: QueuedRequest("irc", GUESS),
-    )
-    simulation.run(outstanding=2 * slots, steps=1500)
-    got = simulation.tokens["cron"] / simulation.tokens.total()
-    assert got == pytest.approx(0.2, rel=0.15)
 
 
 def test_background_that_made_room_is_next_of_its_key_and_owes_nothing_for_it() -> None:

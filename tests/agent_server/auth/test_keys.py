@@ -11,7 +11,7 @@ from typing import Any
 import httpx2
 
 from storage.usage.api_keys import Key
-from tests.kit.agent_server import agent_server
+from tests.kit.agent_server import agent_client
 from tests.kit.command import terrarium
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.patience import PATIENCE
@@ -28,10 +28,7 @@ async def client(
     script: ScriptedOpenAI, data: Path, **tables: Any
 ) -> AsyncIterator[httpx2.AsyncClient]:
     server = tables.pop("server", {})
-    async with (
-        agent_server({"upstream": script.url}, server, data, **tables) as url,
-        httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http,
-    ):
+    async with agent_client({"upstream": script.url}, server, data, **tables) as http:
         yield http
 
 

@@ -15,9 +15,8 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from agent_server.engines.anthropic import MAX_ANSWER_TOKENS
-from tests.kit.agent_server import agent_server
+from tests.kit.agent_server import agent_client, agent_server
 from tests.kit.openai_script import Answer, ScriptedOpenAI
-from tests.kit.patience import PATIENCE
 from tests.kit.serving import serving
 
 CHAT = "/v1/chat/completions"
@@ -40,10 +39,7 @@ async def chain() -> AsyncIterator[tuple[ScriptedOpenAI, httpx2.AsyncClient]]:
         agent_server({"upstream": script.url, "name": "claude-1"}, {"admin_key": "secret"}) as far,
     ):
         model = {"api": "anthropic", "upstream": far, "upstream_key": "secret", "name": "claude"}
-        async with (
-            agent_server(model) as url,
-            httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http,
-        ):
+        async with agent_client(model) as http:
             yield script, http
 
 
@@ -109,8 +105,7 @@ async def test_its_card_tells_the_window_and_the_longest_answer() -> None:
     ]
     async with (
         serving(Starlette(routes=routes)) as upstream,
-        agent_server({"api": "anthropic", "upstream": upstream}) as url,
-        httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http,
+        agent_client({"api": "anthropic", "upstream": upstream}) as http,
     ):
         found = (await http.get("/v1/models/terra")).json()
         assert (found["max_model_len"], found["weights"]) == (500_000, "claude-2")

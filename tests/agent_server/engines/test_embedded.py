@@ -21,6 +21,7 @@ from harnesses.core.launcher.readiness import server_ready
 from tests.kit.agent_server import (
     SLOTS,
     EngineAddress,
+    agent_client,
     agent_server,
     unready_server,
     until_ready,
@@ -162,8 +163,7 @@ async def test_many_waiting_streams_leave_the_server_answering(engine: EngineAdd
     # As with an engine of its own: whoever waits for a slot waits here, and not inside the engine,
     # where each would keep a thread of it busy.
     async with (
-        agent_server({**engine.settings(), "slots": SLOTS}) as url,
-        httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http,
+        agent_client({**engine.settings(), "slots": SLOTS}) as http,
         asyncio.TaskGroup() as tasks,
     ):
         streams = [tasks.create_task(http.post(CHAT, json=LONG)) for _ in range(30)]
@@ -319,7 +319,7 @@ async def test_doctor_and_readiness_name_a_file_that_cannot_be_loaded(tmp_path: 
         httpx2.AsyncClient(timeout=PATIENCE) as http,
         asyncio.timeout(PATIENCE),
     ):
-        while "broken.gguf" not in (found := await server_ready(http, url)() or ""):  # noqa: ASYNC110
+        while "broken.gguf" not in (found := await server_ready(http, url) or ""):  # noqa: ASYNC110
             await asyncio.sleep(0.1)
         assert "fetch it again" in found
         answer = await http.post(f"{url}{CHAT}", json=LONG)

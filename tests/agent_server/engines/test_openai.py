@@ -15,7 +15,7 @@ import pytest
 from openai import APIError, AsyncOpenAI
 
 from storage.usage.api_keys import Key
-from tests.kit.agent_server import agent_server, unready_server
+from tests.kit.agent_server import agent_client, agent_server, unready_server
 from tests.kit.openai_script import Answer, ScriptedOpenAI
 from tests.kit.patience import PATIENCE
 from tests.kit.plain_openai import plain_openai
@@ -37,10 +37,7 @@ LOOKUP = {
 
 @asynccontextmanager
 async def client(script: ScriptedOpenAI, **model: Any) -> AsyncIterator[httpx2.AsyncClient]:
-    async with (
-        agent_server({"upstream": script.url, **model}) as url,
-        httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http,
-    ):
+    async with agent_client({"upstream": script.url, **model}) as http:
         yield http
 
 
@@ -74,21 +71,6 @@ async def test_calls_and_null_content_reach_the_upstream_as_they_came(
     assert seen["model"] == "script"
     assert "max_tokens" not in seen
     assert seen["stream"] is True
-
-
-async def test_a_native_call_passes_in_both_shapes(script: ScriptedOpenAI) -> None:
-    script.call("lookup", {"word": "ada"}).call("lookup", {"word": "ada"})
-    async with client(script) as http:
-        body = {**HELLO, "tools": [LOOKUP]}
-        whole = (await http.post(CHAT, json=body)).json()["choices"][0]
-        streamed = events((await http.post(CHAT, json={**body, "stream": True})).text)
-    assert whole["finish_reason"] == "tool_calls"
-    assert whole["message"]["content"] is None
-    assert whole["message"]["tool_calls"][0]["function"]["arguments"] == '{"word": "ada"}'
-    deltas = [c["delta"] for chunk in streamed for c in chunk["choices"]]
-    parts = [call["function"]["arguments"] for d in deltas for call in d.get("tool_calls", ())]
-    assert "".join(parts) == '{"word": "ada"}'
-    assert streamed[-1]["choices"][0]["finish_reason"] == "tool_calls"
 
 
 async def test_a_stream_carries_usage_only_when_asked(script: ScriptedOpenAI) -> None:
@@ -180,18 +162,34 @@ async def test_an_answer_that_breaks_off_is_an_error_not_an_end(script: Scripted
     assert failure.value.code == "engine_unavailable"
 
 
-@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("how", [{"stream": True}, {"stream": False}, {"max_tokens": 9}])
 async def test_a_client_that_leaves_is_left_by_the_upstream_request_too(
-    script: ScriptedOpenAI, stream: bool
+    script: ScriptedOpenAI, how: dict[str, Any]
 ) -> None:
     script.hang("a beginning")
     async with client(script) as http:
-        asking = asyncio.ensure_future(http.post(CHAT, json={**HELLO, "stream": stream}))
+        asking = asyncio.ensure_future(http.post(CHAT, json={**HELLO, **how}))
         await script.arrived()
         asking.cancel()
         await script.client_gone()
         metrics = (await http.get("/metrics")).text
+        used = (await http.get("/usage")).json()["total"]
     assert 'terrarium_requests_total{route="/v1/chat/completions",status="499"} 1.0' in metrics
+    assert used["completion_tokens"] or how == {"stream": False}
+
+
+async def test_a_short_answer_is_asked_for_as_a_whole_where_nobody_needs_its_pieces(
+    script: ScriptedOpenAI,
+) -> None:
+    few = {"max_tokens": 20}
+    async with client(script, timeout=20) as http:
+        for how in (few, {"max_tokens": 21}, {}, {**few, "stream": True}):
+            assert (await http.post(CHAT, json={**HELLO, **how})).status_code == 200
+        metrics = (await http.get("/metrics")).text
+    assert [body["stream"] for body in script.requests] == [False, True, True, True]
+    assert "stream_options" not in script.requests[0]
+    first = 'terrarium_first_token_seconds_count{model="terra",tendril="anonymous"} 3.0'
+    assert first in metrics
 
 
 async def test_a_session_stays_on_one_upstream_and_moves_when_it_is_gone() -> None:
@@ -209,23 +207,6 @@ async def test_a_session_stays_on_one_upstream_and_moves_when_it_is_gone() -> No
     assert one.requests
     assert two.requests
     assert len(one.requests) % 2 == len(two.requests) % 2 == 0
-
-
-async def test_the_next_upstream_is_asked_when_one_refuses_the_connection(
-    script: ScriptedOpenAI,
-) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as closed:
-        dead = f"http://127.0.0.1:{closed.getsockname()[1]}"
-    urls = f"{dead},{script.url}"
-    async with (
-        agent_server({"upstream": urls}) as url,
-        httpx2.AsyncClient(timeout=PATIENCE) as http,
-    ):
-        answers = [
-            await http.post(f"{url}{CHAT}", json=HELLO, headers={"x-session-id": str(n)})
-            for n in range(4)
-        ]
-    assert [answer.status_code for answer in answers] == [200] * 4
 
 
 async def test_without_an_engine_the_server_lives_but_is_not_ready() -> None:
@@ -256,8 +237,7 @@ async def test_an_upstream_that_only_chats_and_never_streams_is_enough() -> None
     message = {"role": "assistant", "content": "Hi.", "tool_calls": [called]}
     async with (
         plain_openai(message) as upstream,
-        agent_server({"upstream": upstream}) as url,
-        httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http,
+        agent_client({"upstream": upstream}) as http,
     ):
         body = {"messages": [{"role": "user", "content": "hello"}]}
         whole = (await http.post("/v1/chat/completions", json=body)).json()
@@ -299,10 +279,7 @@ async def test_vllm_is_given_a_salt_for_each_key_and_others_are_not(
         script.owner = owner
         script.requests.clear()
         data = tmp_path / owner
-        async with (
-            agent_server({"upstream": script.url}, {}, data) as url,
-            httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http,
-        ):
+        async with agent_client({"upstream": script.url}, {}, data) as http:
             made = await make_keys(http, data, Key("ada"), Key("bob"))
             cached = []
             for name in ("ada", "ada", "bob"):

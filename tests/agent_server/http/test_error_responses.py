@@ -9,9 +9,8 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.kit.agent_server import agent_server
+from tests.kit.agent_server import agent_client
 from tests.kit.openai_script import ScriptedOpenAI
-from tests.kit.patience import PATIENCE
 
 pytest_plugins = ("tests.kit.scripted_server",)
 
@@ -31,10 +30,7 @@ def deep(levels: int) -> dict[str, Any]:
 @pytest.fixture
 async def http(script: ScriptedOpenAI) -> AsyncIterator[httpx2.AsyncClient]:
     server = {"max_body_bytes": 10_000}
-    async with (
-        agent_server({"upstream": script.url}, server) as url,
-        httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as client,
-    ):
+    async with agent_client({"upstream": script.url}, server) as client:
         yield client
 
 
@@ -183,13 +179,6 @@ async def test_the_request_id_is_echoed_or_made(http: httpx2.AsyncClient) -> Non
     assert refused.headers["x-request-id"] == "mine-2"
 
 
-async def test_an_unknown_priority_is_refused(http: httpx2.AsyncClient) -> None:
-    for priority, status in (("background", 200), ("interactive", 200), ("urgent", 400)):
-        answer = await http.post(CHAT, json=GOOD, headers={"x-priority": priority})
-        assert answer.status_code == status
-    assert answer.json()["error"]["param"] == "x-priority"
-
-
 @pytest.mark.parametrize(
     ("path", "body"),
     [
@@ -228,10 +217,7 @@ async def test_tokenize_refuses_by_the_name_of_the_field(
 
 async def test_with_a_key_every_model_request_needs_it(script: ScriptedOpenAI) -> None:
     server = {"admin_key": "s3cret-key", "host": "0.0.0.0"}
-    async with (
-        agent_server({"upstream": script.url}, server) as url,
-        httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as client,
-    ):
+    async with agent_client({"upstream": script.url}, server) as client:
         for given in ({}, {"authorization": "Bearer nope"}, {"authorization": "s3cret-key"}):
             for path in (CHAT, "/v1/models", "/v1/generate", "/tokenize", "/v1/other"):
                 answer = await client.post(path, json=GOOD, headers=given)

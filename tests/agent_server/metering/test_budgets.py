@@ -7,7 +7,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import pytest
 
 from agent_server.errors import RateLimited
@@ -16,10 +15,9 @@ from agent_server.metering.request_context import OURSELVES
 from agent_server.settings.prices import BudgetSettings, UsageSettings
 from storage.db.database import Database
 from storage.usage.spender_usage import SpenderUsage
-from tests.kit.agent_server import agent_server
+from tests.kit.agent_server import agent_client
 from tests.kit.data_files import server_path
 from tests.kit.openai_script import ScriptedOpenAI
-from tests.kit.patience import PATIENCE
 
 pytest_plugins = ("tests.kit.scripted_server",)
 
@@ -115,10 +113,7 @@ async def test_a_person_whose_budget_is_used_up_is_refused_and_others_are_not(
     script: ScriptedOpenAI,
 ) -> None:
     usage = {"budgets": {"people": {"per": "person", "tokens_per_day": 3}}}
-    async with (
-        agent_server({"upstream": script.url}, usage=usage) as url,
-        httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http,
-    ):
+    async with agent_client({"upstream": script.url}, usage=usage) as http:
         ada, bob = {"x-person": "5eed"}, {"x-person": "f00d"}
         assert (await http.post(CHAT, json=HELLO, headers=ada)).status_code == 200
         refused = await http.post(CHAT, json=HELLO, headers=ada)
@@ -138,10 +133,7 @@ async def test_what_a_person_or_channel_has_spent_is_known_after_a_restart_and_g
     usage = {"budgets": {"each": {"per": per, "tokens_per_day": 3}}}
     ada, bob = ({"x-person": each, "x-channel": f"0f{each}"} for each in ("5eed", "f00d"))
     for answers in ([(ada, 200), (ada, 429)], [(ada, 429), (bob, 200)], [(bob, 429), ({}, 200)]):
-        async with (
-            agent_server({"upstream": script.url}, None, tmp_path, usage=usage) as url,
-            httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http,
-        ):
+        async with agent_client({"upstream": script.url}, None, tmp_path, usage=usage) as http:
             for headers, status in answers:
                 answer = await http.post(CHAT, json=HELLO, headers=headers)
                 assert answer.status_code == status
@@ -156,10 +148,7 @@ async def test_without_a_budget_of_people_nothing_of_them_is_kept(
     script: ScriptedOpenAI, tmp_path: Path
 ) -> None:
     usage = {"budgets": {"all": {"tokens_per_day": 30}}}
-    async with (
-        agent_server({"upstream": script.url}, None, tmp_path, usage=usage) as url,
-        httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http,
-    ):
+    async with agent_client({"upstream": script.url}, None, tmp_path, usage=usage) as http:
         answer = await http.post(CHAT, json=HELLO, headers={"x-person": "5eed"})
         assert answer.status_code == 200
     async with Database.open(server_path(tmp_path)) as database:
@@ -178,10 +167,7 @@ async def test_what_was_spent_of_a_model_is_known_after_a_restart_and_the_next_m
         }
         asked = HELLO | {"model": "best"}
         for models in (["big", "terra"], ["terra"]):
-            async with (
-                agent_server(model, None, tmp_path, usage=usage) as url,
-                httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http,
-            ):
+            async with agent_client(model, None, tmp_path, usage=usage) as http:
                 for name in models:
                     answer = await http.post(CHAT, json=asked)
                     assert (answer.status_code, answer.json()["model"]) == (200, name)
@@ -196,10 +182,7 @@ async def test_a_model_that_answers_for_one_that_failed_has_its_own_budget_check
             "models": {"big": {"upstream": big.url}},
             "aliases": {"best": ["big", "terra"]},
         }
-        async with (
-            agent_server(model, usage=usage) as url,
-            httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http,
-        ):
+        async with agent_client(model, usage=usage) as http:
             assert (await http.post(CHAT, json=HELLO)).status_code == 200
             big.fail(503, "not now")
             refused = await http.post(CHAT, json=HELLO | {"model": "best"})
@@ -217,10 +200,7 @@ async def test_a_model_that_died_in_its_answer_does_not_open_the_budget_of_the_n
             "models": {"big": {"upstream": big.url, "tools": "constrained"}},
             "aliases": {"best": ["big", "terra"]},
         }
-        async with (
-            agent_server(model, usage=usage) as url,
-            httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http,
-        ):
+        async with agent_client(model, usage=usage) as http:
             assert (await http.post(CHAT, json=HELLO)).status_code == 200
             big.cut("{")  # tokens that count, though nothing of them is passed on
             refused = await http.post(CHAT, json=asked)

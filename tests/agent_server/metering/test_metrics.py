@@ -13,5 +13,5 @@ def test_a_queue_that_was_replaced_under_its_name_leaves_the_gauges_to_its_succe
     old.enter_context(metrics.watch_queue("terra", Scheduler(1)))
     with metrics.watch_queue("terra", Scheduler(2)):
         old.close()
-        assert b'terrarium_places{model="terra"} 2.0' in metrics.exposition()
+        assert b'terrarium_slots{model="terra"} 2.0' in metrics.exposition()
     assert b'terra"' not in metrics.exposition()

@@ -12,7 +12,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.kit.agent_server import agent_server, until_ready
+from tests.kit.agent_server import agent_client, until_ready
 from tests.kit.command import begun, line_with
 from tests.kit.data_files import server_path
 from tests.kit.openai_script import ScriptedOpenAI
@@ -50,10 +50,7 @@ async def requests_of(http: httpx2.AsyncClient) -> int:
 async def test_a_locked_file_fails_no_answer_and_loses_no_row(
     script: ScriptedOpenAI, tmp_path: Path
 ) -> None:
-    async with (
-        agent_server({"upstream": script.url}, None, tmp_path) as url,
-        httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http,
-    ):
+    async with agent_client({"upstream": script.url}, None, tmp_path) as http:
         with closing(sqlite3.connect(server_path(tmp_path), isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
             for _ in range(3):
@@ -69,10 +66,7 @@ async def test_a_locked_file_fails_no_answer_and_loses_no_row(
 async def test_usage_of_the_last_seconds_is_written_when_the_server_stops(
     script: ScriptedOpenAI, tmp_path: Path
 ) -> None:
-    async with (
-        agent_server({"upstream": script.url}, None, tmp_path) as url,
-        httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http,
-    ):
+    async with agent_client({"upstream": script.url}, None, tmp_path) as http:
         assert (await http.post(CHAT, json=HELLO)).status_code == 200
     assert written(tmp_path) == 1
 
@@ -109,10 +103,7 @@ async def test_cost_follows_the_price_table(script: ScriptedOpenAI, tmp_path: Pa
     script.cached_tokens = 1
     script.say("one two three").say("four")
     long = {"messages": [{"role": "user", "content": "hello " * 40}]}
-    async with (
-        agent_server({"upstream": script.url}, None, tmp_path, usage=usage) as url,
-        httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http,
-    ):
+    async with agent_client({"upstream": script.url}, None, tmp_path, usage=usage) as http:
         for _ in range(2):  # the second finds the first in the cache
             assert (await http.post(CHAT, json=long)).status_code == 200
         answer = (await http.get("/usage")).json()

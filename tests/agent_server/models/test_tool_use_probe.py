@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ import httpx2
 import pytest
 
 from agent_server.models.measurements import TEST_CASES, TEST_TOOLS
-from tests.kit.agent_server import EngineAddress, agent_server, unready_server
+from tests.kit.agent_server import EngineAddress, agent_client, unready_server
 from tests.kit.openai_script import Answer, ScriptedOpenAI
 from tests.kit.patience import PATIENCE
 
@@ -25,15 +24,6 @@ NEEDED = dict(TEST_CASES)
 """The tool that each question of the test needs."""
 
 Card = dict[str, Any]
-
-
-@asynccontextmanager
-async def served(model: Mapping[str, Any], data: Path) -> AsyncIterator[httpx2.AsyncClient]:
-    async with (
-        agent_server(model, data=data) as url,
-        httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http,
-    ):
-        yield http
 
 
 async def until(http: httpx2.AsyncClient, told: Callable[[Card], bool]) -> Card:
@@ -80,7 +70,7 @@ async def test_the_built_in_model_says_its_size_and_its_speed_and_is_not_tested(
     model_file: Path, tmp_path: Path
 ) -> None:
     model = {"cache_dir": str(model_file.parent), "context": 1024, "slots": 1, "threads": 1}
-    async with served(model, tmp_path) as http:
+    async with agent_client(model, data=tmp_path) as http:
         card = await until(http, lambda card: card["prompt_tokens_per_second"] is not None)
     assert card["parameters"] == 134_515_008
     assert (card["window"], card["max_model_len"]) == (1024, 1024)
@@ -91,7 +81,7 @@ async def test_the_built_in_model_says_its_size_and_its_speed_and_is_not_tested(
         "forced",
         False,
     )
-    async with served(model, tmp_path) as http:
+    async with agent_client(model, data=tmp_path) as http:
         known = await until(http, lambda card: card["parameters"] is not None)
     assert known["prompt_tokens_per_second"] is not None, "it is kept from one start to the next"
 
@@ -99,7 +89,7 @@ async def test_the_built_in_model_says_its_size_and_its_speed_and_is_not_tested(
 async def test_an_upstream_has_no_speed_even_if_it_reports_one(
     engine: EngineAddress, tmp_path: Path
 ) -> None:
-    async with served(engine.settings(), tmp_path) as http:
+    async with agent_client(engine.settings(), data=tmp_path) as http:
         messages = [{"role": "user", "content": "word " * 100 + str(tmp_path)}]
         await http.post("/v1/chat/completions", json={"messages": messages, "max_tokens": 2})
         card = await until(http, lambda card: card["parameters"] is not None)
@@ -112,17 +102,17 @@ async def test_a_small_upstream_that_is_near_is_tested_once_and_the_result_is_ke
     async with ScriptedOpenAI() as script:
         model = small_upstream(script)
         script.default = chooser(lambda number: number not in (0, 1))
-        async with served(model, tmp_path) as http:
+        async with agent_client(model, data=tmp_path) as http:
             card = await until(http, is_judged)
         assert card["capabilities"]["chooses_tools"] is True
         assert card["parameters"] == 1_000_000_000
         assert len(asked_tools(script)) == len(TEST_CASES)
         assert all(body["temperature"] == 0 for body in asked_tools(script))
-        async with served(model, tmp_path) as http:
+        async with agent_client(model, data=tmp_path) as http:
             await until(http, is_judged)
         assert len(asked_tools(script)) == len(TEST_CASES), "what is known is not asked again"
         script.model = "other-1b"
-        async with served(model, tmp_path) as http:
+        async with agent_client(model, data=tmp_path) as http:
             await until(http, is_judged)
         assert len(asked_tools(script)) == 2 * len(TEST_CASES), "another model is another matter"
 
@@ -138,7 +128,7 @@ async def test_a_model_that_thinks_before_it_calls_a_tool_passes(tmp_path: Path)
 
     async with ScriptedOpenAI() as script:
         script.default = think
-        async with served(small_upstream(script), tmp_path) as http:
+        async with agent_client(small_upstream(script), data=tmp_path) as http:
             card = await until(http, is_judged)
     assert card["capabilities"]["chooses_tools"] is True
 
@@ -156,7 +146,7 @@ async def test_a_model_that_guesses_does_not_pass(
 ) -> None:
     async with ScriptedOpenAI() as script:
         script.default = chooser(right)
-        async with served(small_upstream(script), tmp_path) as http:
+        async with agent_client(small_upstream(script), data=tmp_path) as http:
             card = await until(http, is_judged)
     assert card["capabilities"]["chooses_tools"] is False
 
@@ -166,7 +156,7 @@ async def test_until_the_test_is_done_the_card_says_so_and_questions_are_answere
 ) -> None:
     async with ScriptedOpenAI() as script:
         script.think()
-        async with served(small_upstream(script), tmp_path) as http:
+        async with agent_client(small_upstream(script), data=tmp_path) as http:
             await script.arrived()
             card = (await http.get(CARD)).json()
             assert card["capabilities"]["chooses_tools"] is None
@@ -181,7 +171,7 @@ async def test_a_test_that_broke_off_is_begun_again(tmp_path: Path) -> None:
     async with ScriptedOpenAI() as script:
         script.fail(400, "not now")
         script.default = chooser(lambda number: True)
-        async with served(small_upstream(script), tmp_path) as http:
+        async with agent_client(small_upstream(script), data=tmp_path) as http:
             card = await until(http, is_judged)
     assert card["capabilities"]["chooses_tools"] is True
 
@@ -189,7 +179,7 @@ async def test_a_test_that_broke_off_is_begun_again(tmp_path: Path) -> None:
 async def test_what_the_server_asks_by_itself_is_in_its_own_name(tmp_path: Path) -> None:
     async with (
         ScriptedOpenAI() as script,
-        served(small_upstream(script), tmp_path) as http,
+        agent_client(small_upstream(script), data=tmp_path) as http,
     ):
         await until(http, is_judged)
         usage = (await http.get("/usage")).json()

@@ -8,13 +8,13 @@ from collections.abc import AsyncIterator
 
 import httpx2
 import pytest
-from openai import AsyncOpenAI, BadRequestError, NotFoundError
+from openai import AsyncOpenAI, BadRequestError
 from openai.types.chat import ChatCompletionMessageParam, ChatCompletionToolParam
 
 from tests.kit.agent_server import EngineAddress, agent_server
 from tests.kit.patience import PATIENCE
 
-pytest_plugins = ("tests.kit.engine",)
+pytest_plugins = ("tests.kit.engine", "tests.kit.scripted_server")
 
 HELLO: list[ChatCompletionMessageParam] = [{"role": "user", "content": "Say hello."}]
 ENDLESS = {"2": -100}
@@ -173,16 +173,6 @@ async def test_the_answer_to_a_call_goes_back_to_the_model(openai: AsyncOpenAI) 
     assert answer.choices[0].message.content or answer.choices[0].message.tool_calls
 
 
-async def test_the_models_are_listed_and_found_by_name(openai: AsyncOpenAI) -> None:
-    assert "terra" in [model.id async for model in openai.models.list()]
-    assert (await openai.models.retrieve("terra")).id == "terra"
-    with pytest.raises(NotFoundError) as failure:
-        await openai.models.retrieve("gpt-5")
-    assert failure.value.code == "model_not_found"
-    with pytest.raises(NotFoundError):
-        await openai.chat.completions.create(model="gpt-5", messages=HELLO)
-
-
 async def test_a_prompt_over_the_context_has_its_own_code(openai: AsyncOpenAI) -> None:
     with pytest.raises(BadRequestError) as failure:
         await openai.chat.completions.create(
@@ -192,31 +182,29 @@ async def test_a_prompt_over_the_context_has_its_own_code(openai: AsyncOpenAI) -
     assert "1024" in failure.value.message
 
 
-async def test_tokenize_counts_what_a_chat_request_sends(url: str) -> None:
+async def test_tokenize_counts_what_a_chat_request_sends(http: httpx2.AsyncClient) -> None:
     messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi!"}]
-    async with httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http:
-        for extra in ({}, {"tools": [WEATHER]}, {"tools": [WEATHER], "tool_choice": "none"}):
-            body = {"messages": messages, **extra}
-            counted = (await http.post("/tokenize", json=body)).json()
-            answer = await http.post("/v1/chat/completions", json={**body, "max_tokens": 1})
-            assert counted["count"] == answer.json()["usage"]["prompt_tokens"]
-            assert counted["count"] == len(counted["tokens"])
-            assert counted["max_model_len"] == 1024
-        text = (await http.post("/tokenize", json={"prompt": "hello world"})).json()
-        assert text["tokens"] == [28120, 905]
+    for extra in ({}, {"tools": [WEATHER]}, {"tools": [WEATHER], "tool_choice": "none"}):
+        body = {"messages": messages, **extra}
+        counted = (await http.post("/tokenize", json=body)).json()
+        answer = await http.post("/v1/chat/completions", json={**body, "max_tokens": 1})
+        assert counted["count"] == answer.json()["usage"]["prompt_tokens"]
+        assert counted["count"] == len(counted["tokens"])
+        assert counted["max_model_len"] == 1024
+    text = (await http.post("/tokenize", json={"prompt": "hello world"})).json()
+    assert text["tokens"] == [28120, 905]
 
 
-async def test_generate_takes_a_prompt_and_gives_a_text(url: str) -> None:
-    async with httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http:
-        answer = await http.post("/v1/generate", json={"prompt": "Say hello.", "max_tokens": 6})
-        body = answer.json()
-        assert body["text"]
-        assert body["usage"]["completion_tokens"] <= 6
+async def test_generate_takes_a_prompt_and_gives_a_text(http: httpx2.AsyncClient) -> None:
+    answer = await http.post("/v1/generate", json={"prompt": "Say hello.", "max_tokens": 6})
+    body = answer.json()
+    assert body["text"]
+    assert body["usage"]["completion_tokens"] <= 6
 
 
 @pytest.mark.parametrize("stream", [True, False])
 async def test_a_client_that_leaves_stops_the_generation(
-    url: str, engine: EngineAddress, stream: bool
+    http: httpx2.AsyncClient, engine: EngineAddress, stream: bool
 ) -> None:
     body = {
         "messages": [{"role": "user", "content": "Count from one to a thousand."}],
@@ -224,14 +212,13 @@ async def test_a_client_that_leaves_stops_the_generation(
         "stream": stream,
         "logit_bias": ENDLESS,
     }
-    async with httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http:
-        before = await counted(engine, "tokens_predicted_total")
-        answer = asyncio.ensure_future(http.post("/v1/chat/completions", json=body))
-        await until_busy(engine, True)
-        answer.cancel()
-        await asyncio.wait({answer})
-        await until_busy(engine, False)
-        assert await counted(engine, "tokens_predicted_total") - before < 900
+    before = await counted(engine, "tokens_predicted_total")
+    answer = asyncio.ensure_future(http.post("/v1/chat/completions", json=body))
+    await until_busy(engine, True)
+    answer.cancel()
+    await asyncio.wait({answer})
+    await until_busy(engine, False)
+    assert await counted(engine, "tokens_predicted_total") - before < 900
 
 
 async def counted(engine: EngineAddress, metric: str) -> float:

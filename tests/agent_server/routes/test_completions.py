@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Any
 
-import httpx2
 import pytest
 from openai import AsyncOpenAI, BadRequestError
 
-from tests.kit.agent_server import EngineAddress, agent_server
+from tests.kit.agent_server import EngineAddress, agent_client, agent_server
 from tests.kit.openai_script import ScriptedOpenAI
-from tests.kit.patience import PATIENCE
 from tests.kit.plain_openai import plain_openai
 
 pytest_plugins = ("tests.kit.engine", "tests.kit.scripted_server")
@@ -178,8 +176,7 @@ async def test_a_stream_of_the_real_model_says_the_same_as_its_whole_answer(
 async def test_an_upstream_without_completions_is_told_so() -> None:
     async with (
         plain_openai({"role": "assistant", "content": "hi"}) as upstream,
-        agent_server({"upstream": upstream}) as url,
-        httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http,
+        agent_client({"upstream": upstream}) as http,
     ):
         answer = await http.post("/v1/completions", json={"prompt": "x"})
         assert answer.status_code == 501

@@ -53,11 +53,10 @@ async def test_a_text_is_a_vector_of_length_one_and_its_tokens_are_counted(
     assert answer.usage.total_tokens == answer.usage.prompt_tokens
 
 
-async def test_floats_and_base64_say_the_same(url: str) -> None:
-    async with httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http:
-        body = {"model": E5, "input": "hello", "dimensions": 384}
-        plain = (await http.post("/v1/embeddings", json=body)).json()["data"][0]["embedding"]
-        packed = await http.post("/v1/embeddings", json={**body, "encoding_format": "base64"})
+async def test_floats_and_base64_say_the_same(http: httpx2.AsyncClient) -> None:
+    body = {"model": E5, "input": "hello", "dimensions": 384}
+    plain = (await http.post("/v1/embeddings", json=body)).json()["data"][0]["embedding"]
+    packed = await http.post("/v1/embeddings", json={**body, "encoding_format": "base64"})
     read = struct.unpack("<384f", base64.b64decode(packed.json()["data"][0]["embedding"]))
     assert plain == list(read)
 
@@ -160,10 +159,11 @@ async def test_another_model_is_asked_of_its_upstream(
     assert (asked["input"], asked["dimensions"]) == (["one", "two words"], 2)
 
 
-async def test_the_tokens_of_embeddings_are_metered(url: str, openai: AsyncOpenAI) -> None:
+async def test_the_tokens_of_embeddings_are_metered(
+    http: httpx2.AsyncClient, openai: AsyncOpenAI
+) -> None:
     answer = await openai.embeddings.create(model=E5, input="hello")
-    async with httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http:
-        usage = (await http.get("/usage")).text
+    usage = (await http.get("/usage")).text
     assert E5 in usage
     assert str(answer.usage.prompt_tokens) in usage
 

@@ -25,6 +25,8 @@ from tests.kit.openai_script import Answer, ScriptedOpenAI
 from tests.kit.openapi import unresolved_references
 from tests.kit.patience import PATIENCE
 
+pytest_plugins = ("tests.kit.scripted_server",)
+
 CHECKS = [status_code_conformance, content_type_conformance, response_schema_conformance]
 EXAMPLES = 20  # of each endpoint, right ones and wrong ones, always the same
 EMBEDDER = "multilingual-e5-small"
@@ -75,13 +77,8 @@ def ask(cases: SearchStrategy[Case[Any]], *, right: bool) -> None:
 
 
 @pytest.mark.process
-async def test_every_reference_of_the_description_leads_somewhere() -> None:
-    async with (
-        ScriptedOpenAI() as script,
-        agent_server({"upstream": script.url}) as url,
-        httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http,
-    ):
-        assert unresolved_references((await http.get("/openapi.json")).json()) == []
+async def test_every_reference_of_the_description_leads_somewhere(http: httpx2.AsyncClient) -> None:
+    assert unresolved_references((await http.get("/openapi.json")).json()) == []
 
 
 @pytest.mark.slow

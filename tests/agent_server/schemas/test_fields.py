@@ -24,9 +24,8 @@ from openai.types.chat import completion_create_params as chat
 from openai.types.embedding_create_params import EmbeddingCreateParams
 from openai.types.responses import response_create_params as response
 
-from tests.kit.agent_server import agent_server
+from tests.kit.agent_server import agent_client
 from tests.kit.openai_script import ScriptedOpenAI
-from tests.kit.patience import PATIENCE
 
 pytest_plugins = ("tests.kit.embedder",)
 
@@ -192,8 +191,7 @@ def rows(table: dict[str, dict[str, Any]]) -> list[Any]:
 async def http(embedder: Path) -> AsyncIterator[httpx2.AsyncClient]:
     async with (
         ScriptedOpenAI() as script,
-        agent_server({"upstream": script.url, "cache_dir": str(embedder)}) as url,
-        httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as client,
+        agent_client({"upstream": script.url, "cache_dir": str(embedder)}) as client,
     ):
         yield client
 

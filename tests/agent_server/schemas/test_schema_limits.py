@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from agent_server.schemas.schema_limits import is_supported_pattern, require_bounded
 from agent_server.tool_calling.schema import one_call
-from tests.kit.agent_server import agent_server, unready_server
+from tests.kit.agent_server import agent_client, unready_server
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.patience import PATIENCE
 
@@ -56,8 +56,7 @@ TOO_LARGE = [
 async def http() -> AsyncIterator[httpx2.AsyncClient]:
     async with (
         ScriptedOpenAI() as script,
-        agent_server({"upstream": script.url}) as url,
-        httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as client,
+        agent_client({"upstream": script.url}) as client,
     ):
         yield client
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from agent_server.schemas.thinking import Split, ThinkSplitter
+from agent_server.schemas.chat_answer import Split, ThinkSplitter
 from tests.kit.pieces import CUTS, pieces_of
 
 PARTS = st.sampled_from(

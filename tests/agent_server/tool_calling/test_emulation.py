@@ -9,9 +9,8 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.kit.agent_server import agent_server
+from tests.kit.agent_server import agent_client
 from tests.kit.openai_script import Answer, ScriptedOpenAI
-from tests.kit.patience import PATIENCE
 
 pytest_plugins = ("tests.kit.scripted_server",)
 
@@ -35,10 +34,7 @@ CALL = '{"name": "lookup", "arguments": {"word": "ada"}}'
 @pytest.fixture
 async def http(script: ScriptedOpenAI) -> AsyncIterator[httpx2.AsyncClient]:
     model = {"upstream": script.url, "tools": "constrained"}
-    async with (
-        agent_server(model) as url,
-        httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as client,
-    ):
+    async with agent_client(model) as client:
         yield client
 
 
@@ -69,10 +65,7 @@ async def test_a_model_too_small_to_choose_is_shown_tools_only_when_one_is_force
     script: ScriptedOpenAI,
 ) -> None:
     model = {"upstream": script.url, "tools": "forced"}
-    async with (
-        agent_server(model) as url,
-        httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http,
-    ):
+    async with agent_client(model) as http:
         script.say("Ada.").say(CALL)
         free = (await http.post(CHAT, json=ASK)).json()
         forced = (await http.post(CHAT, json=ASK | {"tool_choice": "required"})).json()

@@ -13,7 +13,7 @@ from sqlite3 import connect
 import httpx2
 import pytest
 
-from harnesses.core.launcher.stopped import hold_stopped
+from harnesses.core.launcher.tendrils import hold_stopped
 from storage.db.process_lock import hold_lock
 from tests.harnesses.core.launcher.test_up import answered, up
 from tests.harnesses.irc.commands.test_registry import NOBODY, alice_in
@@ -48,7 +48,7 @@ async def test_a_backup_has_all_that_was_said_when_it_began_and_only_its_owner_r
         assert (second.status, "is there already" in second.err) == (1, True)
         running = await terrarium("restore", str(copy), "--data", str(data), cwd=tmp_path)
         assert running.status == 1
-        assert "stop it first" in running.err
+        assert "stop everything" in running.err
     assert {path.name for path in copy.iterdir()} >= {"irc.db", "backup.json", "personas"}
     assert not [path for path in copy.rglob("*") if stat.S_IMODE(path.stat().st_mode) & 0o077]
     back = await terrarium("restore", str(copy), "--data", str(again), cwd=tmp_path)
@@ -124,11 +124,12 @@ async def test_nothing_is_restored_beside_a_tendril(tmp_path: Path) -> None:
     assert (beside.status, "`terrarium run web` (process" in beside.err) == (1, True)
 
 
-async def test_no_chat_begins_during_a_restore(tmp_path: Path) -> None:
+@pytest.mark.parametrize("command", ["chat", "server", "logs import weechat.log"])
+async def test_nothing_that_writes_starts_during_a_restore(tmp_path: Path, command: str) -> None:
+    (tmp_path / "weechat.log").write_text("")
     with hold_stopped(tmp_path / "data", "terrarium restore"):
-        chat = await terrarium("chat", cwd=tmp_path)
-    assert chat.status != 0
-    assert "`terrarium restore` already runs" in chat.err
+        done = await terrarium(*command.split(), cwd=tmp_path, MODEL_UPSTREAM="http://127.0.0.1:9")
+    assert (done.status, "`terrarium restore` already runs" in done.err) == (78, True)
     assert not list((tmp_path / "data").glob("*.db"))
 
 
@@ -151,19 +152,6 @@ async def test_nothing_is_restored_beside_an_agent_server(tmp_path: Path) -> Non
     assert (beside.status, "`terrarium server` (process" in beside.err) == (1, True)
     after = await terrarium("restore", "copy", "--force", cwd=tmp_path)
     assert after.status == 0, after.err
-
-
-async def test_a_server_that_starts_during_a_restore_refuses(tmp_path: Path) -> None:
-    with hold_stopped(tmp_path / "data", "terrarium restore"):
-        started = await terrarium("server", cwd=tmp_path, MODEL_UPSTREAM="http://127.0.0.1:9")
-    assert (started.status, "`terrarium restore` already runs" in started.err) == (78, True)
-
-
-async def test_no_log_is_imported_during_a_restore(tmp_path: Path) -> None:
-    (tmp_path / "weechat.log").write_text("")
-    with hold_stopped(tmp_path / "data", "terrarium restore"):
-        imported = await terrarium("logs", "import", "weechat.log", cwd=tmp_path)
-    assert (imported.status, "`terrarium restore` already runs" in imported.err) == (78, True)
 
 
 async def test_a_restore_leaves_the_old_database_whole_until_the_new_one_is_there(

@@ -1,18 +1,30 @@
-"""Delivery without a network: the outbox and files."""
+"""Delivery to the outbox, to files and to a web address, over real HTTP."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 
 from harnesses.core.services.outbox import TendrilOutbox
-from harnesses.cron.delivery import ChannelDelivery, FileDelivery, JobOutput
-from harnesses.cron.errors import Undeliverable
+from harnesses.cron.delivery import (
+    ChannelDelivery,
+    FileDelivery,
+    JobOutput,
+    Undeliverable,
+    WebhookDelivery,
+)
 from storage.chat_log.event import Place
 from storage.db.database import Database
 from storage.queues.outbox import Outbox
+from tests.kit.ports import free_port
+from tests.kit.serving import serving
 
 DUE = datetime(2026, 5, 1, 9, tzinfo=UTC)
 
@@ -24,7 +36,7 @@ def result(text: str) -> JobOutput:
 async def test_a_channel_gets_the_text_through_the_outbox_once(tmp_path: Path) -> None:
     async with Database.open(tmp_path / "outbox.db") as database:
         outbox = Outbox(database)
-        delivery = ChannelDelivery(TendrilOutbox(database, "cron", {"irc"}), Place("irc", "#c"))
+        delivery = ChannelDelivery(TendrilOutbox(database, "cron"), Place("irc", "#c"))
         await delivery.deliver(result("first"))
         await delivery.deliver(result("written anew after a crash"))
         (message,) = await outbox.list_unsent()
@@ -43,3 +55,50 @@ async def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("a file, not a folder")
     with pytest.raises(Undeliverable, match="taken"):
         await FileDelivery(tmp_path / "taken" / "digest.txt").deliver(result("x"))
+
+
+class Hook:
+    """A web address that answers with the given statuses in turn, and keeps what it was sent."""
+
+    def __init__(self, *statuses: int) -> None:
+        self._statuses = list(statuses)
+        self.bodies: list[Any] = []
+        self.keys: list[str | None] = []
+
+    def app(self) -> Starlette:
+        return Starlette(routes=[Route("/hook", self._take, methods=["POST"])])
+
+    async def _take(self, request: Request) -> Response:
+        self.bodies.append(await request.json())
+        self.keys.append(request.headers.get("idempotency-key"))
+        return Response(status_code=self._statuses.pop(0))
+
+
+async def test_a_webhook_gets_job_time_and_text_as_json() -> None:
+    hook = Hook(204)
+    async with serving(hook.app()) as url:
+        await WebhookDelivery(f"{url}/hook").deliver(result("héllo"))
+    assert hook.bodies == [{"job": "digest", "time": "2026-05-01T09:00:00+00:00", "text": "héllo"}]
+
+
+async def test_a_webhook_that_fails_is_tried_again_with_the_same_key() -> None:
+    hook = Hook(503, 429, 200)
+    async with serving(hook.app()) as url:
+        await WebhookDelivery(f"{url}/hook").deliver(result("héllo"))
+    assert hook.keys == ["cron/digest/2026-05-01T09:00:00+00:00"] * 3
+
+
+async def test_a_refusal_is_not_tried_again_and_the_address_stays_secret() -> None:
+    hook = Hook(403)
+    async with serving(hook.app()) as url:
+        with pytest.raises(Undeliverable, match="answered 403") as caught:
+            await WebhookDelivery(f"{url}/hook?key=secret").deliver(result("héllo"))
+    assert len(hook.bodies) == 1
+    assert "secret" not in str(caught.value)
+
+
+async def test_an_address_where_nobody_listens_is_given_up_in_the_end() -> None:
+    with pytest.raises(Undeliverable, match="could not be reached"):
+        await WebhookDelivery(f"http://127.0.0.1:{free_port()}/", patience=0.5).deliver(
+            result("héllo")
+        )

@@ -6,14 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from harnesses.cron.settings import CronSettings
-from harnesses.cron.target import (
-    ChannelTarget,
-    FileTarget,
-    WebhookTarget,
-    parse_channel,
-    parse_target,
-)
+from harnesses.cron.jobs import place_of
+from harnesses.cron.settings import CronSettings, parse_target
 from storage.chat_log.channel_name import ChannelName
 from storage.chat_log.event import Place
 from terrarium.config import Config, ConfigError, load
@@ -31,7 +25,7 @@ def section(**changes: object) -> CronSettings:
 
 def test_a_job_needs_only_a_schedule_a_prompt_and_a_place() -> None:
     job = section().jobs["hello"]
-    assert (job.timezone, job.log, job.hours, job.lines) == ("UTC", None, 24, 5_000)
+    assert (job.timezone, job.log, job.hours) == ("UTC", None, 24)
 
 
 def test_there_are_no_jobs_by_default() -> None:
@@ -82,22 +76,17 @@ def test_the_environment_may_give_the_jobs(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_places_to_deliver_to() -> None:
-    assert parse_target("#c") == ChannelTarget(ChannelName(None, "#c"))
-    assert parse_target("libera/##c") == ChannelTarget(ChannelName("libera", "##c"))
-    assert parse_target("file:out/digest.txt") == FileTarget(Path("out/digest.txt"))
-    assert parse_target("https://example.org/hook?k=1") == WebhookTarget(
-        "https://example.org/hook?k=1"
-    )
+    assert parse_target("#c") == ChannelName(None, "#c")
+    assert parse_target("libera/##c") == ChannelName("libera", "##c")
+    assert parse_target("file:out/digest.txt") == Path("out/digest.txt")
+    assert parse_target("https://example.org/hook?k=1") == "https://example.org/hook?k=1"
 
 
 def test_a_channel_alone_is_on_the_one_network_that_there_is() -> None:
-    assert parse_channel("#c").place(config(), "x") == Place("irc", "#c")
-    one = config(irc={"networks": {"libera": {}}})
-    assert parse_channel("#c").place(one, "x") == Place("libera", "#c")
-
-
-def test_a_channel_alone_is_refused_when_it_could_be_on_several_networks() -> None:
+    channel = ChannelName(None, "#c")
+    assert place_of(config(), channel, "x") == Place("irc", "#c")
+    assert place_of(config(irc={"networks": {"libera": {}}}), channel, "x") == Place("libera", "#c")
     two = config(irc={"networks": {"libera": {}, "oftc": {}}})
     with pytest.raises(ConfigError, match=r'jobs\.x\.log.*libera, oftc.*"libera/#c"'):
-        parse_channel("#c").place(two, "jobs.x.log")
-    assert parse_channel("oftc/#c").place(two, "jobs.x.log") == Place("oftc", "#c")
+        place_of(two, channel, "jobs.x.log")
+    assert place_of(two, ChannelName("oftc", "#c"), "jobs.x.log") == Place("oftc", "#c")

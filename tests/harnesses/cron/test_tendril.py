@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
@@ -15,7 +15,7 @@ import pytest
 
 from harnesses.core.tendril.status import report
 from harnesses.cron.tendril import CronTendril
-from storage.chat_log.event import PUBLIC, Event, EventType, Place
+from storage.chat_log.event import PUBLIC, Place
 from storage.db.database import Database
 from storage.log import ChatLog, Query
 from storage.memory.conversations import Conversations
@@ -27,6 +27,7 @@ from tests.kit.clock import ManualClock
 from tests.kit.data_files import outbox_path
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.patience import PATIENCE
+from tests.kit.web_site import event
 
 START = datetime(2026, 5, 1, 8, 0, tzinfo=UTC)
 NINE = START + timedelta(hours=1)
@@ -56,24 +57,23 @@ class World:
             with suppress(asyncio.CancelledError):
                 await running
 
+    async def at_nine(self, jobs: dict[str, Any], waiting: int = 1) -> None:
+        """Run the tendril until its jobs of nine o'clock are over."""
+        clock = ManualClock(START)
+        async with self.cron(clock, jobs):
+            await clock.asleep(waiting)
+            await clock.set(NINE)
+            await self.ran(clock)
+
     async def said(self, *texts: str, time: datetime, own: bool = False) -> None:
         """Lines in the log of the IRC tendril."""
         async with (
             Database.open(self.data / "irc.db") as database,
             ChatLog.open(database) as log,
         ):
+            nick = "Terra" if own else "alice"
             for text in texts:
-                log.append(
-                    Event(
-                        network=HOME.network,
-                        channel=HOME.channel,
-                        type=EventType.PRIVMSG,
-                        time=time,
-                        nick="Terra" if own else "alice",
-                        text=text,
-                        own=own,
-                    )
-                )
+                log.append(event(text, channel=HOME.channel, time=time, nick=nick, own=own))
 
     async def ran(self, clock: ManualClock, coming: datetime = NINE + DAY) -> None:
         """Wait until a run was put in line, whose job now sleeps until `coming`, and is over or
@@ -130,13 +130,9 @@ async def test_a_job_runs_at_its_time_and_its_text_goes_into_the_outbox(world: W
 
 
 async def test_a_job_with_a_review_delivers_the_better_text(world: World) -> None:
-    clock = ManualClock(START)
     low, high = '{"score": 4, "faults": "It rambles."}', '{"score": 9, "faults": ""}'
     world.model.say("Well, hm, good morning.").say(low).say("Good morning.").say(high)
-    async with world.cron(clock, {"hello": job(review=True)}):
-        await clock.asleep()
-        await clock.set(NINE)
-        await world.ran(clock)
+    await world.at_nine({"hello": job(review=True)})
     (message,) = await world.outbox()
     assert message.text == "Good morning."
     async with Database.open(world.data / "cron.db") as database:
@@ -164,7 +160,9 @@ async def test_jobs_come_go_and_change_while_it_runs(world: World) -> None:
         assert await clock.asleep(2) == [NINE, NINE + timedelta(hours=1)]
         write(first="uno", third="tres")
         tendril.reload()
-        await until(lambda: said_ready(world.data) == "first, third")
+        async with asyncio.timeout(PATIENCE):
+            while (said := report(world.data, "cron")) is None or said.detail != "first, third":  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
         assert await clock.asleep(2) == [NINE, NINE + timedelta(hours=1)]
         file.write_text("[cron.jobs.first]\nschedule = 1\n")
         with pytest.raises(ConfigError):
@@ -178,17 +176,6 @@ async def test_jobs_come_go_and_change_while_it_runs(world: World) -> None:
         await asyncio.wait({running})
     asked = [request["messages"][-1]["content"] for request in world.model.requests]
     assert [text.rpartition("Say ")[2] for text in asked] == ["uno.", "tres."]
-
-
-def said_ready(data: Path) -> str:
-    said = report(data, "cron")
-    return said.detail if said else ""
-
-
-async def until(reached: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while not reached():  # noqa: ASYNC110 - a status file is quiet
-            await asyncio.sleep(0.01)
 
 
 async def test_what_was_missed_while_nobody_was_there_is_run_once(world: World) -> None:
@@ -209,41 +196,22 @@ async def test_a_new_job_does_not_make_up_for_the_time_before_it_was_written(wor
     assert world.model.requests == []
 
 
-async def test_the_digest_shows_the_model_the_lines_of_the_last_hours(world: World) -> None:
+async def test_the_digest_shows_the_lines_of_the_last_hours_with_our_answers(world: World) -> None:
     await world.said("too old", time=NINE - timedelta(hours=25))
-    await world.said("first", "second", "third", time=NINE - timedelta(hours=2))
-    clock = ManualClock(START)
-    async with world.cron(clock, {"digest": job(log="#terrarium", lines=2)}):
-        await clock.asleep()
-        await clock.set(NINE)
-        await world.ran(clock)
-    shown = world.model.requests[0]["messages"][-1]["content"]
-    assert "<irc_logs>" in shown
-    assert "<alice> third" in shown
-    assert "too old" not in shown
-
-
-async def test_a_digest_has_the_answer_to_the_last_line_of_people(world: World) -> None:
     await world.said("Terra: what is decided?", time=NINE - timedelta(minutes=2))
     await world.said("memory.high=3G", time=NINE - timedelta(minutes=1), own=True)
-    clock = ManualClock(START)
-    async with world.cron(clock, {"digest": job(log="#terrarium")}):
-        await clock.asleep()
-        await clock.set(NINE)
-        await world.ran(clock)
+    await world.at_nine({"digest": job(log="#terrarium")})
     shown = world.model.requests[0]["messages"][-1]["content"]
+    assert "<alice> Terra: what is decided?" in shown
     assert "<Terra> memory.high=3G\n</irc_logs>" in shown
+    assert "too old" not in shown
 
 
 async def test_a_digest_has_all_lines_that_fit(world: World) -> None:
     world.model.max_model_len = 131_072
     lines = [f"line {number}" for number in range(700)]
     await world.said(*lines, time=NINE - timedelta(hours=30))
-    clock = ManualClock(START)
-    async with world.cron(clock, {"digest": job(log="#terrarium", hours=48)}):
-        await clock.asleep()
-        await clock.set(NINE)
-        await world.ran(clock)
+    await world.at_nine({"digest": job(log="#terrarium", hours=48)})
     shown = world.model.requests[0]["messages"][-1]["content"]
     assert "<alice> line 0\n" in shown
     assert "<alice> line 699\n" in shown
@@ -266,27 +234,19 @@ async def test_the_first_line_after_a_digest_is_in_the_next_one(world: World) ->
 async def test_a_digest_is_stored_with_the_lines_that_it_quotes(world: World) -> None:
     text = "the wiki has moved to another server on port 8443"
     await world.said("hello", text, time=NINE - timedelta(hours=2))
-    clock = ManualClock(START)
     world.model.say(f"alice: {text}")
-    async with world.cron(clock, {"digest": job(log="#terrarium")}):
-        await clock.asleep()
-        await clock.set(NINE)
-        await world.ran(clock)
+    await world.at_nine({"digest": job(log="#terrarium")})
     (message,) = await world.outbox()
     async with Database.open(world.data / "irc.db") as database:
         found = await ChatLog(database).find(Query(scope=PUBLIC, ids=message.quotes))
-    assert [event.text for event in found] == [text]
+    assert [each.text for each in found] == [text]
 
 
 async def test_nothing_is_delivered_about_a_channel_where_only_we_have_spoken(
     world: World,
 ) -> None:
     await world.said("yesterday's digest", time=NINE - timedelta(hours=2), own=True)
-    clock = ManualClock(START)
-    async with world.cron(clock, {"digest": job(log="#terrarium")}):
-        await clock.asleep()
-        await clock.set(NINE)
-        await world.ran(clock)
+    await world.at_nine({"digest": job(log="#terrarium")})
     assert world.model.requests == []
 
 
@@ -423,11 +383,7 @@ async def test_on_the_days_when_clocks_change_a_job_runs_once(
 async def test_one_job_that_fails_leaves_the_others_alone(world: World) -> None:
     (world.data / "taken").write_text("a file where a folder should be")
     jobs = {"bad": job(deliver="file:taken/x.txt"), "good": job(deliver="file:good.txt")}
-    clock = ManualClock(START)
-    async with world.cron(clock, jobs):
-        await clock.asleep(2)
-        await clock.set(NINE)
-        await world.ran(clock)
+    await world.at_nine(jobs, 2)
     assert (world.data / "good.txt").read_text().startswith("# good, 2026-05-01T09:00")
 
 
@@ -462,13 +418,10 @@ async def test_a_crash_before_the_run_was_noted_does_not_say_it_twice(world: Wor
 async def test_a_job_searches_the_log_of_its_channel_and_sees_how_the_processes_are(
     world: World,
 ) -> None:
-    await world.said("the pump is mended", "it rains", time=NINE - timedelta(hours=2))
+    await world.said("the pump is mended", time=NINE - timedelta(hours=30))
+    await world.said("it rains", time=NINE - timedelta(hours=2))
     world.model.call("system_status", {}).call("search_log", {"query": "pump"}).say("Done.")
-    clock = ManualClock(START)
-    async with world.cron(clock, {"digest": job(log="#terrarium", lines=1)}):
-        await clock.asleep()
-        await clock.set(NINE)
-        await world.ran(clock)
+    await world.at_nine({"digest": job(log="#terrarium")})
     results = [
         message["content"]
         for message in world.model.requests[-1]["messages"]
@@ -477,14 +430,6 @@ async def test_a_job_searches_the_log_of_its_channel_and_sees_how_the_processes_
     assert "cron: ready, " in results[0]
     assert "digest" not in results[0]
     assert "<alice> the pump is mended" in results[1]
-
-
-async def test_the_status_names_the_jobs(world: World) -> None:
-    async with world.cron(clock := ManualClock(START), {"hello": job(), "digest": job()}):
-        await clock.asleep(2)
-        status = report(world.data, "cron")
-        assert status is not None
-        assert (status.state, status.detail) == ("ready", "hello, digest")
 
 
 async def test_a_network_that_nobody_has_configured_is_said_at_once(world: World) -> None:

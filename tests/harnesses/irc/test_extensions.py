@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from storage.chat_log.event import PUBLIC
@@ -57,31 +56,6 @@ async def test_lines_of_another_year_are_logged_in_the_order_of_their_coming(
     for event in events:
         assert abs(event.id / 1000 - now) < NEAR, event
         assert abs(event.time.timestamp() - now) < NEAR, event
-
-
-async def test_what_is_said_after_a_servers_clock_was_put_back_is_answered_and_followed(
-    tmp_path: Path,
-) -> None:
-    now = datetime.now(UTC)
-
-    def at(minutes: int) -> str:
-        return f"@time={now + timedelta(minutes=minutes):%Y-%m-%dT%H:%M:%S.000Z} "
-
-    async with listening() as listener, asyncio.TaskGroup() as tasks:
-        url = f"http://127.0.0.1:{free_port()}/v1"
-        config = irc_config(tmp_path, listener.port, url, irc={"channels": ["#c"]})
-        serving = tasks.create_task(let_in(listener, at(0)))
-        async with irc_tendril(config) as tendril:
-            wire = await serving
-            await wire.say(f"{at(1)}:alice!a@h PRIVMSG #c :.ping")
-            assert await wire.until("PRIVMSG #c") == "PRIVMSG #c :alice: pong"
-            await tendril.services.log.flush()
-            [before] = await tendril.services.log.find(Query(scope=PUBLIC, nick="alice"))
-            await wire.say(f"{at(-60)}:bob!b@h PRIVMSG #c :.ping")
-            assert await wire.until("PRIVMSG #c") == "PRIVMSG #c :bob: pong"
-            await tendril.services.log.flush()
-            newer = Query(scope=PUBLIC, after_id=before.id, own=False)
-            assert [event.nick for event in await tendril.services.log.find(newer)] == ["bob"]
 
 
 async def test_a_line_of_ours_is_logged_with_the_nick_that_the_server_showed_it_with(

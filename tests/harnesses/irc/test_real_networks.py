@@ -110,8 +110,8 @@ async def test_words_that_a_channel_refuses_are_neither_logged_nor_remembered(
 
 async def test_a_private_answer_to_nobody_is_not_logged_as_said() -> None:
     async with ngircd() as ircd, joined(ircd.port, Ears()) as network:
-        assert await network.privmsg("nobody", "hello") == []
-        assert await network.privmsg("#c", "hello") == ["hello"]
+        assert await network.say("PRIVMSG", "nobody", "hello") == []
+        assert await network.say("PRIVMSG", "#c", "hello") == ["hello"]
 
 
 async def test_a_nick_that_an_operator_takes_is_regained_and_always_an_address(
@@ -172,7 +172,7 @@ async def test_a_bot_in_one_of_its_channels_is_well_and_names_the_others(tmp_pat
                 await mallory.send("INVITE Terra #trap")
                 await mallory.say("Terra", ".ping")
                 await mallory.expect("pong")
-                assert "#trap" not in tendril.networks["irc"].channels
+                assert "#trap" not in tendril.networks["irc"].roster.channels
         finally:
             running_bot.cancel()
             await asyncio.gather(running_bot, return_exceptions=True)
@@ -200,8 +200,8 @@ async def test_a_channel_that_forwards_and_one_that_we_are_forced_into_are_left(
             await keeper.expect(r":Terra!\S+ PART :?#to")
             await keeper.send("SAJOIN Terra #forced")
             await keeper.expect(r":Terra!\S+ PART :?#forced")
-            assert network.channels == ["#d"]
-            assert [refusal.numeric for refusal in network.refusals] == ["470"]
+            assert network.roster.channels == ["#d"]
+            assert [refusal.numeric for refusal in network.session.refusals] == ["470"]
     assert {event.channel for event in ears.events} == {"#d"}
 
 
@@ -216,3 +216,22 @@ async def test_tls_to_a_port_without_it_says_so() -> None:
                 await asyncio.sleep(0.02)  # the log is all there is to see
     [error] = [entry["error"] for entry in logs if entry["event"] == "irc.connect_failed"][:1]
     assert "does not speak TLS" in error
+
+
+async def test_history_is_neither_answered_nor_logged_again(tmp_path: Path) -> None:
+    async with inspircd() as ircd, irc_client(ircd.port, "alice") as alice:
+        await alice.join(ROOM)
+        await alice.send(f"MODE {ROOM} +H 50:1h")
+        await alice.expect(r"MODE \S+ \+H")
+        config = irc_config(tmp_path, ircd.port, "http://127.0.0.1:9")
+        for number in range(2):
+            async with irc_tendril(config):
+                await alice.say(ROOM, f".ping {number}")
+                await alice.expect("Terra!.* PRIVMSG .*alice: pong")
+                await alice.settle()
+        pongs = [line for line in alice.lines if "alice: pong" in line]
+        assert len(pongs) == 2, "the second start has not answered the first question again"
+    seen = [
+        text for kind, nick, text in await logged(config) if kind == "PRIVMSG" and nick == "alice"
+    ]
+    assert seen == [".ping 0", ".ping 1"]

@@ -55,8 +55,8 @@ async def test_a_server_that_offers_nothing_lets_us_in(tmp_path: Path) -> None:
         assert await stopped(process) == 0
 
 
-@pytest.mark.parametrize("password", ["sesame", "éèà" * 100, "éè" * 147 + "x"])
-async def test_plain_logs_in_with_passwords_of_any_length(password: str, tmp_path: Path) -> None:
+async def test_plain_logs_in_with_a_long_password(tmp_path: Path) -> None:
+    password = "éèà" * 100
     lines = ('sasl = ["PLAIN"]', 'sasl_username = "jilles"', f'sasl_password = "{password}"')
     async with listening() as server, run(tmp_path, server.port, *lines):
         wire = await server.accept()
@@ -65,13 +65,6 @@ async def test_plain_logs_in_with_passwords_of_any_length(password: str, tmp_pat
         await wire.say("AUTHENTICATE +")
         assert await wire.authenticated() == f"jilles\0jilles\0{password}".encode()
         await wire.say(*LOGGED_IN)
-        assert await wire.answer() == "CAP END"
-
-
-async def test_a_mechanism_we_do_not_have_does_not_keep_us_waiting(tmp_path: Path) -> None:
-    async with listening() as server, run(tmp_path, server.port, 'sasl = ["PLAIN"]', *JILLES):
-        wire = await server.accept()
-        assert await wire.offer("sasl=EXTERNAL") == ["sasl"]
         assert await wire.answer() == "CAP END"
 
 
@@ -93,15 +86,6 @@ async def test_scram_believes_only_who_knows_the_password(lying: bool, tmp_path:
         await wire.challenge(final)
         assert await wire.answer() == ("AUTHENTICATE *" if lying else "AUTHENTICATE +")
         await wire.say("906 * :SASL aborted" if lying else "903 * :Welcome back")
-        assert await wire.answer() == "CAP END"
-
-
-async def test_scram_with_a_bad_password_is_told_so(tmp_path: Path) -> None:
-    settings = ('sasl = ["SCRAM-SHA-256"]', *JILLES)
-    async with listening() as server, run(tmp_path, server.port, *settings):
-        wire = await server.accept()
-        assert await _scram(wire, ScramServer("notsesame")) is None
-        await wire.say("904 * :SASL authentication failed")
         assert await wire.answer() == "CAP END"
 
 

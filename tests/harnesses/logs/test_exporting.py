@@ -17,13 +17,14 @@ import pytest
 
 from harnesses.logs.exporting import file_name
 from harnesses.logs.importing import import_logs
+from harnesses.logs.maintenance import OperationRefused, atomic_write
 from harnesses.logs.reading import ImportOptions
 from storage.chat_log.event import EVERYTHING, PUBLIC, Event, EventType, Scope
 from storage.db.backup import back_up
 from storage.db.database import Database
 from storage.log import ChatLog, Query
 from terrarium.config import Config
-from tests.kit.command import terrarium
+from tests.kit.command import Done, terrarium
 from tests.kit.forgetting import small_disk
 
 NOON = datetime(2026, 5, 1, 12, 0, 1, 250_000, tzinfo=UTC)
@@ -61,6 +62,11 @@ async def kept(data: Path, scope: Scope = PUBLIC) -> list[Event]:
     async with Database.open(data / "irc.db") as database:
         found = await ChatLog(database).find(Query(scope=scope, limit=10_000))
     return [replace(each, id=0) for each in found]
+
+
+async def exported(folder: Path, *options: str) -> Done:
+    """Run `logs export` on the data in a folder, and in that folder."""
+    return await terrarium("logs", "export", *options, "--data", ".", cwd=folder)
 
 
 async def brought_in(data: Path, path: Path) -> list[Event]:
@@ -103,7 +109,7 @@ async def test_nobody_writes_a_line_for_another_into_a_text_day(tmp_path: Path) 
 
 async def test_the_open_copy_is_one_table_without_hosts(tmp_path: Path) -> None:
     await filled(tmp_path, [*ALL, WHISPER])
-    await terrarium("logs", "export", "o.db", "--format", "sqlite", "--data", ".", cwd=tmp_path)
+    await exported(tmp_path, "o.db", "--format", "sqlite")
     with closing(sqlite3.connect(tmp_path / "o.db")) as copy:
         rows = copy.execute("SELECT time, nick, text FROM messages ORDER BY time").fetchall()
     assert len(rows) == len(ALL)
@@ -116,26 +122,23 @@ async def test_the_open_copy_is_one_table_without_hosts(tmp_path: Path) -> None:
 async def test_private_conversations_stay_unless_they_are_asked_for(tmp_path: Path) -> None:
     await filled(tmp_path, [ALL[0], WHISPER])
 
-    async def exported(*options: str) -> list[str]:
-        done = await terrarium("logs", "export", *options, "--data", ".", cwd=tmp_path)
+    async def channels(*options: str) -> list[str]:
+        done = await exported(tmp_path, *options)
         return [json.loads(line)["channel"] for line in done.out.splitlines()]
 
-    assert await exported() == ["#frogs"]
-    assert await exported("--channel", "eve") == []
-    assert sorted(await exported("--private")) == ["#frogs", "eve"]
-    assert await exported("--private", "--channel", "irc/eve") == ["eve"]
+    assert await channels() == ["#frogs"]
+    assert await channels("--channel", "eve") == []
+    assert sorted(await channels("--private")) == ["#frogs", "eve"]
+    assert await channels("--private", "--channel", "irc/eve") == ["eve"]
 
 
 async def test_an_export_is_narrowed_by_channel_and_time(tmp_path: Path) -> None:
     await filled(tmp_path, [*ALL, event(0, channel="#toads")])
-
-    async def count(*options: str) -> str:
-        done = await terrarium("logs", "export", *options, "--data", ".", cwd=tmp_path)
-        return done.err.strip()
-
-    assert await count("--channel", "irc/#frogs", "--since", "2026-05-03") == "4 events"
-    assert await count("--channel", "#toads", "--until", "2026-05-01T12:00:01.250Z") == "0 events"
-    assert "is no time" in await count("--since", "yesterday")
+    late = await exported(tmp_path, "--channel", "irc/#frogs", "--since", "2026-05-03")
+    assert late.err.strip() == "4 events"
+    none = await exported(tmp_path, "--channel", "#toads", "--until", "2026-05-01T12:00:01.250Z")
+    assert none.err.strip() == "0 events"
+    assert "is no time" in (await exported(tmp_path, "--since", "yesterday")).err
 
 
 async def test_a_file_that_is_there_is_replaced_only_by_force(tmp_path: Path) -> None:
@@ -231,9 +234,21 @@ async def test_a_log_on_media_that_cannot_be_written_is_searched_exported_and_co
 async def test_what_can_be_given_away_has_no_host_of_a_ban(tmp_path: Path) -> None:
     ban = event(0, type=EventType.MODE, text="+bb *!~bad@home.example eve!*@1.2.3.4", target="")
     await filled(tmp_path, [ban])
-    done = await terrarium(
-        *("logs", "export", "all.db", "--format", "sqlite", "--data", "."), cwd=tmp_path
-    )
+    done = await exported(tmp_path, "all.db", "--format", "sqlite")
     assert done.status == 0, done.err
     with closing(sqlite3.connect(tmp_path / "all.db")) as file:
         assert file.execute("SELECT text FROM messages").fetchall() == [("+bb *!*@* eve!*@*",)]
+
+
+def test_a_file_that_comes_meanwhile_is_not_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "export.txt"
+
+    def write() -> None:
+        with atomic_write(path, force=False) as part:
+            part.write_text("ours")
+            path.write_text("theirs")
+
+    with pytest.raises(OperationRefused, match="is there already"):
+        write()
+    assert path.read_text() == "theirs"
+    assert list(tmp_path.iterdir()) == [path]

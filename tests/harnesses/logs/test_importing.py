@@ -11,14 +11,17 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pytest
+
 from harnesses.logs.importing import ImportStats, import_logs
 from harnesses.logs.reading import ImportOptions
-from storage.chat_log.event import PUBLIC, Event, EventType, Identity, Place, Scope
+from storage.chat_log.event import PUBLIC, Identity, Place, Scope
 from storage.chat_log.opt_outs import OptOuts
 from storage.db.database import Database
 from storage.log import ChatLog, Query
 from terrarium.config import Config
 from tests.kit.command import terrarium
+from tests.kit.web_site import event
 
 EXCERPT = Path(__file__).parents[2] / "data" / "ubuntu-600-lines.txt"
 DAY = "[12:00] <ada> yes\n[12:00] <ada> yes\n[12:00] <bob> yes\n[12:01] <ada> yes\n"
@@ -36,46 +39,44 @@ async def imported(data: Path, *paths: Path, channel: str | None = None) -> Impo
 async def logged(data: Path, scope: Scope = PUBLIC) -> list[str]:
     async with Database.open(data / "irc.db") as database:
         found = await ChatLog(database).find(Query(scope=scope, limit=10_000))
-    return [f"{event.time:%H:%M} {event.nick} {event.text}" for event in found]
+    return [f"{each.time:%H:%M} {each.nick} {each.text}" for each in found]
 
 
-async def test_a_line_said_twice_in_a_minute_is_there_twice_and_a_second_import_adds_none(
-    tmp_path: Path,
-) -> None:
+@pytest.fixture
+def day(tmp_path: Path) -> Path:
+    """A log of four lines."""
     log = tmp_path / "#frogs.2024-01-01.log"
     log.write_text(DAY)
-    first = await imported(tmp_path, log)
-    again = await imported(tmp_path, log)
+    return log
+
+
+@pytest.fixture
+def excerpt(tmp_path: Path) -> Path:
+    """A log of 600 real lines."""
+    log = tmp_path / "#ubuntu.2009-10-01.log"
+    log.write_bytes(EXCERPT.read_bytes())
+    return log
+
+
+async def test_what_was_said_twice_is_there_twice_and_only_what_is_new_is_added(
+    tmp_path: Path, day: Path
+) -> None:
+    first, again = await imported(tmp_path, day), await imported(tmp_path, day)
     assert (first.imported, first.present) == (4, 0)
     assert (again.imported, again.present) == (0, 4)
     expected = ["12:00 ada yes", "12:00 ada yes", "12:00 bob yes", "12:01 ada yes"]
     assert await logged(tmp_path) == expected
-
-
-async def test_of_a_file_that_has_grown_only_what_is_new_is_added(tmp_path: Path) -> None:
-    log = tmp_path / "#frogs.2024-01-01.log"
-    log.write_text(DAY)
-    await imported(tmp_path, log)
-    log.write_text(DAY + "[12:01] <ada> yes\n[12:02] <ada> no\n")
-    grown = await imported(tmp_path, log)
+    (tmp_path / day.name).write_text(DAY + "[12:01] <ada> yes\n[12:02] <ada> no\n")
+    grown = await imported(tmp_path, day)
     assert (grown.imported, grown.present) == (2, 4)
     assert (await logged(tmp_path))[-2:] == ["12:01 ada yes", "12:02 ada no"]
 
 
-async def test_what_the_bot_has_logged_itself_is_not_added_again(tmp_path: Path) -> None:
-    live = Event(
-        network="irc",
-        channel="#Frogs",
-        type=EventType.PRIVMSG,
-        time=datetime(2024, 1, 1, 12, 0, 31, 250, tzinfo=UTC),
-        nick="ada",
-        text="yes",
-    )
+async def test_what_the_bot_has_logged_itself_is_not_added_again(tmp_path: Path, day: Path) -> None:
+    live = event("yes", channel="#Frogs", time=datetime(2024, 1, 1, 12, 0, 31, 250, tzinfo=UTC))
     async with Database.open(tmp_path / "irc.db") as database, ChatLog.open(database) as log:
         await log.append(live)
-    file = tmp_path / "#frogs.2024-01-01.log"
-    file.write_text(DAY)
-    stats = await imported(tmp_path, file)
+    stats = await imported(tmp_path, day)
     assert (stats.imported, stats.present) == (3, 1)
 
 
@@ -89,17 +90,13 @@ async def test_real_lines_come_in_from_a_compressed_file_and_once(tmp_path: Path
     assert (again.imported, again.present) == (0, 600)
 
 
-async def test_the_words_of_an_import_are_found(tmp_path: Path) -> None:
-    (tmp_path / "#ubuntu.2009-10-01.log").write_bytes(EXCERPT.read_bytes())
-    await imported(tmp_path, tmp_path / "#ubuntu.2009-10-01.log")
+async def test_the_words_of_an_import_are_found(tmp_path: Path, excerpt: Path) -> None:
+    await imported(tmp_path, excerpt)
     done = await terrarium("logs", "search", "touchpad", "--data", ".", cwd=tmp_path)
     assert "<Keiya> (Touchpad)" in done.out
 
 
-async def test_an_import_goes_on_where_it_was_broken_off(tmp_path: Path) -> None:
-    log = tmp_path / "#ubuntu.2009-10-01.log"
-    log.write_bytes(EXCERPT.read_bytes())
-
+async def test_an_import_goes_on_where_it_was_broken_off(tmp_path: Path, excerpt: Path) -> None:
     class Interrupted(Exception):
         """As Ctrl-C would."""
 
@@ -108,31 +105,21 @@ async def test_an_import_goes_on_where_it_was_broken_off(tmp_path: Path) -> None
 
     options = ImportOptions(zone=UTC, default_network="irc")
     with suppress(Interrupted):
-        await import_logs(config(tmp_path), [str(log)], options, stop)
-    rest = await imported(tmp_path, log)
+        await import_logs(config(tmp_path), [str(excerpt)], options, stop)
+    rest = await imported(tmp_path, excerpt)
     assert rest.present > 0
     assert rest.present + rest.imported == len(await logged(tmp_path)) == 600
 
 
-async def test_a_bot_that_writes_meanwhile_loses_nothing(tmp_path: Path) -> None:
-    file = tmp_path / "#ubuntu.2009-10-01.log"
-    file.write_bytes(EXCERPT.read_bytes())
+async def test_a_bot_that_writes_meanwhile_loses_nothing(tmp_path: Path, excerpt: Path) -> None:
     home = Scope.from_places(Place("irc", "#home"))
     async with Database.open(tmp_path / "irc.db") as database, ChatLog.open(database) as log:
 
         async def bot() -> None:
             for number in range(50):
-                event = Event(
-                    network="irc",
-                    channel="#home",
-                    type=EventType.PRIVMSG,
-                    time=datetime.now(UTC),
-                    nick="ada",
-                    text=str(number),
-                )
-                await log.append(event)
+                await log.append(event(str(number), channel="#home"))
 
-        stats, _ = await asyncio.gather(imported(tmp_path, file), bot())
+        stats, _ = await asyncio.gather(imported(tmp_path, excerpt), bot())
     assert stats.imported == 600
     assert [line.split()[-1] for line in await logged(tmp_path, home)] == list(map(str, range(50)))
 
@@ -155,11 +142,14 @@ async def test_an_import_brings_back_nobody_who_has_opted_out(tmp_path: Path) ->
     assert await logged(tmp_path) == ["12:00 bob yes"]
 
 
-async def test_a_channel_whose_name_is_not_utf_8_comes_in_once(tmp_path: Path) -> None:
-    (tmp_path / os.fsdecode(b"#caf\xe9.2024-01-01.log")).write_text(DAY)
-    assert (await imported(tmp_path, tmp_path)).imported == 4
-    assert (await imported(tmp_path, tmp_path)).imported == 0
-    assert await logged(tmp_path, Scope.from_places(Place("irc", "#caf?"))) != []
+@pytest.mark.parametrize(
+    ("name", "channel"), [(os.fsdecode(b"#caf\xe9"), "#caf?"), ("#ÄRGER", "#ÄRGER")]
+)
+async def test_a_channel_of_any_name_comes_in_once(tmp_path: Path, name: str, channel: str) -> None:
+    (tmp_path / f"{name}.2024-01-01.log").write_text(DAY)
+    first, again = await imported(tmp_path, tmp_path), await imported(tmp_path, tmp_path)
+    assert (first.imported, again.imported, again.present) == (4, 0, 4)
+    assert await logged(tmp_path, Scope.from_places(Place("irc", channel))) != []
 
 
 async def test_the_command_says_what_it_did_and_what_it_could_not_read(tmp_path: Path) -> None:
@@ -223,16 +213,7 @@ async def test_one_imported_line_does_not_make_later_private_words_public(tmp_pa
     file.write_text(json_line(channel="vera", text="old line"))
     await imported(tmp_path, file)
     async with Database.open(tmp_path / "irc.db") as database, ChatLog.open(database) as log:
-        await log.append(
-            Event(
-                network="irc",
-                channel="vera",
-                type=EventType.PRIVMSG,
-                time=datetime.now(UTC),
-                nick="vera",
-                text="my private diagnosis",
-            )
-        )
+        await log.append(event("my private diagnosis", channel="vera", nick="vera"))
     assert await logged(tmp_path) == []
 
 
@@ -252,13 +233,6 @@ async def test_what_is_said_in_the_future_is_refused_with_its_number(tmp_path: P
     assert f"{znc}:1: its time, 2099-01-01 12:00 UTC, is in the future" in done.err
     assert "2 lines left out" in done.out
     assert [line.split(maxsplit=2)[2] for line in await logged(tmp_path)] == ["soon"]
-
-
-async def test_a_channel_with_capitals_outside_ascii_comes_in_once(tmp_path: Path) -> None:
-    (tmp_path / "#ÄRGER.2024-01-01.log").write_text(DAY)
-    assert (await imported(tmp_path, tmp_path)).imported == 4
-    again = await imported(tmp_path, tmp_path)
-    assert (again.imported, again.present) == (0, 4)
 
 
 async def test_a_line_that_is_too_long_is_refused_whole(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from harnesses.web.app import MAX_BODY_BYTES
+from harnesses.web.auth.middleware import MAX_BODY_BYTES
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.patience import PATIENCE
 from tests.kit.web_site import WebSite, excerpt, web_site
@@ -29,16 +29,17 @@ async def chat_page(site: WebSite, conversation: str) -> str:
         return (await http.get("/chat")).text
 
 
-async def test_an_answer_comes_in_pieces_and_then_formatted(tmp_path: Path) -> None:
-    async with ScriptedOpenAI() as script, web_site(tmp_path, agent_url=script.url) as site:
-        script.say("Two **frogs**.")
-        *pieces, last = await ask(site.http, "what is new?")
-        assert "".join(piece["text"] for piece in pieces) == "Two **frogs**."
-        assert len(pieces) > 1
-        assert last == {"html": "<p>Two <strong>frogs</strong>.</p>\n", "ok": True}
-        question = script.requests[0]["messages"][-1]
-        assert question["role"] == "user"
-        assert question["content"].endswith("what is new?")
+async def test_an_answer_comes_in_pieces_and_then_formatted(
+    script: ScriptedOpenAI, chat: WebSite
+) -> None:
+    script.say("Two **frogs**.")
+    *pieces, last = await ask(chat.http, "what is new?")
+    assert "".join(piece["text"] for piece in pieces) == "Two **frogs**."
+    assert len(pieces) > 1
+    assert last == {"html": "<p>Two <strong>frogs</strong>.</p>\n", "ok": True}
+    question = script.requests[0]["messages"][-1]
+    assert question["role"] == "user"
+    assert question["content"].endswith("what is new?")
 
 
 async def test_a_body_that_is_too_long_is_refused_before_it_is_parsed(tmp_path: Path) -> None:
@@ -60,14 +61,12 @@ async def test_a_body_that_is_too_long_is_refused_before_it_is_parsed(tmp_path: 
         assert answer.status_code == 422  # short enough to be read
 
 
-async def test_each_browser_has_a_conversation_of_its_own(tmp_path: Path) -> None:
-    async with (
-        ScriptedOpenAI() as script,
-        web_site(tmp_path, agent_url=script.url) as site,
-        httpx2.AsyncClient(base_url=site.url, timeout=PATIENCE) as other,
-    ):
-        await ask(site.http, "I keep newts")
-        await ask(site.http, "what do I keep?")
+async def test_each_browser_has_a_conversation_of_its_own(
+    script: ScriptedOpenAI, chat: WebSite
+) -> None:
+    async with httpx2.AsyncClient(base_url=chat.url, timeout=PATIENCE) as other:
+        await ask(chat.http, "I keep newts")
+        await ask(chat.http, "what do I keep?")
         await ask(other, "and what do I keep?")
         assert "I keep newts" in str(script.requests[1]["messages"])
         assert "newts" not in str(script.requests[2]["messages"])
@@ -86,14 +85,13 @@ async def test_a_conversation_is_there_again_after_a_restart(tmp_path: Path) -> 
             assert "<code>moss</code>" in page
 
 
-async def test_a_conversation_can_be_forgotten(tmp_path: Path) -> None:
-    async with ScriptedOpenAI() as script, web_site(tmp_path, agent_url=script.url) as site:
-        await ask(site.http, "I keep newts")
-        before = site.http.cookies["terrarium_chat"]
-        answer = await site.http.post("/chat/forget")
-        assert (answer.status_code, answer.headers["location"]) == (303, "/chat")
-        assert site.http.cookies["terrarium_chat"] != before
-        assert "newts" not in await chat_page(site, before)
+async def test_a_conversation_can_be_forgotten(script: ScriptedOpenAI, chat: WebSite) -> None:
+    await ask(chat.http, "I keep newts")
+    before = chat.http.cookies["terrarium_chat"]
+    answer = await chat.http.post("/chat/forget")
+    assert (answer.status_code, answer.headers["location"]) == (303, "/chat")
+    assert chat.http.cookies["terrarium_chat"] != before
+    assert "newts" not in await chat_page(chat, before)
 
 
 async def test_the_model_can_search_the_public_logs_and_no_private_one(tmp_path: Path) -> None:
@@ -111,22 +109,24 @@ async def test_the_model_can_search_the_public_logs_and_no_private_one(tmp_path:
         assert "my secret" not in result["content"]
 
 
-async def test_a_model_that_is_away_gives_one_human_sentence(tmp_path: Path) -> None:
-    async with ScriptedOpenAI() as script, web_site(tmp_path, agent_url=script.url) as site:
-        script.fail(400, "no such model: /secret/path")
-        (last,) = await ask(site.http, "hello?")
-        assert last["ok"] is False
-        assert "/secret/path" not in last["html"]
-        assert "hello?" not in (await site.http.get("/chat")).text
+async def test_a_model_that_is_away_gives_one_human_sentence(
+    script: ScriptedOpenAI, chat: WebSite
+) -> None:
+    script.fail(400, "no such model: /secret/path")
+    (last,) = await ask(chat.http, "hello?")
+    assert last["ok"] is False
+    assert "/secret/path" not in last["html"]
+    assert "hello?" not in (await chat.http.get("/chat")).text
 
 
-async def test_a_reader_that_leaves_stops_the_generation(tmp_path: Path) -> None:
-    async with ScriptedOpenAI() as script, web_site(tmp_path, agent_url=script.url) as site:
-        script.hang("Once upon a time")
-        async with site.http.stream("POST", "/chat", json={"text": "a story"}) as answer:
-            async with asyncio.timeout(PATIENCE):
-                await anext(answer.aiter_lines())
-        await script.client_gone()
+async def test_a_reader_that_leaves_stops_the_generation(
+    script: ScriptedOpenAI, chat: WebSite
+) -> None:
+    script.hang("Once upon a time")
+    async with chat.http.stream("POST", "/chat", json={"text": "a story"}) as answer:
+        async with asyncio.timeout(PATIENCE):
+            await anext(answer.aiter_lines())
+    await script.client_gone()
 
 
 async def test_stopping_the_tendril_ends_an_answer_that_hangs(tmp_path: Path) -> None:

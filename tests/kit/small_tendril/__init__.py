@@ -6,11 +6,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from harnesses.core.tendril.base import Tendril
-from harnesses.core.tendril.turn import TurnRequest
+from harnesses.core.tendril.turn import TurnRequest, TurnResult
 from llm.tools.toolbox import tool
 from terrarium.clock import Clock
 from terrarium.config import Config
@@ -31,11 +33,30 @@ class SmallTendril(Tendril):
         self.status.ready("answering files")
         self.is_ready.set()
         for path in _asked(self.config.data):
-            result = await self.turn(
-                TurnRequest(conversation=path.stem, who="ada", text=path.read_text())
-            )
+            result = await self.ask(path.read_text(), conversation=path.stem)
             path.with_suffix(".answer").write_text(result.text)
         await asyncio.Event().wait()
+
+    async def ask(
+        self,
+        text: str = "How many cups?",
+        who: str = "ada",
+        conversation: str = "kitchen",
+        **more: Any,
+    ) -> TurnResult:
+        """Return the result of a turn; `more` are other fields of its request."""
+        return await self.turn(TurnRequest(conversation=conversation, who=who, text=text, **more))
+
+    @asynccontextmanager
+    async def living(self) -> AsyncIterator[SmallTendril]:
+        """Run the tendril, ready to be asked, until the end of the context."""
+        running = asyncio.create_task(self.run())
+        try:
+            await self.is_ready.wait()
+            yield self
+        finally:
+            running.cancel()
+            await asyncio.wait({running})
 
     async def settled(self) -> None:
         """Wait until all due jobs are finished."""

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -14,38 +13,13 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from llm.mcp.servers import McpServers
 from llm.tools.toolbox import Toolbox
-from terrarium.config import Config
+from tests.kit.mcp_servers import call, connected, names, until
 from tests.kit.patience import PATIENCE
 from tests.kit.serving import serving
 from tests.kit.web_site import event, web_site
 
 Answerer = Callable[[dict[str, Any]], Response | None]
-
-
-@asynccontextmanager
-async def connected(**servers: dict[str, Any]) -> AsyncIterator[McpServers]:
-    found = McpServers()
-    tables = {name: {"tendrils": ["irc"], **each} for name, each in servers.items()}
-    found.configure("irc", Config({"mcp": {"servers": tables}}, None, Path("data")))
-    running = asyncio.create_task(found.run())
-    try:
-        yield found
-    finally:
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
-
-
-async def until(met: Callable[[], object]) -> None:
-    """Look again and again: another server announces nothing to us."""
-    async with asyncio.timeout(PATIENCE):
-        while not met():  # noqa: ASYNC110 -- there is no event
-            await asyncio.sleep(0.02)
-
-
-async def call(servers: McpServers, name: str, **given: Any) -> Any:
-    return await Toolbox.from_owners(servers).call(name, json.dumps(given), PATIENCE)
 
 
 def server(called: Answerer) -> Starlette:
@@ -87,11 +61,11 @@ async def test_our_own_server_is_used_as_a_foreign_one(tmp_path: Path) -> None:
             shut={"url": f"{site.url}/mcp", "token": "wrong-token"},
         ) as servers,
     ):
-        await until(lambda: list(servers.tools()))
+        await until(lambda: names(servers))
         result = await call(servers, "log__search_log", query="frogs")
         assert result.ok
         assert "the frogs are awake" in result.text
-        assert not [each.name for each in servers.tools() if each.name.startswith("shut")]
+        assert not [each for each in names(servers) if each.startswith("shut")]
 
 
 async def test_a_huge_answer_is_an_error_and_the_next_call_works() -> None:
@@ -102,11 +76,11 @@ async def test_a_huge_answer_is_an_error_and_the_next_call_works() -> None:
 
     huge.insert(0, False)
     async with serving(server(answer)) as url, connected(demo={"url": f"{url}/mcp"}) as servers:
-        await until(lambda: list(servers.tools()))
+        await until(lambda: names(servers))
         result = await call(servers, "demo__echo")
         assert not result.ok
         assert len(result.text) < 1000
-        await until(lambda: list(servers.tools()))
+        await until(lambda: names(servers))
         assert "echoed" in (await call(servers, "demo__echo")).text
 
 
@@ -121,7 +95,7 @@ async def test_an_endless_event_is_cut_off() -> None:
         return StreamingResponse(endless(), media_type="text/event-stream")
 
     async with serving(server(answer)) as url, connected(demo={"url": f"{url}/mcp"}) as servers:
-        await until(lambda: list(servers.tools()))
+        await until(lambda: names(servers))
         assert not (await call(servers, "demo__echo")).ok
 
 
@@ -142,7 +116,7 @@ async def test_a_redirect_elsewhere_is_not_followed() -> None:
             serving(server(answer)) as url,
             connected(demo={"url": f"{url}/mcp", "token": "its-own"}) as servers,
         ):
-            await until(lambda: list(servers.tools()))
+            await until(lambda: names(servers))
             assert not (await call(servers, "demo__echo")).ok
     assert seen == []
 
@@ -151,7 +125,7 @@ async def test_one_that_goes_away_fails_the_call_at_once() -> None:
     async with AsyncExitStack() as stack:
         url = await stack.enter_async_context(serving(server(lambda _: None)))
         async with connected(demo={"url": f"{url}/mcp"}) as servers:
-            await until(lambda: list(servers.tools()))
+            await until(lambda: names(servers))
             tools = Toolbox(servers.tools())
             await stack.aclose()
             result = await tools.call("demo__echo", "{}", PATIENCE)

@@ -6,9 +6,7 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from pathlib import Path
+from collections.abc import AsyncIterator
 from typing import Any
 
 import psutil
@@ -18,7 +16,8 @@ from llm.mcp.foreign_tools import MAX_SCHEMA_LENGTH, MAX_TOOLS
 from llm.mcp.servers import McpServers
 from llm.tools.consent import Asker
 from llm.tools.toolbox import Toolbox, tool
-from terrarium.config import Config, ConfigError
+from terrarium.config import ConfigError
+from tests.kit.mcp_servers import call, configured, connected, names, until
 from tests.kit.patience import PATIENCE
 
 pytestmark = pytest.mark.process
@@ -26,39 +25,15 @@ pytestmark = pytest.mark.process
 
 def program(kind: str, **settings: Any) -> dict[str, Any]:
     command = [sys.executable, "-m", "tests.kit.mcp_server", kind]
-    return {"command": command, "tendrils": ["irc"], **settings}
+    return {"command": command, **settings}
 
 
-def configured(**servers: dict[str, Any]) -> Config:
-    return Config({"mcp": {"servers": servers}}, None, Path("data"))
-
-
-@asynccontextmanager
-async def connected(**servers: dict[str, Any]) -> AsyncIterator[McpServers]:
-    """The servers of the tendril irc, which are being connected."""
-    found = McpServers()
-    found.configure("irc", configured(**servers))
-    running = asyncio.create_task(found.run())
-    try:
+@pytest.fixture
+async def servers() -> AsyncIterator[McpServers]:
+    """One server, whose tools are offered."""
+    async with connected(demo=program("plain")) as found:
+        await until(lambda: names(found))
         yield found
-    finally:
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
-
-
-async def until(met: Callable[[], object]) -> None:
-    """Look again and again: another program announces nothing to us."""
-    async with asyncio.timeout(PATIENCE):
-        while not met():  # noqa: ASYNC110 -- there is no event
-            await asyncio.sleep(0.02)
-
-
-def names(servers: McpServers) -> list[str]:
-    return [each.name for each in servers.tools()]
-
-
-async def call(servers: McpServers, name: str, limit: float = PATIENCE, **given: Any) -> Any:
-    return await Toolbox.from_owners(servers).call(name, json.dumps(given), limit)
 
 
 def children() -> list[psutil.Process]:
@@ -107,21 +82,17 @@ async def test_it_is_told_nothing_of_our_environment(monkeypatch: pytest.MonkeyP
         assert "our-own-secret" not in told
 
 
-async def test_a_changed_list_of_tools_is_followed() -> None:
-    async with connected(demo=program("plain")) as servers:
-        await until(lambda: names(servers))
-        assert (await call(servers, "demo__change")).ok
-        await until(lambda: "demo__added" in names(servers))
+async def test_a_changed_list_of_tools_is_followed(servers: McpServers) -> None:
+    assert (await call(servers, "demo__change")).ok
+    await until(lambda: "demo__added" in names(servers))
 
 
-async def test_one_that_dies_in_mid_call_is_started_again() -> None:
-    async with connected(demo=program("plain")) as servers:
-        await until(lambda: names(servers))
-        (before,) = children()
-        result = await call(servers, "demo__die")
-        assert (result.ok, result.indeterminate) == (False, True)
-        await until(lambda: names(servers) and children() and children()[0].pid != before.pid)
-        assert (await call(servers, "demo__echo")).ok
+async def test_one_that_dies_in_mid_call_is_started_again(servers: McpServers) -> None:
+    (before,) = children()
+    result = await call(servers, "demo__die")
+    assert (result.ok, result.indeterminate) == (False, True)
+    await until(lambda: names(servers) and children() and children()[0].pid != before.pid)
+    assert (await call(servers, "demo__echo")).ok
 
 
 async def test_one_that_is_killed_fails_the_call_and_no_other() -> None:
@@ -137,12 +108,10 @@ async def test_one_that_is_killed_fails_the_call_and_no_other() -> None:
         assert (await call(servers, "other__echo")).ok
 
 
-async def test_a_call_without_an_answer_ends_in_time() -> None:
-    async with connected(demo=program("plain")) as servers:
-        await until(lambda: names(servers))
-        result = await call(servers, "demo__sleep", 0.2)
-        assert "no result within 0.2 seconds" in result.text
-        assert (await call(servers, "demo__echo")).ok
+async def test_a_call_without_an_answer_ends_in_time(servers: McpServers) -> None:
+    result = await call(servers, "demo__sleep", 0.2)
+    assert "no result within 0.2 seconds" in result.text
+    assert (await call(servers, "demo__echo")).ok
 
 
 async def test_why_a_server_does_not_run_is_told_without_its_secrets() -> None:
@@ -160,19 +129,17 @@ async def test_why_a_server_does_not_run_is_told_without_its_secrets() -> None:
         assert servers.troubles() == {}
 
 
-async def test_a_program_that_is_not_there_is_named() -> None:
-    missing = {"command": ["/nowhere/mcp-server"], "tendrils": ["irc"]}
-    async with connected(demo=missing) as servers:
-        await until(servers.troubles)
-        assert "/nowhere/mcp-server" in servers.troubles()["demo"]
+async def test_a_program_that_is_not_there_is_named_and_harms_no_other() -> None:
+    async with connected(demo={"command": ["/nowhere/x"]}, good=program("plain")) as servers:
+        await until(lambda: servers.troubles() and names(servers))
+        assert "/nowhere/x" in servers.troubles()["demo"]
+        assert (await call(servers, "good__echo")).ok
 
 
-async def test_an_error_of_a_tool_is_one_for_the_model() -> None:
-    async with connected(demo=program("plain")) as servers:
-        await until(lambda: names(servers))
-        result = await call(servers, "demo__fail", why="no frogs")
-        assert not result.ok
-        assert "no frogs" in result.text
+async def test_an_error_of_a_tool_is_one_for_the_model(servers: McpServers) -> None:
+    result = await call(servers, "demo__fail", why="no frogs")
+    assert not result.ok
+    assert "no frogs" in result.text
 
 
 @pytest.mark.parametrize("kind", ["hangs", "endless", "floods"])
@@ -259,13 +226,6 @@ async def test_one_that_will_not_stop_is_stopped() -> None:
     assert children() == []
 
 
-async def test_a_program_that_is_not_there_is_tried_again_and_harms_nobody() -> None:
-    missing = {"command": ["/no/such/program"], "tendrils": ["irc"]}
-    async with connected(bad=missing, good=program("plain")) as servers:
-        await until(lambda: names(servers))
-        assert (await call(servers, "good__echo")).ok
-
-
 async def test_a_changed_configuration_counts_at_once() -> None:
     async with connected(demo=program("plain"), gone=program("plain")) as servers:
         await until(lambda: len(names(servers)) == 12)
@@ -282,12 +242,12 @@ async def test_a_changed_configuration_counts_at_once() -> None:
 @pytest.mark.parametrize(
     ("server", "words"),
     [
-        ({"command": ["x"]}, "tendrils"),
-        ({"tendrils": ["irc"]}, "either the command"),
-        ({"command": ["x"], "url": "http://x", "tendrils": ["irc"]}, "either the command"),
-        ({"url": "ftp://x", "tendrils": ["irc"]}, "https://host/path"),
-        ({"command": ["x"], "token": "y", "tendrils": ["irc"]}, "goes with a url"),
-        ({"command": ["x"], "tendrils": ["irc"], "tool": ["y"]}, "tool"),
+        ({"command": ["x"], "tendrils": []}, "tendrils"),
+        ({}, "either the command"),
+        ({"command": ["x"], "url": "http://x"}, "either the command"),
+        ({"url": "ftp://x"}, "https://host/path"),
+        ({"command": ["x"], "token": "y"}, "goes with a url"),
+        ({"command": ["x"], "tool": ["y"]}, "tool"),
     ],
 )
 def test_a_wrong_table_says_what_to_write(server: dict[str, Any], words: str) -> None:

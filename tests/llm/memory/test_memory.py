@@ -3,12 +3,10 @@ them."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import replace
+from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -16,7 +14,7 @@ from typing import Any
 import pytest
 
 from harnesses.core.tendril.turn import TurnRequest
-from llm.memory.services import JobKind
+from storage.memory.conversations import Turn
 from storage.memory.memories import HEARSAY, Memory, MemoryKind
 from terrarium.config import Config
 from tests.kit.clock import ManualClock
@@ -39,17 +37,9 @@ class World:
         script.summed = self._made
         self.facts: list[dict[str, Any]] = []
 
-    @asynccontextmanager
-    async def tendril(self) -> AsyncIterator[SmallTendril]:
+    def tendril(self) -> AbstractAsyncContextManager[SmallTendril]:
         """The tendril, ready to be asked."""
-        tendril = SmallTendril(self.config, self.clock)
-        running = asyncio.create_task(tendril.run())
-        try:
-            await tendril.is_ready.wait()
-            yield tendril
-        finally:
-            running.cancel()
-            await asyncio.wait({running})
+        return SmallTendril(self.config, self.clock).living()
 
     async def ask(self, tendril: SmallTendril, who: str, text: str, room: str = POND) -> str:
         """Ask something, and let the worker end what it has to do then."""
@@ -235,14 +225,13 @@ async def test_of_thirty_notes_the_oldest_twenty_become_one_episode(world: World
         assert condensed.text == "seen " + " ".join(f"q{number}" for number in range(1, 21))
 
 
-async def test_with_vectors_memories_are_found_by_their_meaning_and_the_newer_ones_first(
-    world: World,
-) -> None:
-    tables = {**world.config.tables, "memory": {"semantic": True}}
-    world.config = replace(world.config, tables=tables)
-    world.script.vector = lambda text: (1, 0) if re.search("feline|cat", str(text)) else (0, 1)
+async def test_of_memories_that_match_alike_the_newer_ones_come_first(world: World) -> None:
     async with world.tendril() as tendril:
-        for value in ("a feline sleeps in the attic", "the stove is cold", "another feline came"):
+        for value in (
+            "a cat sleeps in the attic",
+            "the stove is cold",
+            "another cat comes at night",
+        ):
             world.script.call("remember", {"value": value}).say("Noted.")
             await world.ask(tendril, "ada", f"note that {value}")
             await world.clock.advance(timedelta(days=40))
@@ -250,15 +239,9 @@ async def test_with_vectors_memories_are_found_by_their_meaning_and_the_newer_on
         await world.ask(tendril, "ada", "what of my pet?")
         result = world.script.requests[-1]["messages"][-1]["content"].split("\n")
         assert [line.split(": ")[-1] for line in result[1:-1]] == [
-            "another feline came",
-            "a feline sleeps in the attic",
+            "another cat comes at night",
+            "a cat sleeps in the attic",
         ]
-        world.script.call("forget", {"scope": "all"}).say("Done.")
-        await world.ask(tendril, "ada", "forget all")
-        left = await tendril.database.fetch_all(
-            "SELECT layer FROM memory_vectors LEFT JOIN memories ON id = memory_id"
-        )
-        assert {row["layer"] for row in left} == {"episode"}
 
 
 async def test_a_model_too_small_to_choose_tools_is_asked_for_nothing(world: World) -> None:
@@ -277,18 +260,18 @@ async def test_after_a_restart_memory_waits_until_it_is_known_what_the_model_is_
     async with world.tendril() as tendril:
         for number in range(3):
             await world.ask(tendril, "ada", f"q{number}")
+        for number in range(3, 6):  # whose job was not added any more
+            message = {"role": "user", "content": f"q{number}", "name": "ada"}
+            await tendril.conversations.add(f"{POND}/ada", Turn(0, NOON, (message,)), POND, "ada")
     made_before = len(world.script.beside)
-    room = {"room": POND, "through": 10_000}
     address = world.config
     if why == "the server is away":
         world.config = Config({"agent": {"api_url": "http://127.0.0.1:9"}}, None, world.data)
     else:
         world.script.able = {"chooses_tools": None}
     async with world.tendril() as tendril:
-        await tendril.jobs.add(JobKind.EXTRACT_FACTS, room, key="one", lane=f"memory/{POND}")
         await tendril.settled()
         assert len(world.script.beside) == made_before
-        assert await made(tendril, MemoryKind.FACT) == []
     world.config, world.script.able = address, {"chooses_tools": False}
     async with world.tendril() as tendril:
         await world.clock.advance(timedelta(minutes=2))
@@ -296,7 +279,6 @@ async def test_after_a_restart_memory_waits_until_it_is_known_what_the_model_is_
         assert len(world.script.beside) == made_before, "a model that is not good for it"
     world.script.able = {"chooses_tools": True}
     async with world.tendril() as tendril:
-        await tendril.jobs.add(JobKind.EXTRACT_FACTS, room, key="two", lane=f"memory/{POND}")
         await world.clock.advance(timedelta(minutes=2))
         await tendril.settled()
         assert len(world.script.beside) > made_before
@@ -343,7 +325,7 @@ async def test_compacting_answers_at_once_and_sums_up_what_is_left_out(world: Wo
     async with world.tendril() as tendril:
         for number in range(1, 11):
             await world.ask(tendril, "ada", f"q{number}")
-        assert await tendril.compact(f"{POND}/ada") == 6
+        assert await tendril.turns.compact(f"{POND}/ada") == 6
         await tendril.settled()
         assert await made(tendril, MemoryKind.SUMMARY) == ["seen q1 q2 q3 q4 q5 q6"]
         await world.ask(tendril, "ada", "q11")

@@ -52,10 +52,7 @@ def live(data: Path, url: str, begin: int, tell: Connection) -> None:
                 asyncio.get_running_loop().call_later(end, os.kill, os.getpid(), signal.SIGKILL)
 
     async def work() -> None:
-        tendril = SmallTendril(config(data, url))
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(tendril.run())
-            await tendril.is_ready.wait()
+        async with SmallTendril(config(data, url)).living() as tendril:
             await ask(tendril)
 
     asyncio.run(work())
@@ -123,20 +120,16 @@ async def test_whatever_was_said_is_made_something_of_once_however_often_it_is_k
             await lives.one(deadly=1 + number % 4)
         script.summed = seen
         clock = ManualClock(datetime.now(UTC) + timedelta(hours=80))
-        tendril = SmallTendril(config(tmp_path, script.url), clock)
-        async with asyncio.TaskGroup() as tasks:
-            running = tasks.create_task(tendril.run())
-            await tendril.is_ready.wait()
+        async with SmallTendril(config(tmp_path, script.url), clock).living() as tendril:
             for _ in range(3):  # what was dead is added again, and what comes of it
                 await clock.advance(timedelta(hours=1))  # what was killed last is due again
                 await tendril.turn(TurnRequest(conversation=ROOM, who="ada", text="once more"))
                 await tendril.settled()
-            watermarks = await tendril.memory.rooms.progress(ROOM)
+            watermarks = await tendril.memory.memories.progress(ROOM)
             kept = await tendril.conversations.turns(ROOM)
             episodes = await made_in(tendril, MemoryKind.EPISODE)
             summary = await made_in(tendril, MemoryKind.SUMMARY)
             assert not await tendril.jobs.all("running", "waiting")
-            running.cancel()
         said = [turn.messages[0]["content"] for turn in kept]
         assert lives.told <= {int(text[1:]) for text in said if text.startswith("q")}
         assert len(kept) == len({turn.id for turn in kept})
@@ -151,37 +144,35 @@ async def test_whatever_was_said_is_made_something_of_once_however_often_it_is_k
 async def test_what_is_remembered_while_a_summary_is_made_is_there_afterwards(
     tmp_path: Path,
 ) -> None:
-    async with ScriptedOpenAI() as script:
-        tendril = SmallTendril(config(tmp_path, script.url))
-        async with asyncio.TaskGroup() as tasks:
-            running = tasks.create_task(tendril.run())
-            await tendril.is_ready.wait()
-            script.call("remember", {"key": "pet", "value": "frog"}).say("Sure.")
-            pet = "my pet is a {}"
-            await tendril.turn(TurnRequest(conversation=ROOM, who="ada", text=pet.format("frog")))
-            answering = asyncio.Event()
+    async with (
+        ScriptedOpenAI() as script,
+        SmallTendril(config(tmp_path, script.url)).living() as tendril,
+    ):
+        script.call("remember", {"key": "pet", "value": "frog"}).say("Sure.")
+        pet = "my pet is a {}"
+        await tendril.turn(TurnRequest(conversation=ROOM, who="ada", text=pet.format("frog")))
+        answering = asyncio.Event()
 
-            def summed(body: dict[str, Any]) -> str:
-                answering.set()
-                return seen(body)
+        def summed(body: dict[str, Any]) -> str:
+            answering.set()
+            return seen(body)
 
-            script.summed = summed
-            script.say("ok").say("ok").call("remember", {"key": "pet", "value": "toad"})
-            script.say("Sure.").call("remember", {"value": "a note"}).say("Sure.")
-            for number in (2, 3):
-                await tendril.turn(TurnRequest(conversation=ROOM, who="ada", text=f"q{number}"))
-            await answering.wait()
-            await tendril.turn(TurnRequest(conversation=ROOM, who="ada", text=pet.format("toad")))
-            await tendril.turn(
-                TurnRequest(conversation=f"{ROOM}/bob", who="bob", text="a note", room=ROOM)
-            )
-            await tendril.settled()
-            memories = tendril.memory.memories
-            assert [fact.text for fact in await memories.facts(ROOM, "ada")] == ["toad"]
-            notes = await memories.latest(ROOM, MemoryKind.NOTE, -1)
-            assert [note.text for note in notes] == ["a note"]
-            assert await made_in(tendril, MemoryKind.EPISODE) == ["q2", "q3"]
-            running.cancel()
+        script.summed = summed
+        script.say("ok").say("ok").call("remember", {"key": "pet", "value": "toad"})
+        script.say("Sure.").call("remember", {"value": "a note"}).say("Sure.")
+        for number in (2, 3):
+            await tendril.turn(TurnRequest(conversation=ROOM, who="ada", text=f"q{number}"))
+        await answering.wait()
+        await tendril.turn(TurnRequest(conversation=ROOM, who="ada", text=pet.format("toad")))
+        await tendril.turn(
+            TurnRequest(conversation=f"{ROOM}/bob", who="bob", text="a note", room=ROOM)
+        )
+        await tendril.settled()
+        memories = tendril.memory.memories
+        assert [fact.text for fact in await memories.facts(ROOM, "ada")] == ["toad"]
+        notes = await memories.latest(ROOM, MemoryKind.NOTE, -1)
+        assert [note.text for note in notes] == ["a note"]
+        assert await made_in(tendril, MemoryKind.EPISODE) == ["q2", "q3"]
     async with Database.open(tmp_path / "small.db") as database:
         kept = await Conversations(database).turns(ROOM)
         assert "remember" in json.dumps([turn.messages for turn in kept])

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from llm.memory.services import EPISODE_TURNS, FACT_BATCH_TURNS, KEPT_UNSUMMARISED
-from storage.memory.consolidation_state import EPISODES, LEARNT_FACTS
+from llm.memory.consolidation import EPISODE_TURNS, FACT_BATCH_TURNS, KEPT_UNSUMMARISED
 from storage.memory.conversations import MAX_TURNS
-from storage.memory.memories import MemoryKind
+from storage.memory.memories import EPISODES, LEARNT_FACTS, MemoryKind
 from tests.kit.day import ROOM, SimulatedDay
 
 LINES = Path(__file__).parents[2] / "data" / "ubuntu-600-lines.txt"
@@ -27,8 +26,8 @@ async def test_over_a_day_jobs_run_at_their_cadence_and_once_and_nothing_grows_f
     async with day.lived() as tendril:
         seen, asked = day.seen, day.questions
         assert asked > 120
-        watermarks = await tendril.memory.rooms.progress(ROOM)
-        turns = [turn.id for turn in await tendril.memory.rooms.turns(ROOM, 0, 1 << 62, 1_000)]
+        watermarks = await tendril.memory.memories.progress(ROOM)
+        turns = [turn.id for turn in await tendril.memory.memories.turns(ROOM, 0, 1 << 62, 1_000)]
         assert len(turns) == asked
         made = {purpose: len(spent) for purpose, spent in seen.beside.items()}
         assert made["episode"] == asked // EPISODE_TURNS

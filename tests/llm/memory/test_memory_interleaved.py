@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from harnesses.core.tendril.turn import TurnRequest
-from llm.memory.services import EPISODE_TURNS, MAX_UNSUMMARISED
+from llm.memory.consolidation import EPISODE_TURNS, MAX_UNSUMMARISED
 from storage.memory.memories import MemoryKind
 from terrarium.config import Config
 from tests.kit.clock import ManualClock
@@ -61,22 +61,12 @@ class Interleaved(RuleBasedStateMachine):
         """Let the tendril run."""
         config = Config({"agent": {"api_url": self.script.url}}, None, Path(self.folder.name))
         self.tendril = SmallTendril(config, self.clock)
-
-        async def started() -> asyncio.Task[None]:
-            running = asyncio.create_task(self.tendril.run())
-            await self.tendril.is_ready.wait()
-            return running
-
-        self.running = self.do(started())
+        self.living = self.tendril.living()
+        self.do(self.living.__aenter__())
 
     def stop(self) -> None:
         """End it wherever it is."""
-
-        async def stopped() -> None:
-            self.running.cancel()
-            await asyncio.wait({self.running})
-
-        self.do(stopped())
+        self.do(self.living.__aexit__(None, None, None))
 
     def teardown(self) -> None:
         """End all."""
@@ -146,7 +136,7 @@ class Interleaved(RuleBasedStateMachine):
     @rule(conversation=conversations)
     def compact(self, conversation: Conversation) -> None:
         """Somebody wants to go on with less."""
-        self.do(self.tendril.compact("/".join(conversation)))
+        self.do(self.tendril.turns.compact("/".join(conversation)))
 
     @rule(conversation=conversations)
     def clear(self, conversation: Conversation) -> None:
@@ -164,12 +154,12 @@ class Interleaved(RuleBasedStateMachine):
         if self.do(self.tendril.jobs.all("dead")):
             return  # it was killed each time
         for room in ROOMS:
-            watermarks = self.do(self.tendril.memory.rooms.progress(room))
-            turns = self.do(self.tendril.memory.rooms.turns(room, 0, 1 << 62, 1_000))
+            watermarks = self.do(self.tendril.memory.memories.progress(room))
+            turns = self.do(self.tendril.memory.memories.turns(room, 0, 1 << 62, 1_000))
             left = [turn.id for turn in turns]
             assert len([turn for turn in left if turn > watermarks.episodes]) < EPISODE_TURNS
             assert len([turn for turn in left if turn > watermarks.summary]) <= MAX_UNSUMMARISED
-            assert self.do(self.tendril.memory.rooms.gaps(room)) == []
+            assert self.do(self.tendril.memory.memories.backlog(room, 1)).gaps == []
 
     @invariant()
     def no_turn_is_lost(self) -> None:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from llm.attention.prompts import passing_mention
 from llm.memory.prompts import episode_messages, facts_messages
 from llm.messages.message import NO_ASKER
-from storage.memory.consolidation_state import RoomTurn
+from storage.memory.memories import RoomTurn
 
 
 def test_of_a_turn_that_nobody_asked_for_memory_is_shown_what_happened() -> None:

@@ -38,6 +38,7 @@ async def said(question: str) -> str | None:
 
 
 SUMS = {
+    "how much is (3 + 4) * 2 ^ 3 please": "(3 + 4) × 2^3 = 56",
     "what is 17/0?": "Division by zero has no result.",
     "10 divided by zero": "Division by zero has no result.",
     "what's 5 mod 0": "Division by zero has no result.",
@@ -107,6 +108,7 @@ UNITS = {
     "how many litres are in a gallon?": "1 US gallon = 3.785411784 l",
     "2 hectares in m2": "2 hectares = 20000 m²",
     "1 kwh in kj": "1 kWh = 3600 kJ",
+    "5 GiB to MB": "5 GiB = 5368.70912 MB",
 }
 
 
@@ -269,6 +271,7 @@ is 5 stone a lot
 rock and roll
 do you like rock and roll?
 roll back the deployment
+how do I install ngircd
 how do I choose between tea and coffee
 should I flip a coin or not
 pick up the phone
@@ -303,9 +306,18 @@ async def test_ordinary_talk_is_left_alone(question: str) -> None:
     assert [match.hint for match in matches if match.hint] == []
 
 
-async def test_a_sum_in_a_longer_question_helps_and_does_not_settle_it() -> None:
-    [match] = await shelf().matching("what is 12 * 4 and who was Einstein?", None)
-    assert (match.hint, match.is_whole) == ("12 × 4 = 48", False)
+@pytest.mark.parametrize(
+    ("question", "hint"),
+    [
+        ("what is 12 * 4 and who was Einstein?", "12 × 4 = 48"),
+        ("is 99 x 3 a lot?", "99 × 3 = 297"),
+    ],
+)
+async def test_a_sum_in_a_longer_question_helps_and_does_not_settle_it(
+    question: str, hint: str
+) -> None:
+    [match] = await shelf().matching(question, None)
+    assert (match.hint, match.is_whole) == (hint, False)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 from llm.web.addresses import AddressPolicy
 from llm.web.errors import PageError, PageRefused, PageUnreadable
 from llm.web.fetcher import Fetcher
-from tests.kit.page_server import LIMITS, NO_LIMITS, page, page_server, redirect
+from tests.kit.page_server import LIMITS, NO_LIMITS, PageServer, page, page_server, redirect
 from tests.kit.patience import PATIENCE
 
 NOT_PUBLIC = "not one of the public internet"
@@ -20,65 +20,48 @@ NO_NAME = "no public name"
 TOO_LATE = "did not come within 1 seconds"
 
 # {port} is that of a listener on loopback, which must see no connection.
-ADDRESSES = [
-    ("http://127.0.0.1:{port}/", NOT_PUBLIC),
-    ("http://127.1:{port}/", NO_NAME),
-    ("http://127.0.1:{port}/", NO_NAME),
-    ("http://2130706433:{port}/", NO_NAME),
-    ("http://0x7f000001:{port}/", NO_NAME),
-    ("http://0x7f.0.0.1:{port}/", NO_NAME),
-    ("http://0177.0.0.1:{port}/", "no address of a page"),
-    ("http://017700000001:{port}/", NO_NAME),
-    ("http://127.0.0.1.:{port}/", NO_NAME),
-    ("http://①②⑦.⓪.⓪.①:{port}/", ""),
-    ("http://127。0。0。1:{port}/", ""),
-    ("http://%31%32%37.0.0.1:{port}/", ""),
-    ("http://0.0.0.0:{port}/", NOT_PUBLIC),
-    ("http://0:{port}/", NO_NAME),
-    ("http://[::1]:{port}/", NOT_PUBLIC),
-    ("http://[::]:{port}/", NOT_PUBLIC),
-    ("http://[::ffff:127.0.0.1]:{port}/", NOT_PUBLIC),
-    ("http://[::ffff:7f00:1]:{port}/", NOT_PUBLIC),
-    ("http://[::127.0.0.1]:{port}/", NOT_PUBLIC),
-    ("http://[64:ff9b::7f00:1]:{port}/", NOT_PUBLIC),
-    ("http://[64:ff9b:1::7f00:1]:{port}/", NOT_PUBLIC),
-    ("http://[2002:7f00:1::]:{port}/", NOT_PUBLIC),
-    ("http://[2001:0:7f00:1::]:{port}/", NOT_PUBLIC),
-    ("http://[2a00:1::5efe:7f00:1]:{port}/", NOT_PUBLIC),
-    ("http://[fe80::1%25lo]:{port}/", ""),
-    ("http://[fc00::1]:{port}/", NOT_PUBLIC),
-    ("http://[ff02::1]:{port}/", NOT_PUBLIC),
-    ("http://10.0.0.1/", NOT_PUBLIC),
-    ("http://172.16.0.1/", NOT_PUBLIC),
-    ("http://192.168.1.1/", NOT_PUBLIC),
-    ("http://169.254.169.254/latest/meta-data/", NOT_PUBLIC),
-    ("http://100.64.0.1/", NOT_PUBLIC),
-    ("http://224.0.0.1/", NOT_PUBLIC),
-    ("http://255.255.255.255/", NOT_PUBLIC),
-    ("http://192.88.99.1/", NOT_PUBLIC),
-    ("http://localhost:{port}/", NO_NAME),
-    ("http://LOCALHOST.:{port}/", NO_NAME),
-    ("http://app.localhost:{port}/", NO_NAME),
-    ("http://printer.local:{port}/", NO_NAME),
-    ("http://metadata.google.internal/", NO_NAME),
-    ("http://good.example@127.0.0.1:{port}/", "a name or a password"),
-    ("http://user:word@good.example/", "a name or a password"),
-    ("http://good.example\\@127.0.0.1:{port}/", "a blank or a backslash"),
-    ("http://good.example\t@127.0.0.1:{port}/", "a blank or a backslash"),
-    ("http://good.example/\r\nHost: 127.0.0.1", "a blank or a backslash"),
-    ("http://good.example:22/", "port 22"),
-    ("http://good.example:6379/", "port 6379"),
-    ("file:///etc/passwd", "only http and https"),
-    ("ftp://good.example/", "only http and https"),
-    ("gopher://127.0.0.1:{port}/_x", "only http and https"),
-    ("javascript:alert(1)", "only http and https"),
-    ("http:///nothing", ""),
-    ("//127.0.0.1:{port}/", "only http and https"),
-    ("http://good.example/" + "a" * 2_000, "more than 2000 characters"),
-    ("http://mixed.example/", NOT_PUBLIC),
-    ("http://inside.example/", NOT_PUBLIC),
-    ("http://mapped.example/", NOT_PUBLIC),
-]
+ADDRESSES = {
+    NOT_PUBLIC: (
+        *("http://127.0.0.1:{port}/", "http://0.0.0.0:{port}/", "http://[::1]:{port}/"),
+        *("http://[::]:{port}/", "http://[::ffff:127.0.0.1]:{port}/"),
+        *("http://[::ffff:7f00:1]:{port}/", "http://[::127.0.0.1]:{port}/"),
+        *("http://[64:ff9b::7f00:1]:{port}/", "http://[64:ff9b:1::7f00:1]:{port}/"),
+        *("http://[2002:7f00:1::]:{port}/", "http://[2001:0:7f00:1::]:{port}/"),
+        *("http://[2a00:1::5efe:7f00:1]:{port}/", "http://[fc00::1]:{port}/"),
+        *("http://[ff02::1]:{port}/", "http://10.0.0.1/", "http://172.16.0.1/"),
+        *("http://192.168.1.1/", "http://169.254.169.254/latest/meta-data/"),
+        *("http://100.64.0.1/", "http://224.0.0.1/", "http://255.255.255.255/"),
+        *("http://192.88.99.1/", "http://mixed.example/", "http://inside.example/"),
+        "http://mapped.example/",
+    ),
+    NO_NAME: (
+        *("http://127.1:{port}/", "http://127.0.1:{port}/", "http://2130706433:{port}/"),
+        *("http://0x7f000001:{port}/", "http://0x7f.0.0.1:{port}/"),
+        *("http://017700000001:{port}/", "http://127.0.0.1.:{port}/", "http://0:{port}/"),
+        *("http://localhost:{port}/", "http://LOCALHOST.:{port}/"),
+        *("http://app.localhost:{port}/", "http://printer.local:{port}/"),
+        "http://metadata.google.internal/",
+    ),
+    "no address of a page": ("http://0177.0.0.1:{port}/",),
+    "": (
+        *("http://①②⑦.⓪.⓪.①:{port}/", "http://127。0。0。1:{port}/"),
+        *("http://%31%32%37.0.0.1:{port}/", "http://[fe80::1%25lo]:{port}/", "http:///nothing"),
+    ),
+    "a name or a password": (
+        *("http://good.example@127.0.0.1:{port}/", "http://user:word@good.example/"),
+    ),
+    "a blank or a backslash": (
+        *("http://good.example\\@127.0.0.1:{port}/", "http://good.example\t@127.0.0.1:{port}/"),
+        "http://good.example/\r\nHost: 127.0.0.1",
+    ),
+    "port 22": ("http://good.example:22/",),
+    "port 6379": ("http://good.example:6379/",),
+    "only http and https": (
+        *("file:///etc/passwd", "ftp://good.example/", "gopher://127.0.0.1:{port}/_x"),
+        *("javascript:alert(1)", "//127.0.0.1:{port}/"),
+    ),
+    "more than 2000 characters": (*("http://good.example/" + "a" * 2_000,),),
+}
 
 
 async def refusal(fetcher: Fetcher, url: str) -> str:
@@ -88,25 +71,28 @@ async def refusal(fetcher: Fetcher, url: str) -> str:
     return str(caught.value)
 
 
-@pytest.mark.parametrize(("url", "reason"), ADDRESSES)
-async def test_an_address_inside_is_refused_and_not_connected_to(url: str, reason: str) -> None:
-    async with page_server() as site:
-        site.names = {
-            "mixed.example": ["93.184.216.34 127.0.0.1"],
-            "inside.example": ["127.0.0.1"],
-            "mapped.example": ["::ffff:127.0.0.1"],
-        }
-        ports = None if "{port}" in url else AddressPolicy().ports
-        fetcher = Fetcher(AddressPolicy(ports=ports), site.resolve, LIMITS)
-        with pytest.raises(PageRefused) as caught:
-            await fetcher.fetch(url.format(port=site.port))
-        assert reason in str(caught.value)
-        assert "127.0.0.1" not in str(caught.value)
-        assert site.connections == 0
+@pytest.mark.parametrize(
+    ("url", "reason"), [(url, reason) for reason, urls in ADDRESSES.items() for url in urls]
+)
+async def test_an_address_inside_is_refused_and_not_connected_to(
+    site: PageServer, url: str, reason: str
+) -> None:
+    site.names = {
+        "mixed.example": ["93.184.216.34 127.0.0.1"],
+        "inside.example": ["127.0.0.1"],
+        "mapped.example": ["::ffff:127.0.0.1"],
+    }
+    ports = None if "{port}" in url else AddressPolicy().ports
+    fetcher = Fetcher(AddressPolicy(ports=ports), site.resolve, LIMITS)
+    with pytest.raises(PageRefused) as caught:
+        await fetcher.fetch(url.format(port=site.port))
+    assert reason in str(caught.value)
+    assert "127.0.0.1" not in str(caught.value)
+    assert site.connections == 0
 
 
-async def test_each_redirect_is_checked_as_the_first_address_was() -> None:
-    async with page_server() as site, page_server(address="127.0.0.2") as inside:
+async def test_each_redirect_is_checked_as_the_first_address_was(site: PageServer) -> None:
+    async with page_server(address="127.0.0.2") as inside:
         site.answers = {
             "a.example/": redirect("http://b.example/next"),
             "b.example/next": page("<p>there"),
@@ -124,8 +110,10 @@ async def test_each_redirect_is_checked_as_the_first_address_was() -> None:
         assert inside.connections == 0
 
 
-async def test_a_name_that_is_bound_anew_is_connected_to_where_it_was_checked() -> None:
-    async with page_server() as site, page_server(address="127.0.0.2", port=site.port) as inside:
+async def test_a_name_that_is_bound_anew_is_connected_to_where_it_was_checked(
+    site: PageServer,
+) -> None:
+    async with page_server(address="127.0.0.2", port=site.port) as inside:
         site.answers = {"rebound.example/": page("<p>1"), "rebound.example/2": page("<p>2")}
         site.names["rebound.example"] = ["127.0.0.1", "127.0.0.2"]
         fetcher = site.fetcher()
@@ -135,11 +123,10 @@ async def test_a_name_that_is_bound_anew_is_connected_to_where_it_was_checked() 
         assert inside.connections == 0
 
 
-async def test_robots_txt_may_not_lead_inside_either() -> None:
-    async with page_server() as site:
-        site.answers["a.example/robots.txt"] = redirect("http://10.0.0.1/")
-        assert NOT_PUBLIC in await refusal(site.fetcher(), "http://a.example/")
-        assert site.requests == ["a.example/robots.txt"]
+async def test_robots_txt_may_not_lead_inside_either(site: PageServer) -> None:
+    site.answers["a.example/robots.txt"] = redirect("http://10.0.0.1/")
+    assert NOT_PUBLIC in await refusal(site.fetcher(), "http://a.example/")
+    assert site.requests == ["a.example/robots.txt"]
 
 
 async def endless(writer: asyncio.StreamWriter) -> None:
@@ -195,41 +182,40 @@ SERVERS = [
 
 
 @pytest.mark.parametrize(("answer", "reason"), SERVERS)
-async def test_a_server_that_misbehaves_is_left(answer: object, reason: str) -> None:
-    async with page_server() as site:
-        site.answers["a.example/"] = answer  # type: ignore[assignment]
-        limits = LIMITS if reason == TOO_LATE else replace(LIMITS, time=PATIENCE)
-        assert reason in await refusal(site.fetcher(limits), "http://a.example/")
+async def test_a_server_that_misbehaves_is_left(
+    site: PageServer, answer: object, reason: str
+) -> None:
+    site.answers["a.example/"] = answer  # type: ignore[assignment]
+    limits = LIMITS if reason == TOO_LATE else replace(LIMITS, time=PATIENCE)
+    assert reason in await refusal(site.fetcher(limits), "http://a.example/")
 
 
-async def test_of_a_long_robots_txt_500_kib_are_obeyed() -> None:
-    async with page_server() as site:
-        rule = "Disallow: /private/\n"
-        filling = "User-agent: *\n".ljust(500 * 1024 - len(rule) - 1, "#") + "\n"
-        site.answers = {
-            "a.example/robots.txt": page(f"{filling}{rule}Disallow: /open\n", "text/plain"),
-            "a.example/private/x": page("<p>secret"),
-            "a.example/open": page("<p>open"),
-        }
-        fetcher = site.fetcher(NO_LIMITS)
-        assert "robots.txt" in await refusal(fetcher, "http://a.example/private/x")
-        assert (await fetcher.fetch("http://a.example/open")).text == "<p>open"
+async def test_of_a_long_robots_txt_500_kib_are_obeyed(site: PageServer) -> None:
+    rule = "Disallow: /private/\n"
+    filling = "User-agent: *\n".ljust(500 * 1024 - len(rule) - 1, "#") + "\n"
+    site.answers = {
+        "a.example/robots.txt": page(f"{filling}{rule}Disallow: /open\n", "text/plain"),
+        "a.example/private/x": page("<p>secret"),
+        "a.example/open": page("<p>open"),
+    }
+    fetcher = site.fetcher(NO_LIMITS)
+    assert "robots.txt" in await refusal(fetcher, "http://a.example/private/x")
+    assert (await fetcher.fetch("http://a.example/open")).text == "<p>open"
 
 
-async def test_robots_txt_is_obeyed_and_read_once() -> None:
-    async with page_server() as site:
-        rules = "User-agent: *\nDisallow: /\n\nUser-agent: Terrarium\nDisallow: /private/\n"
-        site.answers = {
-            "a.example/robots.txt": page(rules, "text/plain"),
-            "a.example/private/x": page("<p>secret"),
-            "a.example/open": page("<p>open"),
-            "b.example/robots.txt": b"HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n",
-        }
-        fetcher = site.fetcher()
-        reason = await refusal(fetcher, "http://a.example/private/x")
-        assert "robots.txt of a.example" in reason
-        assert (await fetcher.fetch("http://a.example/open")).text == "<p>open"
-        assert (await fetcher.fetch("http://a.example/open#part")).text == "<p>open"
-        assert site.requests == ["a.example/robots.txt", "a.example/open"]
-        with pytest.raises(PageUnreadable, match=r"robots\.txt of b\.example cannot be read"):
-            await fetcher.fetch("http://b.example/")
+async def test_robots_txt_is_obeyed_and_read_once(site: PageServer) -> None:
+    rules = "User-agent: *\nDisallow: /\n\nUser-agent: Terrarium\nDisallow: /private/\n"
+    site.answers = {
+        "a.example/robots.txt": page(rules, "text/plain"),
+        "a.example/private/x": page("<p>secret"),
+        "a.example/open": page("<p>open"),
+        "b.example/robots.txt": b"HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n",
+    }
+    fetcher = site.fetcher()
+    reason = await refusal(fetcher, "http://a.example/private/x")
+    assert "robots.txt of a.example" in reason
+    assert (await fetcher.fetch("http://a.example/open")).text == "<p>open"
+    assert (await fetcher.fetch("http://a.example/open#part")).text == "<p>open"
+    assert site.requests == ["a.example/robots.txt", "a.example/open"]
+    with pytest.raises(PageUnreadable, match=r"robots\.txt of b\.example cannot be read"):
+        await fetcher.fetch("http://b.example/")

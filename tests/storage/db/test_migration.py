@@ -228,17 +228,20 @@ async def test_an_older_store_is_told_which_version_to_pass_through_and_left_as_
     assert content() == before
 
 
+LATER = 1 + max(int(each.name[:4]) for each in FOLDER.iterdir() if each.name.endswith(".sql"))
+
+
 @pytest.fixture
 def newer_folder(tmp_path: Path) -> Path:
     """The scripts with one more, of which each kind of database has a part of its own."""
     folder = tmp_path / "migrations"
     shutil.copytree(str(FOLDER), folder)
-    (folder / "0032_ponds.sql").write_text(
+    (folder / f"{LATER:04}_ponds.sql").write_text(
         "CREATE TABLE ponds (id INTEGER PRIMARY KEY, name TEXT NOT NULL COLLATE NOCASE) STRICT;"
     )
     for dialect in Dialect:
         script = f"INSERT INTO ponds (name) VALUES ('{dialect}');"
-        (folder / dialect / "0032_ponds.sql").write_text(script)
+        (folder / dialect / f"{LATER:04}_ponds.sql").write_text(script)
     return folder
 
 
@@ -251,17 +254,19 @@ def test_a_later_migration_runs_once_in_both_databases(
         _migrate_schema(old_schema, newer_folder)
     with closing(sqlite3.connect(old_file)) as file:
         assert file.execute(query).fetchall() == [("sqlite",)]
-        assert file.execute("PRAGMA user_version").fetchone() == (32,)
+        assert file.execute("PRAGMA user_version").fetchone() == (LATER,)
     with psycopg.connect(old_schema.url) as raw:
         raw.execute("SET search_path = terrarium_irc, public")
         assert raw.execute(query.encode()).fetchall() == [("postgres",)]
-        assert raw.execute("SELECT version FROM schema_version").fetchall() == [(32,)]
+        assert raw.execute("SELECT version FROM schema_version").fetchall() == [(LATER,)]
 
 
 def test_a_migration_that_is_interrupted_leaves_the_file_as_it_was(
     old_file: Path, version: int, newer_folder: Path
 ) -> None:
-    (newer_folder / "0033_lakes.sql").write_text("CREATE TABLE lakes (id);\nSELECT broken;")
+    (newer_folder / f"{LATER + 1:04}_lakes.sql").write_text(
+        "CREATE TABLE lakes (id);\nSELECT broken;"
+    )
     before = old_file.read_bytes()
     with pytest.raises(sqlite3.OperationalError, match="broken"):
         _migrate_file(old_file, newer_folder)

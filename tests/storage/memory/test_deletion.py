@@ -9,17 +9,17 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pytest
+
 from storage.chat_log.event import EVERYTHING, Event, EventType, Identity
 from storage.chat_log.event_table import Query
 from storage.chat_log.opt_outs import OptOuts
 from storage.db.address import Address
 from storage.db.database import Database
 from storage.log import ChatLog
-from storage.memory.consolidation_state import ConsolidationStore, Gap, RoomTurn
 from storage.memory.conversations import Conversations, Turn
 from storage.memory.deletion import redact
-from storage.memory.memories import HEARSAY, OWN, Memories, Memory, MemoryKind
-from storage.memory.vectors import MemoryVectors
+from storage.memory.memories import HEARSAY, OWN, Gap, Memories, Memory, MemoryKind, RoomTurn
 from storage.privacy.erasure import NamedPerson, Person, forget
 from storage.privacy.retention import expire
 from storage.queues.jobs import Jobs
@@ -74,23 +74,19 @@ class Frogs:
         self.log = log
         self.conversations = Conversations(database)
         self.memories = Memories(database)
-        self.rooms = ConsolidationStore(database)
 
     async def filled(self) -> None:
-        """Have nine turns, three episodes, a summary, facts, a note, vectors and a job."""
+        """Have nine turns, three episodes, a summary, facts, a note and a job."""
         for number, nick in enumerate((SECRET, "bob", "bob", "cid", "cid", "cid", "bob", SECRET)):
-            (anchor,) = await self.log.add([said(f"{nick} asks {number}", nick, number)])
-            message = {"role": "user", "content": f"{nick} asks {number}", "name": nick}
-            turn = Turn(anchor, NOON + timedelta(minutes=number), (message,))
-            await self.conversations.add(f"{ROOM}/{nick}", turn, ROOM, nick)
-        turns = await self.rooms.turns(ROOM, 0, 1_000, 100)
+            await self.asks(number, nick)
+        turns = await self.memories.turns(ROOM, 0, 1_000, 100)
         for some in (turns[:3], turns[3:6]):
-            watermarks = await self.rooms.progress(ROOM)
+            watermarks = await self.memories.progress(ROOM)
             episode = made(MemoryKind.EPISODE, some, f"{some[0].name} was there")
-            await self.rooms.advance_episodes(watermarks, some[-1].id, episode, some)
-        watermarks = await self.rooms.progress(ROOM)
+            await self.memories.add_episode(watermarks, some[-1].id, episode, some)
+        watermarks = await self.memories.progress(ROOM)
         summary = made(MemoryKind.SUMMARY, turns[:6], f"Of {SECRET} and others.")
-        await self.rooms.advance_summary(watermarks, turns[5].id, summary, turns[:6])
+        await self.memories.advance_summary(watermarks, turns[5].id, summary, turns[:6])
         for each in (
             fact(SECRET, SECRET, "pet", turns[0].id),
             fact(SECRET, "bob", "debt", turns[1].id),
@@ -99,13 +95,23 @@ class Frogs:
             replace(fact(SECRET, SECRET, "", 0), layer=MemoryKind.NOTE, text=f"noted by {SECRET}"),
         ):
             await self.memories.add(each)
-        missing = await MemoryVectors(self.database).missing(ROOM, 100)
-        vectors = {memory: [1.0, 2.0] for memory, _ in missing}
-        await MemoryVectors(self.database).add("e", vectors)
-        await self.rooms.save_prompt_view(await self.rooms.progress(ROOM), f"shown: {SECRET}", 6)
+        await self.memories.save_prompt_view(
+            await self.memories.progress(ROOM), f"shown: {SECRET}", 6
+        )
         private = f"irc/{SECRET}"
         await Jobs(self.database).add("memory.tell", {"room": private}, key=f"tell/{private}")
-        await self.rooms.progress(private)
+        await self.memories.progress(private)
+
+    async def asks(self, number: int, nick: str) -> None:
+        """Have somebody ask something."""
+        (anchor,) = await self.log.add([said(f"{nick} asks {number}", nick, number)])
+        message = {"role": "user", "content": f"{nick} asks {number}", "name": nick}
+        turn = Turn(anchor, NOON + timedelta(minutes=number), (message,))
+        await self.conversations.add(f"{ROOM}/{nick}", turn, ROOM, nick)
+
+    async def gaps(self) -> list[Gap]:
+        """The turns without an episode."""
+        return list((await self.memories.backlog(ROOM, 1)).gaps)
 
     async def texts(self, layer: MemoryKind) -> list[str]:
         """The texts of a layer, in order."""
@@ -126,7 +132,7 @@ async def test_not_a_byte_of_a_forgotten_person_is_left_in_any_layer(
     async with frogs(stores("irc")) as place:
         assert SECRET.encode() in stores.raw()
         await forget(place.database, place.log, ADA, tmp_path)
-        assert len(await place.rooms.turns(ROOM, 0, 1_000, 100)) == 6
+        assert len(await place.memories.turns(ROOM, 0, 1_000, 100)) == 6
         assert SECRET.encode() not in stores.raw()
         facts = await place.memories.facts(ROOM)
         assert [(each.subject, each.key) for each in facts] == [("bob", "pet")]
@@ -144,15 +150,15 @@ async def test_what_is_lost_with_a_person_is_wanted_again_of_what_the_others_sai
 ) -> None:
     async with frogs(stores("irc")) as place:
         await forget(place.database, place.log, ADA, tmp_path)
-        watermarks = await place.rooms.progress(ROOM)
+        watermarks = await place.memories.progress(ROOM)
         assert (watermarks.summary, watermarks.wanted, watermarks.episodes) == (0, 6, 6)
-        assert await place.rooms.gaps(ROOM) == [Gap(1, 3)]
-        turns = await place.rooms.turns(ROOM, 0, 3, 100)
+        assert await place.gaps() == [Gap(1, 3)]
+        turns = await place.memories.turns(ROOM, 0, 3, 100)
         assert [turn.name for turn in turns] == ["bob", "bob"]
-        assert await place.rooms.fill(
+        assert await place.memories.add_episode(
             watermarks, Gap(1, 3), made(MemoryKind.EPISODE, turns, "Bob."), turns
         )
-        assert await place.rooms.gaps(ROOM) == []
+        assert await place.gaps() == []
         assert await place.texts(MemoryKind.EPISODE) == ["Bob.", "cid was there"]
 
 
@@ -161,16 +167,40 @@ async def test_what_was_read_before_somebody_was_forgotten_is_not_stored_after(
     stores: Stores,
 ) -> None:
     async with frogs(stores("irc")) as place:
-        watermarks = await place.rooms.progress(ROOM)
-        turns = await place.rooms.turns(ROOM, 6, 8, 100)
+        watermarks = await place.memories.progress(ROOM)
+        turns = await place.memories.turns(ROOM, 6, 8, 100)
         await forget(place.database, place.log, ADA, tmp_path)
         late = made(MemoryKind.EPISODE, turns, f"{SECRET} again")
-        assert not await place.rooms.advance_episodes(watermarks, 8, late, turns)
-        assert not await place.rooms.advance_facts(
+        assert not await place.memories.add_episode(watermarks, 8, late, turns)
+        assert not await place.memories.advance_facts(
             watermarks, 8, [fact(SECRET, SECRET, "x", 8)], NOON
         )
-        assert not await place.rooms.save_prompt_view(watermarks, SECRET, 8)
+        assert not await place.memories.save_prompt_view(watermarks, SECRET, 8)
         assert SECRET.encode() not in stores.raw()
+
+
+@pytest.mark.parametrize("how", ["cleared", "forgotten", "opted out"])
+async def test_what_was_read_before_a_forgetting_is_void_also_in_a_room_without_memories(
+    tmp_path: Path, stores: Stores, how: str
+) -> None:
+    async with (
+        Database.open(stores("irc")) as database,
+        ChatLog.open(database) as log,
+    ):
+        place = Frogs(database, log)
+        for number, nick in enumerate((SECRET, "bob", "bob")):
+            await place.asks(number, nick)
+        watermarks = await place.memories.progress(ROOM)
+        turns = await place.memories.turns(ROOM, 0, 3, 100)
+        if how == "cleared":
+            await place.conversations.clear(f"{ROOM}/{SECRET}")
+        elif how == "forgotten":
+            await forget(database, log, ADA, tmp_path)
+        else:
+            await redact(database, "irc", SECRET)
+        late = made(MemoryKind.EPISODE, turns, f"{SECRET} again")
+        assert not await place.memories.add_episode(watermarks, 3, late, turns)
+        assert await place.texts(MemoryKind.EPISODE) == []
 
 
 async def test_whoever_keeps_the_file_forgets_somebody_of_whom_only_memories_are_left(
@@ -232,12 +262,12 @@ async def test_whoever_has_opted_out_is_shown_nowhere_and_nothing_is_learnt_of_t
         assert {each.subject for each in await place.memories.facts(ROOM)} == {"bob"}
         assert await place.texts(MemoryKind.SUMMARY) == []
         await redact(place.database, "irc", SECRET)
-        watermarks = await place.rooms.progress(ROOM)
+        watermarks = await place.memories.progress(ROOM)
         assert watermarks.wanted == 6
-        assert await place.rooms.gaps(ROOM) == [Gap(1, 3)]
-        turns = await place.rooms.turns(ROOM, 0, 100, 100)
+        assert await place.gaps() == [Gap(1, 3)]
+        turns = await place.memories.turns(ROOM, 0, 100, 100)
         assert SECRET not in {turn.person for turn in turns}
-        await place.rooms.advance_facts(watermarks, 8, [fact(SECRET, "bob", "car", 7)], NOON)
+        await place.memories.advance_facts(watermarks, 8, [fact(SECRET, "bob", "car", 7)], NOON)
         rows = await place.database.fetch_all("SELECT 1 FROM memories WHERE key = 'car'")
         assert rows == []
 
@@ -251,16 +281,16 @@ async def test_memories_go_with_the_time_for_which_things_are_kept(stores: Store
         (left,) = await place.memories.facts(ROOM)
         assert left.key == "new"
         assert await place.texts(MemoryKind.SUMMARY) == await place.texts(MemoryKind.EPISODE) == []
-        assert (await place.rooms.load_for_prompt(ROOM, "bob", "car", 5)).shown == ""
+        assert (await place.memories.load_for_prompt(ROOM, "bob", "car", 5)).shown == ""
 
 
 async def test_two_jobs_that_read_the_same_turns_store_them_once(stores: Stores) -> None:
     async with frogs(stores("irc")) as place:
-        watermarks = await place.rooms.progress(ROOM)
-        turns = await place.rooms.turns(ROOM, 6, 8, 100)
+        watermarks = await place.memories.progress(ROOM)
+        turns = await place.memories.turns(ROOM, 6, 8, 100)
         episode = made(MemoryKind.EPISODE, turns, "once")
         results = await asyncio.gather(
-            *(place.rooms.advance_episodes(watermarks, 8, episode, turns) for _ in range(3))
+            *(place.memories.add_episode(watermarks, 8, episode, turns) for _ in range(3))
         )
         assert sorted(results) == [False, False, True]
         assert (await place.texts(MemoryKind.EPISODE)).count("once") == 1

@@ -12,7 +12,6 @@ from anthropic.types import MessageParam
 
 from tests.kit.messages import HELLO, WEATHER
 from tests.kit.openai_script import Answer, ScriptedOpenAI
-from tests.kit.patience import PATIENCE
 
 pytest_plugins = ("tests.kit.scripted_server",)
 
@@ -75,12 +74,13 @@ async def test_the_reason_of_the_end_has_the_name_of_this_api(
     assert message.stop_sequence == answer.stop_reason
 
 
-async def test_the_events_of_a_stream_come_in_order(url: str, script: ScriptedOpenAI) -> None:
+async def test_the_events_of_a_stream_come_in_order(
+    http: httpx2.AsyncClient, script: ScriptedOpenAI
+) -> None:
     script.answer(Answer("Two words", calls=(("get_weather", '{"city": "Oslo"}'),)))
     body = {"model": "terra", "max_tokens": 9, "messages": HELLO, "stream": True,
             "tools": [WEATHER]}  # fmt: skip
-    async with httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http:
-        answer = await http.post("/v1/messages", json=body)
+    answer = await http.post("/v1/messages", json=body)
     assert answer.headers["content-type"].startswith("text/event-stream")
     names, events = [], []
     for block in answer.text.strip().split("\n\n"):
@@ -134,13 +134,12 @@ async def test_the_sdk_puts_a_stream_together(
                                       {"type": "adaptive", "display": "omitted"}])  # fmt: skip
 @pytest.mark.parametrize("stream", [True, False])
 async def test_thoughts_stay_out_unless_they_are_asked_for(
-    url: str, script: ScriptedOpenAI, thinking: Any, stream: bool
+    http: httpx2.AsyncClient, script: ScriptedOpenAI, thinking: Any, stream: bool
 ) -> None:
     script.answer(Answer("Hi", reasoning="secret"))
     body = {"model": "terra", "max_tokens": 9, "messages": HELLO, "thinking": thinking,
             "stream": stream}  # fmt: skip
-    async with httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http:
-        answer = await http.post("/v1/messages", json=body)
+    answer = await http.post("/v1/messages", json=body)
     assert answer.status_code == 200
     assert "Hi" in answer.text
     assert "secret" not in answer.text

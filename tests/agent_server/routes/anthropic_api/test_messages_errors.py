@@ -43,11 +43,10 @@ pytest_plugins = ("tests.kit.scripted_server",)
     ],
 )  # fmt: skip
 async def test_a_bad_request_is_refused_in_the_shape_of_this_api(
-    url: str, script: ScriptedOpenAI, body: dict[str, Any], named: str
+    http: httpx2.AsyncClient, script: ScriptedOpenAI, body: dict[str, Any], named: str
 ) -> None:
     good = {"model": "terra", "max_tokens": 9, "messages": HELLO}
-    async with httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http:
-        answer = await http.post("/v1/messages", json={**good, **body})
+    answer = await http.post("/v1/messages", json={**good, **body})
     assert answer.status_code == 400
     assert answer.json()["type"] == "error"
     assert answer.json()["error"]["type"] == "invalid_request_error"

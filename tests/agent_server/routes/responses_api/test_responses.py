@@ -14,7 +14,6 @@ from openai.types.responses import FunctionToolParam, Response
 
 from tests.kit.agent_server import EngineAddress, agent_server
 from tests.kit.openai_script import Answer, ScriptedOpenAI
-from tests.kit.patience import PATIENCE
 
 pytest_plugins = ("tests.kit.engine", "tests.kit.scripted_server")
 
@@ -264,10 +263,9 @@ async def test_the_form_of_the_text_reaches_the_engine(
     ],
 )  # fmt: skip
 async def test_what_cannot_be_honoured_is_refused_by_name(
-    url: str, script: ScriptedOpenAI, body: dict[str, Any], param: str | None
+    http: httpx2.AsyncClient, script: ScriptedOpenAI, body: dict[str, Any], param: str | None
 ) -> None:
-    async with httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http:
-        answer = await http.post("/v1/responses", json={"input": "x", **body})
+    answer = await http.post("/v1/responses", json={"input": "x", **body})
     assert answer.status_code == 400
     assert answer.json()["error"]["param"] == param
     assert script.requests == []
@@ -288,15 +286,16 @@ async def test_a_stream_that_breaks_ends_with_a_failed_response(
         await openai.responses.retrieve(last.response.id)
 
 
-async def test_a_client_that_leaves_stops_the_answer(url: str, script: ScriptedOpenAI) -> None:
+async def test_a_client_that_leaves_stops_the_answer(
+    http: httpx2.AsyncClient, script: ScriptedOpenAI
+) -> None:
     script.hang("begun")
-    async with httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http:
-        body = {"input": "x", "stream": True}
-        asking = asyncio.ensure_future(http.post("/v1/responses", json=body))
-        await script.arrived()
-        asking.cancel()
-        await asyncio.wait({asking})
-        await script.client_gone()
+    body = {"input": "x", "stream": True}
+    asking = asyncio.ensure_future(http.post("/v1/responses", json=body))
+    await script.arrived()
+    asking.cancel()
+    await asyncio.wait({asking})
+    await script.client_gone()
 
 
 async def test_the_real_model_must_call_a_tool_and_follow_a_schema(real: AsyncOpenAI) -> None:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import httpx2
 import pytest
 from openai import AsyncOpenAI, BadRequestError, NotFoundError
 
 from storage.usage.api_keys import Key
-from tests.kit.agent_server import agent_server
+from tests.kit.agent_server import agent_client
 from tests.kit.openai_script import ScriptedOpenAI
-from tests.kit.patience import PATIENCE
 from tests.kit.server_keys import make_keys
 
 pytest_plugins = ("tests.kit.scripted_server",)
@@ -47,10 +45,7 @@ async def test_a_stream_is_kept_when_it_is_complete(openai: AsyncOpenAI) -> None
 async def test_one_key_does_not_see_the_responses_of_another(
     script: ScriptedOpenAI, tmp_path: Path
 ) -> None:
-    async with (
-        agent_server({"upstream": script.url}, None, tmp_path) as url,
-        httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as http,
-    ):
+    async with agent_client({"upstream": script.url}, None, tmp_path) as http:
         keys = await make_keys(http, tmp_path, Key("irc"), Key("web"))
         irc, web = keys["irc"], keys["web"]
         made = await http.post("/v1/responses", json={"input": "x"}, headers=irc)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from harnesses.core.launcher.mcp_checks import check_mcp_servers
+from harnesses.core.launcher.doctor import check_mcp_servers
 from harnesses.core.tendril.status import StatusFile
 from terrarium.config import Config
 from tests.kit.command import terrarium
@@ -20,7 +20,7 @@ def test_a_server_that_a_tendril_cannot_reach_is_named_with_the_reason(tmp_path:
         "no tendril that may use it runs"
     ] * 2
     irc, web = StatusFile(tmp_path, "irc"), StatusFile(tmp_path, "web")
-    irc.watch_mcp_servers(lambda: {"time": "it has ended; its last words: no zone"})
+    irc.mcp_troubles = lambda: {"time": "it has ended; its last words: no zone"}
     irc.ready()
     web.ready()
     time, git = check_mcp_servers(config)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harnesses.core.launcher.model_line import describe_model
+from harnesses.core.launcher.readiness import describe_model
 from llm.client.profile import CapabilitiesPart, ModelCard
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+from functools import partial
 from pathlib import Path
 
 from harnesses.core.launcher.readiness import Check, tendril_ready, wait_until_ready
@@ -20,10 +22,14 @@ def after(*answers: str | None) -> Check:
 
 
 async def test_it_waits_until_all_is_well_at_the_same_time_and_says_what_for() -> None:
-    said: list[str] = []
-    checks = {"a": after(None, "gone", None), "b": after("asleep", "asleep", None)}
-    await wait_until_ready(checks, said.append, every=0)
-    assert said == ["waiting for b: asleep", "waiting for a: gone; b: asleep"]
+    said, passed = asyncio.Queue[str](), list[str]()
+
+    async def slow() -> str | None:
+        passed.append(await said.get() if "gone" not in "".join(passed) else "")
+        return None if "waiting for a: gone; b: asleep" in passed else "asleep"
+
+    checks = {"a": after(None, "gone", None), "b": slow}
+    await wait_until_ready(checks, said.put_nowait, every=0.01, pause=0)
 
 
 async def test_it_says_nothing_when_it_need_not_wait_long() -> None:
@@ -34,7 +40,7 @@ async def test_it_says_nothing_when_it_need_not_wait_long() -> None:
 
 async def test_a_tendril_is_ready_when_the_process_that_runs_now_says_so(tmp_path: Path) -> None:
     pids: dict[str, int] = {}
-    check = tendril_ready(tmp_path, "irc", pids)
+    check = partial(tendril_ready, tmp_path, "irc", pids)
     assert await check() == "it is starting"
     status = StatusFile(tmp_path, "irc")
     status.ready()

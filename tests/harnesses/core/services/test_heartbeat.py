@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from harnesses.core.services.heartbeat import send_heartbeats
+from harnesses.core.services.metrics import send_heartbeats
 from harnesses.core.tendril.status import AccessMonitor, StatusFile, report
 from llm.client.client import AgentClient
 from llm.client.response import Heartbeat

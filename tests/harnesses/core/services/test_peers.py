@@ -285,7 +285,7 @@ async def test_who_waits_no_more_ends_the_answer_and_leaves_nothing(tmp_path: Pa
         await asked
         await script.client_gone()
         async with asyncio.timeout(PATIENCE):
-            while kettle.pending:  # noqa: ASYNC110
+            while kettle.turns.pending:  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
         assert await PeerQuestions(here.outbox.database).unanswered("kettle") == []
 

@@ -11,10 +11,9 @@ from typing import Any
 
 import pytest
 
-from harnesses.core.tendril.base import FAILED
 from harnesses.core.tendril.status import ProcessState, report
 from harnesses.core.tendril.turn import TurnRequest, TurnResult
-from llm.client.settings import AgentSettings
+from harnesses.core.tendril.turns import FAILED
 from llm.messages.errors import Busy, ContextTooLong, ModelError, RequestRejected, TimedOut
 from llm.prompt.builder import CORE, TOOLS
 from llm.tools.toolbox import ToolOptions, tool
@@ -58,14 +57,12 @@ async def test_a_turn_answers_and_remembers(tmp_path: Path) -> None:
     async with ScriptedOpenAI() as script:
         async with small(tmp_path, script.url) as tendril:
             script.say("Seven.")
-            result = await tendril.turn(
-                TurnRequest(conversation="kitchen", who="ada", text="How many cups?")
-            )
+            result = await tendril.ask("How many cups?")
             assert result.usage.completion == 1
             unmetered = replace(result, usage=TokenUsage())
             assert unmetered == TurnResult("Seven.", ok=True, iterations=1)
         async with small(tmp_path, script.url) as tendril:
-            await tendril.turn(TurnRequest(conversation="kitchen", who="bob", text="Sure?"))
+            await tendril.ask("Sure?", who="bob")
         first, second = script.requests
         assert second["messages"][0] == first["messages"][0]
         assert texts(second) == [
@@ -86,9 +83,7 @@ async def test_a_turn_has_the_tools_of_the_tendril_and_those_it_is_given(tmp_pat
 
     async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
         script.calls(("cups", {}), ("spoons", {})).say("Seven and eight.")
-        result = await tendril.turn(
-            TurnRequest(conversation="kitchen", who="ada", text="What is there?", tools=[spoons])
-        )
+        result = await tendril.ask("What is there?", tools=[spoons])
         assert result.text == "Seven and eight."
         names = [each["function"]["name"] for each in script.requests[0]["tools"]]
         own = {"forget", "recall", "remember", "search_memory"}
@@ -106,7 +101,7 @@ async def test_a_turn_has_the_tools_of_the_tendril_and_those_it_is_given(tmp_pat
 async def test_values_fill_the_persona_and_stay_harmless(tmp_path: Path) -> None:
     async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
         values = {"channel": "#a<|im_end|>"}
-        await tendril.turn(TurnRequest(conversation="kitchen", who="ada", text="Hi", values=values))
+        await tendril.ask("Hi", values=values)
         assert texts(script.requests[0])[0] == (
             f"You are Terra, on #a&lt;|im_end|>. A cup costs $5.{HELPS}"
         )
@@ -120,7 +115,7 @@ async def test_a_configured_persona_takes_the_place_of_the_tendrils_own(tmp_path
         ScriptedOpenAI() as script,
         small(tmp_path, script.url, personas=personas) as tendril,
     ):
-        await tendril.turn(TurnRequest(conversation="kitchen", who="ada", text="Hi"))
+        await tendril.ask("Hi")
         assert texts(script.requests[0])[0] == f"You are a pirate.{HELPS}"
 
 
@@ -138,9 +133,7 @@ async def test_pieces_are_given_as_they_come(tmp_path: Path) -> None:
 
     async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
         script.answer(Scripted("One two.", reasoning="no"))
-        result = await tendril.turn(
-            TurnRequest(conversation="kitchen", who="ada", text="Count", on_text=show)
-        )
+        result = await tendril.ask("Count", on_text=show)
     assert result.text == "".join(pieces) == "One two."
     assert len(pieces) > 1
 
@@ -158,20 +151,16 @@ async def test_an_error_becomes_a_sentence_and_nothing_is_kept(
 ) -> None:
     async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
         script.answer(scripted)
-        result = await tendril.turn(TurnRequest(conversation="kitchen", who="ada", text="Hi"))
+        result = await tendril.ask("Hi")
         assert result == TurnResult(error.sentence, ok=False)
         assert await tendril.conversations.turns("kitchen") == []
-        assert (
-            await tendril.turn(TurnRequest(conversation="kitchen", who="ada", text="And now?"))
-        ).ok
+        assert (await tendril.ask("And now?")).ok
         assert len(script.requests[-1]["messages"]) == 2
 
 
 async def test_a_question_that_does_not_fit_becomes_a_sentence(tmp_path: Path) -> None:
     async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
-        result = await tendril.turn(
-            TurnRequest(conversation="kitchen", who="ada", text="word " * 5_000)
-        )
+        result = await tendril.ask("word " * 5_000)
         assert result == TurnResult(ContextTooLong.sentence, ok=False)
         assert script.requests == []
 
@@ -225,11 +214,7 @@ async def test_a_persona_of_the_folder_brings_its_model_its_words_and_its_tools(
     async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
         script.models.add("big")
         values = {"channel": "#c"}
-        await tendril.turn(
-            TurnRequest(
-                conversation="kitchen", who="ada", text="Hi", persona="pirate", values=values
-            )
-        )
+        await tendril.ask("Hi", persona="pirate", values=values)
         [request] = script.requests
     assert texts(request)[0] == f"Arr, #c.\n\n{CORE}"
     wanted = {"model": "big", "temperature": 1.5, "max_tokens": 9}
@@ -272,13 +257,14 @@ class Brief(SmallTendril):
 
     error: Exception | None = None
 
-    def _persona_file(self, agent: AgentSettings) -> Path:
-        return Path(__file__)
-
     async def serve(self) -> None:
         if self.error:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(_raised(self.error))
+
+
+def brief_config(data: Path) -> Config:
+    return configured(data, "http://127.0.0.1:9", personas={"small": __file__})
 
 
 async def _raised(error: Exception) -> None:
@@ -286,7 +272,7 @@ async def _raised(error: Exception) -> None:
 
 
 async def test_a_tendril_that_has_done_its_work_ends(tmp_path: Path) -> None:
-    await Brief(configured(tmp_path, "http://127.0.0.1:9")).run()
+    await Brief(brief_config(tmp_path)).run()
     said = report(tmp_path, "small")
     assert said
     assert said.state is ProcessState.STOPPED
@@ -294,7 +280,7 @@ async def test_a_tendril_that_has_done_its_work_ends(tmp_path: Path) -> None:
 
 
 async def test_what_ends_a_tendril_is_raised_as_it_is(tmp_path: Path) -> None:
-    brief = Brief(configured(tmp_path, "http://127.0.0.1:9"))
+    brief = Brief(brief_config(tmp_path))
     brief.error = ConfigError("[small] is wrong")
     with pytest.raises(ConfigError, match="is wrong"):
         await brief.run()

@@ -11,7 +11,6 @@ from pathlib import Path
 
 from structlog.testing import capture_logs
 
-from harnesses.core.tendril.turn import TurnRequest
 from terrarium.config import load
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.patience import PATIENCE
@@ -56,9 +55,7 @@ async def test_limits_personas_and_skills_follow_their_files(tmp_path: Path) -> 
             text = "---\nname: frogs\ndescription: d\ntriggers: [frog]\n---\nA frog is green."
             (skills / "SKILL.md").write_text(text)
             await until(lambda: "frogs" in tendril.prompts.registry.skills)
-            await tendril.turn(
-                TurnRequest(conversation="c", who="ada", text="A frog?", persona="pirate")
-            )
+            await tendril.ask("A frog?", conversation="c", persona="pirate")
             (skills / "SKILL.md").unlink()
             await until(lambda: "frogs" not in tendril.prompts.registry.skills)
     [request] = script.requests

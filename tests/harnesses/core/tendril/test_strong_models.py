@@ -11,32 +11,26 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
-from harnesses.core.tendril.turn import TurnRequest, TurnResult
 from llm.agent.agent_loop import CUT_MARK, SPEECHLESS
 from llm.messages.errors import RequestRejected, Unsure
 from tests.harnesses.core.tendril.test_base import small
 from tests.kit.openai_script import Answer, ScriptedOpenAI
 from tests.kit.openai_wire import error_object, event
 from tests.kit.serving import serving
-from tests.kit.small_tendril import SmallTendril
 
 UNIT = "```ini\n[Service]\nMemoryHigh=3G\n```\n<notes>[18:49] <ada> so it is</notes>"
 TINY = {"parameters": 135_000_000}
 
 
-async def ask(tendril: SmallTendril, text: str = "How many cups?", **more: Any) -> TurnResult:
-    return await tendril.turn(TurnRequest(conversation="kitchen", who="ada", text=text, **more))
-
-
 async def test_an_able_model_gets_no_limit_and_a_tiny_one_its_own(tmp_path: Path) -> None:
     async with ScriptedOpenAI() as script:
         async with small(tmp_path / "a", script.url) as tendril:
-            await ask(tendril)
+            await tendril.ask()
         script.card, script.tools = TINY, "forced"
         async with small(tmp_path / "b", script.url) as tendril:
-            await ask(tendril)
+            await tendril.ask()
         async with small(tmp_path / "c", script.url, max_tokens=99) as tendril:
-            await ask(tendril)
+            await tendril.ask()
         assert [each.get("max_tokens") for each in script.requests] == [None, 256, 99]
 
 
@@ -45,8 +39,8 @@ async def test_a_tiny_model_that_is_unsure_is_not_believed(tmp_path: Path) -> No
         script.card, script.tools, script.reads = TINY, "forced", lambda _: "general"
         script.answer(Answer("Toads live in the moon.", logprob=-2.0))
         script.answer(Answer("Toads live in ponds.", logprob=-0.2))
-        assert (await ask(tendril, "where do toads live?")).text == Unsure.sentence
-        assert (await ask(tendril, "where do toads live now?")).text == "Toads live in ponds."
+        assert (await tendril.ask("where do toads live?")).text == Unsure.sentence
+        assert (await tendril.ask("where do toads live now?")).text == "Toads live in ponds."
 
 
 async def test_what_an_able_model_writes_is_answered_and_remembered_as_it_is(
@@ -54,8 +48,8 @@ async def test_what_an_able_model_writes_is_answered_and_remembered_as_it_is(
 ) -> None:
     async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
         script.say(UNIT)
-        assert (await ask(tendril)).text == UNIT
-        await ask(tendril, "finish it")
+        assert (await tendril.ask()).text == UNIT
+        await tendril.ask("finish it")
         sent = script.requests[-1]["messages"]
     assert UNIT in [each["content"] for each in sent if each["role"] == "assistant"]
 
@@ -63,8 +57,8 @@ async def test_what_an_able_model_writes_is_answered_and_remembered_as_it_is(
 async def test_an_answer_that_was_cut_off_says_so_to_who_reads_it_later(tmp_path: Path) -> None:
     async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
         script.answer(Answer("One, two", finish="length")).answer(Answer(", 3", finish="length"))
-        assert (await ask(tendril)).text == f"One, two, 3{CUT_MARK}"
-        await ask(tendril, "go on")
+        assert (await tendril.ask()).text == f"One, two, 3{CUT_MARK}"
+        await tendril.ask("go on")
         sent = script.requests[-1]["messages"]
     assert f"One, two, 3{CUT_MARK}" in [each["content"] for each in sent]
 
@@ -74,7 +68,7 @@ async def test_the_window_of_the_card_counts_where_nothing_counts_tokens(tmp_pat
         script.can_count, script.card = False, {"max_model_len": 131_072}
         script.default = Answer("word " * 5_000, pieces=("word " * 5_000,))
         for number in range(5):
-            await ask(tendril, f"question {number}")
+            await tendril.ask(f"question {number}")
         sent = str(script.requests[-1]["messages"])
         assert script.counted == 1
     assert all(f"question {number}" in sent for number in range(5))
@@ -92,7 +86,7 @@ async def test_a_window_that_the_card_has_wrong_is_found_out_and_kept(tmp_path: 
         script.can_count, script.card = False, {"max_model_len": 131_072}
         script.default = rule
         for number in range(9):
-            assert (await ask(tendril, f"question {number}")).ok
+            assert (await tendril.ask(f"question {number}")).ok
         refused = len(script.requests) - 9
     assert 0 < refused <= 3
 
@@ -101,8 +95,8 @@ async def test_a_model_that_is_asked_for_its_state_may_answer_with_it(tmp_path: 
     stated = '{"response": "Which one?", "status": "awaiting_answer"}'
     async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
         script.default = Answer(stated)
-        asked = await ask(tendril, wants_status=True)
-        plain = await ask(tendril)
+        asked = await tendril.ask(wants_status=True)
+        plain = await tendril.ask()
     assert (asked.text, asked.status) == ("Which one?", "awaiting_answer")
     assert (plain.text, plain.status) == (stated, None)
 
@@ -141,9 +135,9 @@ async def test_a_server_with_bad_manners_costs_one_clear_sentence(
 
     app = Starlette(routes=[Route("/v1/chat/completions", chat, methods=["POST"])])
     async with serving(app) as url, small(tmp_path, url) as tendril:
-        assert (await ask(tendril)).text == sentence
+        assert (await tendril.ask()).text == sentence
         faulty = False
-        assert (await ask(tendril)).text == "Seven."
+        assert (await tendril.ask()).text == "Seven."
     assert bodies[-1]["tools"] == bodies[0]["tools"]
 
 
@@ -153,4 +147,4 @@ async def test_a_server_that_refuses_tools_still_answers(tmp_path: Path) -> None
 
     async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
         script.default = rule
-        assert [(await ask(tendril)).text for _ in range(2)] == ["Seven.", "Seven."]
+        assert [(await tendril.ask()).text for _ in range(2)] == ["Seven.", "Seven."]

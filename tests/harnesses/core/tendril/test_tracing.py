@@ -36,9 +36,7 @@ async def test_a_turn_leaves_a_trace_of_its_steps_and_none_of_its_words(tmp_path
     async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
         script.cached_tokens = 5
         script.call("cups", {}).say("Seven.")
-        await tendril.turn(
-            TurnRequest(conversation="kitchen", who="ada", text="How many?", profile="command")
-        )
+        await tendril.ask("How many?", profile="command")
         run = await last(tmp_path)
         tables = [await tendril.database.fetch_all(f"SELECT * FROM {t}") for t in TABLES]
     assert (run.conversation, run.profile, run.outcome) == ("kitchen", "command", "answered")
@@ -55,9 +53,9 @@ async def test_a_trace_has_the_sizes_of_a_prompt_by_parts_and_the_times_of_its_s
     tmp_path: Path,
 ) -> None:
     async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
-        await tendril.turn(TurnRequest(conversation="kitchen", who="ada", text="Hi"))
+        await tendril.ask("Hi")
         script.call("cups", {}).answer(Scripted("Seven", finish="stop"))
-        await tendril.turn(TurnRequest(conversation="kitchen", who="ada", text="How many?"))
+        await tendril.ask("How many?")
         run = await last(tmp_path)
     asked, called, answered = run.steps
     names = [part.name for part in asked.parts]
@@ -75,9 +73,7 @@ async def test_the_words_of_a_trace_are_those_of_the_turn_and_nobody_is_alone(
     tmp_path: Path, private: bool
 ) -> None:
     async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
-        await tendril.turn(
-            TurnRequest(conversation="kitchen", who="ada", text="How many?", private=private)
-        )
+        await tendril.ask("How many?", private=private)
         turn = await read_turn(tmp_path, await last(tmp_path))
     words = [message["content"] for message in turn]
     assert words == ([] if private else ["How many?", "ok"])
@@ -88,14 +84,12 @@ async def test_of_who_is_not_to_be_remembered_there_is_no_trace_and_unasked_only
     tmp_path: Path, profile: Profile
 ) -> None:
     async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
-        await tendril.turn(
-            TurnRequest(
-                conversation="kitchen/adalovelace",
-                who="adalovelace",
-                text="plugh",
-                keeps=False,
-                profile=profile,
-            )
+        await tendril.ask(
+            "plugh",
+            who="adalovelace",
+            conversation="kitchen/adalovelace",
+            keeps=False,
+            profile=profile,
         )
         runs = await newest_runs(tmp_path, 10)
         files = b"".join(path.read_bytes() for path in small_files(tmp_path))
@@ -111,13 +105,11 @@ async def test_of_who_is_not_to_be_remembered_there_is_no_trace_and_unasked_only
 async def test_a_turn_that_fails_or_is_stopped_says_so_in_its_trace(tmp_path: Path) -> None:
     async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
         script.answer(Scripted("no", status=404))
-        await tendril.turn(TurnRequest(conversation="kitchen", who="ada", text="Hi"))
+        await tendril.ask("Hi")
         run = await last(tmp_path)
         assert (run.outcome, run.reason) == ("failed", "RequestRejected")
         script.hang("Well")
-        asking = asyncio.create_task(
-            tendril.turn(TurnRequest(conversation="kitchen", who="ada", text="Hi"))
-        )
+        asking = asyncio.create_task(tendril.ask("Hi"))
         await script.arrived(2)
         assert tendril.stop("kitchen")
         assert await asking == TurnResult("", ok=False)
@@ -142,19 +134,15 @@ async def test_a_stopped_turn_leaves_memory_as_it_was(tmp_path: Path) -> None:
         return ""
 
     async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
-        await tendril.turn(TurnRequest(conversation="kitchen", who="ada", text="First"))
+        await tendril.ask("First")
         script.calls(("act", {"text": "x"}), ("linger", {}))
-        asking = asyncio.create_task(
-            tendril.turn(
-                TurnRequest(conversation="kitchen", who="ada", text="Second", tools=[act, linger])
-            )
-        )
+        asking = asyncio.create_task(tendril.ask("Second", tools=[act, linger]))
         await waiting.wait()
         assert tendril.stop("kitchen")
         await asking
         assert deeds == ["x"]
         assert len(await tendril.conversations.turns("kitchen")) == 1
-        await tendril.turn(TurnRequest(conversation="kitchen", who="ada", text="Third"))
+        await tendril.ask("Third")
         assert [text for text in texts(script.requests[-1]) if " asks: " in text] == [
             *("ada asks: First", "ada asks: Third")
         ]
@@ -167,18 +155,14 @@ async def test_a_model_may_stay_silent_and_that_is_remembered(tmp_path: Path) ->
         result = await tendril.turn(bye)
         assert (result.text, result.ok, result.status) == ("", True, "closed")
         assert (await last(tmp_path)).outcome == "silent"
-        assert (
-            await tendril.turn(TurnRequest(conversation="kitchen", who="ada", text="Hello again"))
-        ).ok
+        assert (await tendril.ask("Hello again")).ok
         assert script.requests[-1]["messages"][-2] == {"role": "assistant", "content": ""}
 
 
 async def test_a_run_that_nobody_waits_for_may_be_put_off(tmp_path: Path) -> None:
     async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
         script.call("defer", {"signal": "silence", "hours": 3, "reason": "night"})
-        result = await tendril.turn(
-            TurnRequest(conversation="kitchen", who="clock", text="Speak?", profile="event")
-        )
+        result = await tendril.ask("Speak?", who="clock", profile="event")
         assert (result.text, result.deferral) == ("", Deferral("silence", 3.0, "night"))
         assert (await last(tmp_path)).outcome == "deferred"
 
@@ -196,27 +180,21 @@ async def test_what_a_crashed_run_has_done_is_not_done_by_the_next_attempt(tmp_p
         for _ in range(2):
             async with small(tmp_path, script.url) as tendril:
                 script.call("act", {"text": "x"}).answer(Scripted("no", status=400))
-                await tendril.turn(
-                    TurnRequest(conversation="k", who="ada", text="Go", tools=[act], run="job/1")
-                )
+                await tendril.ask("Go", conversation="k", tools=[act], run="job/1")
         async with small(tmp_path, script.url) as tendril:
             script.call("act", {"text": "x"}).say("Done.")
-            result = await tendril.turn(
-                TurnRequest(conversation="k", who="ada", text="Go", tools=[act], run="job/1")
-            )
+            result = await tendril.ask("Go", conversation="k", tools=[act], run="job/1")
             assert (result.text, deeds) == ("Done.", ["x"])
             assert "did x" in texts(script.requests[-1])[-1]
             script.call("act", {"text": "x"}).say("Done.")
-            await tendril.turn(
-                TurnRequest(conversation="k", who="ada", text="Go", tools=[act], run="job/2")
-            )
+            await tendril.ask("Go", conversation="k", tools=[act], run="job/2")
             assert deeds == ["x", "x"]
 
 
 async def test_clearing_a_conversation_removes_its_traces(tmp_path: Path) -> None:
     async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
         for name in ("kitchen", "garden"):
-            await tendril.turn(TurnRequest(conversation=name, who="ada", text="Hi"))
+            await tendril.ask("Hi", conversation=name)
         await tendril.clear("kitchen")
         assert [run.conversation for run in await newest_runs(tmp_path, 5)] == ["garden"]
 
@@ -249,7 +227,7 @@ async def test_tools_that_only_read_run_side_by_side_and_others_in_order(tmp_pat
     async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
         script.calls(("other_side", {}), ("one_side", {}))
         script.calls(("step", {"name": "a"}), ("step", {"name": "b"})).say("So.")
-        await tendril.turn(TurnRequest(conversation="kitchen", who="ada", text="Go", tools=tools))
+        await tendril.ask("Go", tools=tools)
         told = [text.split("\n")[1] for text in texts(script.requests[-1])[-5:] if text]
     assert told == ["other", "one", "a", "b"]
     assert order == ["a begins", "a ends", "b begins", "b ends"]
@@ -264,5 +242,5 @@ async def test_a_tool_may_have_a_time_of_its_own(tmp_path: Path) -> None:
 
     async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
         script.call("slow", {}).say("Well.")
-        await tendril.turn(TurnRequest(conversation="kitchen", who="ada", text="Go", tools=[slow]))
+        await tendril.ask("Go", tools=[slow])
         assert "no result within 0.01 seconds" in texts(script.requests[-1])[-1]

@@ -19,14 +19,10 @@ async def test_a_conversation_takes_one_question_at_a_time_and_two_run_at_once(
 ) -> None:
     async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
         script.hang("Seven.")
-        first = asyncio.create_task(
-            tendril.turn(TurnRequest(conversation="kitchen", who="ada", text="first"))
-        )
+        first = asyncio.create_task(tendril.ask("first"))
         await script.arrived(1)
-        second = asyncio.create_task(
-            tendril.turn(TurnRequest(conversation="kitchen", who="bob", text="second"))
-        )
-        other = await tendril.turn(TurnRequest(conversation="garden", who="eve", text="other"))
+        second = asyncio.create_task(tendril.ask("second", who="bob"))
+        other = await tendril.ask("other", who="eve", conversation="garden")
         assert other.ok
         assert [texts(request)[-1] for request in script.requests] == [
             "ada asks: first",
@@ -46,38 +42,28 @@ async def test_a_conversation_takes_one_question_at_a_time_and_two_run_at_once(
 async def test_a_question_whose_asker_leaves_does_not_hold_up_the_next(tmp_path: Path) -> None:
     async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
         script.hang("Well")
-        first = asyncio.create_task(
-            tendril.turn(TurnRequest(conversation="kitchen", who="ada", text="first"))
-        )
+        first = asyncio.create_task(tendril.ask("first"))
         await script.arrived(1)
         first.cancel()
         await script.client_gone()
-        assert (
-            await tendril.turn(TurnRequest(conversation="kitchen", who="bob", text="second"))
-        ).ok
+        assert (await tendril.ask("second", who="bob")).ok
         assert texts(script.requests[1])[1:] == ["bob asks: second"]
 
 
 async def test_one_who_gives_up_waiting_lets_the_next_one_have_the_turn(tmp_path: Path) -> None:
     async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
         script.hang("Seven.")
-        first = asyncio.create_task(
-            tendril.turn(TurnRequest(conversation="kitchen", who="ada", text="first"))
-        )
+        first = asyncio.create_task(tendril.ask("first"))
         await script.arrived(1)
-        second = asyncio.create_task(
-            tendril.turn(TurnRequest(conversation="kitchen", who="bob", text="second"))
-        )
-        third = asyncio.create_task(
-            tendril.turn(TurnRequest(conversation="kitchen", who="eve", text="third"))
-        )
+        second = asyncio.create_task(tendril.ask("second", who="bob"))
+        third = asyncio.create_task(tendril.ask("third", who="eve"))
         await asyncio.sleep(0)
-        assert tendril.pending == 3
+        assert tendril.turns.pending == 3
         second.cancel()
         script.release()
         assert (await first).ok
         assert (await third).ok
-        assert tendril.pending == 0
+        assert tendril.turns.pending == 0
         assert texts(script.requests[1])[-1] == "eve asks: third"
 
 
@@ -91,9 +77,7 @@ async def test_what_was_answered_is_remembered_also_when_the_tendril_stops_just_
             return True
 
         script.say("Seven.")
-        turn = tendril.turn(
-            TurnRequest(conversation="kitchen", who="ada", text="How many cups?", deliver=deliver)
-        )
+        turn = tendril.ask("How many cups?", deliver=deliver)
         asked = asyncio.create_task(turn)
         with pytest.raises(asyncio.CancelledError):
             await asked
@@ -126,13 +110,9 @@ async def test_what_is_stopped_is_answered_with_nothing(tmp_path: Path) -> None:
     async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
         assert not tendril.stop("kitchen")
         script.hang("Seven.")
-        first = asyncio.create_task(
-            tendril.turn(TurnRequest(conversation="kitchen", who="ada", text="first"))
-        )
+        first = asyncio.create_task(tendril.ask("first"))
         await script.arrived(1)
-        second = asyncio.create_task(
-            tendril.turn(TurnRequest(conversation="kitchen", who="ada", text="second"))
-        )
+        second = asyncio.create_task(tendril.ask("second"))
         await asyncio.sleep(0)
         assert tendril.stop("kitchen")
         nothing = TurnResult("", ok=False)
@@ -167,7 +147,7 @@ async def test_a_stop_tells_that_it_dropped_questions_though_no_turn_was_running
     tmp_path: Path,
 ) -> None:
     async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
-        compacting = asyncio.create_task(tendril.compact("kitchen"))
+        compacting = asyncio.create_task(tendril.turns.compact("kitchen"))
         await asyncio.sleep(0)
         request = TurnRequest(conversation="kitchen", who="ada", text="first")
         asked = asyncio.create_task(tendril.turn(request))

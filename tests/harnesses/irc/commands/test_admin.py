@@ -63,7 +63,7 @@ async def test_only_admins_give_admin_commands_and_an_empty_list_means_nobody(
     ):
         for command in ("join #other", "set line_budget 1", "reload"):
             assert await told(root, f".{command}") == "Only admins may do that."
-        assert tendril.networks["irc"].channels == [ROOM]
+        assert tendril.networks["irc"].roster.channels == [ROOM]
         await root.say(ROOM, ".help")
         await root.expect(r"\.ping \.version \.help")
         assert not any("unignore" in line for line in root.lines)
@@ -104,7 +104,7 @@ async def test_channels_joined_and_left_by_command_are_so_after_a_restart(tmp_pa
             await root.expect(rf":Terra!\S+ PART :?{ROOM}")
             await root.expect(rf"NOTICE root :\[\S+\] I have left {ROOM}\.$")
         async with irc_tendril(config_of(tmp_path, ircd)) as tendril:
-            assert tendril.networks["irc"].channels == [OTHER]
+            assert tendril.networks["irc"].roster.channels == [OTHER]
             await root.say(OTHER, ".join elsewhere")
             await root.expect(r"NOTICE root :\[\S+\] Which channel\?")
     assert [deed[:2] for deed in await deeds(tmp_path)] == [("join", OTHER), ("part", ROOM)]
@@ -194,8 +194,8 @@ async def test_the_file_is_read_anew_by_command_and_when_it_changes(tmp_path: Pa
             write(ircd.port, 'channels = ["#terrarium", "#other"]\n')
             assert (await told(root, ".reload")).startswith("Reloaded.")
             async with asyncio.timeout(PATIENCE):
-                await tendril.networks["irc"].until_joined()
-            assert set(tendril.networks["irc"].channels) == {ROOM, OTHER}
+                await tendril.networks["irc"].all_joined.wait()
+            assert set(tendril.networks["irc"].roster.channels) == {ROOM, OTHER}
             write(ircd.port, 'comand_prefix = "?"\n')
             wrong = await told(root, ".reload")
             assert "Nothing has changed" in wrong
@@ -406,7 +406,7 @@ async def test_permission_is_looked_at_again_when_a_tool_runs(tmp_path: Path) ->
         await bob.expect("NICK :?toor")
         await bob.settle()
         async with asyncio.timeout(PATIENCE):
-            while not tendril.networks["irc"].member(ROOM, "toor"):  # noqa: ASYNC110 - on its way
+            while not tendril.networks["irc"].roster.member(ROOM, "toor"):  # noqa: ASYNC110 - on its way
                 await asyncio.sleep(0.01)
         script.release()
         await root.expect("root: No")

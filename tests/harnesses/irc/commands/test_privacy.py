@@ -100,7 +100,9 @@ async def test_what_an_opted_out_person_said_before_is_not_shown_to_the_model(
         await alice.say(ROOM, f"once I said {SECRET}")
         await alice.say(ROOM, ".ping")
         await alice.expect("alice: pong")
-        await tendril.services.opt_outs.add("irc", Identity("Alice", "alice", "127.0.0.1"))
+        await tendril.services.medium.log.opt_outs.add(
+            "irc", Identity("Alice", "alice", "127.0.0.1")
+        )
         await alice.send("NICK bob")
         await alice.say(ROOM, ".terrarium what was said?")
         await alice.expect("bob: Fine")

@@ -16,8 +16,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from structlog.testing import capture_logs
 
-from harnesses.core.launcher.health import examine_process
-from harnesses.core.tendril.status import report
+from harnesses.core.tendril.status import examine_process, report
 from harnesses.irc.tendril import IrcTendril
 from storage.chat_log.event import Place
 from storage.db.database import Database

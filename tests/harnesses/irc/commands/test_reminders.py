@@ -159,7 +159,7 @@ async def test_a_reminder_waits_until_we_are_where_it_belongs(tmp_path: Path) ->
             await clock.asleep_until(clock.now() + timedelta(seconds=15))  # it has been tried
             network = tendril.networks["irc"]
             network.join(ROOM)
-            await network.until_joined()
+            await network.all_joined.wait()
             await clock.advance(MINUTE)
             await it.alice.expect("alice: reminder: tea$")
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from harnesses.irc.failover.standby import LEASE_PREFIX, MAX_LAG, Standby
 from harnesses.irc.protocol.message import parse
+from harnesses.irc.session import handlers
 from harnesses.irc.settings import NetworkSettings
 from harnesses.irc.transport.network import Network
 from storage.connection import Row, Values
@@ -30,7 +31,7 @@ async def test_a_slow_answer_about_the_leases_settles_nothing_that_came_after_th
 ) -> None:
     message = parse(":alice!a@h PRIVMSG #c :only we have heard this")
     assert message
-    (event,) = inside().session.receive(message)
+    (event,) = handlers.receive(inside().session, message)
     async with DistantDatabase.open(tmp_path / "irc.sqlite3") as database:
         network = Network("net", NetworkSettings(server="irc.example"))
         standby = Standby(database, {"net": network})

@@ -7,7 +7,6 @@ import os
 import signal
 import socket
 import sys
-from pathlib import Path
 
 from tests.kit.irc_client import IrcClient, irc_client
 from tests.kit.ircd import embedded_ircd
@@ -15,28 +14,6 @@ from tests.kit.patience import PATIENCE
 from tests.kit.ports import free_port
 
 COMMAND = [sys.executable, "-m", "harnesses.irc.ircd"]
-
-PLUGIN = """
-import irc3d
-
-@irc3d.plugin
-class Shout:
-    def __init__(self, context):
-        self.context = context
-
-    @irc3d.event(r"PRIVMSG (?P<target>\\S+) :(?P<data>.*)")
-    def heard(self, target=None, data=None, client=None):
-        if data == "shout":
-            self.context.notice(client, "HEARD {it}")
-
-    @irc3d.command
-    def SHOUT(self, client, args=None):
-        '''Shout
-
-            %%SHOUT <word>
-        '''
-        client.fwrite(":{c.srv} NOTICE {c.nick} :{word}!", word=args["<word>"])
-"""
 
 
 async def test_a_client_like_irssi_finds_what_it_asks_for() -> None:
@@ -78,14 +55,6 @@ async def test_a_client_like_irssi_finds_what_it_asks_for() -> None:
         await client.wait_closed()
 
 
-async def test_what_was_asked_just_before_a_quit_is_answered() -> None:
-    async with embedded_ircd() as server, irc_client(server.port, "irssi") as client:
-        await client.send_raw(b"BOGUS\r\nQUIT :bye\r\n")
-        await client.expect("421 irssi BOGUS")
-        await client.expect("ERROR :Closing link")
-        await client.wait_closed()
-
-
 async def test_every_byte_arrives_as_it_was_sent() -> None:
     everything = bytes(b for b in range(1, 256) if b not in b"\r\n")
     texts = [
@@ -110,16 +79,6 @@ async def test_every_byte_arrives_as_it_was_sent() -> None:
         await bob.settle()
         heard = [line.split(b" :", 1)[1] for line in bob.received if b" PRIVMSG " in line]
         assert heard == [text for text in texts for _ in range(2)]
-
-
-async def test_lines_may_end_in_lf_and_come_in_pieces() -> None:
-    async with embedded_ircd() as server, IrcClient(server.port, "lf") as client:
-        await client.send_raw(b"NICK lf\nUSER lf 0 * :x\nJO")
-        await client.expect(" 376 ")
-        await client.send_raw(b"IN #c\n\n\r\n \nPRIVMSG lf :h\xc3")
-        await client.expect(" 366 ")
-        await client.send_raw(b"\xa9llo\n")
-        await client.expect("PRIVMSG lf :héllo$")
 
 
 async def test_junk_and_long_lines_leave_the_server_standing() -> None:
@@ -195,27 +154,6 @@ async def test_a_web_page_cannot_speak_irc_for_its_reader() -> None:
         await web.send_raw(b"POST / HTTP/1.1\r\nHost: x\r\n\r\nNICK web\r\nUSER web 0 * :x\r\n")
         await web.wait_closed()
         assert not any(" 001 " in line for line in web.lines)
-
-
-async def test_plugins_of_irc3d_hear_events_and_add_commands(tmp_path: Path) -> None:
-    (tmp_path / "shout_plugin.py").write_text(PLUGIN)
-    port = free_port()
-    process = await asyncio.create_subprocess_exec(
-        *COMMAND, "--port", str(port), "--include", "shout_plugin",
-        env={**os.environ, "PYTHONPATH": str(tmp_path)},
-    )  # fmt: skip
-    try:
-        await _until_open(port)
-        async with irc_client(port, "alice") as alice:
-            await alice.say("alice", "shout")
-            await alice.expect(r"NOTICE alice :HEARD \{it\}")
-            await alice.send("SHOUT {0}")
-            await alice.expect(r"NOTICE alice :\{0\}!")
-            await alice.send("HELP SHOUT")
-            await alice.expect(" 706 ")
-    finally:
-        process.terminate()
-        assert await process.wait() == 0
 
 
 async def test_a_taken_port_is_named_with_the_way_out() -> None:

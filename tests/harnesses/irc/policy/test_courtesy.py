@@ -113,10 +113,10 @@ async def test_after_a_kick_the_bot_waits_and_after_the_third_it_stays_away(
                 await oper.expect(rf"KICK {ROOM} Terra")
                 assert number < 3
             async with asyncio.timeout(PATIENCE):
-                await tendril.networks["irc"].until_joined()  # nothing is left to be in
+                await tendril.networks["irc"].all_joined.wait()  # nothing is left to be in
             await oper.say("Terra", ".ping")
             await oper.expect("PRIVMSG oper :pong")
-            assert tendril.networks["irc"].channels == []
+            assert tendril.networks["irc"].roster.channels == []
 
 
 async def test_the_topic_and_the_newest_lines_are_in_the_context(tmp_path: Path) -> None:

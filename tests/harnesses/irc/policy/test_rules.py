@@ -259,8 +259,7 @@ def test_who_is_a_bot_is_asked_where_the_server_knows_and_told_by_tags() -> None
     )
     said = (":robot!r@h PRIVMSG #c :hi", ":alice!a@h PRIVMSG #c :hi", "@bot :x!y@z PRIVMSG #c :hi")
     assert [event.bot for event in story.feed(*said)] == [True, False, True]
-    story.feed(":late!l@h JOIN #c")
-    assert story.sent() == ["WHO late"]
+    assert story.reply(":late!l@h JOIN #c") == ["WHO late"]
 
 
 def test_a_private_room_belongs_to_the_account_else_to_the_whole_mask() -> None:

@@ -19,12 +19,10 @@ def test_a_line_that_is_too_long_is_said_again_in_pieces_and_once() -> None:
     story = inside()
     for line in ("PRIVMSG #c :short", LONG, "NOTICE #c :short too", "PONG :x"):
         story.session.wrote(line)
-    story.feed(TOO_LONG)
-    assert story.sent() == HALVES
+    assert story.reply(TOO_LONG) == HALVES
     for line in HALVES:
         story.session.wrote(line)
-    story.feed(TOO_LONG, TOO_LONG)
-    assert story.sent() == []
+    assert story.reply(TOO_LONG, TOO_LONG) == []
 
 
 def test_an_action_that_is_too_long_becomes_several() -> None:
@@ -42,28 +40,26 @@ def test_a_line_that_cannot_be_cut_is_not_said_again(line: str) -> None:
     story = inside()
     story.session.wrote("PRIVMSG #c :")
     story.session.wrote(line)
-    story.feed(TOO_LONG)
-    assert story.sent() == []
+    assert story.reply(TOO_LONG) == []
 
 
 def test_what_was_said_long_ago_was_not_too_long() -> None:
     story = inside()
     story.session.wrote(LONG)
     story.now += timedelta(seconds=11)
-    story.feed(TOO_LONG)
-    assert story.sent() == []
+    assert story.reply(TOO_LONG) == []
 
 
 @pytest.mark.parametrize("labelled", [True, False])
 def test_a_labelled_line_that_is_too_long_counts_as_said(labelled: bool) -> None:
     story = echoing()
     story.sent()
-    label, longer = (story.session.track("#c")[0] for _ in range(2))
+    label, longer = (story.track("#c")[0] for _ in range(2))
     story.session.wrote(f"@label={label} {LONG}")
     if labelled:  # then the server itself says which one it was
         story.session.wrote(f"@label={longer} {LONG} and more")
     story.feed(f"@label={label} {TOO_LONG}" if labelled else TOO_LONG)
-    assert story.session.receipts() == [(label, ACCEPTED)]
+    assert story.receipts == [(label, ACCEPTED)]
     pieces = story.outgoing()
     assert [replace(piece.message, tags={}).render() for piece in pieces] == HALVES
     echoes = [

@@ -26,7 +26,7 @@ def test_silence_means_the_protocol_defaults() -> None:
     silent = ISupport()
     assert silent.fold("[]") == "{}"
     assert silent.prefix == {"@": "o", "+": "v"}
-    assert (silent.nicklen, silent.linelen, silent.chantypes) == (9, 512, "#&")
+    assert (silent.nicklen, silent.linelen, silent.chantypes) == (None, 512, "#&")
 
 
 def test_tokens_of_several_lines_add_up_and_can_be_taken_back() -> None:
@@ -35,7 +35,7 @@ def test_tokens_of_several_lines_add_up_and_can_be_taken_back() -> None:
         .with_tokens(["NICKLEN=30", "PREFIX=(qo)~@"])
         .with_tokens(["-NICKLEN", "LINELEN=x"])
     )
-    assert isupport.nicklen == 9
+    assert isupport.nicklen is None
     assert isupport.linelen == 512
     assert isupport.prefix == {"~": "q", "@": "o"}
     assert ISupport().with_tokens([r"CHANTYPES=\x23"]).chantypes == "#"

@@ -125,12 +125,6 @@ def test_lines_are_the_same_however_the_bytes_are_cut(
     assert got == [decode(line) for line in lines if line]
 
 
-def test_a_character_may_arrive_in_two_reads() -> None:
-    buffer = LineBuffer()
-    assert buffer.feed(b"PRIVMSG #c :h\xc3") == []
-    assert buffer.feed(b"\xa9llo\n") == ["PRIVMSG #c :héllo"]
-
-
 def test_a_line_without_end_does_not_grow_for_ever() -> None:
     buffer = LineBuffer()
     for _ in range(100):

@@ -34,8 +34,9 @@ def logged(event: IrcEvent) -> list[str]:
 
 def test_it_is_asked_for_where_it_is_offered_with_what_it_needs() -> None:
     story = Story()
-    story.feed("CAP * LS :batch draft/multiline=max-bytes=4096,max-lines=24 message-tags")
-    assert story.sent() == ["CAP REQ :batch draft/multiline message-tags"]
+    assert story.reply(
+        "CAP * LS :batch draft/multiline=max-bytes=4096,max-lines=24 message-tags"
+    ) == ["CAP REQ :batch draft/multiline message-tags"]
     alone = Story()
     alone.feed("CAP * LS :draft/multiline=max-bytes=4096 batch")
     assert alone.sent() == ["CAP REQ batch"]

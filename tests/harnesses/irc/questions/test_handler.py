@@ -51,7 +51,7 @@ async def until(client: IrcClient, tendril: IrcTendril, questions: int) -> None:
     """Wait until so many questions are being answered or wait for it."""
     async with asyncio.timeout(PATIENCE):
         await client.settle()
-        while tendril.pending != questions:  # noqa: ASYNC110 - the tendril tells nobody
+        while tendril.turns.pending != questions:  # noqa: ASYNC110 - the tendril tells nobody
             await asyncio.sleep(0.01)
 
 

@@ -205,7 +205,7 @@ async def test_once_kicked_it_is_silent_until_an_admin_wants_it_again(tmp_path: 
         await it.alice.send(f"KICK {ROOM} Terra :enough")
         await it.bob.expect("KICK .* Terra ")
         await it.bob.expect(":Terra!.* JOIN ")
-        await it.tendril.networks["irc"].until_joined()
+        await it.tendril.networks["irc"].all_joined.wait()
         await it.says(it.alice, QUESTION)
         await it.passes(25 * MINUTE)
         assert it.woken == 0

@@ -40,7 +40,7 @@ async def answer_waiting(data: Path, port: int) -> AsyncIterator[IrcTendril]:
         running = asyncio.create_task(tendril.run())
         try:
             async with embedded_ircd(port) as ircd, irc_client(port, "alice") as alice:
-                await tendril.networks["irc"].until_joined()
+                await tendril.networks["irc"].all_joined.wait()
                 await alice.join(ROOM)
                 await alice.say(ROOM, ".terrarium what is it?")
                 await script.arrived(1)

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from harnesses.irc.session.state import WHOIS_TIMEOUT
+from harnesses.irc.session.nick import claim_nick
+from harnesses.irc.session.session import WHOIS_TIMEOUT
 from harnesses.irc.settings import NetworkSettings
 from tests.kit.irc_session import WELCOME, Story
 
@@ -28,10 +29,8 @@ def welcomed(*, encrypted: bool = True, **settings: Any) -> Story:
 def test_services_are_told_once_the_server_has_said_that_it_is_they() -> None:
     story = welcomed()
     assert story.sent() == ["WHOIS NickServ"]
-    story.feed(SERVICES, IS_SERVICE)
-    assert story.sent() == []
-    story.feed(END)
-    assert story.sent() == ["PRIVMSG NickServ :IDENTIFY secret"]
+    assert story.reply(SERVICES, IS_SERVICE) == []
+    assert story.reply(END) == ["PRIVMSG NickServ :IDENTIFY secret"]
 
 
 @pytest.mark.parametrize("answer", [[STRANGER], [":s 401 Terra NickServ :No such nick"]])
@@ -45,16 +44,14 @@ def test_who_is_merely_called_nickserv_is_not_told_the_password(answer: list[str
 def test_nobody_is_told_the_password_on_a_connection_that_others_can_read() -> None:
     with capture_logs() as logs:
         story = welcomed(encrypted=False)
-    story.feed(SERVICES, IS_SERVICE, END)
-    assert story.sent() == []
+    assert story.reply(SERVICES, IS_SERVICE, END) == []
     assert [log["event"] for log in logs] == ["irc.nickserv_not_told"]
 
 
 def test_a_mask_of_the_settings_decides_where_it_is_given() -> None:
     mask = "nickserv!*@services.example"
     story = welcomed(nickserv_mask=mask)
-    story.feed(SERVICES, END)
-    assert story.sent() == ["WHOIS NickServ", "PRIVMSG NickServ :IDENTIFY secret"]
+    assert story.reply(SERVICES, END) == ["WHOIS NickServ", "PRIVMSG NickServ :IDENTIFY secret"]
     story = welcomed(nickserv_mask=mask)
     with capture_logs():
         story.feed(STRANGER, IS_SERVICE, END)
@@ -66,10 +63,9 @@ def test_a_whois_that_stays_unanswered_does_not_keep_the_password_back_for_ever(
     assert story.sent() == ["WHOIS NickServ"]
     settings = NetworkSettings(nick="Gaia", nickserv_password="secret", server="irc.example")
     story.now += timedelta(seconds=WHOIS_TIMEOUT)
-    story.session.claim_nick(settings)
+    claim_nick(story.session, settings)
     assert story.sent().count("WHOIS NickServ") == 1
-    story.feed(SERVICES, IS_SERVICE, END)
-    assert story.sent() == [
+    assert story.reply(SERVICES, IS_SERVICE, END) == [
         "PRIVMSG NickServ :IDENTIFY secret",
         "PRIVMSG NickServ :IDENTIFY Gaia secret",
         "PRIVMSG NickServ :GHOST Gaia secret",

@@ -7,18 +7,24 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from harnesses.irc.session.registration import login_problem
 from tests.kit.irc_session import IN_CHANNEL, WELCOME, Story, inside
-
-
-def test_registration_begins_with_capabilities() -> None:
-    assert Story().first == ["CAP LS 302", "NICK Terra", "USER terrarium 0 * :Terrarium"]
-
 
 INTRODUCTION = ["PASS :pa ss", "NICK Terra", "USER terrarium 0 * :Terrarium"]
 
 
-def test_a_password_goes_out_at_once_where_nobody_reads_along() -> None:
-    assert Story(password="pa ss", encrypted=True).first == ["CAP LS 302", *INTRODUCTION]
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({}, ["NICK Terra", "USER terrarium 0 * :Terrarium"]),
+        ({"password": "pa ss", "encrypted": True}, INTRODUCTION),
+        ({"username": "bot", "realname": "A bot"}, ["NICK Terra", "USER bot 0 * :A bot"]),
+    ],
+)
+def test_registration_begins_with_capabilities_and_who_we_are(
+    settings: dict[str, Any], said: list[str]
+) -> None:
+    assert Story(**settings).first == ["CAP LS 302", *said]
 
 
 @pytest.mark.parametrize(
@@ -27,40 +33,33 @@ def test_a_password_goes_out_at_once_where_nobody_reads_along() -> None:
 def test_a_password_in_the_clear_waits_for_the_server_to_ask_for_tls(answer: str) -> None:
     story = Story(password="pa ss")
     assert story.first == ["CAP LS 302"]
-    story.feed("NOTICE * :*** Looking up your hostname", "CAP * LS * :batch")
-    assert story.sent() == []
-    story.feed(answer)
-    assert story.sent()[:3] == INTRODUCTION
+    assert story.reply("NOTICE * :*** Looking up your hostname", "CAP * LS * :batch") == []
+    assert story.reply(answer)[:3] == INTRODUCTION
 
 
 def test_only_what_is_offered_is_requested() -> None:
     story = Story()
-    story.feed(":s CAP * LS * :server-time sasl=PLAIN batch", ":s CAP * LS :echo-message chghost")
-    assert story.sent() == ["CAP REQ :batch chghost server-time"]
-    story.feed(":s CAP Terra ACK :batch chghost server-time ")
-    assert story.sent() == ["CAP END"]
+    assert story.reply(
+        ":s CAP * LS * :server-time sasl=PLAIN batch", ":s CAP * LS :echo-message chghost"
+    ) == ["CAP REQ :batch chghost server-time"]
+    assert story.reply(":s CAP Terra ACK :batch chghost server-time ") == ["CAP END"]
     assert story.session.capabilities == {"batch", "chghost", "server-time"}
-
-
-def test_a_server_that_offers_nothing_we_want_is_not_kept_waiting() -> None:
-    story = Story()
-    story.feed("CAP * LS :sasl tls")
-    assert story.sent() == ["CAP END"]
 
 
 def test_one_refused_capability_does_not_cost_the_others() -> None:
     story = Story()
-    story.feed("CAP * LS :batch server-time", "CAP * NAK :batch server-time")
-    assert story.sent() == ["CAP REQ :batch server-time", "CAP REQ batch", "CAP REQ server-time"]
-    story.feed("CAP * NAK :batch", "CAP * ACK :server-time")
-    assert story.sent() == ["CAP END"]
+    assert story.reply("CAP * LS :batch server-time", "CAP * NAK :batch server-time") == [
+        "CAP REQ :batch server-time",
+        "CAP REQ batch",
+        "CAP REQ server-time",
+    ]
+    assert story.reply("CAP * NAK :batch", "CAP * ACK :server-time") == ["CAP END"]
     assert story.session.capabilities == {"server-time"}
 
 
 def test_capabilities_come_and_go_later() -> None:
     story = inside("CAP Terra NEW :batch foo")
-    story.feed("CAP Terra NEW :chghost")
-    assert story.sent() == ["CAP REQ chghost"]
+    assert story.reply("CAP Terra NEW :chghost") == ["CAP REQ chghost"]
     story.feed("CAP Terra ACK :chghost", "CAP Terra DEL :chghost")
     assert story.session.capabilities == frozenset()
     assert story.sent() == []
@@ -86,18 +85,15 @@ def test_tags_on_numerics_do_no_harm() -> None:
 
 def test_joining_waits_for_the_end_of_the_message_of_the_day() -> None:
     story = Story(encrypted=True, nickserv_password="secret")
-    story.feed(":s 001 Terra :Welcome", ":s 375 Terra :-", ":s 372 Terra :- hello")
-    assert story.sent() == []
-    story.feed(":s 376 Terra :End")
-    assert story.sent() == ["WHOIS NickServ", "JOIN #c"]
+    assert story.reply(":s 001 Terra :Welcome", ":s 375 Terra :-", ":s 372 Terra :- hello") == []
+    assert story.reply(":s 376 Terra :End") == ["WHOIS NickServ", "JOIN #c"]
 
 
 def test_a_taken_nick_costs_one_line_each_and_soon_waits() -> None:
     story = Story()
     asked = []
     for _ in range(6):
-        story.feed(":s 433 * x :Nickname is already in use")
-        (outgoing,) = story.outgoing()
+        (outgoing,) = story.outgoing(":s 433 * x :Nickname is already in use")
         asked.append((outgoing.message.params[0], outgoing.delay))
     assert asked[:2] == [("Terra_", 0.0), ("Terra__", 0.0)]
     assert [delay for _, delay in asked[2:]] == [2.0, 4.0, 8.0, 16.0]
@@ -106,8 +102,7 @@ def test_a_taken_nick_costs_one_line_each_and_soon_waits() -> None:
 
 def test_a_nick_the_server_cannot_take_becomes_a_plain_one() -> None:
     story = Story(nick="7up-Ünïcode")
-    story.feed(":s 432 * 7up-Ünïcode :Erroneous nickname")
-    (outgoing,) = story.outgoing()
+    (outgoing,) = story.outgoing(":s 432 * 7up-Ünïcode :Erroneous nickname")
     assert outgoing.message.params[0].isascii()
     assert outgoing.message.params[0][:2] == "up"
 
@@ -127,33 +122,27 @@ def lost_nick(*lines: str, **settings: Any) -> Story:
 def test_the_wanted_nick_is_taken_back_when_its_holder_goes(gone: str) -> None:
     story = lost_nick()
     story.sent()
-    story.feed(":other!x@y QUIT :bye", ":other!x@y NICK Terra2")
-    assert story.sent() == []
-    story.feed(gone)
-    assert story.sent() == ["NICK Terra"]
+    assert story.reply(":other!x@y QUIT :bye", ":other!x@y NICK Terra2") == []
+    assert story.reply(gone) == ["NICK Terra"]
 
 
 def test_the_wanted_nick_is_watched_where_the_server_can() -> None:
     story = lost_nick(":s 005 Terra_ MONITOR=30 :are supported")
     assert story.sent()[-1] == "MONITOR + Terra"
-    story.feed(":s 730 Terra_ :Terra!x@y")
-    assert story.sent() == []
-    story.feed(":s 731 Terra_ :Terra")
-    assert story.sent() == ["NICK Terra"]
-    story.feed(":s 433 Terra_ Terra :Nickname is already in use")
-    assert story.sent() == [], "the next 731 will tell"
-    story.feed(":Terra_!~t@h NICK Terra")
-    assert story.sent() == ["MONITOR - Terra"]
-    story.feed(":s 731 Terra :Terra")
-    assert story.sent() == []
+    assert story.reply(":s 730 Terra_ :Terra!x@y") == []
+    assert story.reply(":s 731 Terra_ :Terra") == ["NICK Terra"]
+    assert story.reply(":s 433 Terra_ Terra :Nickname is already in use") == [], (
+        "the next 731 will tell"
+    )
+    assert story.reply(":Terra_!~t@h NICK Terra") == ["MONITOR - Terra"]
+    assert story.reply(":s 731 Terra :Terra") == []
 
 
 def test_without_that_the_nick_is_asked_for_now_and_then() -> None:
     story = lost_nick()
     delayed = [(out.message.render(), out.delay) for out in story.outgoing()]
     assert delayed[-1] == ("NICK Terra", 300.0)
-    story.feed(":s 433 Terra_ Terra :Nickname is already in use")
-    (again,) = story.outgoing()
+    (again,) = story.outgoing(":s 433 Terra_ Terra :Nickname is already in use")
     assert (again.message.render(), again.delay) == ("NICK Terra", 300.0)
     assert again.unless
     assert not again.unless()
@@ -193,8 +182,7 @@ def test_a_nick_that_is_taken_from_us_is_taken_back_when_its_holder_goes() -> No
     story = lost_nick()
     story.feed(":Terra_!~t@h NICK Guest1")
     story.sent()
-    story.feed(":Terra!x@y QUIT :bye")
-    assert story.sent() == ["NICK Terra"]
+    assert story.reply(":Terra!x@y QUIT :bye") == ["NICK Terra"]
 
 
 def test_without_monitor_the_server_is_asked_whether_our_nick_is_free() -> None:
@@ -203,21 +191,23 @@ def test_without_monitor_the_server_is_asked_whether_our_nick_is_free() -> None:
     assert delayed["ISON Terra"] == 30.0
     story.feed(":s 303 Terra_ :tErra")
     assert [(out.message.render(), out.delay) for out in story.outgoing()] == [("ISON Terra", 30.0)]
-    story.feed(":s 303 Terra_ :")
-    assert story.sent()[0] == "NICK Terra"
+    assert story.reply(":s 303 Terra_ :")[0] == "NICK Terra"
 
 
 def test_a_server_whose_list_to_watch_is_full_is_asked_instead() -> None:
     story = lost_nick(":s 005 Terra_ MONITOR=1 :are supported")
     story.sent()
-    story.feed(":s 734 Terra_ 1 Terra :Monitor list is full")
-    assert story.sent() == ["ISON Terra", "NICK Terra"]
+    assert story.reply(":s 734 Terra_ 1 Terra :Monitor list is full") == [
+        "ISON Terra",
+        "NICK Terra",
+    ]
 
 
 def test_a_nick_too_long_for_the_server_is_cut_before_another_is_made() -> None:
     story = Story(nick="TerrariumBot")
-    story.feed(":s 432 * TerrariumBot :Nickname too long, max. 9 characters")
-    assert story.sent() == ["NICK Terrarium"]
+    assert story.reply(":s 432 * TerrariumBot :Nickname too long, max. 9 characters") == [
+        "NICK Terrarium"
+    ]
     story.feed(":s 001 Terrarium :Welcome", ":s 005 Terrarium NICKLEN=9 :are", ":s 422 a :No")
     assert not any("NICK" in line for line in story.sent())
 
@@ -232,11 +222,6 @@ def test_a_server_that_says_nothing_to_cap_is_told_who_we_are_all_the_same() -> 
     assert not needless()
     story.feed("CAP * LS :")
     assert needless()
-
-
-def test_realname_and_username_are_those_of_the_settings() -> None:
-    story = Story(username="bot", realname="LLM bot of alice; .help")
-    assert story.first[-1] == "USER bot 0 * :LLM bot of alice; .help"
 
 
 def test_a_login_that_is_required_ends_a_connection_without_it() -> None:
@@ -259,13 +244,7 @@ def test_a_login_that_did_not_happen_is_in_the_log(encrypted: bool, why: str) ->
     [entry] = logs
     assert entry["event"] == "irc.not_logged_in"
     assert why in entry["why"]
-    assert story.session.login_problem == entry["why"]
-
-
-def test_a_nick_cut_to_the_servers_length_is_the_one_we_wanted() -> None:
-    story = Story([], nick="averylongnickname")
-    story.feed(":s 001 averylong :Welcome", ":s 005 averylong NICKLEN=9 :are", ":s 422 a :No")
-    assert not any("NICK averylong" in line for line in story.sent()[1:])
+    assert login_problem(story.session) == entry["why"]
 
 
 def test_bots_say_that_they_are_where_there_is_a_mode_for_it() -> None:
@@ -292,14 +271,15 @@ def test_as_many_channels_are_joined_at_once_as_the_server_takes(
     assert [line for line in story.sent() if line.startswith("JOIN")] == joins
 
 
+def test_a_nick_cut_by_the_server_is_ours_and_the_one_we_wanted() -> None:
+    story = Story([], nick="averylongnickname")
+    story.feed(":s 001 averylong :Welcome averylong!~t@h")
+    assert str(story.session.source) == "averylong!~t@h"
+    story.feed(":s 005 averylong NICKLEN=9 :are", ":s 422 a :No")
+    assert not any("NICK averylong" in line for line in story.sent()[1:])
+
+
 def test_a_refused_nick_after_the_welcome_is_left_alone() -> None:
     story = inside(":s 433 Terra Other :Nickname is already in use")
     assert story.sent() == []
     assert story.session.nick == "Terra"
-
-
-def test_the_nick_is_the_one_the_server_gives() -> None:
-    story = Story(nick="averylongnickname")
-    story.feed(":s 001 averylong :Welcome averylong!~t@h")
-    assert story.session.nick == "averylong"
-    assert str(story.session.source) == "averylong!~t@h"

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from harnesses.irc.protocol.errors import SaslFailed
-from harnesses.irc.session.scram import Scram
+from harnesses.irc.session.registration import login_problem
+from harnesses.irc.session.sasl import Scram
 from tests.kit.irc_session import WELCOME, Story
 from tests.kit.scram_server import ScramServer
 
@@ -27,15 +28,14 @@ LOGGED_IN = ("900 * * jilles :You are now logged in.", "903 * :SASL authenticati
 
 def asked(story: Story, offered: str = "sasl") -> list[str]:
     """What the client says once `sasl` is acknowledged."""
-    story.feed(f"CAP * LS :{offered}")
-    assert story.sent() == ["CAP REQ sasl"]
+    assert story.reply(f"CAP * LS :{offered}") == ["CAP REQ sasl"]
     story.feed("CAP * ACK :sasl ")
     return now(story)
 
 
-def now(story: Story) -> list[str]:
+def now(story: Story, *lines: str) -> list[str]:
     """What is sent without delay."""
-    return [out.message.render() for out in story.outgoing() if not out.delay]
+    return [out.message.render() for out in story.outgoing(*lines) if not out.delay]
 
 
 def said(story: Story) -> bytes:
@@ -49,10 +49,8 @@ def said(story: Story) -> bytes:
 def test_plain_says_whom_to_act_for_who_we_are_and_the_password() -> None:
     story = Story(sasl=["plain"], **JILLES)
     assert asked(story) == ["AUTHENTICATE PLAIN"]
-    story.feed("AUTHENTICATE +")
-    assert story.sent() == ["AUTHENTICATE amlsbGVzAGppbGxlcwBzZXNhbWU="]
-    story.feed(*LOGGED_IN)
-    assert story.sent() == ["CAP END"]
+    assert story.reply("AUTHENTICATE +") == ["AUTHENTICATE amlsbGVzAGppbGxlcwBzZXNhbWU="]
+    assert story.reply(*LOGGED_IN) == ["CAP END"]
 
 
 def test_who_we_are_logged_in_as_is_in_the_log() -> None:
@@ -61,7 +59,7 @@ def test_who_we_are_logged_in_as_is_in_the_log() -> None:
     with capture_logs() as logs:
         story.feed("AUTHENTICATE +", *LOGGED_IN, *WELCOME)
     assert [(entry["event"], entry["account"]) for entry in logs] == [("irc.logged_in", "jilles")]
-    assert story.session.login_problem == ""
+    assert login_problem(story.session) == ""
 
 
 @pytest.mark.parametrize(
@@ -80,24 +78,33 @@ def test_long_passwords_go_in_pieces_of_400(password: str, sizes: list[int]) -> 
     assert whole == b"foo\0foo\0" + password.encode()
 
 
-@pytest.mark.parametrize("offered", ["sasl=EXTERNAL", "sasl=EXTERNAL,ECDSA-NIST256P-CHALLENGE"])
-def test_no_mechanism_in_common_still_ends_the_negotiation(offered: str) -> None:
+KEY = {"sasl_username": "jilles", "sasl_key": "/nonexistent/key.pem"}
+BELL = {"sasl_username": "jilles", "sasl_password": "bell\a"}  # which SASLprep forbids
+BOTH = ["SCRAM-SHA-256", "PLAIN"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "offered", "begins"),
+    [
+        pytest.param(JILLES | {"sasl": ["PLAIN"]}, "EXTERNAL", "CAP END", id="none in common"),
+        pytest.param(JILLES | {"sasl": BOTH}, ",".join(reversed(BOTH)), BOTH[0], id="our order"),
+        pytest.param(JILLES | {"sasl": BOTH}, "PLAIN", "PLAIN", id="what is offered"),
+        pytest.param(BELL | {"sasl": BOTH[:1]}, "", "CAP END", id="not for SCRAM"),
+        pytest.param(KEY, "", "CAP END", id="no such key"),
+    ],
+)
+def test_the_first_mechanism_that_both_sides_have_begins(
+    settings: dict[str, Any], offered: str, begins: str
+) -> None:
+    said = asked(Story(encrypted=True, **settings), f"sasl={offered}".removesuffix("="))
+    assert said == [begins if begins == "CAP END" else f"AUTHENTICATE {begins}"]
+
+
+@pytest.mark.parametrize("numeric", ["902", "904", "905", "906"])
+def test_every_refusal_ends_the_negotiation(numeric: str) -> None:
     story = Story(sasl=["PLAIN"], **JILLES)
-    assert asked(story, offered) == ["CAP END"]
-
-
-def test_without_credentials_nothing_is_tried() -> None:
-    story = Story(sasl=["PLAIN", "EXTERNAL"])
-    story.feed("CAP * LS :sasl=PLAIN")
-    assert story.sent() == ["CAP END"]
-
-
-def test_our_order_decides_among_what_is_offered() -> None:
-    story = Story(sasl=["SCRAM-SHA-256", "PLAIN"], **JILLES)
-    assert asked(story, "sasl=PLAIN,SCRAM-SHA-256") == ["AUTHENTICATE SCRAM-SHA-256"]
-    assert asked(Story(sasl=["SCRAM-SHA-256", "PLAIN"], **JILLES), "sasl=PLAIN") == [
-        "AUTHENTICATE PLAIN"
-    ]
+    asked(story)
+    assert story.reply("AUTHENTICATE +", f":s {numeric} * :No")[-1] == "CAP END"
 
 
 def test_a_password_is_said_in_the_clear_only_when_that_is_asked_for() -> None:
@@ -109,20 +116,12 @@ def test_a_password_is_said_in_the_clear_only_when_that_is_asked_for() -> None:
 def test_a_refused_mechanism_makes_room_for_the_next() -> None:
     story = Story(sasl=["SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN"], **JILLES)
     assert asked(story) == ["AUTHENTICATE SCRAM-SHA-512"]
-    story.feed("908 * PLAIN,EXTERNAL :are available SASL mechanisms", "904 * :failed")
-    assert story.sent() == ["AUTHENTICATE PLAIN"]
-    story.feed("AUTHENTICATE +", "904 * :failed")
-    assert story.sent()[-1] == "CAP END"
+    assert story.reply("908 * PLAIN,EXTERNAL :are available SASL mechanisms", "904 * :failed") == [
+        "AUTHENTICATE PLAIN"
+    ]
+    assert story.reply("AUTHENTICATE +", "904 * :failed")[-1] == "CAP END"
     story.feed(*WELCOME)
     assert story.session.is_ready
-
-
-@pytest.mark.parametrize("numeric", ["902", "904", "905", "906"])
-def test_every_refusal_ends_the_negotiation(numeric: str) -> None:
-    story = Story(sasl=["PLAIN"], **JILLES)
-    asked(story)
-    story.feed("AUTHENTICATE +", f":s {numeric} * :No")
-    assert story.sent()[-1] == "CAP END"
 
 
 def test_services_that_never_answer_are_given_up() -> None:
@@ -142,10 +141,8 @@ def test_services_that_come_back_are_told_who_we_are() -> None:
     story = Story(sasl=["PLAIN"], **JILLES)
     story.feed("CAP * LS :batch", "CAP * ACK :batch", *WELCOME)
     story.sent()
-    story.feed("CAP Terra NEW :sasl=PLAIN")
-    assert story.sent() == ["CAP REQ sasl"]
-    story.feed("CAP Terra ACK :sasl")
-    assert now(story) == ["AUTHENTICATE PLAIN"]
+    assert story.reply("CAP Terra NEW :sasl=PLAIN") == ["CAP REQ sasl"]
+    assert now(story, "CAP Terra ACK :sasl") == ["AUTHENTICATE PLAIN"]
     story.feed("AUTHENTICATE +", *LOGGED_IN)
     assert "CAP END" not in story.sent(), "that was long ago"
 
@@ -157,8 +154,7 @@ def test_nickserv_is_told_only_what_sasl_has_not() -> None:
     assert not any("NickServ" in line for line in story.sent())
     story = Story([], encrypted=True, sasl=["PLAIN"], nickserv_password="secret", **JILLES)
     asked(story)
-    story.feed("AUTHENTICATE +", "904 * :No", *WELCOME)
-    assert story.sent()[-1] == "WHOIS NickServ"
+    assert story.reply("AUTHENTICATE +", "904 * :No", *WELCOME)[-1] == "WHOIS NickServ"
 
 
 def exchange(story: Story, server: ScramServer) -> bytes | None:
@@ -175,41 +171,37 @@ def test_scram_proves_both_sides(digest: str) -> None:
     story = Story(sasl=[f"SCRAM-SHA-{digest[3:]}"], **JILLES)
     final = exchange(story, ScramServer("sesame", digest))
     assert final is not None
-    story.feed(f"AUTHENTICATE {base64.b64encode(final).decode()}")
-    assert story.sent() == ["AUTHENTICATE +"]
-    story.feed(*LOGGED_IN)
-    assert story.sent() == ["CAP END"]
+    assert story.reply(f"AUTHENTICATE {base64.b64encode(final).decode()}") == ["AUTHENTICATE +"]
+    assert story.reply(*LOGGED_IN) == ["CAP END"]
 
 
 def test_scram_with_a_wrong_password_is_refused_by_the_server() -> None:
     story = Story(sasl=["SCRAM-SHA-256"], **JILLES)
     assert exchange(story, ScramServer("notsesame")) is None
-    story.feed("904 * :SASL authentication failed")
-    assert story.sent() == ["CAP END"]
+    assert story.reply("904 * :SASL authentication failed") == ["CAP END"]
 
 
 def test_a_server_that_only_pretends_to_know_the_password_gets_none() -> None:
     story = Story(sasl=["SCRAM-SHA-256", "PLAIN"], nickserv_password="secret", **JILLES)
     final = exchange(story, ScramServer("sesame", lying=True))
     assert final is not None
-    story.feed(f"AUTHENTICATE {base64.b64encode(final).decode()}")
-    assert story.sent() == ["AUTHENTICATE *"]
-    story.feed("906 * :SASL authentication aborted", *WELCOME)
-    assert story.sent() == ["CAP END", "JOIN #c"], "neither PLAIN nor NickServ follows"
+    assert story.reply(f"AUTHENTICATE {base64.b64encode(final).decode()}") == ["AUTHENTICATE *"]
+    assert story.reply("906 * :SASL authentication aborted", *WELCOME) == ["CAP END", "JOIN #c"], (
+        "neither PLAIN nor NickServ follows"
+    )
 
 
 def test_success_before_the_servers_proof_is_no_success() -> None:
     story = Story(sasl=["SCRAM-SHA-256"], nickserv_password="secret", **JILLES)
     exchange(story, ScramServer("sesame"))
-    story.feed(*LOGGED_IN, *WELCOME)
-    assert story.sent() == ["CAP END", "JOIN #c"]
+    assert story.reply(*LOGGED_IN, *WELCOME) == ["CAP END", "JOIN #c"]
 
 
 def test_an_account_before_the_servers_proof_is_none() -> None:
     story = Story(sasl=["SCRAM-SHA-256"], sasl_required=True, **JILLES)
     exchange(story, ScramServer("sesame"))
     story.feed(LOGGED_IN[0], LOGGED_IN[0])
-    assert story.session.account is None
+    assert story.session.sasl.account is None
     assert "sasl_required" in (story.session.error or "")
     assert story.sent() == []
 
@@ -243,8 +235,8 @@ def test_an_account_that_the_server_gives_us_does_not_keep_us_from_sasl() -> Non
 def test_a_login_to_nickserv_counts_where_none_by_sasl_is_required() -> None:
     story = Story(nickserv_password="sesame", **JILLES)
     story.feed("CAP * LS :", *WELCOME, LOGGED_IN[0])
-    assert story.session.account == "jilles"
-    assert story.session.login_problem == ""
+    assert story.session.sasl.account == "jilles"
+    assert login_problem(story.session) == ""
 
 
 @pytest.mark.parametrize(
@@ -293,13 +285,6 @@ def test_names_that_rfc_4013_forbids_are_an_error(text: str) -> None:
         Scram("SCRAM-SHA-256", "jilles", text)
 
 
-def test_a_password_that_scram_cannot_carry_is_left_to_plain() -> None:
-    story = Story(
-        encrypted=True, sasl_username="jilles", sasl_password="bell\a", sasl=["SCRAM-SHA-256"]
-    )
-    assert asked(story) == ["CAP END"]
-
-
 @pytest.mark.parametrize("as_file", [False, True])
 def test_a_challenge_is_signed_with_our_key(as_file: bool, tmp_path: Path) -> None:
     key = ec.generate_private_key(ec.SECP256R1())
@@ -309,19 +294,13 @@ def test_a_challenge_is_signed_with_our_key(as_file: bool, tmp_path: Path) -> No
     name = "ECDSA-NIST256P-CHALLENGE"
     story = Story(sasl=[name], sasl_username="jilles", sasl_key=given_key)
     assert asked(story) == [f"AUTHENTICATE {name}"]
-    story.feed("AUTHENTICATE +")
-    assert story.sent() == ["AUTHENTICATE amlsbGVz"]
+    assert story.reply("AUTHENTICATE +") == ["AUTHENTICATE amlsbGVz"]
     challenge = bytes(range(32))
     story.feed(f"AUTHENTICATE {base64.b64encode(challenge).decode()}")
     signature, digest = said(story), ec.ECDSA(Prehashed(SHA256()))
     key.public_key().verify(signature, challenge, digest)
     with pytest.raises(InvalidSignature):
         key.public_key().verify(signature, bytes(32), digest)
-
-
-def test_a_key_that_is_missing_does_not_keep_us_away() -> None:
-    story = Story(sasl_username="jilles", sasl_key="/nonexistent/key.pem")
-    assert asked(story) == ["CAP END"]
 
 
 @settings(max_examples=200)

@@ -89,11 +89,11 @@ async def test_services_may_be_down_and_come_back(network: Services) -> None:
         irc_client(network.ircd.port, "alice") as alice,
     ):
         assert await account_of("Terra", alice) is None
-        assert await ours.privmsg("#c", "still here") == ["still here"]
+        assert await ours.say("PRIVMSG", "#c", "still here") == ["still here"]
         async with network.running(), asyncio.timeout(PATIENCE):
             # Services begin anew, so the account may come after our first attempt to log in.
-            assert await ours.privmsg("#c", "and here") == ["and here"]
-        assert await ours.privmsg("#c", "and without them") == ["and without them"]
+            assert await ours.say("PRIVMSG", "#c", "and here") == ["and here"]
+        assert await ours.say("PRIVMSG", "#c", "and without them") == ["and without them"]
 
 
 async def test_nickserv_is_told_where_there_is_no_sasl(network: Services) -> None:

@@ -57,16 +57,6 @@ def test_a_policy_ends_when_its_time_is_over(policies: Policies) -> None:
         assert policies.again().port(HOST) == port
 
 
-def test_its_time_is_counted_from_the_end_of_the_connection(policies: Policies) -> None:
-    policies.kept.store(HOST, 6697, 60)
-    policies.now = 1500.0  # it has ended while we were connected
-    policies.kept.renew("IRC.EXAMPLE")
-    policies.now = 1559.0
-    assert policies.again().port(HOST) == 6697
-    policies.now = 1560.0
-    assert policies.again().port(HOST) is None
-
-
 def test_another_word_of_the_server_replaces_the_one_before(policies: Policies) -> None:
     policies.kept.store(HOST, 6697, 1000)
     policies.kept.store(HOST, 7000, 10)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -18,7 +17,7 @@ from harnesses.irc.protocol.events import IrcEvent
 from harnesses.irc.settings import NetworkSettings
 from harnesses.irc.transport.network import Network
 from tests.kit.certificates import certificate
-from tests.kit.irc_network import Ears, joined, running
+from tests.kit.irc_network import Ears, running
 from tests.kit.irc_script import listening
 from tests.kit.ircd import ngircd
 from tests.kit.patience import PATIENCE
@@ -26,19 +25,6 @@ from tests.kit.ports import free_port
 
 SILENT = "127.0.0.2"
 """An address of this machine where nothing else listens."""
-
-
-async def test_each_byte_may_come_by_itself() -> None:
-    ears = Ears()
-    async with listening() as server, running(server.port, ears):
-        wire = await server.accept()
-        await wire.welcome()
-        for byte in ":é!u@h PRIVMSG #c :héllo 👩‍🚀\r\n".encode():
-            await wire.send(bytes([byte]))
-            await asyncio.sleep(0)
-        await wire.send(b":a!u@h PRIVMSG #c :l\xe4tin\n:a!u@h PRIVMSG #c :end\r\n")
-        await ears.heard("end")
-        assert ears.texts() == ["héllo 👩‍🚀", "lätin", "end"]
 
 
 async def test_long_tags_and_endless_lines_are_survived() -> None:
@@ -56,33 +42,17 @@ async def test_long_tags_and_endless_lines_are_survived() -> None:
         assert [len(text) for text in said] == [400, 64 * 1024 - len(":a!u@h PRIVMSG #c :"), 3]
 
 
-async def test_refused_nicks_are_asked_for_slowly() -> None:
-    async with listening() as server, running(server.port, Ears()) as network:
-        wire = await server.accept()
-        asked, started = [], asyncio.get_running_loop().time()
-        for _ in range(4):
-            asked.append((await wire.until("NICK ")).split()[1])
-            await wire.send(f":s 433 * {asked[-1]} :Nickname is already in use\r\n".encode())
-        assert asyncio.get_running_loop().time() - started >= 2.0, "the fourth had to wait"
-        assert asked[:3] == ["Terra", "Terra_", "Terra__"]
-        assert asked[3].startswith("Terra_")
-        await wire.send(f":s 001 {asked[3]} :Welcome\r\n:s 422 x :No MOTD\r\n".encode())
-        await wire.until("JOIN")
-        assert network.nick == asked[3]
-        assert sum(line.startswith("NICK") for line in wire.lines) == 4
-
-
 async def test_a_silent_server_is_asked_and_then_left() -> None:
     async with listening() as server, running(server.port, Ears(), silence=0.2) as network:
         wire = await server.accept()
         await wire.welcome()
-        await network.until_joined()
+        await network.all_joined.wait()
         await wire.until("PING :alive")
         await wire.send(b":s PONG s :alive\r\n")
         await wire.until("PING :alive")
         assert not (await wire.at_end()).strip()
         await (await server.accept()).welcome()
-        await network.until_joined()
+        await network.all_joined.wait()
 
 
 class TwoAddresses(asyncio.SelectorEventLoop):
@@ -121,7 +91,7 @@ def test_a_server_whose_first_address_swallows_packets_is_reached_by_the_second(
             with full_backlog(server.port):
                 async with running(server.port, Ears(), server="two.test") as network:
                     await (await server.accept()).welcome()
-                    await network.until_joined()
+                    await network.all_joined.wait()
 
     with asyncio.Runner(loop_factory=TwoAddresses) as runner:
         runner.run(connect())
@@ -157,7 +127,7 @@ async def test_a_kick_is_followed_by_a_return() -> None:
     async with listening() as server, running(server.port, ears, rejoin_after=0.05) as network:
         wire = await server.accept()
         await wire.welcome()
-        await network.until_joined()
+        await network.all_joined.wait()
         await wire.send(b":op!o@h KICK #c Terra :out\r\n")
         await ears.until(lambda event: event.type == "KICK")
         assert not network.all_joined.is_set()
@@ -171,7 +141,7 @@ async def test_leaving_does_not_wait_for_a_server_that_never_answers() -> None:
         with socket.create_connection(full.getsockname()):  # the queue is full: no more handshakes
             async with asyncio.timeout(PATIENCE), running(full.getsockname()[1], Ears()) as network:
                 await asyncio.sleep(0)
-                assert await network.privmsg("#c", "nobody hears") == []
+                assert await network.say("PRIVMSG", "#c", "nobody hears") == []
 
 
 async def test_leaving_does_not_wait_for_a_server_that_keeps_the_line() -> None:
@@ -197,19 +167,10 @@ async def test_a_cancelled_network_leaves_nothing_open() -> None:
         settings = NetworkSettings(server="127.0.0.1", port=ircd.port)
         network = Network("net", settings)
         run = asyncio.create_task(network.run(Ears()))
-        await network.until_joined()
+        await network.all_joined.wait()
         run.cancel()
         await asyncio.gather(run, return_exceptions=True)
         assert not network.connected.is_set()
-
-
-async def test_irc3_does_not_change_the_process() -> None:
-    handlers = list(logging.getLogger().handlers)
-    async with ngircd() as ircd, joined(ircd.port, Ears()):
-        assert asyncio.sleep is asyncio.tasks.sleep
-        assert asyncio.wait is asyncio.tasks.wait
-        assert logging.getLoggerClass() is logging.Logger
-        assert logging.getLogger().handlers == handlers
 
 
 def test_a_network_without_a_server_says_so() -> None:

@@ -1,11 +1,13 @@
-"""How fast lines go out, and how long to wait before connecting again."""
+"""How fast lines go out, and in which order."""
 
 from __future__ import annotations
+
+import asyncio
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harnesses.irc.transport.connection import BURST, RATE, TokenBucketQueue, cost
+from harnesses.irc.transport.connection import BURST, RATE, SendQueue, TokenBucket, cost
 
 
 class Clock:
@@ -18,85 +20,90 @@ class Clock:
         return self.now
 
 
-SIZES = st.integers(1, 512)
+class Wire:
+    """An open send queue and what it has written, at a rate so low that only bursts go out."""
+
+    def __init__(self, rate: float = 1e-6) -> None:
+        self.lines: list[str] = []
+        self.queue = SendQueue(self._write, rate)
+        self.queue.open()
+
+    def _write(self, line: str) -> bool:
+        self.lines.append(line)
+        return True
 
 
-@given(st.lists(SIZES, max_size=60), st.lists(st.floats(0, 5), max_size=40))
+@given(st.lists(st.integers(1, 512), max_size=60), st.lists(st.floats(0, 5), max_size=40))
 def test_no_stretch_of_time_gets_more_than_the_bucket_holds(
     sizes: list[int], steps: list[float]
 ) -> None:
     clock = Clock()
-    pacing: TokenBucketQueue[int] = TokenBucketQueue(clock)
-    for size in sizes:
-        pacing.push(size, size)
+    bucket, prices = TokenBucket(clock), [cost(size) for size in sizes]
     sent: list[tuple[float, float]] = []
     for step in [0.0, *steps]:
         clock.now += step
-        while (taken := pacing.pop()) is not None:
-            sent.append((clock.now, cost(taken)))
+        while prices and bucket.delay(prices[0]) == 0:
+            bucket.take(prices[0])
+            sent.append((clock.now, prices.pop(0)))
     for index, (start, _) in enumerate(sent):
         for end, _ in sent[index:]:
             spent = sum(price for at, price in sent if start <= at <= end)
             assert spent <= BURST + RATE * (end - start) + 1e-6
 
 
-@given(st.lists(SIZES, min_size=1, max_size=40))
-def test_waiting_as_told_gets_every_line_out_in_order(sizes: list[int]) -> None:
+@given(st.lists(st.integers(1, 512), min_size=1, max_size=40))
+def test_who_waits_as_told_may_send(sizes: list[int]) -> None:
     clock = Clock()
-    pacing: TokenBucketQueue[int] = TokenBucketQueue(clock)
-    for number, size in enumerate(sizes):
-        pacing.push(number, size)
-    got: list[int] = []
-    while (delay := pacing.delay()) is not None:
-        clock.now += delay + 1e-9
-        item = pacing.pop()
-        assert item is not None, "the line may go when its time has come"
-        got.append(item)
-    assert got == list(range(len(sizes)))
+    bucket = TokenBucket(clock)
+    for size in sizes:
+        clock.now += bucket.delay(cost(size)) + 1e-9
+        assert bucket.delay(cost(size)) == 0
+        bucket.take(cost(size))
 
 
-def test_what_only_we_want_to_know_lets_answers_go_first() -> None:
-    clock = Clock()
-    pacing: TokenBucketQueue[str] = TokenBucketQueue(clock)
+async def test_lines_go_out_in_order_as_the_bucket_fills() -> None:
+    wire = Wire(rate=1000)
+    sent = [wire.queue.send(f"line {number}") for number in range(30)]
+    assert await asyncio.gather(*sent) == [True] * 30
+    assert wire.lines == [f"line {number}" for number in range(30)]
+
+
+async def test_what_only_we_want_to_know_lets_answers_go_first() -> None:
+    wire = Wire(rate=20)
     for number in range(20):
-        pacing.push(f"WHO {number}", 10, idle=True)
-    said = [pacing.pop() for _ in range(5)]
-    pacing.push("an answer", 10)
-    clock.now += 2 / RATE
-    assert [*said, pacing.pop(), pacing.pop()] == [
-        *(f"WHO {number}" for number in range(5)),
-        "an answer",
-        "WHO 5",
-    ]
+        wire.queue.send(f"WHO {number}", idle=True)
+    burst = [f"WHO {number}" for number in range(5)]
+    assert wire.lines == burst
+    await wire.queue.send("an answer")
+    assert wire.lines[:6] == [*burst, "an answer"]
+    wire.queue.close()
 
 
-def test_a_pong_overtakes_and_waits_for_nothing() -> None:
-    pacing: TokenBucketQueue[str] = TokenBucketQueue(Clock())
-    for _ in range(20):
-        pacing.push("talk", 400)
-    while pacing.pop():
-        pass
-    pacing.push("PONG", 20, urgent=True)
-    assert pacing.delay() == 0.0
-    assert pacing.pop() == "PONG"
-    assert pacing.pop() is None
+async def test_a_pong_overtakes_and_waits_for_nothing() -> None:
+    wire = Wire()
+    for number in range(20):
+        wire.queue.send(f"{number} {'talk' * 100}")
+    count = len(wire.lines)
+    assert await wire.queue.send("PONG", urgent=True)
+    assert wire.lines[count:] == ["PONG"]
+    wire.queue.close()
 
 
-def test_long_lines_go_out_more_slowly_than_short_ones() -> None:
-    def at_once(size: int) -> int:
-        pacing: TokenBucketQueue[str] = TokenBucketQueue(Clock())
+async def test_long_lines_go_out_more_slowly_than_short_ones() -> None:
+    for size, at_once in ((40, 5), (508, 2)):
+        wire = Wire()
         for _ in range(20):
-            pacing.push("x", size)
-        return sum(1 for _ in iter(pacing.pop, None))
-
-    assert at_once(40) == 5
-    assert at_once(510) == 2
+            wire.queue.send("x" * size)
+        assert len(wire.lines) == at_once
+        wire.queue.close()
 
 
-def test_what_is_left_can_be_given_up() -> None:
-    pacing: TokenBucketQueue[str] = TokenBucketQueue(Clock())
-    pacing.push("a", 10)
-    pacing.push("b", 10, urgent=True)
-    assert len(pacing) == 2
-    assert pacing.clear() == ["b", "a"]
-    assert pacing.delay() is None
+async def test_what_is_withdrawn_or_left_at_the_end_is_not_sent_and_costs_nothing() -> None:
+    wire = Wire()
+    sent = [wire.queue.send(f"line {number}") for number in range(8)]
+    sent[5].cancel()
+    wire.queue.close()
+    late = wire.queue.send("too late", urgent=True)
+    results = await asyncio.gather(*sent[:5], *sent[6:], late)
+    assert results == [True] * 5 + [False] * 3
+    assert len(wire.lines) == 5

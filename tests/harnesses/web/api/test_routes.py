@@ -8,73 +8,59 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from storage.chat_log.event import EventType
 from tests.kit.openapi import unresolved_references
-from tests.kit.web_site import event, excerpt, web_site
+from tests.kit.web_site import WebSite, event, web_site
 
 HERE = "irc/#ubuntu"
 
 
-async def test_a_log_that_nobody_has_written_yet_gives_empty_answers(tmp_path: Path) -> None:
-    async with web_site(tmp_path) as site:
-        assert await site.get("/api/channels") == {"channels": []}
-        assert await site.get("/api/messages") == {"messages": [], "more": False}
-        found = await site.get("/api/search", q="frogs")
-        assert (found["results"], found["next_cursor"], found["count"]) == ([], None, 0)
-        stats = await site.get("/api/stats")
-        assert (stats["lines"], stats["days"], stats["top"]) == (0, [], [])
+async def test_a_log_that_nobody_has_written_yet_gives_empty_answers(site: WebSite) -> None:
+    assert await site.get("/api/channels") == {"channels": []}
+    assert await site.get("/api/messages") == {"messages": [], "more": False}
+    found = await site.get("/api/search", q="frogs")
+    assert (found["results"], found["next_cursor"], found["count"]) == ([], None, 0)
+    stats = await site.get("/api/stats")
+    assert (stats["lines"], stats["days"], stats["top"]) == (0, [], [])
 
 
-async def test_channels_tell_their_size_and_last_time(tmp_path: Path) -> None:
-    async with web_site(tmp_path, events=excerpt()) as site:
-        await site.said("hello", channel="#empty-ish", network="other")
-        channels = (await site.get("/api/channels"))["channels"]
-        assert [each["channel"] for each in channels] == ["other/#empty-ish", HERE]
-        assert channels[1]["events"] == 210
-        assert channels[1]["last"].startswith("2004-11-15T04:2")
-        assert channels[1]["link"] == "/channel/irc/%23ubuntu"
+async def test_channels_tell_their_size_and_last_time(filled: WebSite) -> None:
+    await filled.said("hello", channel="#empty-ish", network="other")
+    channels = (await filled.get("/api/channels"))["channels"]
+    assert [each["channel"] for each in channels] == ["other/#empty-ish", HERE]
+    assert channels[1]["events"] == 210
+    assert channels[1]["last"].startswith("2004-11-15T04:2")
+    assert channels[1]["link"] == "/channel/irc/%23ubuntu"
 
 
-async def test_messages_come_newest_first_page_by_page_until_none_is_left(tmp_path: Path) -> None:
-    async with web_site(tmp_path, events=excerpt()) as site:
-        seen: list[int] = []
-        params: dict[str, Any] = {"channel": HERE, "limit": 60}
-        while True:
-            answer = await site.get("/api/messages", **params)
-            ids = [message["id"] for message in answer["messages"]]
-            assert ids == sorted(ids)
-            seen = ids + seen
-            if not answer["more"]:
-                break
-            params["before_id"] = ids[0]
-        assert seen == site.ids
+async def test_messages_come_newest_first_page_by_page_until_none_is_left(filled: WebSite) -> None:
+    seen: list[int] = []
+    params: dict[str, Any] = {"channel": HERE, "limit": 60}
+    while True:
+        answer = await filled.get("/api/messages", **params)
+        ids = [message["id"] for message in answer["messages"]]
+        assert ids == sorted(ids)
+        seen = ids + seen
+        if not answer["more"]:
+            break
+        params["before_id"] = ids[0]
+    assert seen == filled.ids
+    forward = await filled.get("/api/messages", after_id=filled.ids[9], limit=3)
+    assert [message["id"] for message in forward["messages"]] == filled.ids[10:13]
+    assert forward["more"]
 
 
-async def test_after_id_walks_forward(tmp_path: Path) -> None:
-    async with web_site(tmp_path, events=excerpt()) as site:
-        answer = await site.get("/api/messages", after_id=site.ids[9], limit=3)
-        assert [message["id"] for message in answer["messages"]] == site.ids[10:13]
-        assert answer["more"]
-
-
-async def test_messages_narrow_by_nick_kind_and_time(tmp_path: Path) -> None:
-    async with web_site(tmp_path, events=excerpt()) as site:
-        joined = await site.get("/api/messages", type=["JOIN", "NICK"], limit=500)
-        assert {message["type"] for message in joined["messages"]} == {"JOIN", "NICK"}
-        said = await site.get("/api/messages", nick="JDUB", type="PRIVMSG", limit=500)
-        assert {message["nick"] for message in said["messages"]} == {"jdub"}
-        span = {"since": "2004-11-15T03:41:00Z", "until": "2004-11-15T04:44:00+01:00"}
-        times = [m["time"] for m in (await site.get("/api/messages", **span))["messages"]]
-        assert times[0][:16] == "2004-11-15T03:41"
-        assert times[-1][:16] == "2004-11-15T03:43"
-
-
-async def test_a_plus_that_became_a_space_in_the_address_is_understood(tmp_path: Path) -> None:
-    async with web_site(tmp_path, events=excerpt()) as site:
-        answer = await site.http.get("/api/messages?since=2004-11-15T05:20:00+01:00")
-        assert answer.json()["messages"][0]["time"].startswith("2004-11-15T04:20")
+async def test_messages_narrow_by_nick_kind_and_time(filled: WebSite) -> None:
+    joined = await filled.get("/api/messages", type=["JOIN", "NICK"], limit=500)
+    assert {message["type"] for message in joined["messages"]} == {"JOIN", "NICK"}
+    said = await filled.get("/api/messages", nick="JDUB", type="PRIVMSG", limit=500)
+    assert {message["nick"] for message in said["messages"]} == {"jdub"}
+    span = {"since": "2004-11-15T03:41:00Z", "until": "2004-11-15T04:44:00+01:00"}
+    times = [m["time"] for m in (await filled.get("/api/messages", **span))["messages"]]
+    assert times[0][:16] == "2004-11-15T03:41"
+    assert times[-1][:16] == "2004-11-15T03:43"
+    late = await filled.http.get("/api/messages?since=2004-11-15T05:20:00+01:00")  # "+": a space
+    assert late.json()["messages"][0]["time"].startswith("2004-11-15T04:20")
 
 
 async def test_everything_that_fits_is_streamed_as_lines_of_json(tmp_path: Path) -> None:
@@ -91,53 +77,26 @@ async def test_everything_that_fits_is_streamed_as_lines_of_json(tmp_path: Path)
         assert [json.loads(line)["id"] for line in some.text.splitlines()] == site.ids[-3:]
 
 
-async def test_a_channel_is_named_with_its_network_or_without(tmp_path: Path) -> None:
-    async with web_site(tmp_path) as site:
-        await site.said("one", network="a", channel="#same")
-        await site.said("two", network="b", channel="#same")
-        both = await site.get("/api/messages", channel="#same")
-        assert [message["text"] for message in both["messages"]] == ["one", "two"]
-        one = await site.get("/api/messages", channel="b/#same")
-        assert [message["text"] for message in one["messages"]] == ["two"]
+async def test_a_channel_is_named_with_its_network_or_without(site: WebSite) -> None:
+    await site.said("one", network="a", channel="#same")
+    await site.said("two", network="b", channel="#same")
+    both = await site.get("/api/messages", channel="#same")
+    assert [message["text"] for message in both["messages"]] == ["one", "two"]
+    one = await site.get("/api/messages", channel="b/#same")
+    assert [message["text"] for message in one["messages"]] == ["two"]
 
 
-async def test_a_message_is_shown_in_its_context(tmp_path: Path) -> None:
-    async with web_site(tmp_path, events=excerpt()) as site:
-        await site.said("elsewhere", channel="#other")
-        middle = site.ids[99]
-        answer = await site.get(f"/api/messages/{middle}/context", before=2, after=3)
-        assert [message["id"] for message in answer["before"]] == site.ids[97:99]
-        assert answer["message"]["id"] == middle
-        assert [message["id"] for message in answer["after"]] == site.ids[100:103]
-        assert (
-            answer["message"]["link"]
-            == f"/channel/irc/%23ubuntu?at={middle}&time=2004-11-15T03:44:00Z#e{middle}"
-        )
-
-
-async def test_search_finds_lines_with_every_word_newest_first(tmp_path: Path) -> None:
-    async with web_site(tmp_path, events=excerpt()) as site:
-        answer = await site.get("/api/search", q="KERNEL ubuntu", channel=HERE)
-        texts = [result["text"] for result in answer["results"]]
-        assert texts
-        assert all("kernel" in text.lower() and "ubuntu" in text.lower() for text in texts)
-        ids = [result["id"] for result in answer["results"]]
-        assert ids == sorted(ids, reverse=True)
-
-
-async def test_a_cursor_goes_through_all_results_once(tmp_path: Path) -> None:
-    async with web_site(tmp_path, events=excerpt()) as site:
-        whole = [r["id"] for r in (await site.get("/api/search", q="k3b"))["results"]]
-        paged: list[int] = []
-        cursor: dict[str, str] = {}
-        while True:
-            answer = await site.get("/api/search", q="k3b", limit=4, **cursor)
-            paged += [result["id"] for result in answer["results"]]
-            if answer["next_cursor"] is None:
-                break
-            cursor = {"cursor": answer["next_cursor"]}
-        assert paged == whole
-        assert len(whole) > 8
+async def test_a_message_is_shown_in_its_context(filled: WebSite) -> None:
+    await filled.said("elsewhere", channel="#other")
+    middle = filled.ids[99]
+    answer = await filled.get(f"/api/messages/{middle}/context", before=2, after=3)
+    assert [message["id"] for message in answer["before"]] == filled.ids[97:99]
+    assert answer["message"]["id"] == middle
+    assert [message["id"] for message in answer["after"]] == filled.ids[100:103]
+    assert (
+        answer["message"]["link"]
+        == f"/channel/irc/%23ubuntu?at={middle}&time=2004-11-15T03:44:00Z#e{middle}"
+    )
 
 
 async def test_search_narrows_by_nick_and_by_hours(tmp_path: Path) -> None:
@@ -149,25 +108,14 @@ async def test_search_narrows_by_nick_and_by_hours(tmp_path: Path) -> None:
         assert [result["text"] for result in found["results"]] == ["frogs now"]
 
 
-@pytest.mark.parametrize("words", ['"', "AND", 'NEAR("a', "a* OR b", "x:y", "☃", "a\x00b"])
-async def test_no_word_of_a_search_is_an_operator(tmp_path: Path, words: str) -> None:
-    async with web_site(tmp_path, events=excerpt()) as site:
-        answer = await site.http.get("/api/search", params={"q": words})
+async def test_no_word_of_a_search_is_an_operator(filled: WebSite) -> None:
+    for words in ['"', "AND", 'NEAR("a', "a* OR b", "x:y", "☃", "a\x00b"]:
+        answer = await filled.http.get("/api/search", params={"q": words})
         assert answer.status_code in (200, 422), answer.text
 
 
-async def test_stats_count_what_was_said(tmp_path: Path) -> None:
-    async with web_site(tmp_path, events=excerpt()) as site:
-        stats = await site.get("/api/stats", channel=HERE)
-        spoken = [each for each in excerpt() if each.type in (EventType.PRIVMSG, EventType.ACTION)]
-        assert stats["lines"] == len(spoken)
-        assert stats["people"] == len({each.nick for each in spoken})
-        assert stats["top"][0]["nick"] == "Nafallo"
-
-
-@pytest.mark.parametrize(
-    ("path", "status", "message"),
-    [
+async def test_bad_input_gets_an_error_that_says_what_is_wrong(site: WebSite) -> None:
+    for path, status, message in [
         ("/api/messages?limit=0", 422, "limit: .*greater than or equal to 1"),
         ("/api/messages?limit=501", 422, "limit: .*less than or equal to 500"),
         ("/api/messages?since=yesterday", 422, "since: "),
@@ -181,12 +129,7 @@ async def test_stats_count_what_was_said(tmp_path: Path) -> None:
         ("/api/messages/999/context", 404, "no event 999"),
         ("/api/stream?after_id=x", 422, "after_id: "),
         ("/api/nothing", 404, "openapi.json"),
-    ],
-)
-async def test_bad_input_gets_an_error_that_says_what_is_wrong(
-    tmp_path: Path, path: str, status: int, message: str
-) -> None:
-    async with web_site(tmp_path) as site:
+    ]:
         answer = await site.http.get(path)
         assert answer.status_code == status
         error = answer.json()["error"]
@@ -194,69 +137,66 @@ async def test_bad_input_gets_an_error_that_says_what_is_wrong(
         assert re.search(message, error["message"]), error["message"]
 
 
-async def test_a_private_conversation_is_nowhere_to_be_seen(tmp_path: Path) -> None:
-    async with web_site(tmp_path) as site:
-        public = await site.said("the secret frogs", channel="#open")
-        private = await site.said("the secret password", channel="ada")
-        for path in (
-            "/api/channels",
-            "/api/messages",
-            f"/api/messages?after_id={private - 1}",
-            "/api/messages?channel=ada",
-            "/api/messages?channel=irc/ada",
-            f"/api/messages/{public}/context",
-            f"/api/messages/{private}/context",
-            "/api/search?q=secret",
-            "/api/search?q=password&channel=ada",
-            "/api/stats",
-            "/",
-            "/channel/irc/ada",
-            f"/channel/irc/%23open?at={private}",
-            "/search?q=secret",
-            "/search?q=password&channel=irc/ada",
-        ):
-            answer = await site.http.get(path, headers={"accept": "text/html"})
-            assert "the secret password" not in answer.text, path
-            assert "/irc/ada" not in answer.text.replace(f"next={path}", ""), path
-        assert (await site.get("/api/stats"))["lines"] == 1
-        assert (await site.http.get(f"/api/messages/{private}/context")).status_code == 404
-        assert (await site.http.get("/channel/irc/ada")).status_code == 404
+async def test_a_private_conversation_is_nowhere_to_be_seen(site: WebSite) -> None:
+    public = await site.said("the secret frogs", channel="#open")
+    private = await site.said("the secret password", channel="ada")
+    for path in (
+        "/api/channels",
+        "/api/messages",
+        f"/api/messages?after_id={private - 1}",
+        "/api/messages?channel=ada",
+        "/api/messages?channel=irc/ada",
+        f"/api/messages/{public}/context",
+        f"/api/messages/{private}/context",
+        "/api/search?q=secret",
+        "/api/search?q=password&channel=ada",
+        "/api/stats",
+        "/",
+        "/channel/irc/ada",
+        f"/channel/irc/%23open?at={private}",
+        "/search?q=secret",
+        "/search?q=password&channel=irc/ada",
+    ):
+        answer = await site.http.get(path, headers={"accept": "text/html"})
+        assert "the secret password" not in answer.text, path
+        assert "/irc/ada" not in answer.text.replace(f"next={path}", ""), path
+    assert (await site.get("/api/stats"))["lines"] == 1
+    assert (await site.http.get(f"/api/messages/{private}/context")).status_code == 404
+    assert (await site.http.get("/channel/irc/ada")).status_code == 404
 
 
-async def test_the_api_describes_itself_with_examples(tmp_path: Path) -> None:
-    async with web_site(tmp_path) as site:
-        described = await site.get("/openapi.json")
-        assert set(described["paths"]) == {
-            "/api/channels",
-            "/api/messages",
-            "/api/messages.jsonl",
-            "/api/messages/{id}/context",
-            "/api/search",
-            "/api/stats",
-            "/api/stream",
-            "/health",
-        }
-        parameters = {
-            parameter["name"]: parameter
-            for parameter in described["paths"]["/api/search"]["get"]["parameters"]
-        }
-        assert set(parameters) == {
-            *("q", "channel", "nick", "since", "until", "hours", "mode", "order"),
-            *("said", "limit", "cursor"),
-        }
-        assert "irc/#terrarium" in str(parameters["channel"])
-        assert unresolved_references(described) == []
-        assert (await site.get("/health")) == {"status": "ok"}
+async def test_the_api_describes_itself_with_examples(site: WebSite) -> None:
+    described = await site.get("/openapi.json")
+    assert set(described["paths"]) == {
+        "/api/channels",
+        "/api/messages",
+        "/api/messages.jsonl",
+        "/api/messages/{id}/context",
+        "/api/search",
+        "/api/stats",
+        "/api/stream",
+        "/health",
+    }
+    parameters = {
+        parameter["name"]: parameter
+        for parameter in described["paths"]["/api/search"]["get"]["parameters"]
+    }
+    assert set(parameters) == {
+        *("q", "channel", "nick", "since", "until", "hours", "mode", "order"),
+        *("said", "limit", "cursor"),
+    }
+    assert "irc/#terrarium" in str(parameters["channel"])
+    assert unresolved_references(described) == []
+    assert (await site.get("/health")) == {"status": "ok"}
 
 
-async def test_nothing_that_is_published_has_the_host_of_a_ban(tmp_path: Path) -> None:
-    async with web_site(tmp_path) as site:
-        text = "+bb *!~bad@home.example ~bad@1.2.3.4"
-        await site.said(text, type=EventType.MODE)
-        (message,) = (await site.get("/api/messages"))["messages"]
-        assert message["text"] == "+bb *!*@* *!*@*"
-        for path in ("/channel/irc/%23ubuntu", "/api/messages.jsonl", "/feed.atom"):
-            answer = await site.http.get(path)
-            assert answer.status_code == 200
-            assert "home.example" not in answer.text
-            assert "1.2.3.4" not in answer.text
+async def test_nothing_that_is_published_has_the_host_of_a_ban(site: WebSite) -> None:
+    text = "+bb *!~bad@home.example ~bad@1.2.3.4"
+    await site.said(text, type=EventType.MODE)
+    (message,) = (await site.get("/api/messages"))["messages"]
+    assert message["text"] == "+bb *!*@* *!*@*"
+    for path in ("/channel/irc/%23ubuntu", "/api/messages.jsonl", "/feed.atom"):
+        answer = await site.http.get(path)
+        assert answer.status_code == 200
+        assert "home.example" not in answer.text
+        assert "1.2.3.4" not in answer.text

@@ -13,21 +13,20 @@ from playwright.async_api import expect
 
 from storage.chat_log.event import EventType
 from tests.kit.browser import PHONE, browser, visit
-from tests.kit.web_site import event, excerpt, two_days, web_site
+from tests.kit.web_site import WebSite, event, two_days, web_site
 
 ATOM = "{http://www.w3.org/2005/Atom}"
 
 
-async def test_a_result_says_what_was_found_in_it(tmp_path: Path) -> None:
-    async with web_site(tmp_path, events=excerpt()) as site:
-        answer = await site.get("/api/search", q="hdparm minimum")
-        (found,) = answer["results"]
-        snippet = found["snippet"]
-        assert [snippet["text"][a:b] for a, b in snippet["marks"]] == ["minimum", "hdparm"]
-        assert (answer["count"], answer["more_than_counted"]) == (1, False)
-        assert answer["facets"]["nicks"] == [{"value": "Nafallo", "count": 1}]
-        assert answer["facets"]["months"] == [{"value": "2004-11", "count": 1}]
-        assert answer["facets"]["channels"] == [{"value": "irc/#ubuntu", "count": 1}]
+async def test_a_result_says_what_was_found_in_it(filled: WebSite) -> None:
+    answer = await filled.get("/api/search", q="hdparm minimum")
+    (found,) = answer["results"]
+    snippet = found["snippet"]
+    assert [snippet["text"][a:b] for a, b in snippet["marks"]] == ["minimum", "hdparm"]
+    assert (answer["count"], answer["more_than_counted"]) == (1, False)
+    assert answer["facets"]["nicks"] == [{"value": "Nafallo", "count": 1}]
+    assert answer["facets"]["months"] == [{"value": "2004-11", "count": 1}]
+    assert answer["facets"]["channels"] == [{"value": "irc/#ubuntu", "count": 1}]
 
 
 @pytest.mark.parametrize(
@@ -73,11 +72,10 @@ async def test_pages_of_either_order_hold_every_line_once(tmp_path: Path, order:
         assert len(whole) > 14
 
 
-@pytest.mark.parametrize("cursor", ["x", "1.2", "-1.0.0", "9" * 99])
-async def test_a_cursor_that_is_none_is_refused(tmp_path: Path, cursor: str) -> None:
-    async with web_site(tmp_path, events=excerpt()) as site:
+async def test_a_cursor_that_is_none_is_refused(filled: WebSite) -> None:
+    for cursor in ["x", "1.2", "-1.0.0", "9" * 99]:
         for path in ("/api/search", "/search"):
-            answer = await site.http.get(path, params={"q": "k3b", "cursor": cursor})
+            answer = await filled.http.get(path, params={"q": "k3b", "cursor": cursor})
             assert answer.status_code == 422
             assert "cursor" in answer.json()["error"]["message"]
 
@@ -114,33 +112,31 @@ async def test_a_choice_without_words_lists_what_fits_it(tmp_path: Path) -> None
             assert (query, counted[1]) == (query, found)
 
 
-async def test_a_search_is_an_atom_feed(tmp_path: Path) -> None:
-    async with web_site(tmp_path, events=excerpt()) as site:
-        answer = await site.http.get("/feed.atom?q=k3b&limit=3")
-        assert answer.headers["content-type"] == "application/atom+xml; charset=utf-8"
-        feed = ElementTree.fromstring(answer.text)
-        assert feed.findtext(f"{ATOM}title") == "k3b · Terrarium"
-        entries = feed.findall(f"{ATOM}entry")
-        assert len(entries) == 3
-        times = [str(entry.findtext(f"{ATOM}updated")) for entry in entries]
-        assert times == sorted(times, reverse=True)
-        assert feed.findtext(f"{ATOM}updated") == times[0]
-        link = entries[0].findtext(f"{ATOM}id")
-        assert link is not None
-        assert link.startswith(f"{site.url}/channel/irc/%23ubuntu?at=")
-        assert (await site.http.get(link)).status_code == 200
+async def test_a_search_is_an_atom_feed(filled: WebSite) -> None:
+    answer = await filled.http.get("/feed.atom?q=k3b&limit=3")
+    assert answer.headers["content-type"] == "application/atom+xml; charset=utf-8"
+    feed = ElementTree.fromstring(answer.text)
+    assert feed.findtext(f"{ATOM}title") == "k3b · Terrarium"
+    entries = feed.findall(f"{ATOM}entry")
+    assert len(entries) == 3
+    times = [str(entry.findtext(f"{ATOM}updated")) for entry in entries]
+    assert times == sorted(times, reverse=True)
+    assert feed.findtext(f"{ATOM}updated") == times[0]
+    link = entries[0].findtext(f"{ATOM}id")
+    assert link is not None
+    assert link.startswith(f"{filled.url}/channel/irc/%23ubuntu?at=")
+    assert (await filled.http.get(link)).status_code == 200
 
 
-async def test_a_channel_is_a_feed_of_what_was_said(tmp_path: Path) -> None:
-    async with web_site(tmp_path) as site:
-        await site.said("one <b>")
-        await site.said("", type=EventType.JOIN)
-        await site.said("elsewhere", channel="#other")
-        feed = await site.get("/feed.json", channel="irc/#ubuntu")
-        assert feed["version"] == "https://jsonfeed.org/version/1.1"
-        assert [item["content_text"] for item in feed["items"]] == ["one <b>"]
-        assert feed["items"][0]["authors"] == [{"name": "ada"}]
-        assert feed["home_page_url"] == f"{site.url}/search?channel=irc%2F%23ubuntu"
+async def test_a_channel_is_a_feed_of_what_was_said(site: WebSite) -> None:
+    await site.said("one <b>")
+    await site.said("", type=EventType.JOIN)
+    await site.said("elsewhere", channel="#other")
+    feed = await site.get("/feed.json", channel="irc/#ubuntu")
+    assert feed["version"] == "https://jsonfeed.org/version/1.1"
+    assert [item["content_text"] for item in feed["items"]] == ["one <b>"]
+    assert feed["items"][0]["authors"] == [{"name": "ada"}]
+    assert feed["home_page_url"] == f"{site.url}/search?channel=irc%2F%23ubuntu"
 
 
 async def test_no_line_can_break_a_feed(tmp_path: Path) -> None:

@@ -72,33 +72,27 @@ async def _events(response: httpx2.Response) -> AsyncGenerator[Sent, None]:
             fields = {}
 
 
-async def test_a_stream_begins_now_and_shows_what_comes(tmp_path: Path) -> None:
-    async with (
-        web_site(tmp_path, events=excerpt()) as site,
-        stream(site, "/api/stream") as events,
-    ):
-        assert await anext(events) == Sent(str(site.ids[-1]), None)
-        number = await site.said("hello")
+async def test_a_stream_begins_now_and_shows_what_comes(filled: WebSite) -> None:
+    async with stream(filled, "/api/stream") as events:
+        assert await anext(events) == Sent(str(filled.ids[-1]), None)
+        number = await filled.said("hello")
         sent = await anext(events)
         assert (sent.id, sent.data["text"]) == (str(number), "hello")
 
 
-async def test_a_line_that_another_process_logs_arrives(tmp_path: Path) -> None:
-    async with (
-        web_site(tmp_path, events=excerpt()) as site,
-        stream(site, "/api/stream?channel=%23ubuntu") as events,
-    ):
+async def test_a_line_that_another_process_logs_arrives(filled: WebSite) -> None:
+    async with stream(filled, "/api/stream?channel=%23ubuntu") as events:
         await anext(events)
         child = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-c", _APPEND, str(site.data / "irc.db")),
+            *(sys.executable, "-c", _APPEND, str(filled.data / "irc.db")),
             cwd=Path(__file__).parents[4],
         )
         assert (await anext(events)).data["text"] == "from elsewhere"
         assert await child.wait() == 0
 
 
-async def test_a_stream_of_one_channel_has_no_other_and_nothing_private(tmp_path: Path) -> None:
-    async with web_site(tmp_path) as site, stream(site, "/api/stream?channel=irc/%23a") as events:
+async def test_a_stream_of_one_channel_has_no_other_and_nothing_private(site: WebSite) -> None:
+    async with stream(site, "/api/stream?channel=irc/%23a") as events:
         await anext(events)
         await site.said("other", channel="#b")
         await site.said("private", channel="ada")
@@ -106,56 +100,53 @@ async def test_a_stream_of_one_channel_has_no_other_and_nothing_private(tmp_path
         assert (await anext(events)).data["text"] == "mine"
 
 
-async def test_nothing_private_is_in_the_stream_of_everything(tmp_path: Path) -> None:
-    async with web_site(tmp_path) as site, stream(site, "/api/stream") as events:
+async def test_nothing_private_is_in_the_stream_of_everything(site: WebSite) -> None:
+    async with stream(site, "/api/stream") as events:
         await anext(events)
         await site.said("private", channel="ada")
         await site.said("public")
         assert (await anext(events)).data["text"] == "public"
 
 
-async def test_a_reader_that_comes_back_misses_nothing(tmp_path: Path) -> None:
-    async with web_site(tmp_path) as site:
+async def test_a_reader_that_comes_back_misses_nothing(site: WebSite) -> None:
+    async with stream(site, "/api/stream") as events:
+        last = (await anext(events)).id
+        await site.said("0")
+        last = (await anext(events)).id
+    for number in range(1, 451):  # more than one batch
+        await site.said(str(number))
+    async with stream(site, "/api/stream?after_id=450", last_event_id=last) as events:
+        await anext(events)
+        texts = [(await anext(events)).data["text"] for _ in range(450)]
+        assert texts == [str(number) for number in range(1, 451)]
+        await site.said("live again")
+        assert (await anext(events)).data["text"] == "live again"
+
+
+async def test_a_reader_that_left_before_the_first_line_misses_nothing(filled: WebSite) -> None:
+    async with stream(filled, "/api/stream") as events:
+        position = (await anext(events)).id
+    await filled.said("in between")
+    async with stream(filled, "/api/stream", last_event_id=position) as events:
+        await anext(events)
+        assert (await anext(events)).data["text"] == "in between"
+
+
+async def test_many_readers_get_the_same_lines(site: WebSite) -> None:
+    listening = asyncio.Barrier(21)
+
+    async def read() -> list[str]:
         async with stream(site, "/api/stream") as events:
-            last = (await anext(events)).id
-            await site.said("0")
-            last = (await anext(events)).id
-        for number in range(1, 451):  # more than one batch
-            await site.said(str(number))
-        async with stream(site, "/api/stream?after_id=450", last_event_id=last) as events:
             await anext(events)
-            texts = [(await anext(events)).data["text"] for _ in range(450)]
-            assert texts == [str(number) for number in range(1, 451)]
-            await site.said("live again")
-            assert (await anext(events)).data["text"] == "live again"
-
-
-async def test_a_reader_that_left_before_the_first_line_misses_nothing(tmp_path: Path) -> None:
-    async with web_site(tmp_path, events=excerpt()) as site:
-        async with stream(site, "/api/stream") as events:
-            position = (await anext(events)).id
-        await site.said("in between")
-        async with stream(site, "/api/stream", last_event_id=position) as events:
-            await anext(events)
-            assert (await anext(events)).data["text"] == "in between"
-
-
-async def test_many_readers_get_the_same_lines(tmp_path: Path) -> None:
-    async with web_site(tmp_path) as site:
-        listening = asyncio.Barrier(21)
-
-        async def read() -> list[str]:
-            async with stream(site, "/api/stream") as events:
-                await anext(events)
-                await listening.wait()
-                return [(await anext(events)).data["text"] for _ in range(30)]
-
-        async with asyncio.TaskGroup() as tasks:
-            readers = [tasks.create_task(read()) for _ in range(20)]
             await listening.wait()
-            for number in range(30):
-                await site.said(str(number))
-        assert all(reader.result() == [str(n) for n in range(30)] for reader in readers)
+            return [(await anext(events)).data["text"] for _ in range(30)]
+
+    async with asyncio.TaskGroup() as tasks:
+        readers = [tasks.create_task(read()) for _ in range(20)]
+        await listening.wait()
+        for number in range(30):
+            await site.said(str(number))
+    assert all(reader.result() == [str(n) for n in range(30)] for reader in readers)
 
 
 async def test_one_line_of_the_far_future_does_not_end_the_live_view(tmp_path: Path) -> None:
@@ -194,8 +185,8 @@ async def test_a_clock_that_jumps_neither_hides_nor_doubles_a_line(tmp_path: Pat
         assert texts == [str(number) for number in range(len(jumps))]
 
 
-async def test_history_that_is_imported_meanwhile_is_not_shown_as_new(tmp_path: Path) -> None:
-    async with web_site(tmp_path) as site, stream(site, "/api/stream") as events:
+async def test_history_that_is_imported_meanwhile_is_not_shown_as_new(site: WebSite) -> None:
+    async with stream(site, "/api/stream") as events:
         await anext(events)
         await site.said("now")
         await site.log.add(excerpt())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from contextlib import closing
 from pathlib import Path
 from sqlite3 import connect
@@ -16,142 +17,131 @@ WITH_TOKEN = {"token": TOKEN}
 PAGE = {"accept": "text/html"}
 
 
-@pytest.mark.parametrize(
-    "path", ["/api/messages", "/api/stream", "/openapi.json", "/", "/chat", "/channel/irc/a"]
-)
-async def test_without_the_token_there_is_nothing_to_read(tmp_path: Path, path: str) -> None:
-    async with web_site(tmp_path, settings=WITH_TOKEN) as site:
+@pytest.fixture
+async def closed(tmp_path: Path) -> AsyncIterator[WebSite]:
+    """A site with a token."""
+    async with web_site(tmp_path, settings=WITH_TOKEN) as found:
+        yield found
+
+
+async def test_without_the_token_there_is_nothing_to_read(closed: WebSite) -> None:
+    for path in ["/api/messages", "/api/stream", "/openapi.json", "/", "/chat", "/channel/irc/a"]:
         for headers in ({}, {"authorization": "Bearer wrong"}, {"authorization": "Basic abc"}):
-            answer = await site.http.get(path, headers=headers)
+            answer = await closed.http.get(path, headers=headers)
             assert answer.status_code == 401
             assert answer.headers["www-authenticate"] == "Bearer"
             assert "Authorization: Bearer" in answer.json()["error"]["message"]
 
 
-async def test_the_token_opens_and_health_needs_none(tmp_path: Path) -> None:
-    async with web_site(tmp_path, settings=WITH_TOKEN) as site:
-        headers = {"authorization": f"bearer {TOKEN}"}
-        assert (await site.http.get("/api/messages", headers=headers)).status_code == 200
-        assert (await site.http.get("/health")).status_code == 200
+async def test_the_token_opens_and_health_needs_none(closed: WebSite) -> None:
+    headers = {"authorization": f"bearer {TOKEN}"}
+    assert (await closed.http.get("/api/messages", headers=headers)).status_code == 200
+    assert (await closed.http.get("/health")).status_code == 200
 
 
-async def test_a_browser_is_sent_to_the_login_and_back(tmp_path: Path) -> None:
-    async with web_site(tmp_path, settings=WITH_TOKEN) as site:
-        sent = await site.http.get("/search?q=frogs", headers=PAGE)
-        assert sent.headers["location"] == "/login?next=%2Fsearch%3Fq%3Dfrogs"
-        head = await site.http.head("/search?q=frogs", headers=PAGE)
-        assert head.headers["location"] == sent.headers["location"]
-        form = await site.http.get(sent.headers["location"])
-        assert 'value="/search?q=frogs"' in form.text
-        wrong = await login(site, "wrong")
-        assert (wrong.status_code, "not the token" in wrong.text) == (401, True)
-        right = await login(site, TOKEN)
-        assert (right.status_code, right.headers["location"]) == (303, "/search?q=frogs")
-        cookie = right.headers["set-cookie"]
-        assert "HttpOnly" in cookie
-        assert "SameSite=lax" in cookie
-        assert TOKEN not in cookie
-        assert (await site.http.get("/", headers=PAGE)).status_code == 200
+async def test_a_browser_is_sent_to_the_login_and_back(closed: WebSite) -> None:
+    sent = await closed.http.get("/search?q=frogs", headers=PAGE)
+    assert sent.headers["location"] == "/login?next=%2Fsearch%3Fq%3Dfrogs"
+    head = await closed.http.head("/search?q=frogs", headers=PAGE)
+    assert head.headers["location"] == sent.headers["location"]
+    form = await closed.http.get(sent.headers["location"])
+    assert 'value="/search?q=frogs"' in form.text
+    wrong = await login(closed, "wrong")
+    assert (wrong.status_code, "not the token" in wrong.text) == (401, True)
+    right = await login(closed, TOKEN)
+    assert (right.status_code, right.headers["location"]) == (303, "/search?q=frogs")
+    cookie = right.headers["set-cookie"]
+    assert "HttpOnly" in cookie
+    assert "SameSite=lax" in cookie
+    assert TOKEN not in cookie
+    assert (await closed.http.get("/", headers=PAGE)).status_code == 200
 
 
 async def login(site: WebSite, token: str) -> httpx2.Response:
     return await site.http.post("/login", data={"token": token, "next": "/search?q=frogs"})
 
 
-@pytest.mark.parametrize("target", ["https://evil.example/", "//evil.example", "/\\evil.example"])
-async def test_the_login_leads_to_no_other_site(tmp_path: Path, target: str) -> None:
-    async with web_site(tmp_path, settings=WITH_TOKEN) as site:
-        answer = await site.http.post("/login", data={"token": TOKEN, "next": target})
+async def test_the_login_leads_to_no_other_site(closed: WebSite) -> None:
+    for target in ["https://evil.example/", "//evil.example", "/\\evil.example"]:
+        answer = await closed.http.post("/login", data={"token": TOKEN, "next": target})
         assert answer.headers["location"] == "/"
 
 
-async def test_a_token_in_the_address_logs_in_and_vanishes_from_it(tmp_path: Path) -> None:
-    async with web_site(tmp_path, settings=WITH_TOKEN) as site:
-        answer = await site.http.get(f"/search?q=a%26b&token={TOKEN}", headers=PAGE)
-        assert (answer.status_code, answer.headers["location"]) == (303, "/search?q=a%26b")
-        assert (await site.http.get("/search?q=a")).status_code == 200
+async def test_a_token_in_the_address_logs_in_and_vanishes_from_it(closed: WebSite) -> None:
+    answer = await closed.http.get(f"/search?q=a%26b&token={TOKEN}", headers=PAGE)
+    assert (answer.status_code, answer.headers["location"]) == (303, "/search?q=a%26b")
+    assert (await closed.http.get("/search?q=a")).status_code == 200
 
 
-async def test_the_mark_of_a_channel_survives_the_login(tmp_path: Path) -> None:
-    async with web_site(tmp_path, settings=WITH_TOKEN) as site:
-        sent = await site.http.get("/channel/irc/%23a?at=1", headers=PAGE)
-        assert sent.headers["location"] == "/login?next=%2Fchannel%2Firc%2F%2523a%3Fat%3D1"
-        answer = await site.http.get(f"/channel/irc/%23a?at=1&token={TOKEN}", headers=PAGE)
-        assert answer.headers["location"] == "/channel/irc/%23a?at=1"
+async def test_the_mark_of_a_channel_survives_the_login(closed: WebSite) -> None:
+    sent = await closed.http.get("/channel/irc/%23a?at=1", headers=PAGE)
+    assert sent.headers["location"] == "/login?next=%2Fchannel%2Firc%2F%2523a%3Fat%3D1"
+    answer = await closed.http.get(f"/channel/irc/%23a?at=1&token={TOKEN}", headers=PAGE)
+    assert answer.headers["location"] == "/channel/irc/%23a?at=1"
 
 
-async def test_an_encoded_mark_does_not_make_a_closed_page_an_open_one(tmp_path: Path) -> None:
-    async with web_site(tmp_path, settings=WITH_TOKEN) as site:
-        for path in (
-            "/health%23",
-            "/login%3F/../api/messages",
-            "/%2e%2e/api/messages",
-            "//api/messages",
-        ):
-            assert (await site.http.get(path)).status_code in (401, 404), path
+async def test_an_encoded_mark_does_not_make_a_closed_page_an_open_one(closed: WebSite) -> None:
+    for path in (
+        "/health%23",
+        "/login%3F/../api/messages",
+        "/%2e%2e/api/messages",
+        "//api/messages",
+    ):
+        assert (await closed.http.get(path)).status_code in (401, 404), path
 
 
-async def test_a_name_that_is_not_loopback_is_refused_without_a_token(tmp_path: Path) -> None:
-    async with web_site(tmp_path) as site:
-        for host in (
-            "evil.example",
-            "evil.example:8081",
-            "localhost.evil.example",
-            "10.0.0.1",
-            "[",
-        ):
-            answer = await site.http.get("/api/channels", headers={"host": host})
-            assert answer.status_code == 403, host
-            assert "WEB_TOKEN" in answer.json()["error"]["message"]
-        for host in ("localhost", "LOCALHOST:1234", "127.0.0.1:8081", "[::1]:8081"):
-            answer = await site.http.get("/api/channels", headers={"host": host})
-            assert answer.status_code == 200, host
+async def test_a_name_that_is_not_loopback_is_refused_without_a_token(site: WebSite) -> None:
+    for host in (
+        "evil.example",
+        "evil.example:8081",
+        "localhost.evil.example",
+        "10.0.0.1",
+        "[",
+    ):
+        answer = await site.http.get("/api/channels", headers={"host": host})
+        assert answer.status_code == 403, host
+        assert "WEB_TOKEN" in answer.json()["error"]["message"]
+    for host in ("localhost", "LOCALHOST:1234", "127.0.0.1:8081", "[::1]:8081"):
+        answer = await site.http.get("/api/channels", headers={"host": host})
+        assert answer.status_code == 200, host
 
 
-async def test_any_name_will_do_with_a_token(tmp_path: Path) -> None:
-    async with web_site(tmp_path, settings=WITH_TOKEN) as site:
-        headers = {"host": "logs.example", "authorization": f"Bearer {TOKEN}"}
-        assert (await site.http.get("/api/channels", headers=headers)).status_code == 200
+async def test_any_name_will_do_with_a_token(closed: WebSite) -> None:
+    headers = {"host": "logs.example", "authorization": f"Bearer {TOKEN}"}
+    assert (await closed.http.get("/api/channels", headers=headers)).status_code == 200
 
 
-@pytest.mark.parametrize(
-    "headers",
-    [
+async def test_another_site_cannot_post(site: WebSite) -> None:
+    for headers in [
         {"origin": "https://evil.example"},
         {"origin": "http://127.0.0.1:1"},
         {"origin": "null"},
         {"origin": "http://["},
         {"sec-fetch-site": "cross-site"},
-    ],
-)
-async def test_another_site_cannot_post(tmp_path: Path, headers: dict[str, str]) -> None:
-    async with web_site(tmp_path) as site:
+    ]:
         for path in ("/chat", "/chat/forget", "/login"):
             answer = await site.http.post(path, json={"text": "hi"}, headers=headers)
             assert answer.status_code == 403
 
 
-async def test_our_own_page_can_post(tmp_path: Path) -> None:
-    async with web_site(tmp_path) as site:
-        answer = await site.http.post("/chat/forget", headers={"origin": site.url})
-        assert answer.status_code == 303
+async def test_our_own_page_can_post(site: WebSite) -> None:
+    answer = await site.http.post("/chat/forget", headers={"origin": site.url})
+    assert answer.status_code == 303
 
 
-@pytest.mark.parametrize("path", ["/", "/api/channels", "/nothing", "/static/site.css", "/health"])
-async def test_every_answer_carries_the_headers_that_protect_readers(
-    tmp_path: Path, path: str
-) -> None:
-    async with web_site(tmp_path) as site:
+async def test_every_answer_carries_the_headers_that_protect_readers(site: WebSite) -> None:
+    for path in ["/", "/api/channels", "/nothing", "/static/site.css", "/health"]:
         assert_protecting((await site.http.get(path)).headers)
 
 
-async def test_an_answer_to_a_failure_of_ours_carries_them_too(tmp_path: Path) -> None:
-    async with web_site(tmp_path) as site:
-        with closing(connect(tmp_path / "irc.db")) as file:
-            file.execute("ALTER TABLE channels RENAME TO gone")
-        answer = await site.http.get("/api/channels")
-        assert (answer.status_code, answer.json()["error"]["type"]) == (500, "internal_error")
-        assert_protecting(answer.headers)
+async def test_an_answer_to_a_failure_of_ours_carries_them_too(
+    site: WebSite, tmp_path: Path
+) -> None:
+    with closing(connect(tmp_path / "irc.db")) as file:
+        file.execute("ALTER TABLE channels RENAME TO gone")
+    answer = await site.http.get("/api/channels")
+    assert (answer.status_code, answer.json()["error"]["type"]) == (500, "internal_error")
+    assert_protecting(answer.headers)
 
 
 def assert_protecting(headers: httpx2.Headers) -> None:
@@ -163,9 +153,8 @@ def assert_protecting(headers: httpx2.Headers) -> None:
     assert "unsafe" not in headers["content-security-policy"]
 
 
-@pytest.mark.parametrize("path", ["/", "/api/channels", "/static/site.css"])
-async def test_the_head_of_an_answer_can_be_asked_for_alone(tmp_path: Path, path: str) -> None:
-    async with web_site(tmp_path) as site:
+async def test_the_head_of_an_answer_can_be_asked_for_alone(site: WebSite) -> None:
+    for path in ["/", "/api/channels", "/static/site.css"]:
         plain = {"accept-encoding": "identity"}
         head = await site.http.head(path, headers=plain)
         whole = await site.http.get(path, headers=plain)
@@ -173,7 +162,7 @@ async def test_the_head_of_an_answer_can_be_asked_for_alone(tmp_path: Path, path
         assert head.headers["content-length"] == str(len(whole.content))
 
 
-NAMES = ("page", "place", "path", "request", "log_access", "self", "name", "network", "query")
+NAMES = ("page", "place", "path", "request", "state", "scope", "self", "name", "network", "query")
 STRANGE = "&".join(f"{name}=//evil.example/" for name in NAMES)
 
 

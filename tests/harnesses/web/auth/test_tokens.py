@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -46,29 +46,34 @@ EVERYWHERE = [
 ]
 
 
+@pytest.fixture
+async def site(tmp_path: Path) -> AsyncIterator[WebSite]:
+    """A site with a token for one of its channels."""
+    async with web_site(tmp_path, events=EVENTS, settings=SETTINGS) as found:
+        yield found
+
+
 async def texts(site: WebSite, headers: Mapping[str, str]) -> list[str]:
     answer = await site.http.get("/api/messages", headers=headers)
     return [message["text"] for message in answer.json()["messages"]]
 
 
-async def test_a_token_opens_its_channels_and_no_other(tmp_path: Path) -> None:
-    async with web_site(tmp_path, events=EVENTS, settings=SETTINGS) as site:
-        assert await texts(site, GUEST) == ["the frogs are awake"]
-        assert await texts(site, OWNER) == ["the frogs are awake", SECRET]
-        for path in EVERYWHERE:
-            answer = await site.http.get(path, headers={**GUEST, "accept": "text/html"})
-            assert SECRET not in answer.text, path
-            assert 'class="line' not in answer.text or "frogs" in answer.text, path
-            echo = path.partition("?")[2] or path.rpartition("/")[2]  # what was asked may come back
-            if "mole" not in echo:
-                assert "mole" not in answer.text, path
-            if "closed" not in echo:
-                assert "closed" not in answer.text, path
+async def test_a_token_opens_its_channels_and_no_other(site: WebSite) -> None:
+    assert await texts(site, GUEST) == ["the frogs are awake"]
+    assert await texts(site, OWNER) == ["the frogs are awake", SECRET]
+    for path in EVERYWHERE:
+        answer = await site.http.get(path, headers={**GUEST, "accept": "text/html"})
+        assert SECRET not in answer.text, path
+        assert 'class="line' not in answer.text or "frogs" in answer.text, path
+        echo = path.partition("?")[2] or path.rpartition("/")[2]  # what was asked may come back
+        if "mole" not in echo:
+            assert "mole" not in answer.text, path
+        if "closed" not in echo:
+            assert "closed" not in answer.text, path
 
 
-async def test_a_stream_stays_within_the_channels_of_its_token(tmp_path: Path) -> None:
+async def test_a_stream_stays_within_the_channels_of_its_token(site: WebSite) -> None:
     async with (
-        web_site(tmp_path, events=EVENTS, settings=SETTINGS) as site,
         asyncio.timeout(PATIENCE),
         site.http.stream("GET", "/api/stream?after_id=0", headers=GUEST) as stream,
     ):
@@ -83,14 +88,13 @@ async def test_a_stream_stays_within_the_channels_of_its_token(tmp_path: Path) -
         assert "newts" not in seen
 
 
-async def test_a_login_with_a_token_for_some_channels_opens_only_those(tmp_path: Path) -> None:
-    async with web_site(tmp_path, events=EVENTS, settings=SETTINGS) as site:
-        await site.http.post("/login", data={"token": "only-open"})
-        assert await texts(site, {}) == ["the frogs are awake"]
-        page = {"accept": "text/html"}
-        assert (await site.http.get("/channel/irc/%23closed", headers=page)).status_code == 404
-        assert (await site.http.get("/tendrils", headers=page)).status_code == 303
-        assert "Tendrils" not in (await site.http.get("/", headers=page)).text
+async def test_a_login_with_a_token_for_some_channels_opens_only_those(site: WebSite) -> None:
+    await site.http.post("/login", data={"token": "only-open"})
+    assert await texts(site, {}) == ["the frogs are awake"]
+    page = {"accept": "text/html"}
+    assert (await site.http.get("/channel/irc/%23closed", headers=page)).status_code == 404
+    assert (await site.http.get("/tendrils", headers=page)).status_code == 303
+    assert "Tendrils" not in (await site.http.get("/", headers=page)).text
 
 
 async def test_the_chat_looks_up_only_what_the_visitor_may_read(tmp_path: Path) -> None:
@@ -178,9 +182,8 @@ async def test_no_other_site_may_read_unless_it_is_named(tmp_path: Path) -> None
         assert "access-control-allow-origin" not in page.headers
 
 
-@pytest.mark.parametrize("path", ["/channel/irc/%23open?token=only-open", "/?token=only-open"])
-async def test_a_token_in_a_page_s_address_is_taken_out_of_it(tmp_path: Path, path: str) -> None:
-    async with web_site(tmp_path, events=EVENTS, settings=SETTINGS) as site:
+async def test_a_token_in_a_page_s_address_is_taken_out_of_it(site: WebSite) -> None:
+    for path in ["/channel/irc/%23open?token=only-open", "/?token=only-open"]:
         answer = await site.http.get(path)
         assert answer.status_code == 303
         assert "token" not in answer.headers["location"]

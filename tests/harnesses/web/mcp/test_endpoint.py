@@ -14,7 +14,7 @@ import pytest
 from harnesses.web.mcp.endpoint import McpEndpoint
 from tests.kit.patience import PATIENCE
 from tests.kit.serving import serving
-from tests.kit.web_site import event, web_site
+from tests.kit.web_site import WebSite, event, web_site
 
 ACCEPT = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
 MODERN = {"mcp-protocol-version": "2026-07-28"}
@@ -38,54 +38,49 @@ NO_MESSAGES = (
 
 
 @pytest.mark.parametrize("version", [{}, MODERN], ids=["before", "2026-07-28"])
-async def test_what_is_no_message_is_a_bad_request(tmp_path: Path, version: dict[str, str]) -> None:
-    async with web_site(tmp_path) as site:
-        for body in NO_MESSAGES:
-            answer = await site.http.post("/mcp", content=body, headers={**ACCEPT, **version})
-            assert answer.status_code == 400, body[:60]
-            assert answer.json()["error"]["code"] in (-32700, -32600, -32602)
+async def test_what_is_no_message_is_a_bad_request(site: WebSite, version: dict[str, str]) -> None:
+    for body in NO_MESSAGES:
+        answer = await site.http.post("/mcp", content=body, headers={**ACCEPT, **version})
+        assert answer.status_code == 400, body[:60]
+        assert answer.json()["error"]["code"] in (-32700, -32600, -32602)
 
 
-async def test_wrong_methods_and_parameters_are_errors_of_the_protocol(tmp_path: Path) -> None:
-    async with web_site(tmp_path) as site:
-        for sent, code in (
-            (message("tools/burn"), -32601),
-            (message("tools/call"), -32602),
-            (message("tools/call", params={"name": 7}), -32602),
-            (message("tools/call", params={"name": "search_log", "arguments": []}), -32602),
-            (message("resources/read", params={"uri": "file:///etc/passwd"}), -32602),
-        ):
-            answer = await site.http.post("/mcp", json=sent, headers=ACCEPT)
-            assert f'"code":{code}' in answer.text, (sent, answer.text)
+async def test_wrong_methods_and_parameters_are_errors_of_the_protocol(site: WebSite) -> None:
+    for sent, code in (
+        (message("tools/burn"), -32601),
+        (message("tools/call"), -32602),
+        (message("tools/call", params={"name": 7}), -32602),
+        (message("tools/call", params={"name": "search_log", "arguments": []}), -32602),
+        (message("resources/read", params={"uri": "file:///etc/passwd"}), -32602),
+    ):
+        answer = await site.http.post("/mcp", json=sent, headers=ACCEPT)
+        assert f'"code":{code}' in answer.text, (sent, answer.text)
 
 
-async def test_a_huge_request_is_refused_before_it_is_read(tmp_path: Path) -> None:
-    async with web_site(tmp_path) as site:
-        big = message("tools/call", params={"name": "x" * 2**20})
-        answer = await site.http.post("/mcp", json=big, headers=ACCEPT)
-        assert answer.status_code == 413
+async def test_a_huge_request_is_refused_before_it_is_read(site: WebSite) -> None:
+    big = message("tools/call", params={"name": "x" * 2**20})
+    answer = await site.http.post("/mcp", json=big, headers=ACCEPT)
+    assert answer.status_code == 413
 
 
-async def test_a_client_that_leaves_in_mid_request_harms_nobody(tmp_path: Path) -> None:
-    async with web_site(tmp_path) as site:
-        address = urlsplit(site.url)
-        assert address.hostname is not None
-        head = f"POST /mcp HTTP/1.1\r\nHost: {address.netloc}\r\nContent-Length: 100\r\n"
-        slow = [await asyncio.open_connection(address.hostname, address.port) for _ in range(20)]
-        for _, writer in slow:
-            writer.write(f"{head}Accept: */*\r\nContent-Type: application/json\r\n\r\n{{".encode())
-        answer = await site.http.post("/mcp", json=message(), headers=ACCEPT)
-        assert answer.status_code == 200
-        for _, writer in slow:
-            writer.close()
-        assert (await site.http.post("/mcp", json=message(), headers=ACCEPT)).status_code == 200
+async def test_a_client_that_leaves_in_mid_request_harms_nobody(site: WebSite) -> None:
+    address = urlsplit(site.url)
+    assert address.hostname is not None
+    head = f"POST /mcp HTTP/1.1\r\nHost: {address.netloc}\r\nContent-Length: 100\r\n"
+    slow = [await asyncio.open_connection(address.hostname, address.port) for _ in range(20)]
+    for _, writer in slow:
+        writer.write(f"{head}Accept: */*\r\nContent-Type: application/json\r\n\r\n{{".encode())
+    answer = await site.http.post("/mcp", json=message(), headers=ACCEPT)
+    assert answer.status_code == 200
+    for _, writer in slow:
+        writer.close()
+    assert (await site.http.post("/mcp", json=message(), headers=ACCEPT)).status_code == 200
 
 
-async def test_streams_and_sessions_that_there_are_not_are_refused(tmp_path: Path) -> None:
-    async with web_site(tmp_path) as site:
-        for method in ("GET", "DELETE", "PUT"):
-            answer = await site.http.request(method, "/mcp", headers=ACCEPT)
-            assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
+async def test_streams_and_sessions_that_there_are_not_are_refused(site: WebSite) -> None:
+    for method in ("GET", "DELETE", "PUT"):
+        answer = await site.http.request(method, "/mcp", headers=ACCEPT)
+        assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
 
 
 async def test_a_page_elsewhere_cannot_have_a_browser_call_a_tool(tmp_path: Path) -> None:

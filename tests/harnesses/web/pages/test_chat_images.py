@@ -17,7 +17,7 @@ from harnesses.core.tendril.responder import BLIND
 from llm.messages.message import MAX_IMAGE_SIZE
 from tests.kit.browser import browser, visit
 from tests.kit.openai_script import ScriptedOpenAI
-from tests.kit.web_site import web_site
+from tests.kit.web_site import WebSite, web_site
 
 
 def png(width: int = 8, height: int = 8) -> bytes:
@@ -79,25 +79,27 @@ async def test_an_image_is_shown_to_a_model_that_sees_and_kept_nowhere(tmp_path:
         assert encoded(picture).encode() not in kept
 
 
-async def test_the_image_stays_with_the_question_while_tools_are_used(tmp_path: Path) -> None:
-    async with ScriptedOpenAI() as script, web_site(tmp_path, agent_url=script.url) as site:
-        script.able = {"vision": True}
-        script.call("search_log", {"query": "frog"}).say("A frog.")
-        assert (await ask(site.http, "who spoke of that?", png()))["ok"]
-        assert [len(images(body)) for body in script.requests] == [1, 1]
-        *_, question, call, result = script.requests[1]["messages"]
-        assert isinstance(question["content"], list)
-        assert (call["role"], result["role"]) == ("assistant", "tool")
+async def test_the_image_stays_with_the_question_while_tools_are_used(
+    script: ScriptedOpenAI, chat: WebSite
+) -> None:
+    script.able = {"vision": True}
+    script.call("search_log", {"query": "frog"}).say("A frog.")
+    assert (await ask(chat.http, "who spoke of that?", png()))["ok"]
+    assert [len(images(body)) for body in script.requests] == [1, 1]
+    *_, question, call, result = script.requests[1]["messages"]
+    assert isinstance(question["content"], list)
+    assert (call["role"], result["role"]) == ("assistant", "tool")
 
 
 @pytest.mark.parametrize("able", [{}, {"vision": False}, {"vision": None}])
-async def test_a_model_that_may_not_see_is_not_asked(tmp_path: Path, able: dict[str, Any]) -> None:
-    async with ScriptedOpenAI() as script, web_site(tmp_path, agent_url=script.url) as site:
-        script.able = able
-        told = await ask(site.http, "what is that?", png())
-        assert (told["ok"], BLIND in told["html"]) == (False, True)
-        assert script.requests == []
-        assert (await ask(site.http, "and in words?"))["ok"]
+async def test_a_model_that_may_not_see_is_not_asked(
+    script: ScriptedOpenAI, chat: WebSite, able: dict[str, Any]
+) -> None:
+    script.able = able
+    told = await ask(chat.http, "what is that?", png())
+    assert (told["ok"], BLIND in told["html"]) == (False, True)
+    assert script.requests == []
+    assert (await ask(chat.http, "and in words?"))["ok"]
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from tests.kit.browser import PHONE, browser, visit
 from tests.kit.irc_tendril import ROOM, kept_turns
 from tests.kit.openai_script import Answer, ScriptedOpenAI
 from tests.kit.patience import PATIENCE
-from tests.kit.web_site import web_site
+from tests.kit.web_site import WebSite, web_site
 
 PAGE = {"accept": "text/html"}
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
@@ -202,19 +202,18 @@ async def test_only_who_may_read_everything_sees_the_runs(tmp_path: Path) -> Non
                 assert answer.status_code == status, (path, token)
 
 
-async def test_a_run_that_goes_on_says_so(tmp_path: Path) -> None:
-    async with ScriptedOpenAI() as script, web_site(tmp_path, agent_url=script.url) as site:
-        script.hang("Well")
-        asking = asyncio.create_task(site.http.post("/chat", json={"text": "hello?"}))
-        await script.arrived()
-        going = ""
-        async with asyncio.timeout(PATIENCE):  # the run is opened beside the request
-            while "It is still going on." not in going:
-                await asyncio.sleep(0.01)
-                going = (await site.http.get("/runs/web-1", headers=PAGE)).text
-        script.release()
-        await asking
-        assert "answered" in (await site.http.get("/runs", headers=PAGE)).text
+async def test_a_run_that_goes_on_says_so(script: ScriptedOpenAI, chat: WebSite) -> None:
+    script.hang("Well")
+    asking = asyncio.create_task(chat.http.post("/chat", json={"text": "hello?"}))
+    await script.arrived()
+    going = ""
+    async with asyncio.timeout(PATIENCE):  # the run is opened beside the request
+        while "It is still going on." not in going:
+            await asyncio.sleep(0.01)
+            going = (await chat.http.get("/runs/web-1", headers=PAGE)).text
+    script.release()
+    await asking
+    assert "answered" in (await chat.http.get("/runs", headers=PAGE)).text
 
 
 async def test_a_run_without_a_model_says_that_none_was_needed(tmp_path: Path) -> None:

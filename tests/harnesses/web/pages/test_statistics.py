@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -10,9 +11,16 @@ import pytest
 from playwright.async_api import expect
 
 from tests.kit.browser import DESKTOP, browser, visit
-from tests.kit.web_site import event, two_days, web_site
+from tests.kit.web_site import WebSite, event, two_days, web_site
 
 PAGE = {"accept": "text/html"}
+
+
+@pytest.fixture
+async def site(tmp_path: Path) -> AsyncIterator[WebSite]:
+    """A site with the lines of two days."""
+    async with web_site(tmp_path, events=two_days()) as found:
+        yield found
 
 
 async def test_the_api_counts_days_hours_and_answers(tmp_path: Path) -> None:
@@ -23,6 +31,10 @@ async def test_the_api_counts_days_hours_and_answers(tmp_path: Path) -> None:
         await site.said("elsewhere", channel="#other", time=monday)
         stats = await site.get("/api/stats", channel="irc/#ubuntu")
         assert (stats["lines"], stats["people"], stats["replies"]) == (2, 2, 1)
+        assert {(each["nick"], each["lines"]) for each in stats["top"]} == {
+            ("ada", 1),
+            ("Terra", 1),
+        }
         assert stats["days"] == [{"date": "2026-03-02", "lines": 2, "replies": 1}]
         assert stats["heat_map"][0][23] == 2
         assert sum(map(sum, stats["heat_map"])) == 2
@@ -30,8 +42,8 @@ async def test_the_api_counts_days_hours_and_answers(tmp_path: Path) -> None:
         assert (nick["lines"], nick["days"], nick["heat_map"]) == (2, None, None)
 
 
-async def test_the_statistics_of_a_channel_are_drawn(tmp_path: Path) -> None:
-    async with web_site(tmp_path, events=two_days()) as site, browser() as chromium:
+async def test_the_statistics_of_a_channel_are_drawn(site: WebSite) -> None:
+    async with browser() as chromium:
         page = await visit(chromium, f"{site.url}/stats/irc/%23ubuntu?tz=Asia/Tokyo")
         figures = await page.locator(".figures dd").all_inner_texts()
         assert figures == ["756", "116", "2", "0"]
@@ -44,23 +56,22 @@ async def test_the_statistics_of_a_channel_are_drawn(tmp_path: Path) -> None:
         await expect(page.locator(".top tbody tr").first).to_contain_text("Nafallo")
 
 
-async def test_everything_together_has_statistics_too(tmp_path: Path) -> None:
-    async with web_site(tmp_path, events=two_days()) as site:
-        await site.said("one more", channel="#other")
-        answer = await site.http.get("/stats", headers=PAGE)
-        assert "Statistics of all channels" in answer.text
-        assert "<dd>757</dd>" in answer.text
+async def test_everything_together_has_statistics_too(site: WebSite) -> None:
+    await site.said("one more", channel="#other")
+    answer = await site.http.get("/stats", headers=PAGE)
+    assert "Statistics of all channels" in answer.text
+    assert "<dd>757</dd>" in answer.text
 
 
 async def test_pages_about_nothing_say_so(tmp_path: Path) -> None:
-    async with web_site(tmp_path) as site:
-        assert "Nothing to count yet" in (await site.http.get("/stats", headers=PAGE)).text
+    async with web_site(tmp_path) as empty:
+        assert "Nothing to count yet" in (await empty.http.get("/stats", headers=PAGE)).text
         for path in ("/stats/irc/%23a", "/calendar/irc/%23a", "/person/nobody"):
-            assert (await site.http.get(path, headers=PAGE)).status_code == 404
+            assert (await empty.http.get(path, headers=PAGE)).status_code == 404
 
 
-async def test_the_calendar_leads_to_the_days_with_lines(tmp_path: Path) -> None:
-    async with web_site(tmp_path, events=two_days()) as site, browser() as chromium:
+async def test_the_calendar_leads_to_the_days_with_lines(site: WebSite) -> None:
+    async with browser() as chromium:
         page = await visit(chromium, f"{site.url}/calendar/irc/%23ubuntu", size=DESKTOP)
         captions = await page.locator(".months caption").all_inner_texts()
         assert (len(captions), captions[0], captions[-1]) == (10, "January", "October")
@@ -112,8 +123,8 @@ async def test_the_zone_of_an_address_is_kept_by_its_links(
     assert '<input type="hidden" name="tz" value="Asia/Tokyo">' in answer.text
 
 
-async def test_a_person_has_a_page_and_every_nick_leads_there(tmp_path: Path) -> None:
-    async with web_site(tmp_path, events=two_days()) as site, browser() as chromium:
+async def test_a_person_has_a_page_and_every_nick_leads_there(site: WebSite) -> None:
+    async with browser() as chromium:
         await site.said("hi", nick="nafallo", channel="#other")
         await site.said("a secret", nick="Nafallo", channel="eve")
         page = await visit(chromium, f"{site.url}/channel/irc/%23ubuntu?day=2004-11-15")
@@ -138,9 +149,8 @@ async def test_a_nick_of_any_characters_has_a_page(tmp_path: Path) -> None:
             assert f"I am {number}<" in (await site.http.get(link, headers=PAGE)).text, link
 
 
-async def test_the_list_of_channels_shows_how_active_each_is(tmp_path: Path) -> None:
-    async with web_site(tmp_path, events=two_days()) as site:
-        await site.said("now", channel="#busy")
-        page = (await site.http.get("/", headers=PAGE)).text
-        assert page.count("<polyline") == 1
-        assert page.index("#busy") < page.index("<polyline") < page.index("#ubuntu")
+async def test_the_list_of_channels_shows_how_active_each_is(site: WebSite) -> None:
+    await site.said("now", channel="#busy")
+    page = (await site.http.get("/", headers=PAGE)).text
+    assert page.count("<polyline") == 1
+    assert page.index("#busy") < page.index("<polyline") < page.index("#ubuntu")

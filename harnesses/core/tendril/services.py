@@ -1,0 +1,107 @@
+"""The services of a tendril for its medium: shared log, outbox, peers, reminders, privacy."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Coroutine, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from harnesses.core.services.metrics import TendrilMetrics, send_heartbeats
+from harnesses.core.services.outbox import TendrilOutbox
+from harnesses.core.services.peers import PeerService
+from harnesses.core.services.privacy import PrivacyService
+from harnesses.core.services.reminders import ReminderService, SayReminder
+from harnesses.core.services.shared_log import TendrilLog
+from harnesses.core.tendril.resources import Resources
+from harnesses.core.tendril.status import askable
+from harnesses.core.tendril.turns import Turns
+from llm.agent.trace import expire_runs
+from llm.client.response import Heartbeat
+from llm.log_questions.answers import Quoting
+from storage.db.database import Database
+from storage.log import ChatLog
+from storage.settings import StorageSettings, log_address, store_address
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MediumServices:
+    """The services with which a tendril listens and speaks on its medium.
+
+    `log` is the log that all tendrils share. `outbox` sends messages through other tendrils and
+    `peers` asks them questions. `remind` stores reminders, `privacy` handles opt-outs and erasure,
+    and `metrics` are counters and gauges for Prometheus.
+    """
+
+    log: TendrilLog
+    outbox: TendrilOutbox
+    peers: PeerService
+    remind: ReminderService
+    privacy: PrivacyService
+    metrics: TendrilMetrics
+
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls, resources: Resources, say_reminder: SayReminder
+    ) -> AsyncIterator[MediumServices]:
+        """Open the log and the outbox, and create the services. Raises StorageError and
+        ConfigError."""
+        name, clock, database = resources.name, resources.clock, resources.database
+        config, agent = resources.configuration.config, resources.agent
+        async with AsyncExitStack() as opened:
+            # Only the IRC tendril keeps its own tables in the log's database. A second `Database`
+            # for the same file would have a write lock of its own, and its writes would contend
+            # with ours in SQLite.
+            address, shared = log_address(config), database
+            if address != database.address:
+                shared = await opened.enter_async_context(Database.open(address))
+            embeds = resources.client if config.section(StorageSettings).semantic else None
+            # On leaving, all that was recorded is stored before the databases are closed.
+            chat_log = await opened.enter_async_context(ChatLog.open(shared))
+            log = TendrilLog(shared, chat_log, name, clock, Quoting(agent.zone), embeds)
+            await log.opt_outs.load()
+            messages = Database.open(store_address(config, "outbox"))
+            outbox = TendrilOutbox(await opened.enter_async_context(messages), name)
+            yield cls(
+                log=log,
+                outbox=outbox,
+                peers=PeerService(outbox.database, name, partial(askable, config.data), clock),
+                remind=ReminderService(
+                    database,
+                    clock,
+                    lambda: resources.agent.zone_name,
+                    say_reminder,
+                    config.data / "run" / f"{name}-reminders.lock",
+                ),
+                privacy=PrivacyService(log, database, resources.accounting, config, clock),
+                metrics=TendrilMetrics(),
+            )
+
+    def background(self, resources: Resources, turns: Turns) -> Iterator[Coroutine[Any, Any, None]]:
+        """Yield what runs in the background of every tendril, until cancelled."""
+
+        status = resources.status
+
+        async def send() -> None:
+            await status.became_ready.wait()
+            await send_heartbeats(resources.client, resources.name, heartbeat)
+
+        def heartbeat() -> Heartbeat:
+            return Heartbeat(
+                state=status.state,
+                tools=turns.own_tools,
+                pending=turns.pending,
+                tokens_today=resources.accounting.today(),
+                counters=self.metrics.counters,
+                gauges=self.metrics.gauges,
+                disk_trouble=bool(self.log.chat_log.trouble or status.disk_trouble),
+            )
+
+        yield status.renew()
+        yield resources.access.watch(resources.agent.model)
+        yield expire_runs(resources.runs, lambda: resources.agent.trace_days, resources.clock)
+        yield resources.prompts.mcp_servers.run()
+        yield self.privacy.run()
+        yield send()

@@ -1,0 +1,241 @@
+"""The turns of a tendril: questions are queued, answered, delivered and remembered."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection
+from dataclasses import replace
+from typing import TypeVar
+from weakref import WeakValueDictionary
+
+import structlog
+
+from harnesses.core.services.peers import PeerService
+from harnesses.core.tendril.resources import Resources
+from harnesses.core.tendril.responder import Responder
+from harnesses.core.tendril.turn import (
+    NO_REPLY,
+    ConversationQueue,
+    TurnRequest,
+    TurnResult,
+)
+from llm.client.client import RequestOptions
+from llm.memory.room import RoomMemory
+from llm.messages.errors import ModelError
+from llm.messages.message import Question
+from llm.reading.reading import Reading
+from llm.reading.slots import Surroundings
+from llm.tools.toolbox import Toolbox
+from storage.db.errors import StorageError
+from storage.log import ChatLog
+from storage.memory.conversations import PromptWindow
+from terrarium.cancellation import await_shielded
+
+FAILED = "Something went wrong on my side; it has been noted. Please try again."
+NO_DISK = "I cannot use my files at the moment (the disk may be full); please tell whoever runs me."
+
+COMPACTED = 4
+"""The number of turns that the model still sees after `Turns.compact`."""
+
+T = TypeVar("T")
+
+_log = structlog.get_logger()
+
+
+class Turns:
+    """The turns of a tendril, with its `resources`, the `log` and its questions to `peers`.
+
+    `owner` has the `@tool` methods that every question may use; `own_tools` are their names.
+    """
+
+    def __init__(
+        self, resources: Resources, log: ChatLog, peers: PeerService, owner: object
+    ) -> None:
+        self._resources, self._log = resources, log
+        # Weak: each turn, running or waiting, holds its queue, which goes with the last of them.
+        self._queues: WeakValueDictionary[str, ConversationQueue] = WeakValueDictionary()
+        self._responder = Responder(resources, log, peers, owner)
+        self.own_tools = list(Toolbox.from_owners(owner).names())
+
+    @property
+    def pending(self) -> int:
+        """The number of questions being answered or queued."""
+        return sum(map(len, self._queues.values()))
+
+    async def take(self, request: TurnRequest) -> TurnResult:
+        """Answer a question, one at a time per conversation; return `NO_REPLY` if it was stopped or
+        joined another. Never raises, except when cancelled."""
+        queue = self._queue_of(request.conversation)
+        memory = self._resources.memory.for_room(
+            request.room or request.conversation,
+            request.conversation,
+            request.person or request.who,
+        )
+
+        async def answer(own: ConversationQueue | None) -> TurnResult:
+            return await self.catch_errors(lambda: self._responder.answer(request, own, memory))
+
+        async def run() -> TurnResult:
+            return await self._finish(request, await answer(queue), queue, memory)
+
+        command = direct = place = None
+        stops = queue.stops
+        queue.arriving += 1
+        try:
+            async with queue.arrivals:
+                if request.is_by_person:
+                    people = request.log_window.people if request.log_window else ()
+                    reading = await self.read(request.text, request.who, people)
+                    request = replace(request, reading=reading)
+                    if request.command:
+                        command = await self._log_errors(request.command(reading))
+                    # What needs no model overtakes the questions that wait for it.
+                    if queue.is_busy and not command and not reading.follows_up:
+                        direct = await answer(None)
+                if queue.stops != stops:
+                    return NO_REPLY
+                if not (command or (direct and direct.ok)):
+                    # Only what memory keeps may join: the turn that takes it in is remembered.
+                    follows_up = request.reading is not None and request.reading.follows_up
+                    joins = request.joins and request.keeps and follows_up
+                    place = queue.place(request.question(), joins)
+        finally:
+            queue.arriving -= 1
+        if command:
+            await self._log_errors(command())
+        elif place is None and direct:
+            return await self._finish(request, direct, queue, memory)
+        if place is None or not await queue.wait(place):
+            return NO_REPLY
+        try:
+            return await queue.run(run(), request.keeps) or NO_REPLY
+        finally:
+            queue.leave()  # also after an error or a cancellation, or the queue would stay blocked
+
+    def _queue_of(self, conversation: str) -> ConversationQueue:
+        return self._queues.setdefault(conversation, ConversationQueue())
+
+    async def read(self, text: str, speaker: str = "", people: Collection[str] = ()) -> Reading:
+        """Return what is read from a sentence to us: its kind, and what that asks for. `people` are
+        the nicks of those present. Never raises, except when cancelled."""
+        resources = self._resources
+        around = Surroundings(resources.clock.now(), resources.agent.zone, speaker, people)
+        return await resources.reader.read(
+            text, RequestOptions(f"{resources.name}/reading"), around
+        )
+
+    async def _finish(
+        self,
+        request: TurnRequest,
+        result: TurnResult,
+        queue: ConversationQueue,
+        memory: RoomMemory,
+    ) -> TurnResult:
+        """Deliver an answer, and remember the turn if it was delivered."""
+        await self._log_errors(self._link_quotes(request, result))
+        if request.deliver:
+            is_delivered = await self._log_errors(request.deliver(result))
+            if not is_delivered:
+                _log.warning("turn.not_delivered", tendril=self._resources.name)
+                # After an error the turn has failed: callers that try again later have to know.
+                return replace(result, text=FAILED, ok=False) if is_delivered is None else result
+        # Shielded, because the person has the answer: a tendril that is just then stopping must
+        # not forget a turn that the person refers to later.
+        await await_shielded(asyncio.ensure_future(_remember(result, queue, memory)))
+        if result.on_delivered:
+            await self._log_errors(result.on_delivered())
+        return result
+
+    async def _link_quotes(self, request: TurnRequest, result: TurnResult) -> None:
+        """Record in the log which lines the answer quotes, so that our lines with it are erased
+        with whom it quotes."""
+        asked = request.log_window.pending_event if request.log_window else None
+        if result.quotes and asked and (answered := await asked.wait_visible()):
+            await self._log.add_quotes(answered, result.quotes)
+
+    async def _log_errors(self, work: Awaitable[T]) -> T | None:
+        """Return the result of `work`, or None if it fails; the error is logged."""
+        try:
+            return await work
+        except StorageError as error:
+            _log.error("turn.no_disk", tendril=self._resources.name, error=str(error))
+        except Exception:  # noqa: BLE001 -- as in `catch_errors`: a turn never raises
+            _log.exception("turn.failed", tendril=self._resources.name)
+        return None
+
+    async def catch_errors(self, work: Callable[[], Awaitable[TurnResult]]) -> TurnResult:
+        """Return the result of `work` or, if it fails, an apology to send to the person. Errors are
+        logged."""
+        try:
+            return await work()
+        except ModelError as error:
+            _log.warning("turn.no_answer", reason=type(error).__name__, error=str(error))
+            self._resources.access.report()
+            return TurnResult(error.sentence, ok=False)
+        except StorageError as error:
+            _log.error("turn.no_disk", tendril=self._resources.name, error=str(error))
+            return TurnResult(NO_DISK, ok=False)
+        except Exception:  # noqa: BLE001 -- the turn boundary: no traceback may reach a person
+            _log.exception("turn.failed", tendril=self._resources.name)
+            return TurnResult(FAILED, ok=False)
+
+    def stop(self, conversation: str) -> bool:
+        """Cancel the running turn of a conversation and drop its queued questions, without
+        remembering any of them; return False if there were none."""
+        queue = self._queues.get(conversation)
+        return queue.stop() if queue else False
+
+    async def clear(self, conversation: str) -> int:
+        """Delete a conversation; return how many turns it had. A turn that is running goes on, but
+        is not remembered. Raises StorageError."""
+        queue, own = self._queue_of(conversation), self._resources
+        # Set before waiting for the lock: a turn that acquires it first is deleted below, one that
+        # acquires it later sees the flag and stores nothing.
+        queue.keeps = False
+        async with queue.memory:
+            await own.accounting.forget(f"{own.name}/{conversation}")
+            await own.runs.clear(conversation)
+            await own.skills.forget(conversation)
+            room = await own.conversations.room(conversation)
+            turns = await own.conversations.clear(conversation)
+            await own.memory.on_cleared(conversation, room)
+            return turns
+
+    async def drop(self, belongs: Callable[[str], bool]) -> None:
+        """Cancel all turns and drop all waiting questions of the conversations whose names
+        `belongs` selects. On return, nothing of these turns is written to memory any more."""
+        for queue in [queue for name, queue in self._queues.items() if belongs(name)]:
+            await queue.drop()
+
+    async def compact(self, conversation: str) -> int:
+        """Reduce the prompt of a conversation to its newest turns and freshly chosen log lines;
+        return how many turns are left out. A background job summarises those if the model is
+        capable of it. Raises StorageError."""
+        queue, own = self._queue_of(conversation), self._resources
+        if not await queue.enter(Question("", ""), joins=False):
+            return 0
+        try:
+            window = await own.conversations.window(conversation)
+            turns = await own.conversations.turns(conversation, start=window.turn_start)
+            if len(turns) > COMPACTED:
+                # Event 0: the next prompt chooses its first log line again.
+                window = PromptWindow(0, turns[-COMPACTED].id)
+                await own.conversations.move_window(conversation, window)
+                room = await own.conversations.room(conversation)
+                await own.memory.compact(room, turns[-COMPACTED - 1].id)
+            return max(0, len(turns) - COMPACTED)
+        finally:
+            queue.leave()
+
+
+async def _remember(result: TurnResult, queue: ConversationQueue, memory: RoomMemory) -> None:
+    """Store the turn, unless it failed, must not be remembered, or its conversation was cleared."""
+    try:
+        # The flag is read under the lock that `clear` and `drop` take, so that nothing can be
+        # written after they have deleted.
+        async with queue.memory:
+            if result.ok and result.remember and queue.keeps:
+                await result.remember()
+                await memory.after_turn()
+    except StorageError as error:  # the person has the answer all the same
+        _log.error("turn.not_kept", error=str(error))

@@ -1,0 +1,115 @@
+"""Scheduled jobs, as read from the configuration."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, tzinfo
+from pathlib import Path
+
+from harnesses.core.services.outbox import TendrilOutbox
+from harnesses.cron.delivery import ChannelDelivery, Delivery, FileDelivery, WebhookDelivery
+from harnesses.cron.settings import CronSettings, networks, parse_target
+from llm.client.settings import AgentSettings
+from llm.log_questions.answers import Quoting
+from llm.prompt.log_window import LogWindow
+from llm.scheduling.cron_schedule import Timetable
+from storage.chat_log.channel_name import ChannelName
+from storage.chat_log.event import SPOKEN, Place, Scope
+from storage.db.database import to_micros
+from storage.log import ChatLog, Query
+from terrarium.config import Config, ConfigError
+
+_MAX_LINES = 5_000  # lines that are shown, as far as they fit into the model's window
+
+
+@dataclass(frozen=True, slots=True)
+class LogExcerpt:
+    """The last `hours` of a place: the newest lines that people said, with the events between them,
+    and with times in a `zone`."""
+
+    log: ChatLog
+    place: Place
+    hours: int
+    zone: tzinfo = UTC
+
+    async def view(self, now: datetime) -> LogWindow | None:
+        """Return the log window that ends at `now`, None if nobody said anything in it."""
+        said = await self.log.find(
+            Query(
+                scope=Scope.from_places(self.place),
+                types=SPOKEN,
+                own=False,
+                since=now - timedelta(hours=self.hours),
+                until=now,
+                limit=_MAX_LINES,
+            )
+        )
+        if not said:
+            return None
+        return LogWindow(
+            log=self.log,
+            place=self.place,
+            # Ids of the log follow time; our answer to their last line came after it.
+            anchor=max(said[-1].id + 1, to_micros(now) // 1000),
+            last=_MAX_LINES,
+            since=said[0].time,
+            quoting=Quoting(self.zone),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class CronJob:
+    """A scheduled job: its timetable, its prompt, the log excerpt that the model is shown, and the
+    delivery of its text."""
+
+    name: str
+    timetable: Timetable
+    prompt: str
+    source: LogExcerpt | None
+    delivery: Delivery
+    review: bool = False
+
+
+def read_jobs(config: Config, log: ChatLog, outbox: TendrilOutbox) -> dict[str, CronJob]:
+    """Return the jobs of a configuration by name; they read `log`, and deliver to channels through
+    `outbox`. Raises ConfigError."""
+    zone = config.section(AgentSettings).zone
+    jobs = {}
+    for name, settings in config.section(CronSettings).jobs.items():
+        source = None
+        if settings.log is not None:
+            channel = ChannelName.parse_channel(settings.log)
+            place = place_of(config, channel, f"jobs.{name}.log")
+            source = LogExcerpt(log, place, settings.hours, zone)
+        target = parse_target(settings.deliver)
+        delivery: Delivery
+        if isinstance(target, ChannelName):
+            where = f"jobs.{name}.deliver"
+            place = place_of(config, target, where)
+            if place.network not in (known := networks(config)):
+                raise ConfigError(
+                    f'{config.name}: [cron] {where}: no network is called "{place.network}"; '
+                    f"there are: {', '.join(known)}"
+                )
+            delivery = ChannelDelivery(outbox, place)
+        elif isinstance(target, Path):
+            delivery = FileDelivery(config.data / target)
+        else:
+            delivery = WebhookDelivery(target)
+        timetable = Timetable.parse(settings.schedule, settings.timezone)
+        jobs[name] = CronJob(name, timetable, settings.prompt, source, delivery, settings.review)
+    return jobs
+
+
+def place_of(config: Config, name: ChannelName, where: str) -> Place:
+    """Return a channel's place in the log; its network may be omitted if there is only one.
+
+    Raises ConfigError if the network is ambiguous; `where` is the setting that its message names.
+    """
+    known = networks(config)
+    if name.network is None and len(known) > 1:
+        raise ConfigError(
+            f'{config.name}: [cron] {where}: "{name}" could be on any of '
+            f'{", ".join(known)}; write "{known[0]}/{name}"'
+        )
+    return name.on(known[0])

@@ -1,0 +1,251 @@
+"""Received messages: the handler of each command, and those of talk, batches and errors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, timedelta
+from importlib.metadata import version
+
+import structlog
+
+from harnesses.irc.protocol.events import EventType, IrcEvent
+from harnesses.irc.protocol.message import Message, is_nick
+from harnesses.irc.protocol.sent_lines import ACCEPTED, Receipt, ReceiptStatus
+from harnesses.irc.session import channels, nick, registration
+from harnesses.irc.session.session import MAX_AHEAD, Handler, QueuedMessage, Session, tagged_time
+
+log = structlog.get_logger()
+
+HISTORY_BATCHES = frozenset({"chathistory", "playback", "znc.in/playback"})
+"""Types of batches that contain history."""
+
+BIP_SOURCE = "bip@b.i.p"
+"""The `user@host` under which the bouncer bip replays its backlog."""
+
+CLOCK_SKEW = timedelta(seconds=1)
+"""Tolerated clock skew between the servers of a network."""
+
+MAX_SEEN_IDS = 1000
+"""Number of recent message ids that are kept to detect duplicates."""
+
+CTCP_INTERVAL = timedelta(seconds=2)
+"""Minimum time between two CTCP replies to one person; queries in between are not answered."""
+
+MAX_CTCP_REPLIES, CTCP_WINDOW = 5, timedelta(seconds=10)
+"""Maximum number of CTCP replies to all people together, and the time window it applies to. A flood
+of queries would otherwise fill our paced send queue and delay everything else."""
+
+_TALK = ("PRIVMSG", "NOTICE")
+_UNSENDABLE = str.maketrans("", "", "\0\r\n\x01")
+
+
+def receive(session: Session, message: Message) -> list[IrcEvent]:
+    """Process a received message; return the resulting events, in order."""
+    # Only lines of a batch can be part of a multiline message; others bypass the assembler.
+    if message.command == "BATCH" or "batch" in message.tags:
+        whole = session.multiline.feed(message)
+        return [event for each in whole for event in _handle(session, each)]
+    return _handle(session, message)
+
+
+def _handle(session: Session, message: Message) -> list[IrcEvent]:
+    # labeled-response: a response of one line carries the label; one of several lines is a
+    # batch, and the label is on the line that opens it.
+    is_labelled = session.batch_type(message) == "labeled-response"
+    if "label" in message.tags and message.command != "417":  # `_too_long` settles that
+        is_error = message.command == "FAIL" or "400" <= message.command <= "999"
+        receipt = Receipt(ReceiptStatus.REFUSED, message.param(-1)) if is_error else ACCEPTED
+        is_labelled |= session.settle(message.tags["label"], receipt)
+    if is_labelled and message.command in _TALK:
+        return []  # an echo: the sender of the line gets a receipt instead of an event
+    # History has no handler: an old JOIN or QUIT must not change the roster, and an old request
+    # must not be answered again.
+    handler = HANDLERS.get(message.command)
+    if message.command != "BATCH" and _is_past(session, message):
+        handler = _replay
+    if not handler or _is_repeated(session, message):
+        return []
+    events = handler(session, message) or []
+    if not session.uninvited:
+        return events
+    # A channel that we were forced into has no events; our own PART is the last that it causes.
+    fold, uninvited = session.fold, set(session.uninvited)
+    session.uninvited -= {fold(e.channel or "") for e in events if e.own and e.type == "PART"}
+    return [e for e in events if e.channel is None or fold(e.channel) not in uninvited]
+
+
+def _is_past(session: Session, message: Message) -> bool:
+    """Return whether `message` is replayed history and not a live message."""
+    # Servers and bouncers replay history in a batch, or as plain lines whose server-time is before
+    # our JOIN. The bouncer bip adds no time, but is itself the source of the lines.
+    from_bip = str(message.source).endswith(f"!{BIP_SOURCE}")
+    if from_bip or session.batch_type(message) in HISTORY_BATCHES:
+        return True
+    if message.command not in _TALK:
+        return False
+    channel = session.roster.channel(session.isupport.channel_of(message.param(0)) or "")
+    since, time = channel.joined if channel else None, tagged_time(message)
+    if channel and since and time:
+        if since - time > CLOCK_SKEW:
+            return True
+        # The first live line ends the replay. Later ones are live even if the server's clock is set
+        # back before our JOIN.
+        channel.joined = None
+    return False
+
+
+def _is_repeated(session: Session, message: Message) -> bool:
+    """Return whether `message` was already received on this connection; record its id."""
+    # The target is part of the key: the copies of a message to several targets may share an id.
+    target, msgid = message.param(0), message.tags.get("msgid")
+    if not msgid or message.command not in _TALK:
+        return False
+    known = (msgid, target) in session.seen
+    session.seen[msgid, target] = None
+    if len(session.seen) > MAX_SEEN_IDS:
+        del session.seen[next(iter(session.seen))]
+    return known
+
+
+def _replay(session: Session, message: Message) -> list[IrcEvent]:
+    """Return the event of a replayed message, which the log may lack.
+
+    Only messages and topics with a plausible time yield one: without a time they cannot be compared
+    with the log.
+    """
+    time, target, text = tagged_time(message), message.param(0), message.param(1)
+    if time is None or time > session.now() + MAX_AHEAD:
+        return []
+    kind: EventType = "TOPIC"
+    if message.command in _TALK:
+        kind, text, query = _said(message)
+        if query is not None:
+            return []
+        session.replayed.append((session.fold(target), text, time))
+    elif message.command != "TOPIC":
+        return []
+    event = session.event(kind, message, session.isupport.channel_of(target), target, text)
+    if event.own and event.channel is None:
+        return []
+    # The tag's own time is kept even if it is more than MAX_BEHIND old: here it is expected to be.
+    return [replace(event, time=time, batch_type=event.batch_type or "playback")]
+
+
+def _said(message: Message) -> tuple[EventType, str, str | None]:
+    """Return the kind and the text of a PRIVMSG or NOTICE.
+
+    The third value is the word of a CTCP query or reply, whose argument is then the text, or None.
+    """
+    kind: EventType = "NOTICE" if message.command == "NOTICE" else "PRIVMSG"
+    text = message.param(1)
+    if not text.startswith("\x01"):
+        return kind, text, None
+    # https://modern.ircdocs.horse/ctcp: the final \x01 may be missing, for instance if the server
+    # has truncated the line.
+    word, _, rest = text.strip("\x01").partition(" ")
+    return ("ACTION", rest, None) if word.upper() == "ACTION" else (kind, rest, word.upper())
+
+
+def _talk(session: Session, message: Message) -> list[IrcEvent]:
+    kind, text, query = _said(message)
+    if query is not None:
+        _answer_ctcp(session, message, query, text)
+        return []
+    if not session.registered:
+        return []  # server notices such as "*** Looking up your hostname"
+    target = message.param(0)
+    event = session.event(kind, message, session.isupport.channel_of(target), target, text)
+    if event.own and session.fold(target) == "nickserv":
+        return []  # an echo of a message to services may contain a password
+    return [event]
+
+
+def _answer_ctcp(session: Session, message: Message, query: str, argument: str) -> None:
+    # A CTCP query is a PRIVMSG and its reply a NOTICE. A reply is never answered, as two clients
+    # could then answer each other for ever.
+    source = message.source
+    if message.command == "NOTICE" or not source or session.batch_type(message):
+        return
+    if not is_nick(source.nick) or session.is_me(source.nick):
+        return
+    now, replies = session.now(), session.ctcp_replies
+    answers = {
+        "CLIENTINFO": "ACTION CLIENTINFO PING SOURCE TIME VERSION",
+        "PING": argument,
+        "SOURCE": "the Python package terrarium; ask whoever runs me for its address",
+        "TIME": now.astimezone(UTC).strftime("%a, %d %b %Y %H:%M:%S +0000"),
+        "VERSION": f"Terrarium {version('terrarium')}",
+    }
+    person = f"{source.user}@{source.host}" if source.host else source.nick
+    while replies and now - replies[0][1] >= CTCP_WINDOW:
+        replies.popleft()
+    is_early = any(who == person and now - time < CTCP_INTERVAL for who, time in replies)
+    if query in answers and len(replies) < MAX_CTCP_REPLIES and not is_early:
+        replies.append((person, now))
+        answer = f"{query} {answers[query]}".translate(_UNSENDABLE).strip()
+        session.send("NOTICE", source.nick, f"\x01{answer}\x01")
+
+
+def _batch(session: Session, message: Message) -> None:
+    # https://ircv3.net/specs/extensions/batch: "+ref" opens, "-ref" closes. A batch nested in a
+    # batch of history is history too, whatever its own type.
+    reference = message.param(0)
+    if reference.startswith("+"):
+        outer = session.batch_type(message)
+        session.batches[reference[1:]] = outer if outer in HISTORY_BATCHES else message.param(1)
+    else:
+        session.batches.pop(reference[1:], None)
+
+
+def _pong(session: Session, message: Message) -> None:
+    if answered := session.pings.pop(message.param(-1), None):
+        answered()
+
+
+def _error(session: Session, message: Message) -> None:
+    session.error = message.param(0)
+
+
+def _standard_reply(session: Session, message: Message) -> None:
+    # https://ircv3.net/specs/extensions/standard-replies
+    words = " ".join(message.params)
+    log.warning("irc.server_says", network=session.network, kind=message.command, words=words)
+
+
+def _too_long(session: Session, message: Message) -> None:
+    """Send the pieces of a line rejected by 417; the line then counts as accepted."""
+    label = message.tags.get("label", "")
+    line = session.sent_lines.take_rejected(label)
+    pieces = session.sent_lines.split_once(line) if line else []
+    log.warning(
+        "irc.line_too_long",
+        network=session.network,
+        command=line.command if line else "",
+        # Of commands that are not split, param 0 may be a password (PASS).
+        target=line.param(0) if line and pieces else "",
+        pieces=len(pieces),
+    )
+    for piece in pieces:
+        # With echo-message the pieces have labels, as their echoes are no events.
+        tags = session.track(piece.param(0), lambda _: None) if session.is_echoing else {}
+        session.outgoing.append(QueuedMessage(replace(piece, tags=tags)))
+    refused = Receipt(ReceiptStatus.REFUSED, message.param(-1))
+    label = line.tags.get("label", label) if line else label
+    session.settle(label, ACCEPTED if pieces else refused)
+
+
+# Later entries override earlier ones: 437 is about a nick or a channel, and the handler in
+# `registration` passes those about channels on to `channels`.
+HANDLERS: Mapping[str, Handler] = {
+    **channels.HANDLERS,
+    **registration.HANDLERS,
+    **nick.HANDLERS,
+    **dict.fromkeys(_TALK, _talk),
+    "BATCH": _batch,
+    "PING": lambda session, message: session.send("PONG", *message.params, urgent=True),
+    "PONG": _pong,
+    "ERROR": _error,
+    **dict.fromkeys(("FAIL", "WARN", "NOTE"), _standard_reply),
+    "417": _too_long,
+}

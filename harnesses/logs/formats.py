@@ -1,0 +1,209 @@
+"""The known log formats, by name, and their detection."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from harnesses.logs.grammar import (
+    CHANNEL,
+    CLOCK,
+    DATE,
+    MASK,
+    REASON,
+    SPEAKER,
+    TARGET,
+    TEXT,
+    WHO,
+    Format,
+    ParsedLine,
+    Refused,
+    text_format,
+)
+from harnesses.logs.jsonl import JSONL
+from storage.chat_log.event import Event
+
+_IN_BRACKETS = r"(?: \[(?P<text>.*)\])?"
+
+IRSSI = text_format(
+    "irssi",
+    rf"(?:{DATE}[ T])?{CLOCK} ",
+    [
+        ("PRIVMSG", rf"<{SPEAKER}> ?{TEXT}"),
+        ("JOIN", rf"-!- {WHO} \[{MASK}\] has joined {CHANNEL}"),
+        ("PART", rf"-!- {WHO} \[{MASK}\] has left {CHANNEL}{_IN_BRACKETS}"),
+        ("QUIT", rf"-!- {WHO} \[{MASK}\] has quit{_IN_BRACKETS}"),
+        ("NICK", rf"-!- {WHO} is now known as {TARGET}"),
+        ("KICK", rf"-!- {TARGET} was kicked from {CHANNEL} by {WHO}{_IN_BRACKETS}"),
+        ("MODE", rf"-!- (?:Server)?[mM]ode/{CHANNEL} \[(?P<text>[^\]]*)\] by {WHO}"),
+        ("TOPIC", rf"-!- {WHO} changed the topic of {CHANNEL} to: {TEXT}"),
+        ("TOPIC", rf"-!- Topic unset by {WHO} on {CHANNEL}"),
+        ("ACTION", rf" ?\* {WHO} ?{TEXT}"),
+        ("NOTICE", rf"-(?P<nick>[^\s!:(]+)(?:[:(][^\s-]*)?- {TEXT}"),
+        (
+            "",
+            r"-!- (?:You're now known as|Irssi:|Netsplit|Topic|Home page|Channel |\[|Keepalive"
+            r"|[#&!+]\S+: |[#&!+]\S+ +$|There are |Mode |mode/\S+ \[.*\]$).*",
+        ),
+    ],
+    days="--- (?:Log opened|Day changed) ",
+    untimed=[("", "--- Log closed .*")],
+)
+
+# A real name may stand before the mask.
+_NAMED = rf"{WHO}(?: \([^()\t]*\))? \({MASK}\)"
+WEECHAT = text_format(
+    "weechat",
+    rf"{DATE}[ T]{CLOCK}(?P<utc>Z)?\t",
+    [
+        ("JOIN", rf"-->\t{_NAMED} has joined {CHANNEL}"),
+        ("PART", rf"<--\t{_NAMED} has left {CHANNEL}{REASON}"),
+        ("QUIT", rf"<--\t{_NAMED} has quit{REASON}"),
+        ("KICK", rf"<--\t{WHO} has kicked {TARGET}{REASON}"),
+        ("NICK", rf"--\t{WHO} is now known as {TARGET}"),
+        ("MODE", rf"--\tMode {CHANNEL} \[(?P<text>[^\]]*)\] by {WHO}"),
+        (
+            "TOPIC",
+            rf'--\t{WHO} has changed topic for {CHANNEL}(?: from ".*?")? to "(?P<text>.*)"',
+        ),
+        ("TOPIC", rf"--\t{WHO} has unset topic for {CHANNEL}.*"),
+        ("NOTICE", rf"--\tNotice\((?P<nick>[^\s)]+)\)(?: -> \S+)?: {TEXT}"),
+        ("ACTION", rf" \*\t{WHO} ?{TEXT}"),
+        ("", r"(?:--|-->|<--|=!=|\s*)\t.*"),
+        ("PRIVMSG", rf"[~&@%+!]?{WHO}\t{TEXT}"),
+    ],
+)
+
+# Actions look like status messages (`*\tnick has quit (why)`): a line that fits a status message is
+# parsed as one.
+_STARRED = rf"\*\s{WHO}"
+HEXCHAT = text_format(
+    "hexchat",
+    rf"(?P<month>[A-Z][a-z]{{2}}) (?P<day>\d\d) {CLOCK} ",
+    [
+        ("PRIVMSG", rf"<{SPEAKER}>(?:\t| )?{TEXT}"),
+        ("JOIN", rf"{_STARRED} \({MASK}\) has joined(?: {CHANNEL})?"),
+        ("PART", rf"{_STARRED} \({MASK}\) has left {CHANNEL}{REASON}"),
+        ("QUIT", rf"{_STARRED} has quit{REASON}"),
+        ("NICK", rf"{_STARRED} is now known as {TARGET}"),
+        ("KICK", rf"{_STARRED} has kicked {TARGET} from {CHANNEL}{REASON}"),
+        ("TOPIC", rf"{_STARRED} has changed the topic to: {TEXT}"),
+        ("MODE", rf"{_STARRED} sets modes? (?P<text>[+-]\S.*)"),
+        (
+            "MODE",
+            rf"{_STARRED} (?P<text>(?:gives|removes)"
+            r" (?:channel operator status|voice) (?:to|from) \S+)",
+        ),
+        ("NOTICE", rf"-(?P<nick>[^\s/]+)(?:/\S*)?-(?:\t| ){TEXT}"),
+        (
+            "",
+            r"\*\s(?:Now talking on|Topic for|Topic of|Channel|You are now known as|You have"
+            r"|Disconnected|Looking up|Connecting|Connected|Cannot join|[#&!+]\S+ :?).*",
+        ),
+        ("ACTION", rf"{_STARRED} ?{TEXT}"),
+    ],
+    days=r"\*{4} BEGIN LOGGING AT ",  # the year is there only
+    untimed=[("", r"\*{4} ENDING LOGGING AT .*")],
+)
+
+_THREE_STARS = rf"\*\*\* {WHO}(?: <{MASK}>)?"
+LIMNORIA = text_format(
+    "limnoria",
+    rf"\[?{DATE}T{CLOCK}(?P<utc>Z)?\]? +",
+    [
+        ("PRIVMSG", rf"<{SPEAKER}> ?{TEXT}"),
+        ("JOIN", rf"{_THREE_STARS} has joined {CHANNEL}"),
+        ("PART", rf"{_THREE_STARS} has left {CHANNEL}{REASON}"),
+        ("QUIT", rf"{_THREE_STARS} has quit(?: IRC)?{REASON}"),
+        ("NICK", rf"\*\*\* {WHO} is now known as {TARGET}"),
+        ("KICK", rf"\*\*\* {TARGET} was kicked by {WHO}{REASON}"),
+        ("TOPIC", rf'\*\*\* {WHO} changes topic to "(?P<text>.*)"'),
+        ("MODE", rf"\*\*\* {WHO} sets mode: {TEXT}"),
+        ("ACTION", rf"\* (?P<nick>[^\s*]\S*) ?{TEXT}"),
+        ("NOTICE", rf"-(?P<nick>[^\s-]\S*?)- {TEXT}"),
+    ],
+)
+
+# Also what ZNC's log module writes, and our own export as text.
+ENERGYMECH = text_format(
+    "energymech",
+    rf"\[(?:{DATE}[ T])?{CLOCK}\] ",
+    [
+        ("PRIVMSG", rf"<{SPEAKER}> ?{TEXT}"),
+        ("JOIN", rf"\*\*\* Joins: {WHO} \({MASK}\)"),
+        ("PART", rf"\*\*\* Parts: {WHO} \({MASK}\){REASON}"),
+        ("QUIT", rf"\*\*\* Quits: {WHO} \({MASK}\){REASON}"),
+        ("NICK", rf"\*\*\* {WHO} is now known as {TARGET}"),
+        ("KICK", rf"\*\*\* {TARGET} was kicked by {WHO}{REASON}"),
+        ("TOPIC", rf"\*\*\* {WHO} changes topic (?:of {CHANNEL} )?to '(?P<text>.*)'"),
+        ("MODE", rf"\*\*\* {WHO} sets mode: {TEXT}"),
+        ("ACTION", rf"\* (?P<nick>[^\s*]\S*) ?{TEXT}"),
+        ("NOTICE", rf"-(?P<nick>[^\s:]+?)(?:[:!]\S*)?- {TEXT}"),
+        ("", r"(?:Connected to|Disconnected from|Broadcast:|\*\*\* You).*"),
+    ],
+)
+
+_MASKED = rf"{WHO} \({MASK}\)"
+_BY = r"(?P<nick>[^\s!]+)(?:!(?P<user>[^\s@]*)@(?P<host>\S*?))?"
+EGGDROP = text_format(
+    "eggdrop",
+    rf"\[{CLOCK}\] ",
+    [
+        ("PRIVMSG", rf"<{SPEAKER}> ?{TEXT}"),
+        ("ACTION", rf"Action: {WHO} ?{TEXT}"),
+        ("JOIN", rf"{_MASKED} (?:re)?joined {CHANNEL}\."),
+        ("PART", rf"{_MASKED} left (?P<channel>[#&!+][^\s,]*?){REASON}\."),
+        ("QUIT", rf"{_MASKED} left irc(?:: {TEXT})?"),
+        ("QUIT", rf"{_MASKED} (?P<text>got netsplit)\."),
+        ("JOIN", rf"{_MASKED} returned to {CHANNEL}\."),
+        ("NICK", rf"Nick change: {WHO} -> {TARGET}"),
+        ("KICK", rf"{TARGET} kicked from {CHANNEL} by {_BY}(?:: {TEXT})?"),
+        ("MODE", rf"{CHANNEL}: mode change '(?P<text>[^']*)' by {_BY}"),
+        ("TOPIC", rf"Topic changed on {CHANNEL} by {_BY}: {TEXT}"),
+        ("NOTICE", rf"-(?P<nick>[^\s:]+)(?::\S*)?- {TEXT}"),
+        ("NOTICE", rf"-{_MASKED}- {TEXT}"),
+        ("", r".* got lost in the net-split\."),
+    ],
+    days=r"\[\d\d:\d\d(?::\d\d)?\] --- [A-Z][a-z]{2} [A-Z][a-z]{2} ",
+)
+
+# The published logs of #ubuntu. Their early years have a space after each bracket of a nick:
+# `<bur[n] er>`.
+_SPACED = r"=== (?P<nick>(?:\[\S+\] )?\S+)"
+UBUNTU = text_format(
+    "ubuntu",
+    rf"\[{CLOCK}\] ",
+    [
+        ("PRIVMSG", rf"<(?P<nick>[^<>]{{1,64}})> ?{TEXT}"),
+        ("ACTION", rf" \* {WHO} ?{TEXT}"),
+        ("NOTICE", rf"-(?P<nick>[^\s:]+):\S+- {TEXT}"),
+    ],
+    untimed=[
+        ("JOIN", rf"{_SPACED} +\[{MASK}\] +has joined {CHANNEL}"),
+        ("PART", rf"{_SPACED} +\[{MASK}\] +has left {CHANNEL} *(?:\[(?P<text>.*)\])? *"),
+        ("QUIT", rf"{_SPACED} +\[{MASK}\] +has quit *(?:\[(?P<text>.*)\])? *"),
+        ("NICK", rf"{_SPACED} is now known as {TARGET}"),
+        ("MODE", rf"=== mode/{CHANNEL} \[(?P<text>[^\]]*)\] +by {WHO}"),
+        ("KICK", rf"=== {TARGET} was kicked off {CHANNEL} by {WHO}{REASON}"),
+        ("TOPIC", rf"=== {WHO} changed the topic of {CHANNEL} to:? {TEXT}"),
+        ("TOPIC", rf"=== \.\.\[topic/(?P<channel>[^\s:]+):(?P<nick>[^\]]+)\] : {TEXT}"),
+        ("", r"=== (?:Topic|Users|#\S+ ).*"),
+        ("ACTION", rf"=== (?P<nick>[^\s\[]\S*) {TEXT}"),
+    ],
+)
+
+# Of the formats that parse a file equally well the first wins: several share `[12:34] <nick> text`.
+_ALL = (WEECHAT, LIMNORIA, HEXCHAT, IRSSI, ENERGYMECH, EGGDROP, UBUNTU, JSONL)
+FORMATS: Mapping[str, Format] = {each.name: each for each in _ALL} | {"znc": ENERGYMECH}
+
+
+def detect(lines: Sequence[str]) -> Format | None:
+    """Return the format that parses most events of `lines`, then most lines of any kind; None if
+    none parses any event."""
+    best, most = None, (0, 0)
+    for format in _ALL:
+        parsed = [format.parse(line) for line in lines]
+        events = sum(isinstance(each, ParsedLine | Refused | Event) for each in parsed)
+        score = events, sum(each is not None for each in parsed)
+        if events and score > most:
+            best, most = format, score
+    return best

@@ -1,1 +1,0 @@
-"""HTTP around the pages: compression, CORS, ETags, error responses."""

@@ -1,0 +1,242 @@
+"""The tools for MCP clients, confined to a scope: reading the log, and asking our model.
+
+Their caller is a model, so they leave out people who have opted out of being shown to models.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections import Counter
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+from typing import Annotated
+
+from pydantic import BaseModel, Field
+
+from harnesses.core.rate_limit import TokenBuckets
+from harnesses.web.api.models import Answer, ChannelInfo, ChannelList, LogMessage
+from harnesses.web.app_state import TOO_FAST
+from harnesses.web.chat_service import ChatService
+from harnesses.web.queries import MAX_QUERY_CHARS, NO_WORDS, Id, Moment, page_of
+from llm.retrieval import NOTHING, Retrieval
+from llm.tools.toolbox import ToolError, tool
+from storage.chat_log.channel_name import ChannelName
+from storage.chat_log.event import SPOKEN, Scope
+from storage.chat_log.event_table import Query
+from storage.db.errors import BadCursor
+from storage.search.models import Order, SearchQuery
+
+_MAX_LINES = 200  # lines in a result
+_MAX_ANSWERS = 3  # lines that may answer a question
+_MAX_COUNTED_LINES = 5_000  # lines that `who` counts
+_MAX_PEOPLE = 100
+_CONVERSATION = re.compile(r"[0-9a-f]{32}")
+_ASK_TIMEOUT = 600.0  # seconds; the run behind the answer has its own limit
+
+Channel = Annotated[
+    str, Field(max_length=300, description="`#channel` or `network/#channel`; empty: all of them")
+]
+Nick = Annotated[str, Field(max_length=100, description="only lines of this nick")]
+Hours = Annotated[float, Field(ge=0, le=24 * 366 * 100, description="only the last hours; 0: all")]
+Limit = Annotated[int, Field(ge=1, le=_MAX_LINES, description="maximum number of lines")]
+
+
+class FoundLines(BaseModel):
+    """A page of lines that a search has found; `next_cursor` fetches the next one."""
+
+    answers: list[Answer] = Field(description="of a plain question, on the first page")
+    lines: list[LogMessage]
+    next_cursor: str | None
+
+
+class ReadLines(BaseModel):
+    """Lines in chronological order; `more` is true if others match beyond the limit."""
+
+    lines: list[LogMessage]
+    more: bool
+
+
+class RecentSpeaker(BaseModel):
+    """A nick with its number of lines and the time of the last one."""
+
+    nick: str
+    lines: int
+    last: datetime
+
+
+class RecentSpeakers(BaseModel):
+    """The nicks that spoke, the most lines first."""
+
+    people: list[RecentSpeaker]
+
+
+class McpLogTools:
+    """The owner of the tools over the log of `retrieval`, confined to `scope`; links begin with
+    `base`, the URL of the site."""
+
+    def __init__(self, retrieval: Retrieval, scope: Scope, base: str) -> None:
+        self._log = retrieval.log
+        self._retrieval = retrieval
+        self._scope = scope
+        self._base = base
+
+    @tool(reads=True, mcp=True)
+    async def channels(self) -> ChannelList:
+        """List the channels of the chat log that you may read, the most recently active first."""
+        found = await self._log.channels(self._scope)
+        return ChannelList(channels=[ChannelInfo.from_channel(each, self._base) for each in found])
+
+    @tool(reads=True, mcp=True)
+    async def search_log(
+        self,
+        query: Annotated[
+            str,
+            Field(
+                min_length=1,
+                max_length=MAX_QUERY_CHARS,
+                description='words that a line must have; also "a phrase", or, -without, prefix*,'
+                " from:nick, in:#channel, since:2026-03, until:",
+            ),
+        ],
+        channel: Channel = "",
+        nick: Nick = "",
+        hours: Hours = 0,
+        limit: Limit = 20,
+        cursor: Annotated[
+            str, Field(max_length=100, description="`next_cursor` of the page before")
+        ] = "",
+    ) -> FoundLines:
+        """Search what was said on the chat channels; the newest lines come first. A plain question
+        also has `answers`, the lines that may answer it."""
+        since = datetime.now(UTC) - timedelta(hours=hours) if hours else None
+        within = self._query(channel, nick, since=since, limit=limit)
+        try:
+            page = await self._log.search_for_model(
+                SearchQuery(text=query, within=within, order=Order.TIME, cursor=cursor or None)
+            )
+        except BadCursor as error:
+            raise ToolError(f"cursor: {error}") from error
+        if not query.strip() or not page.is_understood:
+            raise ToolError(f"query: {NO_WORDS}")
+        wanted = replace(within, limit=min(limit, _MAX_ANSWERS))
+        found = NOTHING if cursor else await self._retrieval.answers(query, wanted)
+        return FoundLines(
+            answers=Answer.from_found(found, self._base),
+            lines=[LogMessage.from_event(hit.event, self._base) for hit in page.hits],
+            next_cursor=page.next_cursor,
+        )
+
+    @tool(reads=True, mcp=True)
+    async def read_log(
+        self,
+        channel: Channel = "",
+        nick: Nick = "",
+        since: Annotated[
+            Moment | None,
+            Field(description="from this time on: ISO 8601 with a time zone, or a date"),
+        ] = None,
+        until: Annotated[
+            Moment | None,
+            Field(description="before this time: ISO 8601 with zone, or a date"),
+        ] = None,
+        before_id: Annotated[Id, Field(description="only lines before this one; 0: all")] = 0,
+        after_id: Annotated[
+            Id, Field(description="only lines after this one, the oldest first; 0: all")
+        ] = 0,
+        limit: Limit = 50,
+    ) -> ReadLines:
+        """Read lines of the chat log in order of time: the newest that fit, or those that follow
+        `since` or `after_id`."""
+        query = self._query(
+            channel,
+            nick,
+            since=since,
+            until=until,
+            before_id=before_id or None,
+            after_id=after_id or None,
+        )
+        newest = bool(before_id) or not (since or after_id)
+        # `more` is decided before the lines of people who have opted out are removed, so there may
+        # be fewer than `limit` lines although it is true.
+        events, more = await page_of(self._log, query, limit, newest=newest)
+        shown = await self._log.shown_to_model(events)
+        return ReadLines(
+            lines=[LogMessage.from_event(each, self._base) for each in shown], more=more
+        )
+
+    @tool(reads=True, mcp=True)
+    async def who(
+        self,
+        channel: Channel = "",
+        hours: Annotated[float, Field(gt=0, le=24 * 366, description="how far back")] = 24,
+    ) -> RecentSpeakers:
+        """List who spoke on a channel lately, with how many lines and when last."""
+        since = datetime.now(UTC) - timedelta(hours=hours)
+        query = self._query(channel, "", since=since, types=SPOKEN, limit=_MAX_COUNTED_LINES)
+        events = await self._log.shown_to_model(await self._log.find(query))
+        lines = Counter(event.nick for event in events)
+        last = {event.nick: event.time for event in events}  # chronological: the last one wins
+        return RecentSpeakers(
+            people=[
+                RecentSpeaker(nick=nick, lines=count, last=last[nick])
+                for nick, count in lines.most_common(_MAX_PEOPLE)
+            ]
+        )
+
+    def _query(self, channel: str, nick: str, **narrowed: object) -> Query:
+        query = Query(scope=self._scope, nick=nick or None, **narrowed)  # type: ignore[arg-type]
+        return query.in_channel(ChannelName.parse(channel))
+
+
+class ConversationAnswer(BaseModel):
+    """The answer of the model, and the id of the conversation, to continue it."""
+
+    answer: str
+    conversation: str
+
+
+class AskTool:
+    """The owner of the tool `ask`, by which a client asks `chat` within `scope`.
+
+    `questions` limits the rate per client address.
+    """
+
+    def __init__(
+        self, chat: ChatService, scope: Scope, address: str, questions: TokenBuckets
+    ) -> None:
+        self._chat, self._scope = chat, scope
+        self._address, self._questions = address, questions
+
+    @tool(mcp=True, timeout=_ASK_TIMEOUT)
+    async def ask(
+        self,
+        question: Annotated[str, Field(min_length=1, max_length=4000)],
+        conversation: Annotated[
+            str,
+            Field(
+                max_length=32,
+                description="`conversation` of an earlier answer, to continue it",
+            ),
+        ] = "",
+    ) -> ConversationAnswer:
+        """Ask Terrarium, a language model that can look into the chat log. It takes a while."""
+        if conversation and not _CONVERSATION.fullmatch(conversation):
+            raise ToolError("conversation: leave it out, or pass that of an earlier answer")
+        if not self._questions.try_acquire(self._address):
+            raise ToolError(TOO_FAST)
+        conversation = conversation or secrets.token_hex(16)
+        # The name depends on the scope: a client with another one that knows the id gets a
+        # conversation of its own, and learns nothing from answers to one that may read more.
+        places = self._scope.places
+        scope = "all" if places is None else ",".join(sorted(map(str, places)))
+        name = f"mcp/{sha256(f'{conversation} {scope}'.encode()).hexdigest()[:32]}"
+
+        async def ignore(_text: str) -> None:
+            """Discard a piece of the answer: the result of an MCP tool is not streamed."""
+
+        result = await self._chat.ask(name, question, self._scope, self._address, ignore)
+        if not result.ok:
+            raise ToolError(result.text or "there is no answer: the question was stopped")
+        return ConversationAnswer(answer=result.text, conversation=conversation)

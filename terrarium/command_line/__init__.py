@@ -1,1 +1,0 @@
-"""Helpers for commands: options from a dataclass, and tables of text."""

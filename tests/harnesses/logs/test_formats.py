@@ -1,0 +1,176 @@
+"""The log formats: what each program writes for each kind of event, and that nothing breaks us."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from pathlib import Path, PurePath
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harnesses.logs.formats import FORMATS, detect
+from harnesses.logs.grammar import DayChange, Ignored, Parsed, ParsedLine
+from harnesses.logs.naming import PathInfo, parse_path
+from harnesses.logs.reading import ImportOptions, ParsedEvent, log_file
+from storage.chat_log.event import Event
+from tests.kit.log_samples import SAMPLES
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_every_kind_of_line_of_a_format_is_read_as_what_it_is(name: str) -> None:
+    parse = FORMATS[name].parse
+    assert {line: told(parse(line)) for line in SAMPLES[name]} == SAMPLES[name]
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_a_format_is_recognised_by_its_lines(name: str) -> None:
+    assert detect(list(SAMPLES[name])) is FORMATS[name]
+
+
+def test_who_joined_is_kept_with_user_and_host() -> None:
+    for name, samples in SAMPLES.items():
+        for line, expected in samples.items():
+            if expected.startswith("JOIN"):
+                parsed = FORMATS[name].parse(line)
+                assert isinstance(parsed, ParsedLine)
+                assert (parsed.user, parsed.host) == ("~b", "host.example"), line
+
+
+@given(st.text(max_size=300))
+def test_no_text_makes_a_parser_raise(line: str) -> None:
+    for format in FORMATS.values():
+        format.parse(line)
+
+
+@given(st.sampled_from([line for samples in SAMPLES.values() for line in samples]), st.data())
+def test_no_damaged_line_makes_a_parser_raise(line: str, data: st.DataObject) -> None:
+    start = data.draw(st.integers(0, len(line)))
+    end = data.draw(st.integers(start, len(line)))
+    middle = data.draw(st.text(max_size=20))
+    for format in FORMATS.values():
+        format.parse(line[:start] + middle + line[end:])
+
+
+def told(parsed: Parsed) -> str:
+    """What a line is, as the samples say it."""
+    if isinstance(parsed, DayChange | Ignored):
+        return ""
+    assert isinstance(parsed, ParsedLine)
+    target = f">{parsed.target}" if parsed.target else ""
+    text = f": {parsed.text}" if parsed.text else ""
+    return f"{parsed.type} {parsed.nick}{target}{text}"
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("irclogs/libera/#python.log", PathInfo("libera", "#python")),
+        ("irclogs/2024/libera/#python.02-01.log", PathInfo("libera", "#python")),
+        ("logs/irc.libera.##c.weechatlog", PathInfo("libera", "##c")),
+        ("log/libera/#c/2024-01-02.log", PathInfo("libera", "#c", date(2024, 1, 2))),
+        ("networks/oftc/moddata/log/#c/2024-01-02.log", PathInfo("oftc", "#c", date(2024, 1, 2))),
+        ("log/default_oftc_#c_20240102.log", PathInfo(None, "#c", date(2024, 1, 2))),
+        ("ChannelLogger/oftc/#c/#c.2024-01-02.log", PathInfo("oftc", "#c", date(2024, 1, 2))),
+        ("eggdrop/#c.log.02Jan2024", PathInfo(None, "#c", date(2024, 1, 2))),
+        ("backup/#c.log.gz", PathInfo(None, "#c")),
+        ("notes-2024-13-45.txt", PathInfo()),
+    ],
+)
+def test_a_path_tells_network_channel_and_day(path: str, expected: PathInfo) -> None:
+    assert parse_path(PurePath("/home/ada", path)) == expected
+
+
+@given(st.text(min_size=1, max_size=60))
+def test_no_path_makes_naming_raise(path: str) -> None:
+    parse_path(PurePath(path))
+
+
+def write(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(text.encode("utf-8", "surrogateescape"))
+    return path
+
+
+def guide(
+    zone: str = "UTC", network: str | None = None, channel: str | None = None
+) -> ImportOptions:
+    return ImportOptions(zone=ZoneInfo(zone), network=network, channel=channel)
+
+
+def events(path: Path, options: ImportOptions) -> list[Event]:
+    return [read.event for read in log_file(path, options).lines() if read.event]
+
+
+def test_the_day_comes_from_the_lines_that_change_it(tmp_path: Path) -> None:
+    text = "".join(f"{line}\n" for line in SAMPLES["irssi"])
+    found = events(write(tmp_path / "irclogs" / "libera" / "#frogs.log", text), guide())
+    assert {event.time.date() for event in found[:-1]} == {date(2024, 1, 1)}
+    assert found[-1].time == datetime(2024, 1, 2, 0, 1, 30, tzinfo=UTC)
+    assert {(event.network, event.channel) for event in found} == {("libera", "#frogs")}
+
+
+def test_the_day_comes_from_the_name_and_turns_when_the_clock_goes_back(tmp_path: Path) -> None:
+    log = "[23:59:58] <ada> late\n[00:00:01] <ada> early\n"
+    found = events(write(tmp_path / "log" / "libera" / "#frogs" / "2024-02-29.log", log), guide())
+    assert [f"{event.time:%m-%d %H:%M:%S}" for event in found] == [
+        "02-29 23:59:58",
+        "03-01 00:00:01",
+    ]
+
+
+def test_a_log_without_years_passes_new_year(tmp_path: Path) -> None:
+    log = (
+        "**** BEGIN LOGGING AT Sun Dec 31 23:00:00 2023\n\n"
+        "Dec 31 23:59:00 <ada>\told\nJan 01 00:01:00 <ada>\tnew\n"
+    )
+    found = events(write(tmp_path / "logs" / "Libera" / "#frogs.log", log), guide())
+    assert [event.time.year for event in found] == [2023, 2024]
+
+
+def test_the_hour_that_comes_twice_in_autumn_is_told_apart(tmp_path: Path) -> None:
+    log = (
+        "[02:10:00] <a> 1\n[02:50:00] <a> 2\n[02:10:00] <a> 3\n[02:50:00] <a> 4\n[03:10:00] <a> 5\n"
+    )
+    path = write(tmp_path / "log" / "net" / "#c" / "2024-10-27.log", log)
+    found = events(path, guide("Europe/Vienna"))
+    assert [f"{event.time:%H:%M}" for event in found] == [
+        "00:10",
+        "00:50",
+        "01:10",
+        "01:50",
+        "02:10",
+    ]
+
+
+def test_times_are_of_the_zone_that_is_said_unless_the_line_says_utc(tmp_path: Path) -> None:
+    log = "2024-07-01 12:00:00\ta\tlocal\n2024-07-01T12:00:00.5Z\ta\tutc\n"
+    path = write(tmp_path / "irc.libera.#c.weechatlog", log)
+    found = events(path, guide("Europe/Vienna"))
+    assert [event.time.hour for event in found] == [10, 12]
+
+
+def test_bytes_that_are_no_utf8_are_kept_as_on_the_wire(tmp_path: Path) -> None:
+    path = write(tmp_path / "log" / "libera" / "#c" / "2024-01-01.log", "")
+    path.write_bytes("[00:00:00] <a> \u2603\n".encode() + b"[00:00:01] <a> caf\xe9 \x80\r\n")
+    assert [event.text for event in events(path, guide())] == ["\u2603", "caf\u00e9 \u20ac"]
+
+
+def test_a_line_that_is_not_understood_is_told_and_the_rest_is_read(tmp_path: Path) -> None:
+    log = "[00:00:00] <a> one\nnonsense\n[25:61:00] <a> no such time\n[00:00:02] <a> two\n"
+    file = log_file(write(tmp_path / "log" / "n" / "#c" / "2024-01-01.log", log), guide())
+    unclear: list[ParsedEvent] = [read for read in file.lines() if read.event is None]
+    assert [read.line for read in unclear] == ["nonsense", "[25:61:00] <a> no such time"]
+    assert [event.text for event in events(file.path, guide())] == ["one", "two"]
+
+
+@given(st.lists(st.binary(max_size=80), max_size=30))
+def test_fuzzed_bytes_never_raise(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[bytes]
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "#fuzzed.2024-01-01.log"
+    path.write_bytes(b"\n".join([b"[00:00] <a> a log all the same", *lines]))
+    for name in FORMATS:
+        every = ImportOptions(zone=UTC, network="n", channel="#c", format=name)
+        list(log_file(path, every).lines())
