@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -18,8 +18,7 @@ import structlog
 
 from llm.agent.trace import Key, Trace, canonical, now
 from llm.client.settings import AgentSettings
-from llm.messages.message import Message, ToolCall
-from llm.messages.quotes import ShownText
+from llm.messages.message import Message, ShownText, ToolCall
 from llm.tools.consent import RunSoFar
 from llm.tools.toolbox import NO_KEY, EffectKey, Toolbox, ToolOptions, ToolResult, error_result
 from storage.db.errors import StorageError
@@ -153,10 +152,28 @@ class Guardrails:
         Allowed calls are counted at once, as if they had already run, so that a single reply
         cannot exceed the limits.
         """
-        verdicts = [self._judge(call) for call in calls]
-        quiet = all(self._options(call.name).quiet for call in calls)
-        self._quiet = self._quiet + 1 if quiet else 0
-        return verdicts
+        decisions = []
+        is_quiet = True
+        for call in calls:
+            key, options = (call.name, canonical(call.arguments)), self._options(call.name)
+            is_quiet = is_quiet and options.quiet
+            self._proposed[key] += 1
+            self._lately.append(key)
+            decision = self._refusal(key, options) or ALLOW
+            decisions.append(decision)
+            self._stopped |= decision.act == "stop"
+            if decision is not ALLOW:
+                continue
+            self._left -= 1
+            self._uses[call.name] += 1
+            # The next message to people needs some work before it; keeping notes is none.
+            if options.speaks:
+                self._messages -= 1
+                self._stepped = False
+            elif not options.quiet:
+                self._stepped = True
+        self._quiet = self._quiet + 1 if is_quiet else 0
+        return decisions
 
     def cooldown_reason(self, tool: str) -> str:
         """Return why a tool must not run, if it failed too often in a row; "" if it may run."""
@@ -168,27 +185,10 @@ class Guardrails:
         """Record whether a tool that has run succeeded (`ok`) or failed."""
         self._failures[tool] = 0 if ok else self._failures[tool] + 1
 
-    def _judge(self, call: ToolCall) -> CallDecision:
-        key = (call.name, canonical(call.arguments))
-        self._proposed[key] += 1
-        self._lately.append(key)
-        decision = self._objection(key) or self._budget(call.name)
-        if decision:
-            self._stopped |= decision.act == "stop"
-            return decision
-        options = self._options(call.name)
-        self._left -= 1
-        self._uses[call.name] += 1
-        # The next message to people needs some work before it; keeping notes is none.
-        if options.speaks:
-            self._messages -= 1
-            self._stepped = False
-        elif not options.quiet:
-            self._stepped = True
-        return ALLOW
-
-    def _objection(self, key: Key) -> CallDecision | None:
-        """Return the decision against a call by which the run repeats itself, None without one."""
+    def _refusal(self, key: Key, options: ToolOptions) -> CallDecision | None:
+        """Return the decision against a call by which the run repeats itself or exceeds a limit,
+        None if there is none."""
+        tool, limits = key[0], self._limits
         if self._stopped:
             return CallDecision("drop", "the run has been ended; answer with what you have")
         # Calls alternate if each equals the one before the last: A B A B A. Identical ones
@@ -199,15 +199,11 @@ class Guardrails:
             return CallDecision("stop", "the same two calls were made again and again; answer now")
         if self._proposed[key] >= _IDENTICAL_LIMIT:
             return CallDecision("steer", "the same call was made before; use its result")
-        words = self.cooldown_reason(key[0])
-        return CallDecision("steer", words) if words else None
-
-    def _budget(self, tool: str) -> CallDecision | None:
-        """Return the decision against a call that exceeds a budget, None without one."""
-        options, limits = self._options(tool), self._limits
-        most = limits.research_uses if options.research else limits.uses
+        if words := self.cooldown_reason(tool):
+            return CallDecision("steer", words)
         if self._left <= 0:
             return CallDecision("drop", "no tool calls are left; answer with what you have")
+        most = limits.research_uses if options.research else limits.uses
         if self._uses[tool] >= most:
             return CallDecision("drop", f"{tool} has been used {most} times; do without it")
         if options.speaks and self._messages <= 0:
@@ -255,12 +251,13 @@ class ToolExecutor:
         self._results: dict[Key, ToolResult] = {}
         self._replayed: dict[Key, ToolResult] = {}
 
-    def restart(self) -> None:
-        """Continue with another model, which is assumed not to see.
+    def restart(self, toolbox: Toolbox) -> None:
+        """Continue with other tools for another model, which is assumed not to see.
 
         Calls that have already been executed are answered with their results, not run again.
         """
-        self._replayed, self._accepts_images = dict(self._results), False
+        self.toolbox, self._accepts_images = toolbox, False
+        self._replayed = dict(self._results)
 
     async def results(self, calls: Sequence[ToolCall], joined: Sequence[str] = ()) -> list[Message]:
         """Return the tool messages that answer `calls`, in order, followed by any images.
@@ -279,42 +276,41 @@ class ToolExecutor:
         else:
             results = [await self._result(*each) for each in judged]
         self.shown += [text for result in results for text in result.shown]
-        messages = [_message(call, result) for call, result in zip(calls, results, strict=True)]
+        messages: list[Message] = []
+        for call, result in zip(calls, results, strict=True):
+            message: Message = {"role": "tool", "tool_call_id": call.id, "content": result.text}
+            if quotes := {line for text in result.shown for line in text.lines}:
+                message["quotes"] = sorted(quotes)
+            messages.append(message)
         # Many servers accept images in user messages only, not in tool results.
         images = [result.image for result in results if result.image and self._accepts_images]
-        found: list[Message] = [
-            {"role": "user", "content": _FOUND, "image": image} for image in images
-        ]
+        found = [{"role": "user", "content": _FOUND, "image": image} for image in images]
         return messages + found
 
     async def _result(self, call: ToolCall, decision: CallDecision) -> ToolResult:
-        """Run a call unless something speaks against it; return its result, or that reason."""
+        """Run a call unless something speaks against it or its result is known; return its result,
+        or that reason."""
         began, act = now(), str(decision.act)
+        key = (call.name, canonical(call.arguments))
         # Earlier calls of the same reply may have failed since this one was judged.
         if why := decision.words or self._guard.cooldown_reason(call.name):
             result = error_result(call.name, f"not run: {why}")
             act = act if decision.words else "steer"
+        elif key in self._replayed:
+            result, act = self._replayed[key], "replay"
         else:
-            result, act = await self._run(call)
+            if self.toolbox.options(call.name).effect:
+                result, act = await self._effect(call, self._trace.key(key))
+            else:
+                result = await self._call(call)
+            self._results[key] = result
         _log.info("turn.tool", tool=call.name, act=act, ok=result.ok)
         self._trace.record_tool_call(call, act, ok=result.ok, began=began)
         return result
 
-    async def _run(self, call: ToolCall) -> tuple[ToolResult, str]:
-        """Return the result, and the verdict for the trace: `allow` if the tool ran, `replay` if
-        the result was known, else the kind of refusal."""
-        key = (call.name, canonical(call.arguments))
-        if key in self._replayed:
-            return self._replayed[key], "replay"
-        if self.toolbox.options(call.name).effect:
-            result, act = await self._effect(call, self._trace.key(key))
-        else:
-            result, act = await self._call(call), "allow"
-        self._results[key] = result
-        return result, act
-
     async def _effect(self, call: ToolCall, key: str) -> tuple[ToolResult, str]:
-        """Run a tool with an effect once, even if the process is killed meanwhile."""
+        """Run a tool with an effect once, even if the process is killed meanwhile; return its
+        result, and for the trace whether it ran, its result was known, or it was refused."""
         # A write-ahead record: stored as begun before the tool runs, with its result after. If the
         # process is killed in between, the next attempt finds only the beginning and cannot know
         # whether the effect happened; only a keyed (idempotent) tool may then run again.
@@ -343,22 +339,20 @@ class ToolExecutor:
             return error_result(call.name, why)
         own = self.toolbox.options(call.name).timeout or TOOL_TIMEOUT
         seconds = max(0.0, min(own, self._seconds_left()))
-        run = RunSoFar(self._joined, tuple(self._texts()))
+        found: list[tuple[str, str]] = []
+        for (name, _), known in self._results.items():
+            # Of what quotes people only their lines: the rest may repeat the model's own words.
+            if self.toolbox.options(name).links == "quoted":
+                found += [(name, shown.text) for shown in known.shown]
+            elif known.ok:
+                found.append((name, known.text))
+        run = RunSoFar(self._joined, found)
         result = await self.toolbox.call(call.name, call.arguments, seconds, key, run)
         if result.image and not self._accepts_images:
             why = "it is an image, and you cannot look at images: say so"
             result = error_result(call.name, why)
         self._guard.record(call.name, ok=result.ok)
         return result
-
-    def _texts(self) -> Iterator[tuple[str, str]]:
-        """Yield the texts that tools have found, each with the name of the tool. Of one that quotes
-        people these are their lines: the rest of its result may repeat the model's own words."""
-        for (name, _), result in self._results.items():
-            if self.toolbox.options(name).links == "quoted":
-                yield from ((name, shown.text) for shown in result.shown)
-            elif result.ok:
-                yield name, result.text
 
 
 def _fault(arguments: str) -> str:
@@ -376,10 +370,3 @@ def _fault(arguments: str) -> str:
     if len(arguments) > 2 * _MAX_QUOTED_END:
         shown = f"{arguments[:_MAX_QUOTED_END]} [...] {arguments[-_MAX_QUOTED_END:]}"
     return f"arguments: Invalid JSON ({reason}); you wrote: {shown}"
-
-
-def _message(call: ToolCall, result: ToolResult) -> Message:
-    message: Message = {"role": "tool", "tool_call_id": call.id, "content": result.text}
-    if quotes := {line for text in result.shown for line in text.lines}:
-        message["quotes"] = sorted(quotes)
-    return message if result.ok else message | {"failed": True}

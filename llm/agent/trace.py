@@ -19,7 +19,7 @@ import hashlib
 import json
 import re
 import time
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import accumulate, pairwise
@@ -28,8 +28,16 @@ from typing import Any, Self
 
 import structlog
 
-from llm.messages.message import EARLIER, Message, ModelReply, Status, ToolCall, quotes_of
-from llm.messages.quotes import ShownText, quoted_lines
+from llm.messages.message import (
+    EARLIER,
+    Message,
+    ModelReply,
+    ShownText,
+    Status,
+    ToolCall,
+    quoted_lines,
+    quotes_of,
+)
 from storage.chat_log.event import PendingEvent
 from storage.db.errors import StorageError
 from storage.runs.runs import Effect, PartSize, Run, RunEnd, Runs, Step
@@ -112,7 +120,6 @@ _log = structlog.get_logger()
 
 Key = tuple[str, str]
 """A tool call: the name of the tool, and the arguments as normalised by `canonical`."""
-
 
 Spawn = Callable[[Coroutine[Any, Any, None]], None]
 """Starts a coroutine in the background; it runs to completion."""
@@ -328,6 +335,13 @@ def prompt_parts(
     """Return the parts of a prompt in the order in which the model reads them, with estimated
     tokens. The last `steps` messages are those of the run itself."""
     parts = [PartSize("tools", len(json.dumps(tools)) // _CHARACTERS_PER_TOKEN)] if tools else []
+
+    def add(name: str, tokens: int, lines: int = 0) -> None:
+        if parts and parts[-1].name == name:
+            last = parts.pop()
+            tokens, lines = last.tokens + tokens, last.lines + lines
+        parts.append(PartSize(name, tokens, lines))
+
     question = len(messages) - steps - 1
     while question > 0 and messages[question]["role"] != "user":
         question -= 1
@@ -337,34 +351,18 @@ def prompt_parts(
             name = "persona"
         elif position > question:
             name = "tool calls and results"
-        for part in _parts_of(message, name):
-            if parts and parts[-1].name == part.name:
-                last = parts.pop()
-                part = PartSize(part.name, last.tokens + part.tokens, last.lines + part.lines)
-            parts.append(part)
+        text, is_ours = message["content"] or "", message["role"] in ("system", "user")
+        # Of our own text by turns: what is not between tags, a tag, what is in it.
+        texts = _TAGGED.split(text) if is_ours else [text]
+        texts[-1] += "".join(json.dumps(call["function"]) for call in message.get("tool_calls", ()))
+        for place, part in enumerate(map(str.strip, texts)):
+            if part and place % 3 != 1:
+                tag = texts[place - 1] if place % 3 else ""
+                tokens = -(-len(part) // _CHARACTERS_PER_TOKEN)
+                add(_PART_NAMES.get(tag, tag) or name, tokens, part.count("\n") + 1)
+        if image := message.get("image"):
+            add("image", image.tokens)
     return parts
-
-
-def _parts_of(message: Message, name: str) -> Iterator[PartSize]:
-    """Yield the parts of one message; what is not between our tags is called `name`."""
-    text, end = message["content"] or "", 0
-    is_ours = message["role"] in ("system", "user")
-    for block in _TAGGED.finditer(text) if is_ours else ():
-        yield from _part(name, text[end : block.start()])
-        yield from _part(_PART_NAMES.get(block[1], block[1]), block[2])
-        end = block.end()
-    rest = text[end:] + "".join(
-        json.dumps(call["function"]) for call in message.get("tool_calls", ())
-    )
-    yield from _part(name, rest)
-    if image := message.get("image"):
-        yield PartSize("image", image.tokens)
-
-
-def _part(name: str, text: str) -> Iterator[PartSize]:
-    if text := text.strip():
-        tokens = -(-len(text) // _CHARACTERS_PER_TOKEN)
-        yield PartSize(name, tokens, text.count("\n") + 1)
 
 
 def _scale(parts: Sequence[PartSize], total: int) -> tuple[PartSize, ...]:

@@ -1,4 +1,4 @@
-"""The HTTP client of the agent server, and the catalogue of its models."""
+"""The HTTP client of the agent server, the catalogue of its models, the reader of questions."""
 
 from __future__ import annotations
 
@@ -7,28 +7,23 @@ import json
 import math
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeVar
 from urllib.parse import quote
 
 import httpx2
-import stamina
 import structlog
 from pydantic import BaseModel, ValidationError
 
-from llm.client.answer_filter import AnswerFilter, AnswerLimit
+from llm.client.profile import ModelCard
 from llm.client.response import (
-    OK,
-    CountAnswer,
-    EmbeddingsAnswer,
+    AnswerFilter,
+    AnswerLimit,
     Heartbeat,
-    HttpResponse,
-    ModelCard,
     ResponseAccumulator,
-    answering,
-    origin,
-    read_stream,
+    read_body,
+    read_error,
 )
 from llm.client.response import OnText as OnText
 from llm.client.settings import AgentSettings
@@ -43,9 +38,11 @@ from llm.messages.errors import (
     Unsure,
 )
 from llm.messages.message import Message, ModelReply, wire
+from llm.reading.classifier import DIMENSIONS, classifier
+from llm.reading.reading import MOST_TOKENS, Reading, shorten
+from llm.reading.slots import Surroundings, read_slots
 from storage.usage.usage import TokenUsage
 from terrarium.config import ConfigError
-from terrarium.http.client import EventTooLong
 
 Priority = Literal["interactive", "background"]
 ToolChoice = Literal["auto", "none"]
@@ -56,16 +53,36 @@ M = TypeVar("M", bound=BaseModel)
 _CONNECT_TIMEOUT = 2.0  # seconds
 _IDLE_CONNECTIONS = 20
 _RETRY_SECONDS = 5.0  # seconds for which a server that is away or full is retried
-_MIN_RETRY_WAIT = 0.1
+_MIN_WAIT, _MAX_WAIT = 0.1, 1.0  # seconds between two attempts
 _TOKENS_PER_CHARACTER = 1 / 3  # until a server reports usage; rather too high than too low
 _MIN_RATIO, _MAX_RATIO = 1 / 8, 2.0  # what a tokenizer may yield
 _ESTIMATE_MARGIN = 1.05
-_UNUSABLE_REQUEST = (400, 422)  # HTTP statuses
-_NOT_FOUND = 404
-_NO_CONTENT = 204
+# The share of a turn's time for which the model may be silent in one call.
+_READ_TIMEOUT_SHARE = 0.4
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 _log = structlog.get_logger()
+
+
+class CountAnswer(BaseModel):
+    """The response of `/tokenize`; `max_model_len` is the model's context window in tokens."""
+
+    count: int
+    max_model_len: int | None = None
+
+
+class VectorPart(BaseModel):
+    """The embedding vector of one text."""
+
+    index: int
+    embedding: list[float]
+
+
+class EmbeddingsAnswer(BaseModel):
+    """The response of `/v1/embeddings`, in any order."""
+
+    model: str
+    data: list[VectorPart]
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +170,12 @@ class AgentClient:
             yield cls(http, settings, spend)
 
     def __repr__(self) -> str:
-        return f"<AgentClient {origin(self._http.base_url)}, model {self._settings.model}>"
+        return f"<AgentClient {self._origin}, model {self._settings.model}>"
+
+    @property
+    def _origin(self) -> str:
+        """The server's address without a user name or a password."""
+        return str(self._http.base_url.copy_with(userinfo=b"", raw_path=b"")).rstrip("/")
 
     @property
     def trouble(self) -> str:
@@ -211,7 +233,9 @@ class AgentClient:
                 limit=options.limit,
             )
             tried.append(ResponseAccumulator(shown, text, messages))
-            await self._stream(body, options, tried[-1])
+            async with self._request("POST", "/v1/chat/completions", body, options) as response:
+                self._trouble = None
+                await tried[-1].read(response)
 
         try:
             async with asyncio.timeout(seconds := _READ_TIMEOUT_SHARE * self._settings.timeout):
@@ -220,10 +244,10 @@ class AgentClient:
                 except RequestRejected as error:
                     # Our server copes with an upstream that refuses tools; others say so in words.
                     is_about_tools = "tool" in str(error).lower()
-                    if not tools or not is_about_tools or error.status not in _UNUSABLE_REQUEST:
+                    if not tools or not is_about_tools or error.status not in (400, 422):
                         raise
                     _log.warning("models.tools_left_out", error=str(error))
-                    body = self._body(messages, options, (), tool_choice)
+                    del body["tools"], body["tool_choice"]
                     await _with_retry(attempt, tried)
         except TimeoutError as error:
             raise TimedOut(f"no answer in {seconds:g} s") from error
@@ -251,8 +275,7 @@ class AgentClient:
         }
         if tools:
             body["tools"] = list(tools)
-        content = await _with_retry(lambda: self._ask("POST", "/tokenize", body))
-        return _validate(CountAnswer, content)
+        return await _with_retry(lambda: self._ask(CountAnswer, "POST", "/tokenize", body))
 
     def estimate(
         self, messages: Sequence[Message], tools: Sequence[dict[str, Any]], model: str = ""
@@ -297,11 +320,13 @@ class AgentClient:
             body["model"] = model
         if most_tokens is not None:
             body["truncate_prompt_tokens"] = most_tokens
-        content = await _with_retry(lambda: self._ask("POST", "/v1/embeddings", body, options))
-        answer = _validate(EmbeddingsAnswer, content)
+        answer = await _with_retry(
+            lambda: self._ask(EmbeddingsAnswer, "POST", "/v1/embeddings", body, options)
+        )
         if len(answer.data) != len(texts):
             raise RequestRejected("not a vector for each text", 200)
-        return answer.model, answer.vectors()
+        in_order = sorted(answer.data, key=lambda part: part.index)
+        return answer.model, [part.embedding for part in in_order]
 
     async def model(self, name: str) -> ModelCard | None:
         """Return the card of a model or an alias, None if the server has none of that name.
@@ -310,57 +335,73 @@ class AgentClient:
         """
         try:
             async with asyncio.timeout(_CONNECT_TIMEOUT):
-                content = await self._ask("GET", f"/v1/models/{quote(name)}")
+                return await self._ask(ModelCard, "GET", f"/v1/models/{quote(name)}")
         except TimeoutError as error:
             raise TimedOut(f"no answer in {_CONNECT_TIMEOUT:g} s") from error
         except RequestRejected as error:
-            if error.status == _NOT_FOUND:
+            if error.status == 404:
                 return None
             raise
-        return _validate(ModelCard, content)
 
     async def report(self, name: str, report: Heartbeat) -> None:
         """Send the heartbeat of the tendril `name` to the server. Raises ModelError."""
-        async with self._answering(
-            "PUT", f"/v1/tendrils/{quote(name)}", report.model_dump(), None
-        ) as answer:
-            error = None if answer.status == _NO_CONTENT else await answer.error()
-        # Not part of `_trouble`, which the next success of another request clears.
-        self._report_refused = error if isinstance(error, KeyRefused) else None
-        if error:
-            raise error
+        # A refusal is not left to `_trouble`, which the next success of another request clears.
+        before, self._report_refused = self._report_refused, None
+        try:
+            async with self._request("PUT", f"/v1/tendrils/{quote(name)}", report.model_dump()):
+                self._trouble = None if self._trouble is before else self._trouble
+        except KeyRefused as error:
+            self._report_refused = error
+            raise
 
     async def _ask(
+        self,
+        kind: type[M],
+        method: str,
+        path: str,
+        body: dict[str, Any] | None = None,
+        options: RequestOptions | None = None,
+    ) -> M:
+        """Return the successful response to a request. Raises ModelError."""
+        async with self._request(method, path, body, options) as response:
+            # Any success shows that the key is accepted, but only a completion shows that the
+            # engine works.
+            if isinstance(self._trouble, KeyRefused):
+                self._trouble = None
+            content = await read_body(response)
+        try:
+            return kind.model_validate_json(content)
+        except ValidationError as error:
+            raise RequestRejected("not an answer of the server's API", 200) from error
+
+    @asynccontextmanager
+    async def _request(
         self,
         method: str,
         path: str,
         body: dict[str, Any] | None = None,
         options: RequestOptions | None = None,
-    ) -> bytes:
-        """Return the body of a successful response. Raises ModelError."""
-        async with self._answering(method, path, body, options) as answer:
-            if answer.status != OK:
-                raise await self._failure(answer)
-            # Any success shows that the key is accepted, but only a completion (`_stream`) shows
-            # that the engine works.
-            if isinstance(self._trouble, KeyRefused):
-                self._trouble = None
-            return await answer.read_all()
-
-    async def _failure(self, answer: HttpResponse) -> ModelError:
-        """Return the error of a response other than 200; remember it in `trouble` if only the
-        operator can fix it."""
-        error = await answer.error()
-        if isinstance(error, SetupError):
-            self._trouble = error
-        return error
-
-    def _answering(
-        self, method: str, path: str, body: dict[str, Any] | None, options: RequestOptions | None
-    ) -> AbstractAsyncContextManager[HttpResponse]:
+    ) -> AsyncIterator[httpx2.Response]:
+        """Send a request and yield its successful response. One that was not read to its end is
+        closed, which stops a generation under way. Raises ModelError, after any error that only the
+        operator can fix with `trouble` set."""
         content = None if body is None else _ENCODER.encode(body).encode("utf-8", "replace")
         headers = options.headers() if options else {}
-        return answering(self._http, method, path, content, headers)
+        try:
+            stream = self._http.stream(method, path, content=content, headers=headers)
+            async with stream as response:
+                if response.status_code not in (200, 204):
+                    error = await read_error(response, self._origin)
+                    if isinstance(error, SetupError):
+                        self._trouble = error
+                    raise error
+                yield response
+        except httpx2.ConnectTimeout as error:
+            raise Unreachable("ConnectTimeout") from error
+        except httpx2.TimeoutException as error:
+            raise TimedOut("the server is silent") from error
+        except httpx2.HTTPError as error:
+            raise Unreachable(f"{type(error).__name__}: {error}") from error
 
     def _body(
         self,
@@ -372,28 +413,18 @@ class AgentClient:
         body: dict[str, Any] = {
             "model": self.model_of(options),
             "messages": [wire(message) for message in messages],
-            "temperature": _coalesce(options.temperature, self._settings.temperature),
+            "temperature": options.temperature,
             "stream": True,
             "stream_options": {"include_usage": True},
         }
         if options.limit and options.limit.certainty:
             body["logprobs"] = True
-        if max_tokens := _coalesce(options.max_tokens, self._settings.max_tokens):
-            body["max_tokens"] = max_tokens
+        if options.temperature is None:
+            body["temperature"] = self._settings.temperature
+        most = self._settings.max_tokens if options.max_tokens is None else options.max_tokens
+        if most:
+            body["max_tokens"] = most
         return body | {"tools": list(tools), "tool_choice": choice} if tools else body
-
-    async def _stream(
-        self, body: dict[str, Any], options: RequestOptions, accumulator: ResponseAccumulator
-    ) -> None:
-        async with self._answering("POST", "/v1/chat/completions", body, options) as answer:
-            if answer.status != OK:
-                raise await self._failure(answer)
-            self._trouble = None
-            try:
-                await read_stream(answer, accumulator)
-            except EventTooLong as error:
-                raise RequestRejected("an event without an end", OK) from error
-            await accumulator.finish()
 
 
 async def _with_retry(
@@ -403,44 +434,22 @@ async def _with_retry(
 
     There is no retry once an attempt in `tried` has shown text, which people would see twice.
     """
-    try:
-        return await work()
-    except (Busy, Unreachable) as error:
-        failed = [error]
-
-    # stamina's backoff hook: False gives up, True takes the default backoff, a number is the wait.
-    def wait(error: Exception) -> bool | float:
-        if any(accumulator.has_shown_text for accumulator in tried):
-            return False
-        if isinstance(error, Busy):
-            patient = error.retry_after <= _RETRY_SECONDS
-            return patient and max(error.retry_after, _MIN_RETRY_WAIT)
-        return isinstance(error, Unreachable)
-
-    async def again() -> T:
-        if failed:  # hand stamina the first failure, so that the second attempt waits
-            raise failed.pop()
-        return await work()
-
-    caller = stamina.AsyncRetryingCaller(
-        attempts=None, timeout=_RETRY_SECONDS, wait_initial=0.1, wait_max=1.0, wait_jitter=0.1
-    )
-    return await caller(wait, again)
+    clock, pause = asyncio.get_running_loop().time, _MIN_WAIT
+    deadline = clock() + _RETRY_SECONDS
+    while True:
+        try:
+            return await work()
+        except (Busy, Unreachable) as error:
+            wait = max(error.retry_after, _MIN_WAIT) if isinstance(error, Busy) else pause
+            has_shown_text = any(accumulator.has_shown_text for accumulator in tried)
+            if has_shown_text or wait > _RETRY_SECONDS or clock() >= deadline:
+                raise
+        await asyncio.sleep(wait)
+        pause = min(2 * pause, _MAX_WAIT)
 
 
 def _characters(messages: Sequence[Message], tools: Sequence[dict[str, Any]]) -> int:
     return len(_ENCODER.encode([[wire(message) for message in messages], list(tools)]))
-
-
-def _coalesce(wanted: T | None, otherwise: T) -> T:
-    return otherwise if wanted is None else wanted
-
-
-def _validate(kind: type[M], content: bytes) -> M:
-    try:
-        return kind.model_validate_json(content)
-    except ValidationError as error:
-        raise RequestRejected("not an answer of the server's API", OK) from error
 
 
 FAST, SMART = "fast", "smart"
@@ -449,8 +458,6 @@ _CARD_SECONDS = 60.0  # seconds for which a card is cached
 # The same, while the server has not tested the model's choice of tools.
 _UNTESTED_CARD_SECONDS = 3.0
 _MAX_CARDS = 100  # cached names; people choose them, so there is no end of them
-# The share of a turn's time for which the model may be silent in one call.
-_READ_TIMEOUT_SHARE = 0.4
 
 
 class ModelCatalog:
@@ -464,12 +471,14 @@ class ModelCatalog:
 
     async def fast(self) -> str:
         """Return the name of the model for background work; "" for the configured one."""
-        return FAST if await self._other(FAST) else ""
+        return FAST if self._client.model_name != FAST and await self.card(FAST) else ""
 
     async def smart(self) -> str:
         """Return the name of the model worth a second try; "" if there is none, or if it is the
         configured one under another name."""
-        card, usual = await self._other(SMART), await self.card()
+        if self._client.model_name == SMART:
+            return ""
+        card, usual = await self.card(SMART), await self.card()
         same = card and usual and card.root and card.root == usual.root
         return SMART if card and not same else ""
 
@@ -529,5 +538,43 @@ class ModelCatalog:
         card = await self.card(name)
         return (card.weights or card.root or card.id) if card else name or self._client.model_name
 
-    async def _other(self, name: str) -> ModelCard | None:
-        return None if name == self._client.model_name else await self.card(name)
+
+EMBEDDER = "multilingual-e5-small"
+"""The agent server's own embedding model, on whose vectors the classifier was trained."""
+
+_PATIENCE = 1.0  # seconds; on a busy machine reading takes longer, but an answer must not wait
+
+
+class Reader:
+    """Reads questions with the embeddings of the agent server."""
+
+    def __init__(self, client: AgentClient) -> None:
+        self._client = client
+
+    async def read(self, text: str, options: RequestOptions, around: Surroundings) -> Reading:
+        """Return the reading of a question, without a kind if the embedding model is away."""
+        if not text.strip():
+            return Reading(text)
+        said = shorten(text)
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                _, (vector,) = await self._client.embed(
+                    [said], options, query=True, model=EMBEDDER, most_tokens=MOST_TOKENS
+                )
+        except (ModelError, TimeoutError) as error:
+            _log.info("question.not_read", reason=type(error).__name__)
+            return Reading(text)
+        if len(vector) != DIMENSIONS:  # another model's, of a server that is not ours
+            return Reading(text)
+        head = classifier()
+        features = head.features(said, vector)
+        kinds = features.probabilities(head.kinds)
+        kind = max(kinds, key=kinds.__getitem__)
+        return Reading(
+            text,
+            kinds,
+            features.probabilities(head.languages),
+            features.probabilities(head.courtesies) if kind == "small_talk" else {},
+            read_slots(kind, text, around),
+            vector,
+        )

@@ -19,8 +19,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from llm.client.answer_filter import AnswerLimit
-from llm.client.response import ModelCard
+from pydantic import BaseModel, Field
+
+from llm.client.response import AnswerLimit
 from llm.reading.question_text import is_one_piece
 from llm.reading.reading import Reading
 from llm.reading.slots import refers_back
@@ -48,6 +49,57 @@ _CERTAINTY = 0.32
 """The mean probability of a token from which on the answer of a tiny model is given: of 80 answers
 by the built-in one 32 of the 35 right ones had it, and 23 of the 45 wrong ones."""
 _STEP_SENTENCES = 2  # sentences of instructions; a small model invents the third and later steps
+
+
+class CapabilitiesPart(BaseModel):
+    """The abilities of a model. `tools` is "forced" if it is too small to choose a tool, `vision`
+    is true if it accepts images. `chooses_tools` is null until the server has tested whether it
+    chooses well when to use a tool."""
+
+    tools: str | None = None
+    vision: bool | None = None
+    chooses_tools: bool | None = None
+
+
+class ModelCard(BaseModel):
+    """The response of `/v1/models/NAME`; `root` is the model that an alias stands for.
+
+    `max_model_len` and `window` are the tokens of prompt and answer together in one request,
+    `parameters` the number of the model's parameters, `prompt_tokens_per_second` the speed at which
+    an engine on the server's own processor reads an uncached prompt, `profile` the profile that
+    `[model] profile` sets, `weights` the model that is loaded, `gpus` the GPUs that it uses,
+    `better` the model that `terrarium model pull` offers for the server's machine. None means
+    unknown; servers other than ours may leave all of them out.
+    """
+
+    id: str
+    root: str | None = None
+    max_model_len: int | None = None
+    window: int | None = None
+    parameters: int | None = None
+    prompt_tokens_per_second: float | None = None
+    profile: str | None = None
+    weights: str | None = None
+    gpus: list[str] | None = None
+    better: str | None = None
+    capabilities: CapabilitiesPart = Field(default_factory=CapabilitiesPart)
+
+    @property
+    def accepts_images(self) -> bool:
+        """True if the server says that the model accepts images."""
+        return self.capabilities.vision is True
+
+    @property
+    def chooses_tools(self) -> bool | None:
+        """True if the model chooses well when to use a tool; None while that is unknown.
+
+        It is assumed of a model whose server does not report it.
+        """
+        able = self.capabilities
+        if able.tools == "forced":
+            return False
+        # An explicit null means "not tested yet"; an absent field, that the server never tells.
+        return able.chooses_tools if "chooses_tools" in able.model_fields_set else True
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,20 +1,28 @@
-"""HTTP responses of the agent server: their schemas, their errors, and the assembly of a reply."""
+"""Responses of the agent server: their schemas, their errors, and the assembly of a reply.
+
+`AnswerFilter` unpacks the status object that a model was asked for and, of models that need it,
+ends the answer where they recite their prompt, or after some sentences. That needs the question:
+all else in an answer, such as thoughts and calls, the agent server has read.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import math
+import re
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from statistics import fmean
-from typing import Any
+from typing import Any, cast, get_args
 
 import httpx2
 from pydantic import AliasChoices, BaseModel, Field, ValidationError
+from pydantic_core import from_json
 
-from llm.client.answer_filter import AnswerFilter
 from llm.messages.errors import (
     BadEngine,
     BudgetSpent,
@@ -26,9 +34,10 @@ from llm.messages.errors import (
     TimedOut,
     Unreachable,
 )
-from llm.messages.message import Message, ModelReply, ToolCall
+from llm.messages.message import Message, ModelReply, Status, ToolCall, escape_tags
 from storage.usage.usage import TokenUsage
-from terrarium.http.client import EventData
+from terrarium.http.client import EventData, EventTooLong
+from terrarium.markdown_code import CodeSplitter, Segment
 
 
 class FunctionPart(BaseModel):
@@ -82,7 +91,7 @@ class ErrorPart(BaseModel):
 
 
 class Chunk(BaseModel):
-    """One server-sent event of a streamed chat, or a whole unstreamed answer."""
+    """One server-sent event of a streamed chat, a whole unstreamed answer, or an error."""
 
     choices: list[Choice] | None = None
     usage: dict[str, Any] | None = None
@@ -101,210 +110,380 @@ class Heartbeat(BaseModel):
     disk_trouble: bool = False
 
 
-class CountAnswer(BaseModel):
-    """The response of `/tokenize`; `max_model_len` is the model's context window in tokens."""
-
-    count: int
-    max_model_len: int | None = None
-
-
-class CapabilitiesPart(BaseModel):
-    """The abilities of a model. `tools` is "forced" if it is too small to choose a tool, `vision`
-    is true if it accepts images. `chooses_tools` is null until the server has tested whether it
-    chooses well when to use a tool."""
-
-    tools: str | None = None
-    vision: bool | None = None
-    chooses_tools: bool | None = None
-
-
-class ModelCard(BaseModel):
-    """The response of `/v1/models/NAME`; `root` is the model that an alias stands for.
-
-    `max_model_len` and `window` are the tokens of prompt and answer together in one request,
-    `parameters` the number of the model's parameters, `prompt_tokens_per_second` the speed at which
-    an engine on the server's own processor reads an uncached prompt, `profile` the profile that
-    `[model] profile` sets, `weights` the model that is loaded, `gpus` the GPUs that it uses,
-    `better` the model that `terrarium model pull` offers for the server's machine. None means
-    unknown; servers other than ours may leave all of them out.
-    """
-
-    id: str
-    root: str | None = None
-    max_model_len: int | None = None
-    window: int | None = None
-    parameters: int | None = None
-    prompt_tokens_per_second: float | None = None
-    profile: str | None = None
-    weights: str | None = None
-    gpus: list[str] | None = None
-    better: str | None = None
-    capabilities: CapabilitiesPart = Field(default_factory=CapabilitiesPart)
-
-    @property
-    def accepts_images(self) -> bool:
-        """True if the server says that the model accepts images."""
-        return self.capabilities.vision is True
-
-    @property
-    def chooses_tools(self) -> bool | None:
-        """True if the model chooses well when to use a tool; None while that is unknown.
-
-        It is assumed of a model whose server does not report it.
-        """
-        able = self.capabilities
-        if able.tools == "forced":
-            return False
-        # An explicit null means "not tested yet"; an absent field, that the server never tells.
-        return able.chooses_tools if "chooses_tools" in able.model_fields_set else True
-
-
-class VectorPart(BaseModel):
-    """The embedding vector of one text."""
-
-    index: int
-    embedding: list[float]
-
-
-class EmbeddingsAnswer(BaseModel):
-    """The response of `/v1/embeddings`."""
-
-    model: str
-    data: list[VectorPart]
-
-    def vectors(self) -> list[list[float]]:
-        """Return the vectors in the order of their texts."""
-        return [part.embedding for part in sorted(self.data, key=lambda part: part.index)]
-
-
-class ErrorAnswer(BaseModel):
-    """The body of a response other than 200."""
-
-    error: ErrorPart
-
-
 MISCONFIGURED = "engine_misconfigured"
 """The code of errors that only the agent server's operator can fix."""
 
 _TOO_LONG = "context_length_exceeded"
 _SPENT_CODES = ("budget_exhausted", "quota_exceeded")
 _LONG_WAIT = 120.0  # seconds; per-minute quotas, with the same code, recover sooner
-
-OK = 200
-FAREWELL = 0.05
-"""Seconds within which a response must end after its last event for its connection to be
-reused."""
-
 _MAX_BODY_SIZE = 64 * 1024 * 1024  # bytes of an unstreamed answer
 
 
-class HttpResponse:
-    """A response of the server at `url`: its `status`, `headers` and body. Reading raises
-    ModelError."""
-
-    def __init__(self, response: httpx2.Response, url: str) -> None:
-        self._pieces = response.aiter_raw()
-        self._url = url
-        self.status = response.status_code
-        self.headers: Mapping[str, str] = response.headers
-
-    async def read(self) -> bytes:
-        """Return what has arrived of the body since the last call; b"" at its end."""
-        with _translate_errors():
-            return await anext(self._pieces, b"")
-
-    async def read_all(self) -> bytes:
-        """Return the whole body. Raises RequestRejected for more than 64 MiB."""
-        body = bytearray()
-        while piece := await self.read():
-            body += piece
-            if len(body) > _MAX_BODY_SIZE:
-                raise RequestRejected(f"more than {_MAX_BODY_SIZE} bytes", self.status)
-        return bytes(body)
-
-    async def error(self) -> ModelError:
-        """Read the body of a response other than 200; return its error."""
-        content = await self.read_all()
-        try:
-            reason = ErrorAnswer.model_validate_json(content).error
-        except ValidationError:
-            reason = ErrorPart(message=json.dumps(content[:200].decode(errors="replace")))
-        if self.status in (401, 403):
-            return KeyRefused(self._url)
-        if reason.code == MISCONFIGURED:
-            return BadEngine(reason.message)
-        if reason.code == _TOO_LONG:
-            return ContextTooLong(reason.message)
-        if self.status == 429:
-            # In its form as an HTTP date (RFC 9110, 10.2.3) it counts as one second.
-            after = self.headers.get("retry-after", "")
-            wait = float(after) if after.isdigit() else 1.0
-            is_spent = reason.code in _SPENT_CODES and wait > _LONG_WAIT
-            return (BudgetSpent if is_spent else Busy)(reason.message, wait)
-        if self.status in (408, 504):
-            return TimedOut(reason.message)
-        if self.status in (500, 502, 503):
-            return Unreachable(reason.message)
-        return RequestRejected(reason.message, self.status)
+async def read_body(response: httpx2.Response) -> bytes:
+    """Return the whole body. Raises RequestRejected for more than 64 MiB."""
+    body = bytearray()
+    async for piece in response.aiter_raw():
+        body += piece
+        if len(body) > _MAX_BODY_SIZE:
+            raise RequestRejected(f"more than {_MAX_BODY_SIZE} bytes", response.status_code)
+    return bytes(body)
 
 
-@asynccontextmanager
-async def answering(
-    http: httpx2.AsyncClient,
-    method: str,
-    path: str,
-    content: bytes | None,
-    headers: Mapping[str, str],
-) -> AsyncIterator[HttpResponse]:
-    """Send a request and yield its response. A response that was not read to its end is closed,
-    which stops a generation under way. Raises ModelError."""
-    async with AsyncExitStack() as opened:
-        with _translate_errors():
-            stream = http.stream(method, path, content=content, headers=headers)
-            response = await opened.enter_async_context(stream)
-        yield HttpResponse(response, origin(http.base_url))
-
-
-def origin(url: httpx2.URL) -> str:
-    """Return scheme, host and port of a server, without a user name or a password."""
-    return str(url.copy_with(userinfo=b"", raw_path=b"")).rstrip("/")
-
-
-@contextmanager
-def _translate_errors() -> Iterator[None]:
+async def read_error(response: httpx2.Response, url: str) -> ModelError:
+    """Read the body of an unsuccessful response of the server at `url`; return its error."""
+    content, status = await read_body(response), response.status_code
     try:
-        yield
-    except httpx2.ConnectTimeout as error:
-        raise Unreachable("ConnectTimeout") from error
-    except httpx2.TimeoutException as error:
-        raise TimedOut("the server is silent") from error
-    except httpx2.HTTPError as error:
-        raise Unreachable(f"{type(error).__name__}: {error}") from error
+        reason = Chunk.model_validate_json(content).error
+    except ValidationError:
+        reason = None
+    if reason is None:
+        reason = ErrorPart(message=json.dumps(content[:200].decode(errors="replace")))
+    if status in (401, 403):
+        return KeyRefused(url)
+    if reason.code == MISCONFIGURED:
+        return BadEngine(reason.message)
+    if reason.code == _TOO_LONG:
+        return ContextTooLong(reason.message)
+    if status == 429:
+        # In its form as an HTTP date (RFC 9110, 10.2.3) it counts as one second.
+        after = response.headers.get("retry-after", "")
+        wait = float(after) if after.isdigit() else 1.0
+        is_spent = reason.code in _SPENT_CODES and wait > _LONG_WAIT
+        return (BudgetSpent if is_spent else Busy)(reason.message, wait)
+    if status in (408, 504):
+        return TimedOut(reason.message)
+    if status in (500, 502, 503):
+        return Unreachable(reason.message)
+    return RequestRejected(reason.message, status)
+
+
+# A sentence ends only once the whitespace after it has arrived: "3." may become "3.5".
+_END = re.compile(r"(?<![.\s])[.!?…]+[\"'”’)\]*]*(?=\s)|\n\s*\n")
+# Abbreviations, initials and list numbers, whose full stop ends no sentence.
+_NO_END = re.compile(
+    r"(?:\b(?:e\.g|i\.e|etc|vs|cf|ca|approx|no|st|dr|mr|mrs|ms|prof|jr|sr|[a-z])|^\s*\d+)\.$",
+    re.IGNORECASE,
+)
+_ANNOUNCED = re.compile(r":[*_]*\s*\Z")
+# The main clause of a sentence, before a comma and what only adds to it. One that denies something
+# is kept whole: in "It is not red, but blue" the second half has the answer.
+_MAIN_CLAUSE = re.compile(
+    r"\A(?![^,]*(?:\b(?:both|hardly|neither|no|not|only)\b|n['’]t\b))\s*(?:[^\s,]+\s+){2,}[^\s,]+"
+    r"(?=,\s+(?:as|but|known|making|meaning|not|where|which|who|whose)\s)",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerLimit:
+    """Limit of an answer: a number of `sentences`; with `main_clause`, each is cut before a clause
+    that only adds to it (", which ...", ", not ...").
+
+    An answer whose tokens have a lower geometric mean of probability than `certainty` is not given.
+    """
+
+    sentences: int
+    main_clause: bool = False
+    certainty: float = 0.0
+
+
+class SentenceLimit:
+    """Streaming filter that ends an answer at its limit.
+
+    A sentence that ends with a colon continues with what it announces, and a fenced code block
+    belongs to the sentence before it.
+    """
+
+    def __init__(self, limit: AnswerLimit) -> None:
+        self._limit = limit
+        self._left = limit.sentences
+        self._held = ""
+        self._in_code = False
+        self.has_ended = False
+
+    def feed(self, text: str) -> str:
+        """Return the part of the text that is within the limit."""
+        self._held += text
+        out = ""
+        while not self.has_ended and (end := _END.search(self._held)):
+            sentence, self._held = self._held[: end.end()], self._held[end.end() :]
+            out += self._shortened(sentence)
+            self._in_code ^= sentence.count("```") % 2 == 1
+            if self._in_code or _ANNOUNCED.search(sentence):
+                continue
+            if (out.strip() or end[0].strip()) and not _NO_END.search(sentence):
+                self._left -= 1
+                self.has_ended = self._left <= 0
+        if self._left == 1 and (short := self._shortened(self._held)) != self._held:
+            # The rest of the last sentence would be dropped anyway, so end without awaiting it.
+            out, self.has_ended = out + short, True
+        if self.has_ended:
+            self._held = ""
+        return out.rstrip() if self.has_ended else out
+
+    def finish(self) -> str:
+        """Return the text still held back."""
+        held, self._held = self._held, ""
+        return self._shortened(held)
+
+    def _shortened(self, sentence: str) -> str:
+        """Return a possibly incomplete sentence without what only adds to it."""
+        main = _MAIN_CLAUSE.search(sentence) if self._limit.main_clause else None
+        return f"{main[0]}." if main else sentence
+
+
+_NAMES = (
+    "(?:earlier_|found_)?irc_logs|tool_results?|worked_out|guidance|lessons|episodes|own_facts|facts"
+    "|notes|memory|topic"
+)
+_MARK = re.compile(  # a tag of prompts, or the prefix of a log line
+    rf"(?P<tag>(?:<|&lt;)(?P<closing>[ \t]*/)?[ \t]*(?:{_NAMES})\b[^<>\n]{{0,60}}(?:>|&gt;|(?=\n)))"
+    r"|^[ \t>]*\[(?P<stamp>(?:\d{4}-\d\d-\d\d[ T])?\d\d:\d\d(?::\d\d)?)(?: UTC)?\][ \t]*"
+    r"(?P<said>(?:(?:<|&lt;)[^<>\s]{1,40}(?:>|&gt;)|\* \S{1,40}|-[^\s-]\S{0,40}-|\*\*\*)[ \t]*)",
+    re.IGNORECASE | re.MULTILINE,
+)
+_MARK_BEGUN = re.compile(
+    r"(?:<|&(?:l(?:t;?)?)?)[ \t/a-z_=\"']{0,60}\Z|^[ \t>]*(?:\[[^\n]{0,80})?\Z|\Z",
+    re.IGNORECASE | re.MULTILINE,
+)
+
+
+class PromptEchoFilter:
+    """Streaming filter for prompt tags and forged log lines in the prose of one answer; `prompt` is
+    what the model was given.
+
+    The first opening tag or forged line ends the answer (`has_ended`): a model that starts to write
+    its prompt continues with it. As long as nothing has been shown, only the tag or the line's
+    prefix is removed, because the answer may follow. Lines of the prompt may be quoted, with their
+    times in full or in part, and code passes as it is.
+    """
+
+    def __init__(self, prompt: Sequence[Message] = ()) -> None:
+        self._prompt = prompt
+        self._code = CodeSplitter()
+        self._last = "\n"  # the character before the text held back
+        self._held = ""
+        self._shown = False
+        self.has_ended = False
+
+    def feed(self, text: str) -> str:
+        """Return the part of the stream that is certain to be shown."""
+        return self._pass_on(self._code.feed(text))
+
+    def finish(self) -> str:
+        """Return the text still held back, as far as it may be shown."""
+        return self._pass_on(self._code.finish()) + self._advance(final=True)
+
+    def _pass_on(self, segments: Sequence[Segment]) -> str:
+        out = ""
+        for segment in segments:
+            if not segment.is_code:
+                self._held += segment.text
+            out += self._advance(final=segment.is_code)
+            if segment.is_code and not self.has_ended:
+                self._shown, self._last = True, segment.text[-1]
+                out += segment.text
+        return out
+
+    def _advance(self, *, final: bool) -> str:
+        out = ""
+        while self._held and not self.has_ended:
+            # With the character before it, after which a line may begin.
+            text = self._last + self._held
+            mark = _MARK.search(text, 1)
+            if mark is None:
+                begun = None if final else _MARK_BEGUN.search(text, 1)
+                return out + self._take(begun.start() - 1 if begun else len(self._held))
+            out += self._take(mark.start() - 1)
+            if mark["stamp"]:
+                line, newline, _ = self._held.partition("\n")
+                # Only a whole line can be compared with the prompt, so wait for its end.
+                if not newline and not final:
+                    return out
+                if self._is_quoted(mark["stamp"], line[mark.start("said") - mark.start() :]):
+                    out += self._take(len(line))
+                    continue
+            self.has_ended = self._shown and not mark["closing"]
+            self._held = text[mark.end() :]
+        return out
+
+    def _take(self, length: int) -> str:
+        """Return that much of the text held back, which is shown."""
+        text, self._held = self._held[:length], self._held[length:]
+        self._last = text[-1:] or self._last
+        self._shown = self._shown or bool(text.strip())
+        return text
+
+    def _is_quoted(self, stamp: str, said: str) -> bool:
+        """Return whether the prompt contains a line that says this, ignoring differences in
+        whitespace, at a time that `stamp` gives in full or in part."""
+        said, stamp = _squash(escape_tags(f"] {said}")), stamp.replace("T", " ")
+        for message in self._prompt:
+            before, *later = _squash(str(message.get("content") or "")).split(said)
+            for after in later:
+                if stamp in before.rpartition("[")[2]:
+                    return True
+                before = after
+        return False
+
+
+def _squash(text: str) -> str:
+    return " ".join(text.split())
+
+
+_STATUS = frozenset({"response", "status"})
+_CALLS = ({"name", "arguments"}, {"name", "parameters"})
+_DECODER = json.JSONDecoder(strict=False)
+
+
+class ObjectFilter:
+    """Streaming reader of an answer that is one JSON object: holds it back while it may be.
+
+    The `response`/`status` object is unpacked with `wants_status`. With `drops_calls`, the call of
+    a tool, where there is none, is nothing. Any other text, or object, passes as it is. After
+    `finish`, `status` is that of the object, and `silent` says that its response is empty.
+    """
+
+    has_ended = False
+
+    def __init__(self, *, wants_status: bool, drops_calls: bool) -> None:
+        self._wants_status, self._drops_calls = wants_status, drops_calls
+        keys = [*(_STATUS if wants_status else ()), *(["name"] if drops_calls else ())]
+        self._beginnings = [f'{{"{key}"' for key in keys]
+        self._held = ""
+        self._plain = not keys
+        self.status: Status | None = None
+        self.silent = False
+
+    def feed(self, text: str) -> str:
+        """Return the part of the stream that is certainly visible text."""
+        self._held += text
+        begun = "".join(self._held[:100].split())
+        head = begun.removeprefix("```").removeprefix("json")
+        may_be = any(key.startswith(head) or head.startswith(key) for key in self._beginnings)
+        self._plain = self._plain or not (may_be or "```json".startswith(begun))
+        return self._let_go() if self._plain else ""
+
+    def finish(self) -> str:
+        """Return the visible text still held back."""
+        start = self._held.find("{")
+        if self._plain or start < 0:
+            return self._let_go()
+        value: dict[str, Any] = {}
+        try:
+            value, end = _DECODER.raw_decode(self._held, start)
+            rest, is_cut = self._held[end:], False
+        except (ValueError, RecursionError):
+            rest, is_cut = "", True
+            try:
+                value = from_json(self._held[start:], allow_partial="trailing-strings")
+            except ValueError:
+                return self._let_go()
+        if rest.strip("` \t\r\n"):  # it may be in a fence
+            return self._let_go()
+        if self._drops_calls and value.keys() in _CALLS:
+            return ""
+        said, status = value.get("response"), value.get("status")
+        is_whole = value.keys() == _STATUS or value == {"response": ""}
+        is_status = is_whole or (is_cut and value.keys() <= _STATUS)
+        if not (self._wants_status and isinstance(said, str) and is_status):
+            return self._let_go()
+        self.status = cast(Status, status) if status in get_args(Status) else None
+        self.silent = not is_cut and not said.strip()
+        return said.strip()
+
+    def _let_go(self) -> str:
+        text, self._held = self._held, ""
+        return text
+
+
+class AnswerFilter:
+    """The filters for one answer, whose result does not depend on how the stream is chunked.
+
+    The status object is unpacked if the model was asked for it (`wants_status`). `filters_output`
+    removes an answer that is nothing but a call, and echoes of the `prompt`. The answer ends at the
+    `limit`. `shown` is all text so far that can be shown.
+    """
+
+    def __init__(
+        self,
+        prompt: Sequence[Message] = (),
+        *,
+        wants_status: bool = False,
+        filters_output: bool = False,
+        limit: AnswerLimit | None = None,
+    ) -> None:
+        self._object = ObjectFilter(wants_status=wants_status, drops_calls=filters_output)
+        self._stages: dict[str, ObjectFilter | PromptEchoFilter | SentenceLimit] = {
+            "object": self._object
+        }
+        if filters_output:
+            self._stages["prompt echo"] = PromptEchoFilter(prompt)
+        if limit:
+            self._stages["sentence limit"] = SentenceLimit(limit)
+        self._removed: Counter[str] = Counter()  # characters by stage
+        self.shown = ""
+
+    @property
+    def status(self) -> Status | None:
+        """The status that the model gave, known after `finish`."""
+        return self._object.status
+
+    @property
+    def silent(self) -> bool:
+        """True if the model chose to say nothing, known after `finish`."""
+        return self._object.silent
+
+    @property
+    def has_ended(self) -> bool:
+        """True if the rest of the stream can be discarded: the sentence limit is reached, or the
+        model is repeating its prompt."""
+        return any(stage.has_ended for stage in self._stages.values())
+
+    @property
+    def filters(self) -> tuple[str, ...]:
+        """The filters that have removed something, each with the number of characters; known after
+        `finish`."""
+        removed = self._removed.items()
+        return tuple(f"{name}: {count:,} characters" for name, count in removed if count)
+
+    def feed(self, text: str, *, final: bool = False) -> str:
+        """Return the text that can be shown now; of the `final` piece, all that can be."""
+        for name, stage in self._stages.items():
+            out = stage.feed(text) + (stage.finish() if final else "")
+            self._removed[name] += len(text) - len(out)
+            text = out
+        self.shown += text
+        return text
+
+    def finish(self) -> str:
+        """Return the remaining text that can be shown, after the last piece."""
+        return self.feed("", final=True)
 
 
 OnText = Callable[[str], Awaitable[None]]
 """Receives each piece of an answer as it streams. Within a turn, "" means that the answer starts
 over, as the text so far came with tool calls."""
 
-DONE = b"[DONE]"
-"""The data of the last event of a stream."""
-
-_CHARACTERS_PER_TOKEN = 4  # per token, roughly
+_DONE = b"[DONE]"  # the data of the last event of a stream
+_FAREWELL = 0.05  # seconds that the end of a response may take after its last event
+_CHARACTERS_PER_TOKEN = 4
 # Characters of an answer, and of its thoughts; nobody reads more, and the end may never come.
 _MAX_ANSWER_LENGTH = 100_000
 
 
 class ResponseAccumulator:
-    """Assembles a reply from the events of a response."""
+    """Assembles a reply to `prompt` from the events of a response; each piece of its text that
+    passes the filter is given to `on_text`."""
 
     def __init__(
-        self, on_text: OnText | None, text: AnswerFilter, prompt: Sequence[Message] = ()
+        self, on_text: OnText | None, text: AnswerFilter, prompt: Sequence[Message]
     ) -> None:
         self._on_text = on_text
         self._prompt = prompt
         self._text = text
         self._thought = ""
-        self._length = 0  # of the text, in characters
+        self._left = _MAX_ANSWER_LENGTH  # of the text, in characters
         self._calls: dict[int, ToolCall] = {}
         self._logprobs: list[float] = []
         self._usage = TokenUsage()
@@ -323,23 +502,47 @@ class ResponseAccumulator:
         return self._usage.prompt
 
     @property
-    def _left(self) -> int:
-        return _MAX_ANSWER_LENGTH - self._length
-
-    @property
     def has_shown_text(self) -> bool:
         """True if a piece was given to `on_text`, so that a retry would show it twice."""
         return bool(self._on_text and self._text.shown)
 
-    async def add(self, data: bytes) -> None:
-        """Process the data of one server-sent event. Raises ModelError."""
-        if data == DONE:
+    async def read(self, response: httpx2.Response) -> None:
+        """Read a stream of events until the answer is full, or an unstreamed answer. Raises
+        ModelError."""
+        kind = response.headers.get("content-type", "").partition(";")[0].strip()
+        if kind == "application/json":
+            await self._add(await read_body(response))
+        elif kind == "text/event-stream":
+            events = EventData()
+            pieces = response.aiter_raw()
+            while not self.is_full and (piece := await anext(pieces, b"")):
+                try:
+                    arrived = events.feed(piece)
+                except EventTooLong as error:
+                    raise RequestRejected("an event without an end", 200) from error
+                for data in arrived:
+                    await self._add(data)
+                if _DONE in arrived:
+                    # Only a response that was read to its end leaves its connection to the next.
+                    with suppress(TimeoutError, httpx2.HTTPError):
+                        async with asyncio.timeout(_FAREWELL):
+                            await anext(pieces, b"")
+                    break
+        else:
+            raise RequestRejected(f"{kind or 'something'} is no answer of an OpenAI API", 200)
+        if not self._done and not self.is_full:
+            raise Unreachable("the answer ended before its end")
+        await self._show(self._text.finish())
+
+    async def _add(self, data: bytes) -> None:
+        """Process the data of one event, or an unstreamed answer."""
+        if data == _DONE:
             self._done = True
             return
         try:
             chunk = Chunk.model_validate_json(data)
         except ValidationError as error:
-            raise RequestRejected("not a chunk of the chat API", OK) from error
+            raise RequestRejected("not a chunk of the chat API", 200) from error
         if reason := chunk.error:  # after status 200
             failed = ContextTooLong if reason.code == _TOO_LONG else Unreachable
             raise failed(reason.message)
@@ -348,16 +551,30 @@ class ResponseAccumulator:
         for choice in chunk.choices or ():
             if choice.logprobs:
                 self._logprobs += [token.logprob for token in choice.logprobs.content or ()]
-            await self._add(choice.delta)
+            await self._add_delta(choice.delta)
             # A finish reason ends the answer too, for servers that send no [DONE].
             if choice.finish_reason is not None:
                 self._finish_reason, self._done = choice.finish_reason, True
 
-    async def finish(self) -> None:
-        """Show the text that was held back. Raises Unreachable if the stream ended too early."""
-        if not self._done and not self.is_full:
-            raise Unreachable("the answer ended before its end")
-        await self._show(self._text.finish())
+    async def _add_delta(self, delta: Delta) -> None:
+        self._pieces += 1
+        self._thought = (self._thought + (delta.reasoning_content or ""))[:_MAX_ANSWER_LENGTH]
+        if piece := (delta.content or "")[: max(0, self._left)]:
+            self._left -= len(piece)
+            await self._show(self._text.feed(piece))
+        for position, part in enumerate(delta.tool_calls or ()):
+            index = position if part.index is None else part.index
+            # A made-up id for servers that send none: tool results refer to calls by id.
+            known = self._calls.get(index) or ToolCall(f"call_{uuid.uuid4().hex[:12]}", "", "")
+            self._calls[index] = ToolCall(
+                part.id or known.id,
+                part.function.name or known.name,
+                known.arguments + (part.function.arguments or ""),
+            )
+
+    async def _show(self, text: str) -> None:
+        if text and self._on_text:
+            await self._on_text(text)
 
     def reply(self) -> ModelReply:
         """Return the whole reply."""
@@ -379,48 +596,3 @@ class ResponseAccumulator:
             self._text.filters,
             math.exp(fmean(self._logprobs)) if self._logprobs else 1.0,
         )
-
-    async def _add(self, delta: Delta) -> None:
-        self._pieces += 1
-        self._thought = (self._thought + (delta.reasoning_content or ""))[:_MAX_ANSWER_LENGTH]
-        if piece := (delta.content or "")[: max(0, self._left)]:
-            self._length += len(piece)
-            await self._show(self._text.feed(piece))
-        for position, part in enumerate(delta.tool_calls or ()):
-            index = position if part.index is None else part.index
-            # A made-up id for servers that send none: tool results refer to calls by id.
-            known = self._calls.get(index) or ToolCall(f"call_{uuid.uuid4().hex[:12]}", "", "")
-            self._calls[index] = ToolCall(
-                part.id or known.id,
-                part.function.name or known.name,
-                known.arguments + (part.function.arguments or ""),
-            )
-
-    async def _show(self, text: str) -> None:
-        if text and self._on_text:
-            await self._on_text(text)
-
-
-async def read_stream(answer: HttpResponse, accumulator: ResponseAccumulator) -> None:
-    """Feed `accumulator` with a stream of events until it is full, or with an unstreamed answer.
-
-    Raises ModelError.
-    """
-    kind = answer.headers.get("content-type", "").partition(";")[0].strip()
-    if kind == "application/json":
-        await accumulator.add(await answer.read_all())
-    elif kind == "text/event-stream":
-        events = EventData()
-        while piece := await answer.read():
-            arrived = events.feed(piece)
-            for data in arrived:
-                await accumulator.add(data)
-            if accumulator.is_full:
-                return
-            if DONE in arrived:
-                with suppress(TimeoutError, ModelError):
-                    async with asyncio.timeout(FAREWELL):
-                        await answer.read_all()
-                return
-    else:
-        raise RequestRejected(f"{kind or 'something'} is no answer of an OpenAI API", 200)

@@ -32,14 +32,9 @@ _MAX_ANSWER_RESERVE = 16_000  # tokens kept free for an answer without a limit, 
 _MAX_TEMPLATE_TOKENS = 32  # tokens, at most, that a chat template puts around a message
 # Conversations whose last prompt is kept, for the rounds of a turn; one may have 200 KB.
 _MAX_KNOWN_PROMPTS = 50
-_CANNOT_COUNT = (404, 405, 501)  # HTTP statuses of a server without `/tokenize`
-_RECHECK_SECONDS = 600.0  # after which such a server is asked again, as it may be another one
+_RECHECK_SECONDS = 600.0  # after which a server that cannot count is asked again
 
 _NAMED_LIFETIME = timedelta(days=30)  # after which amounts no longer name their conversation
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)
 
 
 class TokenAccounting:
@@ -56,12 +51,11 @@ class TokenAccounting:
     @classmethod
     @asynccontextmanager
     async def open(
-        cls, database: Database, now: Callable[[], datetime] = _now
+        cls, database: Database, now: Callable[[], datetime] = lambda: datetime.now(UTC)
     ) -> AsyncIterator[TokenAccounting]:
         """Open the accounts in `database`, which are written every few seconds and on exit. Raises
         StorageError."""
-        accounting = cls(Spending(database), now)
-        day = accounting._day
+        accounting, day = cls(Spending(database), now), now().date()
         for purpose, amount in (await accounting._spending.by_purpose(day, day)).items():
             accounting._today[purpose] = amount.prompt + amount.completion
         async with accounting._tally.writing():
@@ -129,24 +123,13 @@ class TokenCountResult:
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
-    """A prompt whose tokens are known, exactly if the server has counted them."""
+class _Counted:
+    """A prompt of `tokens`, as the server has counted them if `is_exact`."""
 
-    messages: tuple[Message, ...]
+    messages: Sequence[Message]
     tools: Sequence[dict[str, Any]]
-    count: TokenCountResult
+    tokens: int
     is_exact: bool
-
-    def upper_bound(
-        self, messages: Sequence[Message], tools: Sequence[dict[str, Any]]
-    ) -> int | None:
-        """Return an upper bound of the tokens of a prompt that begins with this one, None if it
-        does not."""
-        length = len(self.messages)
-        if not self.is_exact or tools != self.tools or tuple(messages[:length]) != self.messages:
-            return None
-        added = [str(wire(message)).encode("utf-8", "replace") for message in messages[length:]]
-        return self.count.tokens + sum(_MAX_TEMPLATE_TOKENS + len(each) for each in added)
 
 
 class TokenCounter:
@@ -163,7 +146,7 @@ class TokenCounter:
     def __init__(self, client: AgentClient, catalog: ModelCatalog) -> None:
         self._client = client
         self._catalog = catalog
-        self._known: OrderedDict[tuple[str, str], _Known] = OrderedDict()
+        self._counted: OrderedDict[tuple[str, str], _Counted] = OrderedDict()
         self._stated: dict[str, int] = {}  # windows by model, in tokens
         self._found: dict[str, tuple[int, int]] = {}  # those that are smaller than stated
         self._recheck: dict[str, float] = {}  # when a server that cannot count is asked again
@@ -184,35 +167,31 @@ class TokenCounter:
         words = [{key: each[key] for key in each if key != "image"} for each in messages]
         model = self._client.model_of(options)
         key = (options.session, model)
-        known = self._known.get(key)
-        most = known.upper_bound(words, tools) if known else None
-        if most is not None and most <= self._room(options) - reserve - shown:
-            return TokenCountResult(most + shown, self._room(options))
+        before = self._counted.get(key)
+        if before and before.is_exact and before.tools == tools:
+            length = len(before.messages)
+            added = [str(wire(each)).encode("utf-8", "replace") for each in words[length:]]
+            most = before.tokens + sum(_MAX_TEMPLATE_TOKENS + len(each) for each in added) + shown
+            if words[:length] == before.messages and most <= self._room(options) - reserve:
+                return TokenCountResult(most, self._room(options))
         exact = await self._exact(model, words, tools)
         tokens = self._client.estimate(words, tools, model) if exact is None else exact
-        count = TokenCountResult(tokens, self._room(options))
-        self._known[key] = _Known(tuple(words), tools, count, exact is not None)
-        self._known.move_to_end(key)
-        if len(self._known) > _MAX_KNOWN_PROMPTS:
-            self._known.popitem(last=False)
-        return TokenCountResult(tokens + shown, count.window)
-
-    def _room(self, options: RequestOptions) -> int:
-        """Return the tokens of the window that the answer leaves to the prompt."""
-        window = self._window(self._client.model_of(options))
-        return window - (options.max_tokens or min(window // 4, _MAX_ANSWER_RESERVE))
+        self._counted[key] = _Counted(words, tools, tokens, exact is not None)
+        self._counted.move_to_end(key)
+        if len(self._counted) > _MAX_KNOWN_PROMPTS:
+            self._counted.popitem(last=False)
+        return TokenCountResult(tokens + shown, self._room(options))
 
     def shrink(self, options: RequestOptions) -> None:
         """Take half the window of a model, as its server has refused the last prompt of this
         conversation as too long."""
         model = self._client.model_of(options)
-        known = self._known.pop((options.session, model), None)
-        window = self._window(model) // 2
+        refused = self._counted.pop((options.session, model), None)
+        window = self._window(model)
         # The window may not have been nearly full: the next prompt must be shorter in any case.
-        found = min(window, known.count.tokens * 3 // 4) if known else window
+        found = min(window // 2, refused.tokens * 3 // 4) if refused else window // 2
         # But never so short that no prompt would fit.
-        found = max(found, min(self._window(model), _MIN_WINDOW))
-        self._found[model] = (self._stated.get(model, 0), found)
+        self._found[model] = (self._stated.get(model, 0), max(found, min(window, _MIN_WINDOW)))
 
     async def _exact(
         self, model: str, messages: Sequence[Message], tools: Sequence[dict[str, Any]]
@@ -228,12 +207,17 @@ class TokenCounter:
         try:
             counted = await self._client.count(messages, tools, model)
         except RequestRejected as error:
-            if error.status in _CANNOT_COUNT:
+            if error.status in (404, 405, 501):  # of a server without `/tokenize`
                 self._recheck[model] = now + _RECHECK_SECONDS
             return None
         if counted.max_model_len:
             self._stated[model] = counted.max_model_len
         return counted.count
+
+    def _room(self, options: RequestOptions) -> int:
+        """Return the tokens of the window that the answer leaves to the prompt."""
+        window = self._window(self._client.model_of(options))
+        return window - (options.max_tokens or min(window // 4, _MAX_ANSWER_RESERVE))
 
     def _window(self, model: str) -> int:
         stated = self._stated.get(model, 0)

@@ -1,4 +1,5 @@
-"""Messages to and from a model: tool calls, replies, and text by others embedded in prompts.
+"""Messages to and from a model: tool calls, replies, and text by others embedded in prompts; the
+lines of others that a reply quotes.
 
 What people, pages, tools or models wrote is data, and must not pass for our own markup:
 `escape_tags` escapes whatever looks like it. A `PromptSection` is a part of a prompt besides the
@@ -7,6 +8,7 @@ log and the turns: facts, summaries, skills.
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from collections.abc import Iterable, Sequence
@@ -22,7 +24,7 @@ from storage.usage.usage import TokenUsage
 _TAGS = (
     "(?:earlier_|found_)?irc_logs|tool_results?|tool_responses?|tool_calls?|tools?"
     "|system|sys|think|thinking|thought|memory|topic"
-    "|facts|own_facts|summary|episodes|notes|steps"  # sections of the prompt
+    "|facts|own_facts|summary|episodes|notes"  # sections of the prompt
     "|assistant|user|function(?:_calls?|s)?|invoke|parameter"  # roles, calls
     "|skills?|lessons|guidance|worked_out|draft|request|faults|now"
 )
@@ -182,7 +184,7 @@ Message = dict[str, Any]
 In memory it may have further keys, which `wire` leaves out: `name` (the asker), `reasoning_content`
 (the model's thoughts), `quotes` (the ids of the log lines in it), and in an answer `quotes_beside`
 (those in thoughts and calls). A user message of a prompt may have an `image`
-(`llm.messages.image`), which `wire` makes a part of the content."""
+(`Image`), which `wire` makes a part of the content."""
 
 
 def quotes_of(*messages: Message) -> frozenset[int]:
@@ -292,6 +294,55 @@ def _escape_strings(value: Any) -> Any:
     return value
 
 
+MAX_IMAGE_SIZE = 2 * 1024 * 1024
+"""The largest image: with the prompt it fits into the agent server's default limit on requests."""
+
+_TOKENS_PER_IMAGE = 1_500
+_SIGNATURE = re.compile(
+    rb"(?P<png>\x89PNG\r\n\x1a\n)|(?P<jpeg>\xff\xd8\xff)|(?P<gif>GIF8[79]a)"
+    rb"|(?P<webp>RIFF.{4}WEBP)",
+    re.DOTALL,
+)
+
+
+class UnusableImage(ValueError):
+    """Data that is not an image that models accept; the message says what is."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Image:
+    """An image sent with a question to a model that can see, and its media type; it is stored
+    nowhere."""
+
+    type: str
+    data: bytes
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Image:
+        """Return the image in a file, its type detected by the first bytes. Raises
+        UnusableImage."""
+        if len(data) > MAX_IMAGE_SIZE:
+            raise UnusableImage(f"an image has at most {MAX_IMAGE_SIZE // 1024 // 1024} MB")
+        kind = _SIGNATURE.match(data)
+        if not kind:
+            raise UnusableImage("an image is a PNG, JPEG, GIF or WebP file")
+        return cls(f"image/{kind.lastgroup}", data)
+
+    def __repr__(self) -> str:
+        """Return the size, not the content."""
+        return f"<Image {self.type}, {len(self.data)} bytes>"
+
+    @property
+    def tokens(self) -> int:
+        """The approximate number of tokens that a model reads for it, whatever its size."""
+        return _TOKENS_PER_IMAGE
+
+    @property
+    def url(self) -> str:
+        """The `data:` URL (RFC 2397) for a chat request."""
+        return f"data:{self.type};base64,{base64.b64encode(self.data).decode('ascii')}"
+
+
 @dataclass(frozen=True, slots=True)
 class Question:
     """A question, and the person who asks it.
@@ -315,3 +366,76 @@ class Question:
         message: Message = {"role": "user", "content": self.text, "name": self.who}
         event = self.pending_event
         return message | {"anchor": event.id} if event and event.id else message
+
+
+_SHORTEST, _LONGEST = 5, 8  # words in a row that are no coincidence; of a longer line any eight
+# Characters of a single word, such as a link or a password, that is no coincidence.
+_RARE_WORD_LENGTH = 16
+_WORD = re.compile(r"\w+")
+
+
+@dataclass(frozen=True, slots=True)
+class ShownText:
+    """A text that the model was shown, and the ids of the `lines` of the log that are in it.
+
+    `time` is the id of the first event from which the model could know it.
+    """
+
+    text: str
+    lines: frozenset[int]
+    time: int = 0
+
+    @classmethod
+    def from_event(cls, event: Event) -> ShownText:
+        """Return a line of the log as it was shown."""
+        return cls(event.text, frozenset({event.id}), event.id)
+
+
+class QuotingText(str):
+    """The result of a tool or a command that quotes log lines, which are `shown` in it."""
+
+    __slots__ = ("shown",)
+
+    shown: tuple[ShownText, ...]
+
+    def __new__(cls, text: str, shown: Iterable[ShownText]) -> QuotingText:
+        """Return `text` with the lines in it."""
+        result = super().__new__(cls, text)
+        result.shown = tuple(shown)
+        return result
+
+    @property
+    def lines(self) -> frozenset[int]:
+        """The ids of the lines."""
+        return frozenset(line for text in self.shown for line in text.lines)
+
+
+def quoted_lines(answer: str, question: str, shown: Iterable[ShownText]) -> frozenset[int]:
+    """Return the ids of the lines that `answer` quotes: with their whole text of five to eight
+    words, with any eight words of it in a row, or with a long word.
+
+    The ids are stored with the answer, so that it is erased with whom it quotes. Words are compared
+    only with what the model was shown for this very answer: what somebody else says elsewhere, or
+    later, is never taken for a quote. What stands in the question is no quote, and of several texts
+    with the same words only the oldest is quoted: the others may repeat it themselves.
+    """
+    said, known = _runs(answer), _runs(question)
+    lines: set[int] = set()
+    for text in sorted(shown, key=lambda text: text.time):
+        found = (_runs(text.text) & said) - known
+        needed = min(len(_WORD.findall(text.text.lower())), _LONGEST)
+        if any(len(run) in (1, needed) for run in found):
+            lines |= text.lines
+        known |= found
+    return frozenset(lines)
+
+
+def _runs(text: str) -> set[tuple[str, ...]]:
+    """Return all runs of five to eight words, and the long words."""
+    words = _WORD.findall(text.lower())
+    rare = (word.strip("\"'`.,;:!?()<>[]{}") for word in text.lower().split())
+    return {(word,) for word in rare if len(word) >= _RARE_WORD_LENGTH} | {
+        tuple(words[start : start + length])
+        for length in range(_SHORTEST, _LONGEST + 1)
+        for start in range(len(words) - length + 1)
+    }

@@ -15,8 +15,7 @@ from datetime import UTC, datetime, timedelta
 
 from llm.client.profile import Profile
 from llm.messages.errors import ContextTooLong
-from llm.messages.message import Message, escape_tags
-from llm.messages.quotes import ShownText
+from llm.messages.message import Message, ShownText, escape_tags
 from llm.prompt.context_manager import Counter, PromptInput, texts_shown
 from llm.reading.reading import ABOUT_TALK, Reading
 from storage.chat_log.event import Event, EventType

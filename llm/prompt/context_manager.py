@@ -23,6 +23,7 @@ from llm.messages.message import (
     Message,
     PromptSection,
     Question,
+    ShownText,
     escape_tags,
     render_block,
     render_line,
@@ -30,7 +31,6 @@ from llm.messages.message import (
     stamp,
     within,
 )
-from llm.messages.quotes import ShownText
 from llm.prompt.log_window import LogWindow, WindowLine
 from storage.chat_log.event import Event
 from storage.db.database import from_micros

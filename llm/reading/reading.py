@@ -1,6 +1,6 @@
 """The reading of a question: made once, before it is decided who answers.
 
-`llm/client/reader.py` makes it. A question that could not be read has no kind: it is answered by
+`llm/client/client.py` makes it. A question that could not be read has no kind: it is answered by
 exact commands, skills and lines that surely answer it, and else by the model.
 """
 

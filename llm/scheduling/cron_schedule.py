@@ -109,10 +109,5 @@ def is_zone(name: str) -> bool:
     return True
 
 
-def _require_zone(name: str) -> str:
-    parse_zone(name)
-    return name
-
-
-ZoneName = Annotated[str, AfterValidator(_require_zone)]
+ZoneName = Annotated[str, AfterValidator(lambda name: parse_zone(name) and name)]
 """A setting that is the name of a time zone."""

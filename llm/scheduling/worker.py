@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Literal
+from typing import Any
 
 import structlog
 
@@ -90,17 +90,13 @@ class Worker:
         if self._running == 0 and not self._jobs.changed.is_set():
             self.idle.set()
         async with asyncio.TaskGroup() as tasks:
-            waits = [tasks.create_task(self._jobs.changed.wait())]
+            waits: list[asyncio.Task[Any]] = [tasks.create_task(self._jobs.changed.wait())]
             if due:
-                waits.append(tasks.create_task(self._until(due)))
+                waits.append(tasks.create_task(self._clock.sleep_until(due)))
             await asyncio.wait(waits, timeout=_POLL_INTERVAL, return_when=asyncio.FIRST_COMPLETED)
             for each in waits:
                 each.cancel()
         self.idle.clear()
-
-    async def _until(self, time: datetime) -> Literal[True]:
-        await self._clock.sleep_until(time)
-        return True
 
     async def _execute(self, job: Job) -> None:
         try:

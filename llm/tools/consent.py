@@ -235,7 +235,7 @@ def is_order(text: str, verbs: str, nick: str) -> bool:
     asker is only told to write one. `nick`, whom it is about, is a name and not a word of the
     sentence, even if it is "never".
     """
-    return any(_has_order(sentence, verbs) for sentence in _possible_orders(text, nick))
+    return any(_orders_in(text, verbs, nick))
 
 
 def is_mode_order(text: str, change: str, nick: str) -> bool:
@@ -284,12 +284,12 @@ def _orders(said: Said, verbs: str, kind: str = "") -> Iterator[str]:
     if kind and said.kind == kind and not _NO_ORDER.match(said.now[0]):
         yield said.now[0]
     for text in said.now:
-        yield from (each for each in _possible_orders(text, "") if _has_order(each, verbs))
+        yield from _orders_in(text, verbs)
 
 
-def _has_order(sentence: str, verbs: str) -> bool:
+def _orders_in(text: str, verbs: str, nick: str = "") -> Iterator[str]:
     order = re.compile(_ORDER.format(verbs=verbs), re.IGNORECASE)
-    return order.search(sentence.lstrip()) is not None
+    return (each for each in _possible_orders(text, nick) if order.search(each.lstrip()))
 
 
 def _possible_orders(text: str, nick: str) -> Iterator[str]:

@@ -13,8 +13,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
-from llm.messages.message import escape_tags, render_line, stamp
-from llm.messages.quotes import QuotingText, ShownText
+from llm.messages.message import QuotingText, ShownText, escape_tags, render_line, stamp
 from llm.retrieval import Retrieval
 from llm.tools.toolbox import ResultLength, ToolError, tool
 from storage.chat_log.channel_name import ChannelName
@@ -101,12 +100,7 @@ class LogSearch(BaseModel):
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Block:
-    """Lines of a result below a heading, the best first."""
-
-    heading: str
-    events: Sequence[Event]
+_Block = tuple[str, Sequence[Event]]  # a heading, and the lines below it, the best first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,10 +140,16 @@ class LogTools:
                 asked.query, within, replace(self.line_filter, own=asked.own), most
             )
         if asked.around:
-            return await self._around(await self._time(asked.around), within, most)
+            middle, half = await self._time(asked.around), asked.limit // 2
+            earlier = await self.log.find(replace(within, until=middle, limit=half))
+            later = replace(within, since=middle, limit=asked.limit - half)
+            found = [*earlier, *await self.log.find(later, newest=False)]
+            shown = await self.log.shown_to_model(found)
+            nearest = sorted(shown, key=lambda event: abs(event.time - middle))
+            return self._render([("", nearest)], most)
         (events,) = await self.log.for_model(within)
         older = f"(older ones: before={events[0].id})" if len(events) == asked.limit else ""
-        return self._render([_Block("", events[::-1])], most, older)
+        return self._render([("", events[::-1])], most, older)
 
     @tool(reads=True, research=True, activity="reading the log", links="quoted")
     async def read_log(
@@ -228,25 +228,33 @@ class LogTools:
     ) -> QuotingText:
         """Return the lines that match a query: exactly if it has operators, else by its words."""
         wanted = parse(text, now=datetime.now(UTC))
-        is_plain = (
-            not _narrows(wanted)
-            and len(wanted.clauses) == 1
-            and all(term.kind is TermKind.WORD for term in wanted.terms)
-        )
-        is_exact = not asks(text) and not is_plain
+        has_filters = wanted != ParsedQuery(clauses=wanted.clauses)
+        narrows = has_filters or any(clause.exclude for clause in wanted.clauses)
+        is_plain = len(wanted.clauses) == 1 and all(t.kind is TermKind.WORD for t in wanted.terms)
+        is_exact = not asks(text) and (narrows or not is_plain)
         if is_exact and (found := await self._matching(text, within, line_filter, most)):
             return found
-        if is_exact and _narrows(wanted):
-            return _quoting(f"no line matches: {escape_tags(text)}")
+        none = _quoting(f"no line matches: {escape_tags(text)}")
+        if is_exact and narrows:
+            return none
         mentions = await self.log.mentions_for_model(text, within, line_filter)
         if not mentions.words:  # none but the most frequent words
-            found = await self._matching(text, within, line_filter, most)
-            return found or _quoting(f"no line matches: {escape_tags(text)}")
-        return self._render(
-            [*_blocks(mentions), *await self._nearest(text, within, line_filter, mentions)],
-            most,
-            _notes(mentions, within.limit, self.zone),
-        )
+            return await self._matching(text, within, line_filter, most) or none
+        blocks = _blocks(mentions)
+        if not mentions.count:
+            retrieval = self.retrieval or Retrieval(self.log)
+            page = await retrieval.near(text, replace(within, limit=_MAX_SEMANTIC))
+            near = [hit.event for hit in page.hits] if page else []
+            known = {each.event.id for each in mentions.found.items}
+            near = [e for e in near if not line_filter.leaves_out(e) and e.id not in known]
+            blocks += [("nearest in meaning:", near)] if near else []
+        complete = [each.event.id for each in mentions.found.items if each.has_all]
+        notes = []
+        if len(complete) >= within.limit and mentions.count > within.limit:
+            notes.append(f"(older ones with all: before={min(complete)})")
+        if reached := mentions.found.searched_back_to:
+            notes.append(f"(searched back to {stamp(reached, self.zone)} only)")
+        return self._render(blocks, most, "\n".join(notes))
 
     async def _matching(
         self, text: str, within: Query, line_filter: LineFilter, most: ResultLength
@@ -261,29 +269,7 @@ class LogTools:
         note = f"(older ones: before={min(event.id for event in events)})" if has_more else ""
         shown = f", the best {within.limit}" if len(events) > within.limit else ""
         heading = f"{_lines(len(events), at_least=has_more)} found{shown}:"
-        return self._render([_Block(heading, events[: within.limit])], most, note)
-
-    async def _nearest(
-        self, text: str, within: Query, line_filter: LineFilter, mentions: Mentions
-    ) -> list[_Block]:
-        if mentions.count:
-            return []
-        retrieval = self.retrieval or Retrieval(self.log)
-        page = await retrieval.near(text, replace(within, limit=_MAX_SEMANTIC))
-        near = [hit.event for hit in page.hits] if page else []
-        known = {each.event.id for each in mentions.found.items}
-        events = [e for e in near if not line_filter.leaves_out(e) and e.id not in known]
-        return [_Block("nearest in meaning:", events)] if events else []
-
-    async def _around(self, middle: datetime, within: Query, most: ResultLength) -> QuotingText:
-        half = within.limit // 2
-        earlier = await self.log.find(replace(within, until=middle, limit=half))
-        later = await self.log.find(
-            replace(within, since=middle, limit=within.limit - half), newest=False
-        )
-        shown = await self.log.shown_to_model([*earlier, *later])
-        nearest = sorted(shown, key=lambda event: abs(event.time - middle))
-        return self._render([_Block("", nearest)], most)
+        return self._render([(heading, events[: within.limit])], most, note)
 
     async def _person(self, nick: str, here: Mapping[Place, Sequence[str]] | None) -> QuotingText:
         name = escape_tags(nick)
@@ -355,9 +341,9 @@ class LogTools:
         room, left_out = most - _NOTE_LENGTH, 0
         parts: list[str] = []
         quoted: list[Event] = []
-        for block in blocks:
+        for heading, events in blocks:
             shown: dict[int, str] = {}
-            for event in block.events:
+            for event in events:
                 line = self._line(event, self.link(event))
                 room -= len(line) + 1
                 if room >= 0 or not (parts or shown):
@@ -365,8 +351,8 @@ class LogTools:
                     quoted.append(event)
                 else:
                     left_out += 1
-            if shown or not block.events:
-                parts += [block.heading, *(shown[each] for each in sorted(shown))]
+            if shown or not events:
+                parts += [heading, *(shown[each] for each in sorted(shown))]
         if left_out:
             note = f"{note}\n(left out for lack of room: {left_out} of the best lines)".strip()
         return _quoting("\n".join(filter(None, [*parts, note])) or "nothing found", quoted)
@@ -390,45 +376,27 @@ def _quoting(text: str, events: Iterable[Event] = ()) -> QuotingText:
     return QuotingText(text, map(ShownText.from_event, events))
 
 
-def _narrows(wanted: ParsedQuery) -> bool:
-    """Return whether a query has filters or excludes something."""
-    return wanted != ParsedQuery(clauses=wanted.clauses) or any(
-        clause.exclude for clause in wanted.clauses
-    )
-
-
-def _blocks(mentions: Mentions) -> Iterable[_Block]:
-    """Yield the lines with all words of a query, and those with some of them."""
+def _blocks(mentions: Mentions) -> list[_Block]:
+    """Return the lines with all words of a query, and those with some of them."""
     words = escape_tags(", ".join(mentions.words))
     all_of = "all of: " if len(mentions.words) > 1 else ""
-    items = mentions.found.items
+    items, heading = mentions.found.items, f"no line has {all_of}{words}"
     if mentions.count:
         count = _lines(mentions.count, at_least=mentions.count == MAX_COUNTED)
-        complete = [each.event for each in items if each.has_all]
-        yield _Block(f"{count} with {all_of}{words}", complete)
-    else:
+        heading = f"{count} with {all_of}{words}"
+    elif all_of:
         counts = (
             f'"{escape_tags(word)}" alone: {_lines(count)}'
             for word, count in zip(mentions.words, mentions.alone, strict=True)
         )
-        told = f"; {', '.join(counts)}" if all_of else ""
-        yield _Block(f"no line has {all_of}{words}{told}", [])
+        heading += f"; {', '.join(counts)}"
     share = _MIN_SHARE if mentions.count else _MIN_SHARE_OF_SOME
     least = share * items[0].score if items else 0.0
     some = [each.event for each in items if not each.has_all and each.score >= least]
-    if some:
-        yield _Block("with some of them:", some)
-
-
-def _notes(mentions: Mentions, limit: int, zone: tzinfo) -> str:
-    """Return how to go on, and how much was searched."""
-    complete = [each.event.id for each in mentions.found.items if each.has_all]
-    notes = []
-    if len(complete) >= limit and mentions.count > limit:
-        notes.append(f"(older ones with all: before={min(complete)})")
-    if reached := mentions.found.searched_back_to:
-        notes.append(f"(searched back to {stamp(reached, zone)} only)")
-    return "\n".join(notes)
+    return [
+        (heading, [each.event for each in items if each.has_all]),
+        *([("with some of them:", some)] if some else []),
+    ]
 
 
 def _lines(count: int, *, at_least: bool = False) -> str:

@@ -8,7 +8,7 @@ import inspect
 import json
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from types import ModuleType
@@ -18,9 +18,7 @@ import structlog
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 from pydantic_core import to_jsonable_python
 
-from llm.messages.image import Image
-from llm.messages.message import ToolCall, escape_tags
-from llm.messages.quotes import QuotingText, ShownText
+from llm.messages.message import Image, QuotingText, ShownText, ToolCall, escape_tags
 from llm.tools.consent import LISTS, Asker, Rule, RunSoFar, Said
 from llm.web.links import has_address
 
@@ -314,9 +312,13 @@ class Toolbox:
         rule = item.options.asked
         if rule and (why := rule(await self._evidence(item, run), dict(values))):
             raise ToolError(f"not done: {why}")
+        # Shallow, unlike `model_dump`: parameters that are models themselves stay models.
+        given = {item.model_parameter: values} if item.model_parameter else dict(values)
+        hidden = {item.key_parameter: key, item.length_parameter: ResultLength(self._length)}
+        given |= {name: value for name, value in hidden.items() if name}
         try:
             async with asyncio.timeout(timeout):
-                result = await item.run(**self._given(item, values, key))
+                result = await item.run(**given)
             is_whole = isinstance(result, ImageResult | QuotingText)
             return result if is_whole else to_jsonable_python(result)
         except ToolError:
@@ -335,34 +337,15 @@ class Toolbox:
         # or have it for a follow-up.
         if item.options.needs:
             return Said(asker.who, (asker.words,))
-        found = tuple(self._openable(item, run))
-        listed = tuple(text for name, text in run.results if name in LISTS)
+        # Addresses in results may be opened, but in private none: by the choice between addresses
+        # that others provide, a model that is persuaded to could spell out what was said.
+        openable: set[Links] = set() if asker.private else {"found"}
+        if openable and item.name in asker.calls_for and not has_address(asker.words):
+            openable.add("quoted")
+        found = [text for name, text in run.results if self.options(name).links in openable]
+        listed = [text for name, text in run.results if name in LISTS]
         words, earlier = (asker.words, *run.joined), await asker.earlier()
         return Said(asker.who, words, earlier, found, asker.kind, listed)
-
-    def _openable(self, item: Tool, run: RunSoFar) -> Iterator[str]:
-        """Yield the results whose addresses `item` may open."""
-        asker = self._asker
-        # In private none: by the choice between addresses that others provide, a model that is
-        # persuaded to could spell out what was said.
-        if asker.private:
-            return
-        allowed: set[Links] = {"found"}
-        if item.name in asker.calls_for and not has_address(asker.words):
-            allowed.add("quoted")
-        yield from (text for name, text in run.results if self.options(name).links in allowed)
-
-    def _given(self, item: Tool, values: BaseModel, key: EffectKey) -> dict[str, Any]:
-        """Return the keyword arguments of a call."""
-        # Shallow, unlike `model_dump`: parameters that are models themselves stay models.
-        given: dict[str, Any] = (
-            {item.model_parameter: values} if item.model_parameter else dict(values)
-        )
-        if item.key_parameter:
-            given[item.key_parameter] = key
-        if item.length_parameter:
-            given[item.length_parameter] = ResultLength(self._length)
-        return given
 
 
 def error_result(name: str, reason: str, *, indeterminate: bool = False) -> ToolResult:
@@ -389,7 +372,7 @@ def tools_in(module: ModuleType) -> list[Callable[..., Awaitable[object]]]:
 
 def tools_of(owner: object) -> Iterable[Callable[..., Awaitable[object]]]:
     """Return the marked methods of an object, or a marked function itself."""
-    if _is_tool(owner) and callable(owner):
+    if callable(owner) and hasattr(owner, _MARK):
         return [owner]
     kind: Any = type(owner)
     return [getattr(owner, name) for name in _marked_names(kind)]
@@ -398,11 +381,7 @@ def tools_of(owner: object) -> Iterable[Callable[..., Awaitable[object]]]:
 @cache
 def _marked_names(kind: type[Any]) -> list[str]:
     methods = inspect.getmembers(kind, inspect.iscoroutinefunction)
-    return [name for name, method in methods if _is_tool(method)]
-
-
-def _is_tool(thing: object) -> bool:
-    return isinstance(getattr(thing, _MARK, None), ToolOptions)
+    return [name for name, method in methods if hasattr(method, _MARK)]
 
 
 def _require_usable(function: Callable[..., object]) -> None:
@@ -430,8 +409,8 @@ def describe(function: Callable[..., Awaitable[object]], more: str = "") -> Tool
     if not more:
         return found
     told = found.schema["function"]
-    described = {**told, "description": f"{told['description']}\n{more}"}
-    return replace(found, schema={**found.schema, "function": described})
+    described = told | {"description": f"{told['description']}\n{more}"}
+    return replace(found, schema=found.schema | {"function": described})
 
 
 @cache
@@ -441,33 +420,26 @@ def _read(function: Callable[..., Awaitable[object]]) -> Tool:
     options: ToolOptions = getattr(function, _MARK)
     hints = get_type_hints(function, include_extras=True)
     hidden = {hint: each for each, hint in hints.items() if hint in (EffectKey, ResultLength)}
-    if (EffectKey in hidden) != (options.effect and options.keyed):
+    key, length = hidden.get(EffectKey, ""), hidden.get(ResultLength, "")
+    if bool(key) != (options.effect and options.keyed):
         raise TypeError(
             f"@tool {name}: effect=True, keyed=True and a parameter of type EffectKey go together"
         )
     fields: dict[str, Any] = {
-        parameter.name: (
-            hints[parameter.name],
-            ... if parameter.default is parameter.empty else parameter.default,
-        )
-        for parameter in inspect.signature(function).parameters.values()
-        if parameter.name not in ("self", *hidden.values())
+        each.name: (hints[each.name], ... if each.default is each.empty else each.default)
+        for each in inspect.signature(function).parameters.values()
+        if each.name not in ("self", key, length)
     }
-    first, (hint, _) = next(iter(fields.items()), ("", (None, ...)))
-    if len(fields) == 1 and inspect.isclass(hint) and issubclass(hint, BaseModel):
-        model, whole = hint, first
-    else:
-        model, whole = (
-            create_model(f"{name}_arguments", __config__=ConfigDict(extra="forbid"), **fields),
-            "",
-        )
+    whole, (model, _) = next(iter(fields.items()), ("", (None, ...)))
+    if len(fields) != 1 or not (inspect.isclass(model) and issubclass(model, BaseModel)):
+        whole, config = "", ConfigDict(extra="forbid")
+        model = create_model(f"{name}_arguments", __config__=config, **fields)
     # Lines of the source mean nothing to the model, paragraphs and lists do.
     description = re.sub(r"(?<=\S)\n(?=\w)", " ", inspect.getdoc(function) or "")
-    described = {"name": name, "description": description}
     parameters = concise_schema(model.model_json_schema())
     parameters.pop("description", None)  # of the model's class, which is for programmers
-    schema = {"type": "function", "function": {**described, "parameters": parameters}}
-    key, length = hidden.get(EffectKey, ""), hidden.get(ResultLength, "")
+    told = {"name": name, "description": description, "parameters": parameters}
+    schema = {"type": "function", "function": told}
     return Tool(name, model, schema, function, options, key, length, whole)
 
 

@@ -8,7 +8,7 @@ import re
 from contextlib import suppress
 from dataclasses import dataclass
 
-from llm.messages.image import Image, UnusableImage
+from llm.messages.message import Image, UnusableImage
 from llm.web.detectors import Detector, detect
 from llm.web.errors import ExtraMissing, PageError, PageUnreadable
 from llm.web.extraction import Extracted, extract

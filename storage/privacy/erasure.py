@@ -7,7 +7,7 @@ waiting in the outbox, that quote them; vectors, together with their events. Wha
 stays, even if it is about the person. Deleted words are overwritten in the file, in the index and
 in the write-ahead log.
 
-A text quotes an event if that was recorded when the text was made (`llm.messages.quotes`). Words
+A text quotes an event if that was recorded when the text was made (`llm.messages.message`). Words
 are not compared: whoever says what stands in somebody else's private conversation, and then asks to
 be forgotten, must neither remove any of it nor learn that it is there.
 

@@ -14,7 +14,7 @@ from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril, kept_turns
 from tests.kit.ircd import inspircd
 from tests.kit.openai_script import ScriptedOpenAI
 
-MOST_FILES = 62
+MOST_FILES = 61
 """The limit of all packages together, only ever to be lowered; the aim is 55."""
 
 WAYS = 8

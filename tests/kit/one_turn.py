@@ -18,6 +18,7 @@ from terrarium.config import Config
 from tests.kit.agent_server import agent_server
 from tests.kit.openai_script import ScriptedOpenAI
 
+NATIVE = RequestOptions("test")
 FILTERED = RequestOptions("test", filters_output=True, wants_status=True)
 ASKED: list[Message] = [{"role": "user", "content": "ada asks: who is here?"}]
 

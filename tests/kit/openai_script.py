@@ -29,7 +29,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from llm.client.reader import EMBEDDER
+from llm.client.client import EMBEDDER
 from storage.search.vectors import DIMENSIONS
 from tests.kit.openai_wire import call_delta, chat_choice, error_object, event, text_choice, words
 from tests.kit.patience import PATIENCE

@@ -16,7 +16,8 @@ from pydantic import ValidationError
 
 from harnesses.core.launcher.plan import IrcEndpoint
 from harnesses.core.tendril.status import STANDBY, ProcessState, report
-from llm.client.response import MISCONFIGURED, ModelCard
+from llm.client.profile import ModelCard
+from llm.client.response import MISCONFIGURED
 from llm.client.settings import AgentSettings
 
 Check = Callable[[], Awaitable[str | None]]

@@ -21,8 +21,7 @@ from harnesses.core.errors import PeerRefused
 from llm.agent.agent_loop import AgentLoop
 from llm.agent.tool_executor import TOOL_TIMEOUT, RunBudget
 from llm.client.client import Priority
-from llm.messages.message import escape_tags
-from llm.messages.quotes import QuotingText, ShownText
+from llm.messages.message import QuotingText, ShownText, escape_tags
 from llm.tools.toolbox import Tool, Toolbox, ToolError, ToolSource, describe, tool
 from storage.chat_log.event import Identity, Scope
 from storage.db.database import Database

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 from harnesses.core.tendril.configuration import Configuration
 from harnesses.core.tendril.status import AccessMonitor, StatusFile
-from llm.client.client import AgentClient, ModelCatalog
-from llm.client.reader import Reader
+from llm.client.client import AgentClient, ModelCatalog, Reader
 from llm.client.settings import AgentSettings
 from llm.client.token_usage import TokenAccounting, TokenCounter
 from llm.memory.consolidation import MemoryServices

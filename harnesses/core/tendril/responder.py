@@ -20,8 +20,7 @@ from harnesses.core.tendril.preparation import (
 )
 from harnesses.core.tendril.resources import Resources
 from harnesses.core.tendril.turn import NO_REPLY, ConversationQueue, TurnRequest, TurnResult
-from llm.agent.agent_loop import AgentLoop, LoopCallbacks
-from llm.agent.reviewer import Reviewer
+from llm.agent.agent_loop import AgentLoop, LoopCallbacks, Reviewer
 from llm.agent.trace import Outcome, Trace, now
 from llm.answerers.answer import AskedQuestion
 from llm.answerers.answerers import first_answer

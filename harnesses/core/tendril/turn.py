@@ -23,8 +23,7 @@ from llm.answerers.answer import RoomView
 from llm.client.client import OnText, Priority
 from llm.client.settings import AgentSettings
 from llm.log_questions.answers import QuotedAnswer
-from llm.messages.image import Image
-from llm.messages.message import Message, Question, Status, quotes_of
+from llm.messages.message import Image, Message, Question, Status, quotes_of
 from llm.prompt.log_window import LogWindow, quoted_answer
 from llm.reading.reading import Reading
 from llm.tools.consent import Asker, Rights

@@ -8,7 +8,7 @@ from dataclasses import replace
 from harnesses.core.text import counted
 from harnesses.irc.policy.requests import Command, CommandRequest, parse_command, without_highlight
 from harnesses.irc.services import BotServices
-from llm.messages.quotes import QuotingText, ShownText
+from llm.messages.message import QuotingText, ShownText
 from llm.retrieval import Found
 from storage.chat_log.event import Event, Scope
 from storage.chat_log.event_table import Query

@@ -21,7 +21,7 @@ from harnesses.irc.protocol.events import Talk
 from harnesses.irc.protocol.sent_lines import LOST, Receipt, ReceiptStatus
 from harnesses.irc.session.session import utc_now
 from harnesses.irc.transport.network import Network, SentLine
-from llm.messages.quotes import QuotingText
+from llm.messages.message import QuotingText
 from storage.chat_log.event import Event, EventType, PendingEvent, Place
 from storage.db.errors import StorageError
 from storage.log import ChatLog

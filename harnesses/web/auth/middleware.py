@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from harnesses.web.auth.login_delays import LoginDelays, address_of
 from harnesses.web.auth.tokens import AccessTokens, is_feed
-from llm.messages.image import MAX_IMAGE_SIZE
+from llm.messages.message import MAX_IMAGE_SIZE
 from storage.db.errors import Unavailable
 from terrarium.loopback import host_of, is_loopback
 

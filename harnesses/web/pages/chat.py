@@ -23,7 +23,7 @@ from harnesses.web.auth.login_delays import address_of
 from harnesses.web.auth.middleware import MAX_IMAGE_CHARS, refuse, see_other
 from harnesses.web.rendering.text import answer_html
 from harnesses.web.rendering.view import keep, page
-from llm.messages.image import Image
+from llm.messages.message import Image
 
 COOKIE = "terrarium_chat"
 _ID = re.compile(r"[0-9a-f]{32}")

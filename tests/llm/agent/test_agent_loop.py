@@ -4,28 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
 
-from llm.agent.agent_loop import SPEECHLESS, AgentLoop, LoopCallbacks
-from llm.agent.tool_executor import RunLimits
+from llm.agent.agent_loop import SPEECHLESS
 from llm.agent.trace import Outcome
-from llm.client.client import AgentClient, RequestOptions
-from llm.client.settings import AgentSettings
 from llm.messages.errors import RequestRejected
-from llm.messages.image import Image
-from llm.messages.message import Message
-from llm.tools.toolbox import ImageResult, Toolbox, tool
+from llm.messages.message import Image, Message
+from llm.tools.toolbox import ImageResult, tool
 from storage.usage.usage import TokenUsage
-from terrarium.config import Config
-from tests.kit.one_turn import reading_texts
+from tests.kit import one_turn
+from tests.kit.one_turn import NATIVE, reading_texts, results
 from tests.kit.openai_script import Answer, ScriptedOpenAI
 
 ASKED: list[Message] = [{"role": "user", "content": "who is here?"}]
+PNG = b"\x89PNG\r\n\x1a\nfrogs"
+SHOWN = {"type": "image_url", "image_url": {"url": Image("image/png", PNG).url}}
+
+run = partial(one_turn.run, options=NATIVE, asked=ASKED)
 
 
 class Channel:
@@ -58,49 +58,11 @@ class Channel:
             self.left = True
         return ""
 
-
-@asynccontextmanager
-async def turns(
-    script: ScriptedOpenAI,
-    *owners: object,
-    shown: list[str] | None = None,
-    accepts_images: bool = False,
-    **values: Any,
-) -> AsyncIterator[AgentLoop]:
-    """A turn with the tools of `owners` and the settings `values`."""
-
-    async def show(piece: str) -> None:
-        assert shown is not None
-        shown.append(piece)
-
-    config = Config({"agent": {"api_url": script.url, **values}}, None, Path())
-    settings = config.section(AgentSettings)
-    async with AgentClient.open(settings) as client:
-        yield AgentLoop(
-            client,
-            Toolbox.from_owners(*owners),
-            RequestOptions("test", accepts_images=accepts_images),
-            RunLimits.from_settings(settings),
-            callbacks=LoopCallbacks(None if shown is None else show),
-        )
-
-
-async def run(script: ScriptedOpenAI, *owners: object, **values: Any) -> Outcome:
-    """One turn, its prompt the question and the steps so far."""
-    async with turns(script, *owners, **values) as turn:
-        return await turn.run(fit)
-
-
-async def fit(steps: Sequence[Message]) -> list[Message]:
-    return [*ASKED, *steps]
-
-
-PNG = b"\x89PNG\r\n\x1a\nfrogs"
-SHOWN = {"type": "image_url", "image_url": {"url": Image("image/png", PNG).url}}
-
-
-class Gallery:
-    """A tool that finds an image."""
+    @tool(timeout=0.05)
+    async def doze(self) -> str:
+        """Wait for something that never comes."""
+        await asyncio.Event().wait()
+        return "done"
 
     @tool(reads=True)
     async def look(self) -> ImageResult:
@@ -108,46 +70,41 @@ class Gallery:
         return ImageResult("image: frogs", Image.from_bytes(PNG))
 
 
+def choices(script: ScriptedOpenAI) -> list[str | None]:
+    return [request.get("tool_choice") for request in script.requests]
+
+
+def roles(messages: Sequence[Message]) -> list[str]:
+    return [message["role"] for message in messages]
+
+
 async def test_an_image_of_a_tool_is_shown_to_a_model_that_sees_and_not_remembered() -> None:
-    async with ScriptedOpenAI() as script, turns(script, Gallery(), accepts_images=True) as turn:
+    async with ScriptedOpenAI() as script:
         script.calls(("look", {}), ("look", {})).say("Two frogs.")
-        outcome = await turn.run(fit)
-    *results, first, second = script.requests[1]["messages"][-4:]
-    assert [each["role"] for each in results] == ["tool", "tool"]
-    assert "image: frogs" in results[0]["content"]
-    assert first["role"] == second["role"] == "user"
+        outcome = await run(script, Channel(), options=replace(NATIVE, accepts_images=True))
+    *found, first, second = script.requests[1]["messages"][-4:]
+    assert roles([*found, first, second]) == ["tool", "tool", "user", "user"]
+    assert "image: frogs" in found[0]["content"]
     assert first["content"][1] == SHOWN
     assert "material" in first["content"][0]["text"]
     assert PNG.decode("latin-1") not in str(outcome.messages)
-    assert [message["role"] for message in outcome.messages] == [
-        *("assistant", "tool", "tool", "assistant")
-    ]
+    assert roles(outcome.messages) == ["assistant", "tool", "tool", "assistant"]
 
 
 async def test_a_model_that_does_not_see_is_told_that_it_is_an_image() -> None:
     async with ScriptedOpenAI() as script:
         script.call("look", {}).say("I cannot look at images.")
-        await run(script, Gallery())
+        await run(script, Channel())
     result = script.requests[1]["messages"][-1]
     assert result["role"] == "tool"
     assert "error: it is an image, and you cannot look at images" in result["content"]
     assert "image_url" not in str(script.requests[1])
 
 
-def choices(script: ScriptedOpenAI) -> list[str | None]:
-    return [request.get("tool_choice") for request in script.requests]
-
-
-def results(messages: Sequence[Message]) -> list[str]:
-    """The texts between the marks of the results."""
-    return [m["content"].split("\n")[1] for m in messages if m["role"] == "tool"]
-
-
 async def test_an_answer_without_tools_ends_the_turn() -> None:
     async with ScriptedOpenAI() as script:
         script.say("Nobody.")
-        outcome = await run(script)
-        assert outcome == Outcome(
+        assert await run(script) == Outcome(
             "Nobody.", ({"role": "assistant", "content": "Nobody."},), TokenUsage(3, 1), 1, False
         )
         assert "tools" not in script.requests[0]
@@ -161,52 +118,30 @@ async def test_results_of_tools_go_back_intact_and_lead_to_the_answer() -> None:
         assert channel.asked == ["ngircd", "who"]
         assert choices(script) == ["auto", "auto"]
         asked, called, *answered = script.requests[1]["messages"]
-        assert asked == ASKED[0]
-        assert called == {
-            "role": "assistant",
-            "content": None,
-            "tool_calls": [
-                {
-                    "id": "call_0",
-                    "type": "function",
-                    "function": {"name": "search", "arguments": '{"query": "ngircd"}'},
-                },
-                {
-                    "id": "call_1",
-                    "type": "function",
-                    "function": {"name": "who", "arguments": "{}"},
-                },
-            ],
+    assert asked == ASKED[0]
+    wanted = (
+        ("call_0", "search", '{"query": "ngircd"}', "found ngircd"),
+        ("call_1", "who", "{}", '["ada", "bob"]'),
+    )
+    assert called == {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [
+            {"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}
+            for id, name, arguments, _ in wanted
+        ],
+    }
+    assert answered == [
+        {
+            "role": "tool",
+            "tool_call_id": id,
+            "content": f'<tool_result tool="{name}">\n{text}\n</tool_result>',
         }
-        assert answered == [
-            {
-                "role": "tool",
-                "tool_call_id": "call_0",
-                "content": '<tool_result tool="search">\nfound ngircd\n</tool_result>',
-            },
-            {
-                "role": "tool",
-                "tool_call_id": "call_1",
-                "content": '<tool_result tool="who">\n["ada", "bob"]\n</tool_result>',
-            },
-        ]
-        assert outcome.messages[:-1] == (called, *answered)
+        for id, name, _, text in wanted
+    ]
+    assert outcome.messages[:-1] == (called, *answered)
     assert (outcome.text, outcome.iterations, outcome.forced) == ("Ada and Bob.", 2, False)
     assert outcome.usage.completion > 3
-
-
-async def test_a_third_identical_call_is_not_run() -> None:
-    channel = Channel()
-    async with ScriptedOpenAI() as script:
-        for _ in range(4):
-            script.call("search", {"query": "x"})
-        script.say("Well.")
-        outcome = await run(script, channel)
-    assert channel.asked == ["x", "x"]
-    assert [text.startswith("error: not run") for text in results(outcome.messages)] == [
-        *(False, False, True, True)
-    ]
-    assert outcome.text == "Well."
 
 
 async def test_more_calls_than_allowed_are_not_run_and_one_answer_is_forced() -> None:
@@ -222,7 +157,6 @@ async def test_more_calls_than_allowed_are_not_run_and_one_answer_is_forced() ->
 
 @pytest.mark.parametrize("limit", [1, 2, 12])
 async def test_calls_that_never_end_are_ended_by_one_forced_answer(limit: int) -> None:
-    channel = Channel()
     async with ScriptedOpenAI() as script:
         numbers = iter(range(100))
 
@@ -233,7 +167,7 @@ async def test_calls_that_never_end_are_ended_by_one_forced_answer(limit: int) -
             return Answer(calls=(("search", json.dumps({"query": str(next(numbers))})),))
 
         script.reply(rule)
-        outcome = await run(script, channel, max_iterations=limit)
+        outcome = await run(script, Channel(), max_iterations=limit)
         assert choices(script) == ["auto"] * (limit - 1) + ["none"]
     assert (outcome.text, outcome.forced, outcome.iterations) == ("I give up.", True, limit)
 
@@ -247,15 +181,6 @@ async def test_a_model_that_calls_tools_when_it_may_not_still_ends() -> None:
     assert channel.asked == ["who"]
     assert outcome.text == SPEECHLESS
     assert outcome.messages[-1] == {"role": "assistant", "content": SPEECHLESS}
-
-
-@pytest.mark.parametrize("answer", [Answer(""), Answer("  \n"), Answer(reasoning="hm")])
-async def test_an_empty_answer_becomes_a_sentence(answer: Answer) -> None:
-    async with ScriptedOpenAI() as script:
-        script.default = answer
-        outcome = await run(script, Channel())
-        assert choices(script) == ["auto", "none"]
-    assert outcome.text == SPEECHLESS
 
 
 async def test_thoughts_stay_in_memory_and_out_of_the_text_and_the_prompt() -> None:
@@ -281,40 +206,18 @@ async def test_a_tool_in_a_thought_or_in_a_text_is_not_run() -> None:
     assert channel.asked == []
 
 
-async def test_broken_arguments_and_unknown_tools_are_results() -> None:
-    channel = Channel()
-    async with ScriptedOpenAI() as script:
-        script.calls(("search", '{"query": '), ("sing", {}), ("search", {"q": 1})).say("Sorry.")
-        outcome = await run(script, channel)
-        [call, *_] = script.requests[1]["messages"][1]["tool_calls"]
-        assert call["function"]["arguments"] == "{}"
-    invalid, unknown, unfit = results(outcome.messages)
-    assert invalid.startswith("error: arguments: Invalid JSON")
-    assert unknown == "error: no such tool; there are: search, wait, who"
-    assert unfit.startswith("error: query: Field required")
-    assert channel.asked == []
-
-
-@tool(timeout=0.05)
-async def doze() -> str:
-    """Wait for something that never comes."""
-    await asyncio.Event().wait()
-    return "done"
-
-
 async def test_a_slow_tool_is_a_result() -> None:
     async with ScriptedOpenAI() as script:
         script.call("doze", {}).say("Never mind.")
-        outcome = await run(script, doze)
+        outcome = await run(script, Channel())
     assert results(outcome.messages) == ["error: no result within 0.05 seconds"]
     assert outcome.text == "Never mind."
 
 
 async def test_a_turn_whose_time_is_up_still_answers() -> None:
-    channel = Channel()
     async with ScriptedOpenAI() as script:
         script.calls(("wait", {}), ("wait", {"x": 1})).say("Out of time.")
-        outcome = await run(script, channel, timeout=0.2)
+        outcome = await run(script, Channel(), timeout=0.2)
         assert choices(script) == ["auto", "none"]
     assert (outcome.text, outcome.forced) == ("Out of time.", True)
 
@@ -328,13 +231,13 @@ async def test_an_error_of_the_server_ends_the_turn() -> None:
 
 async def test_cancelling_a_turn_stops_its_tool_and_leaves_no_task() -> None:
     channel = Channel()
-    async with ScriptedOpenAI() as script, turns(script, channel) as turn:
+    async with ScriptedOpenAI() as script:
         script.call("wait", {})
-        before = asyncio.all_tasks()
-        running = asyncio.create_task(turn.run(fit))
+        running = asyncio.create_task(run(script, channel))
         await channel.waiting.wait()
+        before = asyncio.all_tasks()
         running.cancel()
         await asyncio.wait({running})
         assert running.cancelled()
         assert channel.left
-        assert asyncio.all_tasks() <= before
+        assert asyncio.all_tasks() <= before - {running}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -35,7 +35,7 @@ def judged(guard: Guardrails, *calls: ToolCall) -> list[Act]:
     return [guard.judge([each])[0].act for each in calls]
 
 
-def numbered(name: str, count: int) -> Iterable[ToolCall]:
+def numbered(name: str, count: int) -> list[ToolCall]:
     """Calls of a tool, all different."""
     return [call(f'{{"n": {number}}}', name) for number in range(count)]
 
@@ -45,125 +45,69 @@ def limits(profile: Profile, **agent: int) -> RunLimits:
     return RunLimits.from_settings(settings, profile)
 
 
-def test_the_third_identical_call_is_stopped_however_it_is_written() -> None:
-    guard = guarded()
-    same = ['{"a": 1, "b": 2}', '{"b":2,"a":1}', '{ "a":1, "b":2 }', '{"a":1,"b":2}']
-    assert judged(guard, *map(call, same)) == ["allow", "allow", "steer", "steer"]
-    assert judged(guard, call('{"a": 1, "b": 3}')) == ["allow"]
-    assert judged(guard, call('{"a": 1, "b": 2}', name="other")) == ["allow"]
+A, B = call("[1]", "search"), call("[2]", "who")
+SAME = ['{"a": 1, "b": 2}', '{"b":2,"a":1}', '{ "a":1, "b":2 }', '{"a":1,"b":2}']
+SAY, OTHER_SAY, NOTE = call("[1]", "say"), call("[2]", "say"), call("[1]", "note")
 
 
-def test_identical_calls_of_one_reply_are_counted_before_any_of_them_runs() -> None:
+@pytest.mark.parametrize(
+    ("limit", "calls", "acts", "exhausted"),
+    [
+        (RunLimits(), [*map(call, SAME)], "allow allow steer steer", False),
+        (RunLimits(), [call("{oops")] * 3, "allow allow steer", False),
+        (RunLimits(), [call("[" * 100_000)] * 3, "allow allow steer", False),
+        (RunLimits(), [call(""), call("{}"), call(" {} ")], "allow allow steer", False),
+        (RunLimits(), [call("[1]"), call("[1]"), call("[1]", "who")], "allow allow allow", False),
+        (RunLimits(), [A, B, A, B], "allow allow allow allow", False),
+        (RunLimits(), [A, B, A, B, A, call("[3]")], "allow allow allow allow stop drop", True),
+        (RunLimits(calls=2), numbered("search", 3), "allow allow drop", True),
+        (RunLimits(calls=3), [call()] * 5, "allow allow steer steer steer", False),
+        (RunLimits(calls=0), [], "", True),
+        (RunLimits(), numbered("search", 6), "allow " * 5 + "drop", False),
+        (RunLimits(), numbered("look", 16), "allow " * 15 + "drop", False),
+        (RunLimits(), [SAY, OTHER_SAY], "allow steer", False),
+        (RunLimits(), [SAY, NOTE, OTHER_SAY], "allow allow steer", False),
+        (RunLimits(), [SAY, A, OTHER_SAY], "allow allow allow", False),
+        (RunLimits(messages=1), [SAY, A, OTHER_SAY, B], "allow allow drop allow", False),
+    ],
+)
+def test_a_run_that_repeats_itself_or_goes_too_far_is_told_so(
+    limit: RunLimits, calls: Sequence[ToolCall], acts: str, exhausted: bool
+) -> None:
+    guard = guarded(limit)
+    assert judged(guard, *calls) == acts.split()
+    assert guard.exhausted is exhausted
+
+
+def test_calls_of_one_reply_are_counted_before_any_of_them_runs() -> None:
     verdicts = guarded().judge([call("[1]") for _ in range(5)])
     assert [decision.act for decision in verdicts] == ["allow", "allow", "steer", "steer", "steer"]
     assert verdicts[2].words == "the same call was made before; use its result"
-
-
-@pytest.mark.parametrize("text", ["{oops", "", "[" * 100_000])
-def test_calls_that_are_not_json_are_compared_as_text(text: str) -> None:
-    assert judged(guarded(), *[call(text)] * 3) == ["allow", "allow", "steer"]
-
-
-def test_no_arguments_are_the_same_as_empty_ones() -> None:
-    assert judged(guarded(), call(""), call("{}"), call(" {} ")) == ["allow", "allow", "steer"]
-
-
-def test_two_calls_in_turn_end_the_run_at_the_third_round() -> None:
-    guard = guarded()
-    a, b = call("[1]", "search"), call("[2]", "who")
-    assert judged(guard, a, b, a, b) == ["allow"] * 4
-    assert not guard.exhausted
-    assert judged(guard, a) == ["stop"]
-    assert guard.exhausted
-    assert judged(guard, call("[3]")) == ["drop"]
-
-
-def test_two_calls_in_turn_of_one_reply_end_the_run_too() -> None:
-    a, b = call("[1]", "search"), call("[2]", "who")
-    verdicts = guarded().judge([a, b, a, b, a, b])
+    verdicts = guarded().judge([A, B, A, B, A, B])
     assert [decision.act for decision in verdicts] == ["allow"] * 4 + ["stop", "drop"]
-
-
-def test_two_tools_in_turn_with_new_arguments_are_fine() -> None:
-    guard = guarded()
-    for number in range(4):
-        assert judged(guard, call(f"[{number}]"), call(f"[{number}]", "who")) == ["allow"] * 2
-
-
-def test_no_more_calls_run_than_allowed() -> None:
-    guard = guarded(RunLimits(calls=2))
-    assert judged(guard, *numbered("search", 3)) == ["allow", "allow", "drop"]
-    assert guard.exhausted
-
-
-def test_a_call_that_was_stopped_costs_nothing() -> None:
-    guard = guarded(RunLimits(calls=3))
-    judged(guard, *[call()] * 5)
-    assert not guard.exhausted
-
-
-def test_without_calls_a_run_is_exhausted_from_the_start() -> None:
-    assert guarded(RunLimits(calls=0)).exhausted
-
-
-def test_one_tool_is_used_five_times_and_one_that_looks_things_up_fifteen() -> None:
-    guard = guarded()
-    assert judged(guard, *numbered("search", 6)) == ["allow"] * 5 + ["drop"]
-    guard = guarded()
-    assert judged(guard, *numbered("look", 16)) == ["allow"] * 15 + ["drop"]
 
 
 def test_a_tool_that_failed_three_times_in_a_row_is_not_tried_again() -> None:
     guard = guarded()
-    for each in numbered("search", 3):
-        assert judged(guard, each) == ["allow"]
-        guard.record("search", ok=False)
+    for ok in (False, False, True, False, False):
+        guard.record("search", ok=ok)
+    assert guard.cooldown_reason("search") == ""
+    guard.record("search", ok=False)
     assert judged(guard, call("[9]")) == ["steer"]
     assert guard.cooldown_reason("search") == "search has failed 3 times; do without it"
     assert judged(guard, call("[9]", "who")) == ["allow"]
 
 
-def test_a_tool_that_works_now_and_then_may_fail_again() -> None:
-    guard = guarded()
-    for ok in (False, False, True, False, False):
-        guard.record("search", ok=ok)
-    assert guard.cooldown_reason("search") == ""
-
-
 def test_five_replies_that_only_keep_notes_exhaust_a_run() -> None:
-    guard = guarded()
-    for each in numbered("note", 4):
-        guard.judge([each, call("{}", "note")])
-    assert not guard.exhausted
-    guard.judge([call("[9]", "note")])
-    assert guard.exhausted
-
-
-def test_a_real_tool_between_notes_starts_their_count_anew() -> None:
     guard = guarded(RunLimits(uses=50))
     for each in numbered("note", 4):
-        guard.judge([each])
-    guard.judge([call("[7]", "note"), call("[7]")])
+        guard.judge([each, call("{}", "note")])
+    guard.judge([call("[7]", "note"), call("[7]")])  # a real tool between them
     for number in range(10, 14):
         guard.judge([call(f"[{number}]", "note")])
     assert not guard.exhausted
-
-
-def test_no_more_messages_are_sent_to_people_than_the_limit() -> None:
-    guard = guarded(RunLimits(messages=2))
-    acts = [
-        act
-        for number in range(3)
-        for act in judged(guard, call(f"[{number}]", "say"), call(f"[{number}]"))
-    ]
-    assert acts == ["allow", "allow", "allow", "allow", "drop", "allow"]
-
-
-def test_nothing_is_said_of_how_it_goes_before_something_was_done() -> None:
-    guard = guarded()
-    assert judged(guard, call("[1]", "say"), call("[2]", "say")) == ["allow", "steer"]
-    assert judged(guard, call("[1]", "note"), call("[3]", "say")) == ["allow", "steer"]
-    assert judged(guard, call("[1]"), call("[4]", "say")) == ["allow", "allow"]
+    guard.judge([call("[9]", "note")])
+    assert guard.exhausted
 
 
 @pytest.mark.parametrize(
@@ -178,10 +122,9 @@ def test_nothing_is_said_of_how_it_goes_before_something_was_done() -> None:
     ],
 )
 def test_what_sets_a_run_off_limits_it(profile: Profile, iterations: int, calls: int) -> None:
-    found = limits(profile)
-    assert (found.iterations, found.calls) == (iterations, calls)
     unasked = profile in ("proactive", "event", "thought")
-    assert found == RunLimits(iterations=iterations, calls=calls, is_unasked=unasked)
+    wanted = RunLimits(iterations=iterations, calls=calls, is_unasked=unasked)
+    assert limits(profile) == wanted
 
 
 def test_the_settings_move_the_limits_of_all_profiles() -> None:

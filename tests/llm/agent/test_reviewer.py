@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from llm.agent.reviewer import Reviewer
+from llm.agent.agent_loop import Reviewer
 from llm.client.client import AgentClient, RequestOptions
 from llm.client.settings import AgentSettings
 from terrarium.config import Config

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from llm.agent.trace import prompt_parts
-from llm.messages.image import Image
-from llm.messages.message import Message, PromptSection
+from llm.messages.message import Image, Message, PromptSection
 
 PNG = Image("image/png", b"\x89PNG")
 FACTS = PromptSection("facts", "ada likes frogs\nbob likes newts", 100)

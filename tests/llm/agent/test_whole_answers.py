@@ -9,14 +9,12 @@ from typing import Any
 import pytest
 
 from llm.agent.agent_loop import CUT_MARK, SPEECHLESS, Seam
-from llm.client.answer_filter import AnswerLimit
-from llm.client.client import RequestOptions
+from llm.client.response import AnswerLimit
 from llm.messages.errors import ContextTooLong
 from llm.messages.message import Message
-from tests.kit.one_turn import ASKED, FILTERED, World, results, run
+from tests.kit.one_turn import ASKED, FILTERED, NATIVE, World, results, run
 from tests.kit.openai_script import Answer, ScriptedOpenAI
 
-NATIVE = RequestOptions("test")
 TOO_LONG = Answer("too long", status=400, code="context_length_exceeded")
 
 
@@ -118,10 +116,12 @@ async def test_a_model_that_only_thought_is_told_so_and_asked_without_a_limit() 
     assert (outcome.text, outcome.cut) == ("Four.", False)
 
 
-@pytest.mark.parametrize("iterations", [1, 12])
-async def test_an_empty_answer_is_asked_about_once(iterations: int) -> None:
+@pytest.mark.parametrize(
+    ("answer", "iterations"), [("", 1), ("", 12), ("  \n", 12), (Answer(reasoning="hm"), 12)]
+)
+async def test_an_empty_answer_is_asked_about_once(answer: str | Answer, iterations: int) -> None:
     async with ScriptedOpenAI() as script:
-        script.default = Answer("")
+        script.default = Answer(answer) if isinstance(answer, str) else answer
         outcome = await run(script, options=NATIVE, max_iterations=iterations)
         assert len(script.requests) == 2
         assert "empty" in last(script.requests[1], 1)[0][1]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llm.client.answer_filter import AnswerFilter, AnswerLimit, PromptEchoFilter, SentenceLimit
+from llm.client.response import AnswerFilter, AnswerLimit, PromptEchoFilter, SentenceLimit
 from llm.messages.message import Message, Status
 from tests.kit.pieces import CUTS, pieces_of
 

@@ -17,9 +17,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from llm.client.answer_filter import AnswerLimit
-from llm.client.client import AgentClient, RequestOptions
-from llm.client.response import CountAnswer
+from llm.client.client import AgentClient, CountAnswer, RequestOptions
+from llm.client.response import AnswerLimit
 from llm.client.settings import AgentSettings
 from llm.messages.errors import (
     Busy,
@@ -41,7 +40,7 @@ from tests.kit.serving import serving
 
 ASKED: list[Message] = [{"role": "user", "content": "hello there", "name": "ada"}]
 CALL = RequestOptions("irc/#terrarium")
-DONE = "data: [DONE]\n\n"
+DONE, STREAM = "data: [DONE]\n\n", "text/event-stream"
 
 
 def settings(url: str, **values: Any) -> AgentSettings:
@@ -163,11 +162,8 @@ async def test_tool_calls_are_put_together_from_their_pieces() -> None:
     ("status", "headers", "error"),
     [
         (429, {"retry-after": "60"}, Busy),
-        (400, {}, RequestRejected),
-        (404, {}, RequestRejected),
-        (422, {}, RequestRejected),
-        (408, {}, TimedOut),
-        (504, {}, TimedOut),
+        *((status, {}, RequestRejected) for status in (400, 404, 422)),
+        *((status, {}, TimedOut) for status in (408, 504)),
     ],
 )
 async def test_an_error_that_asking_again_does_not_mend_is_raised_at_once(
@@ -281,7 +277,7 @@ def canned(
     body: Iterable[str],
     status: int = 200,
     path: str = "/v1/chat/completions",
-    media_type: str = "text/event-stream",
+    media_type: str = STREAM,
 ) -> tuple[Starlette, list[int]]:
     """A server that always says the same, and what it has counted."""
     asked: list[int] = []
@@ -298,26 +294,26 @@ def piece(text: str) -> str:
     return f'data: {{"choices": [{{"index": 0, "delta": {{"content": "{text}"}}}}]}}\n\n'
 
 
+TOO_LONG = '{"message": "5000 > 4096", "code": "context_length_exceeded"}'
+
+
 @pytest.mark.parametrize(
-    "body",
+    ("body", "status", "media_type", "error", "words"),
     [
-        ["data: <html>not JSON</html>\n\n", DONE],
-        ['data: {"choices": 7}\n\n', DONE],
-        ["data: \xff\xfe\n\n", DONE],
+        ("data: <html>not JSON</html>\n\n" + DONE, 200, STREAM, RequestRejected, "chunk"),
+        ('data: {"choices": 7}\n\n' + DONE, 200, STREAM, RequestRejected, "chunk"),
+        ("data: \xff\xfe\n\n" + DONE, 200, STREAM, RequestRejected, "chunk"),
+        ("<html>login</html>", 200, "text/html", RequestRejected, "OpenAI API"),
+        (f'data: {{"error": {TOO_LONG}}}\n\n', 200, STREAM, ContextTooLong, "5000 > 4096"),
+        (f'{{"error": {TOO_LONG}}}', 400, "application/json", ContextTooLong, "5000 > 4096"),
     ],
 )
-async def test_nonsense_is_refused(body: list[str]) -> None:
-    app, asked = canned(body)
+async def test_what_is_no_answer_is_refused_at_once(
+    body: str, status: int, media_type: str, error: type[ModelError], words: str
+) -> None:
+    app, asked = canned(body, status, media_type=media_type)
     async with serving(app) as url:
-        with pytest.raises(RequestRejected):
-            await chat(url)
-    assert len(asked) == 1
-
-
-async def test_a_web_page_is_not_an_answer() -> None:
-    app, asked = canned(["<html>login</html>"], media_type="text/html")
-    async with serving(app) as url:
-        with pytest.raises(RequestRejected, match="OpenAI API"):
+        with pytest.raises(error, match=words):
             await chat(url)
     assert len(asked) == 1
 
@@ -331,32 +327,11 @@ async def test_line_ends_that_only_unicode_knows_do_not_end_an_event() -> None:
 
 async def test_an_error_inside_the_stream_is_an_error() -> None:
     broken = 'data: {"error": {"message": "engine died", "code": null}}\n\n'
-    full = 'data: {"error": {"message": "too long", "code": "context_length_exceeded"}}\n\n'
     app, asked = canned([piece("Well"), broken])
     async with serving(app) as url:
         with pytest.raises(Unreachable, match="engine died"):
             await chat(url, [])
     assert len(asked) == 1
-    app, _ = canned([full])
-    async with serving(app) as url:
-        with pytest.raises(ContextTooLong):
-            await chat(url)
-
-
-async def test_a_prompt_that_the_server_finds_too_long_is_told_apart() -> None:
-    body = '{"error": {"message": "5000 > 4096", "code": "context_length_exceeded"}}'
-    app, _ = canned([body], 400)
-    async with serving(app) as url:
-        with pytest.raises(ContextTooLong, match="5000 > 4096"):
-            await chat(url)
-
-
-async def test_tokens_are_counted_by_the_server() -> None:
-    async with (
-        ScriptedOpenAI(max_model_len=99) as script,
-        AgentClient.open(settings(script.url)) as client,
-    ):
-        assert await client.count(ASKED, []) == CountAnswer(count=2, max_model_len=99)
 
 
 async def test_an_estimate_of_tokens_follows_the_usage_that_the_server_reports() -> None:
@@ -398,20 +373,12 @@ async def test_a_reply_says_how_it_ended_and_a_cut_one_keeps_its_last_blank() ->
     async with ScriptedOpenAI() as script:
         script.answer(Answer("It begins with ", finish="length"))
         reply = await chat(script.url)
-        assert (reply.text, reply.finish_reason, reply.is_cut) == (
-            "It begins with ",
-            "length",
-            True,
-        )
+        assert (reply.text, reply.finish_reason) == ("It begins with ", "length")
+        assert reply.is_cut
         script.answer(Answer(pieces=("so on " * 9_000,) * 2))
         reply = await chat(script.url)
-    assert (reply.finish_reason, reply.is_cut, len(reply.text)) == ("overlong", True, 100_000)
-
-
-async def test_thoughts_do_not_count_against_the_length_of_an_answer() -> None:
-    thought = "so on " * 20_000
-    async with ScriptedOpenAI() as script:
-        script.answer(Answer("Well.", reasoning=thought))
+        assert (reply.finish_reason, reply.is_cut, len(reply.text)) == ("overlong", True, 100_000)
+        script.answer(Answer("Well.", reasoning="so on " * 20_000))  # thoughts do not count
         reply = await chat(script.url)
     assert (reply.text, reply.finish_reason) == ("Well.", "stop")
 
@@ -424,23 +391,18 @@ async def test_an_answer_without_choices_is_empty(choices: str) -> None:
 
 
 async def test_a_server_too_busy_to_count_is_asked_again() -> None:
-    answers = [429, 503, 200]
+    answers = [429, 503, 200, 200]
 
     async def tokenize(_request: Request) -> Response:
         status = answers.pop(0)
         body: dict[str, Any] = {"error": {"message": "busy"}}
         headers = {"retry-after": "0"}
         if status == 200:
-            body = {"count": 7, "max_model_len": 8}
+            body = {"count": 7 if answers else "many", "max_model_len": 8}
         return JSONResponse(body, status, headers)
 
     app = Starlette(routes=[Route("/tokenize", tokenize, methods=["POST"])])
     async with serving(app) as url, AgentClient.open(settings(url)) as client:
         assert await client.count(ASKED, []) == CountAnswer(count=7, max_model_len=8)
-
-
-async def test_a_count_that_makes_no_sense_is_refused() -> None:
-    app, _ = canned(['{"count": "many"}'], 200, "/tokenize")
-    async with serving(app) as url, AgentClient.open(settings(url)) as client:
-        with pytest.raises(RequestRejected):
+        with pytest.raises(RequestRejected):  # that makes no sense
             await client.count(ASKED, [])

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
 from structlog.testing import capture_logs
 
 from llm.client.client import AgentClient, ModelCatalog, RequestOptions
@@ -59,25 +60,19 @@ async def test_while_the_server_is_away_a_chosen_name_stays() -> None:
         assert await found.resolve("big") == "big"
         assert await found.smart() == ""
         assert await found.tool_judgement() is None
-        assert not await found.supports_tools(), "what nobody knows is no yes"
         assert await found.card() is None
 
 
-async def test_a_model_whose_test_is_not_done_does_not_choose_tools_yet() -> None:
+@pytest.mark.parametrize("said", [None, True, False])
+async def test_a_model_chooses_tools_when_the_server_has_tested_that(said: bool | None) -> None:
     async with ScriptedOpenAI() as script, models(script.url) as found:
-        script.able = {"chooses_tools": None}
-        assert await found.tool_judgement() is None
-        assert not await found.supports_tools()
-    async with ScriptedOpenAI() as script:
-        for said in (True, False):
-            script.able = {"chooses_tools": said}
-            async with models(script.url) as found:
-                assert await found.supports_tools() is said
+        script.able = {"chooses_tools": said}
+        assert await found.tool_judgement() is said
 
 
 async def test_a_server_that_describes_no_models_is_taken_to_have_a_good_one() -> None:
     async with ScriptedOpenAI() as script, models(script.url, "unheard-of") as found:
-        assert await found.supports_tools()
+        assert await found.tool_judgement()
 
 
 async def test_the_card_tells_what_a_prompt_may_cost() -> None:
@@ -99,12 +94,9 @@ async def test_the_card_tells_what_a_prompt_may_cost() -> None:
 
 
 async def test_a_small_model_is_known_to_choose_no_tools() -> None:
-    async with ScriptedOpenAI() as script:
-        async with models(script.url) as found:
-            assert await found.supports_tools()
+    async with ScriptedOpenAI() as script, models(script.url) as found:
         script.tools = "forced"
-        async with models(script.url) as found:
-            assert not await found.supports_tools()
+        assert await found.tool_judgement() is False
 
 
 async def test_a_call_may_differ_from_the_configuration_and_says_what_it_cost() -> None:

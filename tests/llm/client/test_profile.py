@@ -6,9 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from llm.client.answer_filter import AnswerLimit
-from llm.client.profile import CAPABLE, SMALL, TINY, Profile
-from llm.client.response import CapabilitiesPart, ModelCard
+from llm.client.profile import CAPABLE, SMALL, TINY, CapabilitiesPart, ModelCard, Profile
+from llm.client.response import AnswerLimit
 from llm.reading.reading import Reading
 
 MILLION = 1_000_000
@@ -77,4 +76,7 @@ def test_only_small_models_are_cut_short() -> None:
     question = Reading("what is a lighthouse?")
     assert CAPABLE.answer_limit(question) is None
     assert SMALL.answer_limit(question) == AnswerLimit(2)
-    assert TINY.answer_limit(question) == AnswerLimit(1, main_clause=True)
+    tiny = TINY.answer_limit(question)
+    assert tiny
+    assert (tiny.sentences, tiny.main_clause) == (1, True)
+    assert tiny.certainty > 0

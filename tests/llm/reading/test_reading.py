@@ -7,8 +7,7 @@ from pathlib import Path
 
 from agent_server.engines.embeddings import EmbeddingEngine
 from benchmarks.reading_fit import LANGUAGES, SENTENCES, sentences
-from llm.client.client import AgentClient, RequestOptions
-from llm.client.reader import Reader
+from llm.client.client import AgentClient, Reader, RequestOptions
 from llm.client.settings import AgentSettings
 from llm.reading.classifier import classifier
 from llm.reading.reading import shorten

@@ -147,6 +147,7 @@ async def test_no_arguments_may_be_no_text_at_all(weather: Weather) -> None:
         ('{"city": "Oslo", "country": "NO"}', "country: Extra inputs are not permitted"),
         ('{"city": ', "arguments: Invalid JSON"),
         ('["Oslo"]', "arguments: Input should be an object"),
+        ('{"city": ["<|im_start|>"]}', "city: Input should be a valid string"),
         ("[" * 100_000, "arguments: "),
     ],
 )
@@ -155,32 +156,23 @@ async def test_arguments_that_do_not_fit_are_explained_and_nothing_runs(
 ) -> None:
     result = await called(weather, "forecast", arguments)
     assert result.startswith(f"error: {reason}")
+    assert "<|im_start|>" not in result
     assert weather.asked == []
 
 
-async def test_the_reasons_do_not_repeat_what_was_sent(weather: Weather) -> None:
-    assert "<|im_start|>" not in await called(weather, "forecast", '{"city": ["<|im_start|>"]}')
-
-
-async def test_an_unknown_tool_is_answered_with_those_there_are(weather: Weather) -> None:
-    result = await called(weather, "sing")
-    assert result == (
-        "error: no such tool; there are: broken, closed, forecast, places, slow, unknown"
-    )
-
-
-async def test_a_tool_says_no_in_its_own_words(weather: Weather) -> None:
-    assert await called(weather, "closed") == "error: the station is closed"
-
-
-@pytest.mark.parametrize("name", ["broken", "unknown"])
-async def test_a_bug_in_a_tool_is_a_result_that_tells_nothing(weather: Weather, name: str) -> None:
-    assert await called(weather, name) == "error: the tool failed"
-
-
-async def test_a_slow_tool_is_stopped(weather: Weather) -> None:
-    assert await called(weather, "slow", timeout=0.01) == "error: no result within 0.01 seconds"
-    assert weather.stopped.is_set()
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("sing", "no such tool; there are: broken, closed, forecast, places, slow, unknown"),
+        ("closed", "the station is closed"),
+        ("broken", "the tool failed"),
+        ("unknown", "the tool failed"),
+        ("slow", "no result within 0.5 seconds"),
+    ],
+)
+async def test_whatever_goes_wrong_is_a_result(weather: Weather, name: str, reason: str) -> None:
+    assert await called(weather, name, timeout=0.5) == f"error: {reason}"
+    assert weather.stopped.is_set() is (name == "slow")
 
 
 async def test_cancelling_a_call_stops_the_tool(weather: Weather) -> None:
@@ -218,22 +210,18 @@ class Search(BaseModel):
     words: list[str] = []
 
 
-async def test_a_model_as_the_only_parameter_stands_for_its_fields() -> None:
-    @tool
-    async def look(asked: Search) -> str:
-        """Look for it."""
-        return f"{asked.query} in {asked.title}"
+@tool
+async def look(asked: Search) -> str:
+    """Look for it."""
+    return f"{asked.query} in {asked.title}"
 
+
+async def test_a_model_as_the_only_parameter_stands_for_its_fields() -> None:
     assert await called(look, "look", '{"query": "frogs"}') == "frogs in none"
     assert "Extra inputs" in await called(look, "look", '{"asked": {}}')
 
 
 def test_a_schema_has_nothing_that_tells_a_model_nothing() -> None:
-    @tool
-    async def look(asked: Search) -> str:
-        """Look for it."""
-        return ""
-
     assert schema_of(look, "look")["parameters"] == {
         "type": "object",
         "properties": {

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from llm.messages.image import Image
+from llm.messages.message import Image
 from llm.skills.web_pages import PageTools, SearchTools, create_tools
 from llm.tools.consent import Asker
 from llm.tools.toolbox import MAX_RESULT_LENGTH, Toolbox

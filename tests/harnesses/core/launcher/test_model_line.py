@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from harnesses.core.launcher.readiness import describe_model
-from llm.client.response import CapabilitiesPart, ModelCard
+from llm.client.profile import CapabilitiesPart, ModelCard
 
 
 def card(**values: object) -> ModelCard:

@@ -14,7 +14,7 @@ import pytest
 from playwright.async_api import expect
 
 from harnesses.core.tendril.responder import BLIND
-from llm.messages.image import MAX_IMAGE_SIZE
+from llm.messages.message import MAX_IMAGE_SIZE
 from tests.kit.browser import browser, visit
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.web_site import WebSite, web_site
