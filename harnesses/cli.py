@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from importlib.metadata import EntryPoint, entry_points, version
+from importlib.metadata import entry_points, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -24,10 +24,7 @@ from storage.db.private_files import keep_private, tighten_data
 from storage.db.process_lock import AlreadyRunning, hold_lock
 from terrarium.command_line import ConfigFile, DataFolder
 from terrarium.config import ConfigError, load
-from terrarium.logging import Format, Level, configure
-
-if TYPE_CHECKING:
-    from harnesses.core.tendril.status import CheckResult
+from terrarium.logging import Format, Level, configure, configure_child
 
 # Each command imports its dependencies when it runs: the others start quickly, and a broken package
 # breaks only its own commands.
@@ -121,7 +118,7 @@ def run(
     from harnesses.core.launcher.tendrils import run_until_stopped, tendril
 
     kind = tendril(name)
-    configure(name, *_log_options())
+    configure_child(name)  # with the log options that were given before the command
     loaded = with_agent_address(load(config, data), tendril=name)
     process = kind(loaded)
     # The lock is shared only where several processes may serve one tendril, as IRC standbys do.
@@ -148,7 +145,9 @@ def doctor(
         from harnesses.core.tendril.status import examine_process
 
         findings = [examine_process(data, name)]
-    _print_findings(findings)
+    width = max(len(found.what) for found in findings)
+    for found in findings:
+        typer.echo(f"{'ok' if found.ok else 'problem':<8} {found.what:<{width}}  {found.text}")
     raise typer.Exit(0 if all(found.ok for found in findings) else 1)
 
 
@@ -173,43 +172,20 @@ def show(config: ConfigFile = None, data: DataFolder = Path("data")) -> None:
         typer.echo(f"{line}  # {value.origin}" if value.text else line)
 
 
-def _log_options() -> tuple[Level, Format]:
-    """Return the log options that were given before the command."""
-    level: Level = os.environ["TERRARIUM_LOG_LEVEL"]  # type: ignore[assignment]
-    style: Format = os.environ["TERRARIUM_LOG_FORMAT"]  # type: ignore[assignment]
-    return level, style
-
-
-def _print_findings(findings: Sequence[CheckResult]) -> None:
-    width = max(len(found.what) for found in findings)
-    for found in findings:
-        typer.echo(f"{'ok' if found.ok else 'problem':<8} {found.what:<{width}}  {found.text}")
-
-
 def _add_commands(arguments: Sequence[str]) -> None:
     """Register the commands of other packages: those named in `arguments`, or all for a listing.
 
     Loading a command imports its package, so none is loaded for a built-in command.
     """
     others = entry_points(group=GROUP)
+    own = {"--version", *(str(group.name) for group in app.registered_groups)}
+    for registered in app.registered_commands:
+        if registered.callback:
+            own.add(registered.name or registered.callback.__name__)
     named = [entry for entry in others if entry.name in arguments]
-    if named:
-        _add(named)
-    elif not {"--version", *_own_commands()}.intersection(arguments):
-        _add(others)
-
-
-def _own_commands() -> set[str]:
-    groups = {group.name for group in app.registered_groups}
-    return {str(name) for name in groups} | {
-        command.name or command.callback.__name__
-        for command in app.registered_commands
-        if command.callback
-    }
-
-
-def _add(entries: Iterable[EntryPoint]) -> None:
-    for entry in entries:
+    if not named and not own.intersection(arguments):
+        named = list(others)
+    for entry in named:
         try:
             command = entry.load()
         except ImportError as error:

@@ -114,14 +114,8 @@ class ReminderService:
         say: SayReminder,
         lock: Path,
     ) -> None:
-        self._kept, self._clock, self._default_zone, self._say = (
-            Reminders(database),
-            clock,
-            zone,
-            say,
-        )
-        self._memories = Memories(database)
-        self._lock = lock
+        self._clock, self._default_zone, self._say, self._lock = clock, zone, say, lock
+        self._kept, self._memories = Reminders(database), Memories(database)
         self._jobs, self._questions = Jobs(database, clock.now), Jobs(database, clock.now)
         self._worker = Worker(self._jobs, {_KIND: self._fire}, clock, lock)
 
