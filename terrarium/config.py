@@ -119,7 +119,15 @@ class Config:
                 **values,
             )
         except ValidationError as error:
-            raise ConfigError("\n".join(self._explain(kind, where, error, prefix))) from error
+            said = []
+            for problem in error.errors(include_url=False, include_input=False):
+                key = ".".join(str(part) for part in problem["loc"])
+                variable = variable_of(kind, key, prefix)
+                place = (
+                    f"{variable} ({where})" if variable else f"{self.name}: {where} {key}".strip()
+                )
+                said.append(f"{place}: {problem['msg'].removeprefix('Value error, ')}")
+            raise ConfigError("\n".join(said)) from error
         except SettingsError as error:
             raise ConfigError(f"the environment, for {where}: {error}: write it as JSON") from error
 
@@ -144,16 +152,6 @@ class Config:
                 hint = f'; the nearest known key is "{near[0]}"' if near else ""
                 raise ConfigError(f'{self.name}: unknown key "{key}" in {where}{hint}')
 
-    def _explain(
-        self, kind: type[Settings], where: str, error: ValidationError, prefix: str
-    ) -> Iterable[str]:
-        for problem in error.errors(include_url=False, include_input=False):
-            key = ".".join(str(part) for part in problem["loc"])
-            variable = variable_of(kind, key, prefix)
-            origin = f"{self.name}: {where} {key}".strip()
-            reason = problem["msg"].removeprefix("Value error, ")
-            yield f"{variable} ({where}): {reason}" if variable else f"{origin}: {reason}"
-
     @property
     def name(self) -> str:
         """The file's name for messages."""
@@ -169,7 +167,15 @@ def load(path: Path | None, data: Path) -> Config:
     if path is None and not file.is_file():
         config = Config({}, None, data)
     else:
-        config = Config(_read(file), file, data)
+        try:
+            tables = tomllib.loads(file.read_text(encoding="utf-8"))
+        except FileNotFoundError as error:
+            raise ConfigError(f"{file}: no such file; give another with --config FILE") from error
+        except tomllib.TOMLDecodeError as error:
+            raise ConfigError(f"{file}: not valid TOML: {error}") from error
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{file}: cannot be read: {error}") from error
+        config = Config(tables, file, data)
     config.check()
     return config
 
@@ -201,14 +207,3 @@ def names_of(kind: type[Settings], key: str, prefix: str) -> list[str]:
             if key in choices:
                 return choices
     return [f"{prefix}{key}".lower()]
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise ConfigError(f"{path}: no such file; give another with --config FILE") from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: cannot be read: {error}") from error
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path}: not valid TOML: {error}") from error

@@ -21,8 +21,6 @@ from storage.chat_log.event import Event, Scope
 from storage.chat_log.event_table import Query
 from storage.queues.attention_state import AttentionStore, Signal
 
-_NOTHING = TurnResult("")
-
 
 class AttentionMixin(Tendril):
     """A tendril that may speak unasked in its public rooms, using `say`.
@@ -97,26 +95,25 @@ class AttentionMixin(Tendril):
     async def _speak_unasked(self, trigger: Trigger) -> datetime | None:
         """Run a turn for a trigger; return None, or the time until which the trigger is put off, at
         the request of the model or after an error."""
-        result = await self.turns.catch_errors(lambda: self._unasked_turn(trigger))
-        if result.ok and not result.deferral:
-            return None
-        later = timedelta(hours=result.deferral.hours) if result.deferral else RETRY_DELAY
-        return self.clock.now() + later
-
-    async def _unasked_turn(self, trigger: Trigger) -> TurnResult:
-        """Ask the model and say its answer; do nothing if the line is no longer there."""
-        line = None
-        # Read again just now: its author may have been forgotten or opted out since the signal.
-        if trigger.event_id:
-            ids = frozenset({trigger.event_id})
-            wanted = Query(scope=Scope.from_places(trigger.place), ids=ids, limit=1)
-            (found,) = await self.log.chat_log.for_model(wanted)
-            if not found:
-                return _NOTHING
-            line = found[0]
 
         async def deliver(result: TurnResult) -> bool:
             # An apology is not said: nobody has asked. Silence counts as delivered.
             return not (result.ok and result.text) or await self.say(trigger.place, result.text)
 
-        return await self.turn(replace(self.unasked_request(trigger, line), deliver=deliver))
+        async def run() -> TurnResult:
+            line = None
+            # Read again just now: its author may have been forgotten or opted out since the signal.
+            if trigger.event_id:
+                ids = frozenset({trigger.event_id})
+                wanted = Query(scope=Scope.from_places(trigger.place), ids=ids, limit=1)
+                (found,) = await self.log.chat_log.for_model(wanted)
+                if not found:
+                    return TurnResult("")
+                line = found[0]
+            return await self.turn(replace(self.unasked_request(trigger, line), deliver=deliver))
+
+        result = await self.turns.catch_errors(run)
+        if result.ok and not result.deferral:
+            return None
+        later = timedelta(hours=result.deferral.hours) if result.deferral else RETRY_DELAY
+        return self.clock.now() + later

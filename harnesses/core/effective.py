@@ -62,7 +62,13 @@ def _toml(value: Any) -> str:
         case BaseModel():
             return _toml(value.model_dump())
         case Mapping():
-            return _inline({str(k): v for k, v in value.items() if v is not None})
+            # A free-form table has no `SecretStr` fields, so the key's name tells a secret.
+            parts = (
+                f'{key} = "{HIDDEN}"' if _is_secret(str(key), each) else f"{key} = {_toml(each)}"
+                for key, each in value.items()
+                if each is not None
+            )
+            return "{" + ", ".join(parts) + "}"
         case tuple() | list() | set() | frozenset():
             return "[" + ", ".join(map(_toml, value)) + "]"
     return json.dumps(_mask(str(value)), ensure_ascii=False)
@@ -73,16 +79,6 @@ def holds_secret(key: str, value: Any) -> bool:
     if isinstance(value, list | tuple):
         return any(holds_secret(key, each) for each in value)
     return _is_secret(key, value) or (isinstance(value, str) and _mask(value) != value)
-
-
-def _inline(values: Mapping[str, Any]) -> str:
-    """Return a table as inline TOML, with secrets masked."""
-    # A free-form table has no `SecretStr` fields, so secrets are recognised by the key's name.
-    parts = (
-        f'{key} = "{HIDDEN}"' if _is_secret(key, value) else f"{key} = {_toml(value)}"
-        for key, value in values.items()
-    )
-    return "{" + ", ".join(parts) + "}"
 
 
 def _is_secret(key: str, value: Any) -> bool:

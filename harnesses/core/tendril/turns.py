@@ -132,7 +132,14 @@ class Turns:
         memory: RoomMemory,
     ) -> TurnResult:
         """Deliver an answer, and remember the turn if it was delivered."""
-        await self._log_errors(self._link_quotes(request, result))
+
+        async def link_quotes() -> None:
+            # So that our lines with the answer are erased with whom it quotes.
+            asked = request.log_window.pending_event if request.log_window else None
+            if result.quotes and asked and (answered := await asked.wait_visible()):
+                await self._log.add_quotes(answered, result.quotes)
+
+        await self._log_errors(link_quotes())
         if request.deliver:
             is_delivered = await self._log_errors(request.deliver(result))
             if not is_delivered:
@@ -145,13 +152,6 @@ class Turns:
         if result.on_delivered:
             await self._log_errors(result.on_delivered())
         return result
-
-    async def _link_quotes(self, request: TurnRequest, result: TurnResult) -> None:
-        """Record in the log which lines the answer quotes, so that our lines with it are erased
-        with whom it quotes."""
-        asked = request.log_window.pending_event if request.log_window else None
-        if result.quotes and asked and (answered := await asked.wait_visible()):
-            await self._log.add_quotes(answered, result.quotes)
 
     async def _log_errors(self, work: Awaitable[T]) -> T | None:
         """Return the result of `work`, or None if it fails; the error is logged."""
