@@ -127,7 +127,8 @@ class Tendril(ABC):
         self._status = StatusFile(config.data, self.name, self.asked_about)
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.name}>"
+        pending = self.turns.pending if "turns" in vars(self) else 0  # before it runs
+        return f"<{type(self).__name__} {self.name}, {pending} pending>"
 
     # What a tendril overrides.
 
