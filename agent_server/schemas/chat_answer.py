@@ -75,10 +75,14 @@ class ThinkSplitter:
         shown = thought = ""
         while True:
             if self._thinking:
-                piece, text, closed = self._until_closed(text, is_last=is_last)
-                thought += piece
-                if not closed:
-                    return Split(shown, thought)
+                text, self._held = self._held + text, ""
+                certain = _certain_length(text, is_last=is_last)
+                closing = _CLOSING_TAG.search(text[:certain])
+                if closing is None:
+                    self._held = text[certain:]
+                    return Split(shown, thought + text[:certain])
+                thought, text = thought + text[: closing.start()], text[closing.end() :]
+                self._thinking = False
             elif self._answering:
                 piece, text = self._answer(text, is_last=is_last)
                 shown += piece
@@ -95,17 +99,6 @@ class ThinkSplitter:
                     return Split(shown, thought)
                 else:
                     self._answering = True
-
-    def _until_closed(self, text: str, *, is_last: bool) -> tuple[str, str, bool]:
-        """Return the text of the open block, the text after it, and whether it closes."""
-        text, self._held = self._held + text, ""
-        certain = _certain_length(text, is_last=is_last)
-        closing = _CLOSING_TAG.search(text[:certain])
-        if closing is None:
-            self._held = text[certain:]
-            return text[:certain], "", False
-        self._thinking = False
-        return text[: closing.start()], text[closing.end() :], True
 
     def _answer(self, text: str, *, is_last: bool) -> tuple[str, str]:
         """Return the visible part of a text; if a block opens in it, also the text after the
@@ -146,23 +139,17 @@ def _certain_length(text: str, *, is_last: bool) -> int:
 
 def _may_become_tag(text: str) -> bool:
     """Return whether a text is empty or a proper prefix of a tag."""
-    return not text or _PREFIX.fullmatch(text) is not None
+    return not text or text.lower() in _PREFIXES
 
 
-def _prefixes() -> re.Pattern[str]:
-    """Compile a pattern that matches every proper prefix of a tag."""
-    tags = [
-        f"{a}{slash}{name}{b}"
-        for a, b in (("<", ">"), ("<<", ">>"))
-        for slash in ("", "/")
-        for name in _NAMES.split("|")
-    ]
-    beginnings = {tag[:length] for tag in tags for length in range(1, len(tag))}
-    return re.compile("|".join(map(re.escape, sorted(beginnings, key=len))), re.IGNORECASE)
-
-
-_MAX_TAG_LENGTH = len("<</thinking>>")
-_PREFIX = _prefixes()
+_TAGS = [
+    f"{a}{slash}{name}{b}"
+    for a, b in (("<", ">"), ("<<", ">>"))
+    for slash in ("", "/")
+    for name in _NAMES.split("|")
+]
+_MAX_TAG_LENGTH = max(map(len, _TAGS))
+_PREFIXES = {tag[:length] for tag in _TAGS for length in range(1, len(tag))}
 
 
 class ChunkNormalizer:

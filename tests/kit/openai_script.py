@@ -204,7 +204,7 @@ class ScriptedOpenAI:
             return JSONResponse(problem, answer.status, headers)
         if body.get("stream"):
             return StreamingResponse(self._events(body, answer), media_type="text/event-stream")
-        if answer.hang or answer.cut:
+        if answer.hang or answer.late or answer.cut:
             await self._wait(request)
         return JSONResponse(self._whole(body, answer))
 
@@ -222,12 +222,18 @@ class ScriptedOpenAI:
         left.cancel()
 
     def _whole(self, body: dict[str, Any], answer: Answer) -> dict[str, Any]:
-        message: dict[str, Any] = {"role": "assistant", "content": answer.text or None}
+        pieces = [delta["content"] for delta in _deltas(answer) if delta.get("content")]
+        message: dict[str, Any] = {"role": "assistant", "content": "".join(pieces) or None}
         if answer.reasoning:
             message["reasoning_content"] = answer.reasoning
         if answer.calls:
             message["tool_calls"] = _tool_calls(answer)
-        choice = {"index": 0, "message": message, "finish_reason": _finish(answer)}
+        choice: dict[str, Any] = {"index": 0, "message": message, "finish_reason": _finish(answer)}
+        if answer.stop_reason:
+            choice["stop_reason"] = answer.stop_reason
+        if body.get("logprobs"):
+            tokens = [{"token": piece, "logprob": answer.logprob} for piece in pieces]
+            choice["logprobs"] = {"content": tokens}
         return {
             **self._head("chat.completion"),
             "choices": [choice],
@@ -242,7 +248,7 @@ class ScriptedOpenAI:
                 await self._released.wait()
             for delta in _deltas(answer):
                 made = choice(delta)
-                if body.get("logprobs") and delta.get("content"):
+                if body.get("logprobs") and delta.get("content") and "prompt" not in body:
                     token = {"token": delta["content"], "logprob": answer.logprob}
                     made["logprobs"] = {"content": [token]}
                 yield event({**head, "choices": [made]})
