@@ -9,8 +9,7 @@ from __future__ import annotations
 import re
 import string
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import dataclass, field
 
 import structlog
 
@@ -151,33 +150,32 @@ class LineBuffer:
     Bytes are buffered undecoded, as a multi-byte character may arrive in two reads.
     """
 
-    def __init__(self, decoder: Callable[[bytes], str] = decode, longest: int = MAX_LINE) -> None:
-        self._decode, self._longest = decoder, longest
+    def __init__(self, decoder: Callable[[bytes], str] = decode) -> None:
+        self._decode = decoder
         self._rest = bytearray()
         self._dropped = 0
 
     def feed(self, data: bytes) -> list[str]:
         """Add `data`; return the lines it completes, without line ends and without empty lines.
 
-        A line ends with LF or CRLF. A line is truncated to `longest` bytes, with a warning in the
+        A line ends with LF or CRLF. A line is truncated to `MAX_LINE` bytes, with a warning in the
         process log.
         """
         *ends, rest = data.split(b"\n")
-        lines = [self._complete(end) for end in ends]
+        lines = []
+        for end in ends:
+            self._append(end)
+            if self._dropped:
+                log.warning("irc.line_cut", kept=len(self._rest), dropped=self._dropped)
+            if line := bytes(self._rest).removesuffix(b"\r"):
+                lines.append(self._decode(line))
+            self._rest.clear()
+            self._dropped = 0
         self._append(rest)
-        return [self._decode(line) for line in lines if line]
-
-    def _complete(self, end: bytes) -> bytes:
-        self._append(end)
-        if self._dropped:
-            log.warning("irc.line_cut", kept=len(self._rest), dropped=self._dropped)
-        line = bytes(self._rest).removesuffix(b"\r")
-        self._rest.clear()
-        self._dropped = 0
-        return line
+        return lines
 
     def _append(self, data: bytes) -> None:
-        room = self._longest - len(self._rest)
+        room = MAX_LINE - len(self._rest)
         self._rest += data[:room]
         self._dropped += max(0, len(data) - room)
 
@@ -242,11 +240,35 @@ def is_nick(name: str) -> bool:
     return _NICK.fullmatch(name) is not None
 
 
-@dataclass(frozen=True)
 class ISupport:
-    """The parameters that a server advertises in 005, with the protocol's defaults for the rest."""
+    """The parameters that a server advertises in 005, with the protocol's defaults for the rest.
 
-    tokens: Mapping[str, str] = field(default_factory=dict)
+    `fold` is the folding function of CASEMAPPING, `unknown_casemapping` its value if we do not
+    support it, else "". `prefix` maps symbols to member modes, highest first, as in
+    {"@": "o", "+": "v"}. `chantypes` are the characters that a channel name can begin with,
+    `statusmsg` the symbols that may precede one in a message target. `chanmodes` are the modes of
+    types A to D: list modes, then modes that take an argument always, only when set, and never.
+    `nicklen` is the maximum length of a nick, None if unknown. `linelen` is the maximum bytes of a
+    line, including CRLF and excluding tags; `userlen` (with the `~` that servers prepend) and
+    `hostlen` are those of the names. `bot` is the letter of the user mode that marks a bot, or "".
+    """
+
+    def __init__(self, tokens: Mapping[str, str] | None = None) -> None:
+        self.tokens = tokens or {}
+        get = self.tokens.get
+        self.fold = casemap(get("CASEMAPPING") or "rfc1459")
+        is_known = get("CASEMAPPING", "").lower() in ("", *_CASEMAPPINGS)
+        self.unknown_casemapping = "" if is_known else self.tokens["CASEMAPPING"]
+        modes = _PREFIX.fullmatch(get("PREFIX", "(ov)@+"))
+        self.prefix = dict(zip(modes[2], modes[1], strict=False)) if modes else {}
+        self.chantypes, self.statusmsg = get("CHANTYPES", "#&"), get("STATUSMSG", "")
+        kinds = [*get("CHANMODES", _CHANMODES).split(","), "", "", "", ""]
+        self.chanmodes = kinds[0], kinds[1], kinds[2], kinds[3]
+        self.nicklen = max(self._number("NICKLEN", 9), 1) if "NICKLEN" in self.tokens else None
+        self.linelen = min(max(self._number("LINELEN", 512), 512), MAX_LINELEN)
+        self.userlen = min(self._number("USERLEN", 10), MAX_NAME) + 1
+        self.hostlen = min(self._number("HOSTLEN", 63), MAX_NAME)
+        self.bot = get("BOT", "")[:1]
 
     def with_tokens(self, words: Iterable[str]) -> ISupport:
         """Return a copy updated with the tokens of a 005 line; `-TOKEN` removes a token."""
@@ -258,67 +280,7 @@ class ISupport:
                 tokens.pop(name[1:].upper(), None)
             elif name:
                 tokens[name.upper()] = _HEX.sub(lambda m: chr(int(m[1], 16)), value)
-        return replace(self, tokens=tokens)
-
-    @cached_property
-    def fold(self) -> Casemap:
-        """The folding function that CASEMAPPING names."""
-        return casemap(self.tokens.get("CASEMAPPING") or "rfc1459")
-
-    @property
-    def unknown_casemapping(self) -> str:
-        """The value of CASEMAPPING if we do not support it, else ""."""
-        value = self.tokens.get("CASEMAPPING", "")
-        return "" if value.lower() in _CASEMAPPINGS else value
-
-    @cached_property
-    def prefix(self) -> Mapping[str, str]:
-        """PREFIX: symbols mapped to member modes, highest first, as in {"@": "o", "+": "v"}."""
-        value = self.tokens.get("PREFIX", "(ov)@+")
-        match = _PREFIX.fullmatch(value)
-        return dict(zip(match[2], match[1], strict=False)) if match else {}
-
-    @property
-    def chantypes(self) -> str:
-        """CHANTYPES: the characters that a channel name can begin with."""
-        return self.tokens.get("CHANTYPES", "#&")
-
-    @property
-    def statusmsg(self) -> str:
-        """STATUSMSG: the symbols that may precede a channel name in a message target."""
-        return self.tokens.get("STATUSMSG", "")
-
-    @property
-    def chanmodes(self) -> tuple[str, str, str, str]:
-        """CHANMODES, types A to D: list modes, then modes that take an argument always, only when
-        set, and never."""
-        kinds = [*self.tokens.get("CHANMODES", _CHANMODES).split(","), "", "", "", ""]
-        return kinds[0], kinds[1], kinds[2], kinds[3]
-
-    @property
-    def nicklen(self) -> int | None:
-        """NICKLEN: the maximum length of a nick, or None if the server has not advertised it."""
-        return max(self._number("NICKLEN", 9), 1) if "NICKLEN" in self.tokens else None
-
-    @property
-    def linelen(self) -> int:
-        """LINELEN: the maximum bytes of a line, including CRLF and excluding tags."""
-        return min(max(self._number("LINELEN", 512), 512), MAX_LINELEN)
-
-    @property
-    def userlen(self) -> int:
-        """USERLEN: the maximum bytes of a user name, plus one for the `~` that servers prepend."""
-        return min(self._number("USERLEN", 10), MAX_NAME) + 1
-
-    @property
-    def hostlen(self) -> int:
-        """HOSTLEN: the maximum bytes of a host name."""
-        return min(self._number("HOSTLEN", 63), MAX_NAME)
-
-    @property
-    def bot(self) -> str:
-        """BOT: the letter of the user mode that marks a bot, or "" if there is none."""
-        return self.tokens.get("BOT", "")[:1]
+        return ISupport(tokens)
 
     def passes_tag(self, name: str) -> bool:
         """Return whether the server passes the client-only tag `+name` on (CLIENTTAGDENY)."""
