@@ -31,7 +31,6 @@ Reason = Annotated[
 ]
 Nick = Annotated[str, Field(min_length=1, max_length=64, description="nick of who it is about")]
 
-
 Words = tuple[str, str]
 """The first word after a command, and all others."""
 
@@ -54,7 +53,10 @@ class ChannelOperator:
 
     async def ban(self, who: str, reason: str, sign: str = "+") -> str:
         """Ban a nick or mask; with the sign "-" lift that ban."""
-        member = self._request.network.roster.member(self._channel, who)
+        network = self._request.network
+        member = network.roster.member(self._channel, who)
+        if not member and mask_of(who) == f"{who}!*@*":  # a nick, perhaps of one who was kicked
+            member = await network.whois(who)
         # By host where it is known, as a nick is changed in a moment.
         mask = f"*!*@{member.host}" if member and member.host else mask_of(who)
         action = "ban" if sign == "+" else "unban"

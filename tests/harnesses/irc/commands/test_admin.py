@@ -87,6 +87,7 @@ async def test_an_admin_orders_what_operators_do_and_nobody_else_does(tmp_path: 
             ("unban eve", r"MODE #terrarium -b :?eve!\*@\*"),
             ("topic Be  kind", r"TOPIC #terrarium :Be  kind"),
             ("kickban bobby enough", r"KICK #terrarium bobby :enough"),
+            ("unban bobby", r"MODE #terrarium -b :?\*!\*@127\.0\.0\.1"),
         ):
             await root.say(ROOM, f".{command}")
             await root.expect(rf":Terra!\S+ {seen}$")
@@ -97,7 +98,7 @@ async def test_an_admin_orders_what_operators_do_and_nobody_else_does(tmp_path: 
         await root.expect("On which channel")
         await root.say("Terra", f".kick {OTHER} eve")
         await root.expect(f"Not done: root is not on {OTHER}")
-    assert len(await deeds(tmp_path)) == 10
+    assert len(await deeds(tmp_path)) == 11
 
 
 async def test_channels_joined_and_left_by_command_are_so_after_a_restart(tmp_path: Path) -> None:
