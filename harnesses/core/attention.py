@@ -65,7 +65,7 @@ class OpenQuestion:
 
 
 class UnaskedSpeech:
-    """The questions of all channels: one at a time on each is waited with.
+    """The open questions of all channels, one at a time on each.
 
     `tokens_today` returns the tokens that the tendril has used today; `ask_model` never raises.
     Create one with `restore`; only what survives a restart is stored, which is the pauses.
