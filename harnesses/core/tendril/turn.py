@@ -17,7 +17,7 @@ from typing import Any
 
 from harnesses.core.services.peers import Origin
 from llm.agent.agent_loop import OnActivity
-from llm.agent.tool_executor import UNASKED, Profile, RunLimits
+from llm.agent.tool_executor import Profile, RunLimits
 from llm.agent.trace import Outcome
 from llm.answerers.answer import RoomView
 from llm.client.client import OnText, Priority
@@ -166,7 +166,7 @@ class TurnRequest:
     @property
     def is_unasked(self) -> bool:
         """True if nobody has asked: the model may speak, or stay silent."""
-        return self.profile in UNASKED
+        return self.profile == "proactive"
 
     @property
     def asker_words(self) -> str:

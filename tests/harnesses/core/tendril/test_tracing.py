@@ -78,7 +78,7 @@ async def test_the_words_of_a_trace_are_those_of_the_turn_and_nobody_is_alone(
     assert words == ([] if private else ["How many?", "ok"])
 
 
-@pytest.mark.parametrize("profile", ["standard", "thought"])
+@pytest.mark.parametrize("profile", ["standard", "proactive"])
 async def test_of_who_is_not_to_be_remembered_there_is_no_trace_and_unasked_only_numbers(
     tmp_path: Path, profile: Profile
 ) -> None:
