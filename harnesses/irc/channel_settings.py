@@ -169,21 +169,13 @@ async def load_channel_settings(database: Database) -> tuple[BehaviourResolver, 
     Raises StorageError.
     """
     stored = ChannelSettings(database)
-    overrides = AdminOverrides(stored)
-    await overrides.load()
-    return BehaviourResolver(await load_settings(stored)), overrides
-
-
-async def load_settings(settings: ChannelSettings) -> dict[Place, dict[str, Any]]:
-    """Return the channel settings that admins have stored, by place, without invalid ones."""
-    known = ChannelKeys.model_fields
-    found: dict[Place, dict[str, Any]] = {}
-    for place, values in (await settings.all()).items():
-        for key, text in values.items():
-            if key in known:
-                with suppress(ValueError):  # stored by another version: use the file's value
-                    found.setdefault(place, {})[key] = value_of(key, text)
-    return found
+    overrides, live = AdminOverrides(stored), dict[Place, dict[str, Any]]()
+    for place, values in (await stored.all()).items():
+        overrides.restore(place, values)
+        for key in values.keys() & ChannelKeys.model_fields.keys():
+            with suppress(ValueError):  # stored by another version: use the file's value
+                live.setdefault(place, {})[key] = value_of(key, values[key])
+    return BehaviourResolver(live), overrides
 
 
 _IGNORED, _JOINED = "ignored", "joined"
@@ -201,13 +193,12 @@ class AdminOverrides:
         self._ignored: dict[str, list[str]] = {}
         self._joined: dict[Place, str] = {}
 
-    async def load(self) -> None:
-        """Load the stored decisions. Raises StorageError."""
-        for place, values in (await self._stored.all()).items():
-            if masks := values.get(_IGNORED):
-                self._ignored[place.network] = masks.split()
-            if _JOINED in values:
-                self._joined[place] = values[_JOINED]
+    def restore(self, place: Place, values: Mapping[str, str]) -> None:
+        """Take over the decisions among the stored values of a place."""
+        if masks := values.get(_IGNORED):
+            self._ignored[place.network] = masks.split()
+        if _JOINED in values:
+            self._joined[place] = values[_JOINED]
 
     def ignore_masks(self, network: str) -> list[str]:
         """Return the ignore masks of a network."""

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Hashable
+from collections import deque
+from collections.abc import Coroutine
 from typing import Any
 
 import structlog
 
-from harnesses.core.tendril.turn import TurnResult
+from harnesses.irc.commands.admin import follow_invite
 from harnesses.irc.commands.privacy import UNLOGGED
-from harnesses.irc.commands.registry import OPERATOR_COMMANDS, Commands
+from harnesses.irc.commands.registry import Commands
 from harnesses.irc.playback import PlaybackLog
 from harnesses.irc.policy.requests import (
     Command,
@@ -18,22 +19,22 @@ from harnesses.irc.policy.requests import (
     Decision,
     ParsedCommand,
     PrivateReply,
-    is_public,
+    is_said_to_all,
     to_log_event,
 )
 from harnesses.irc.protocol.events import IrcEvent
 from harnesses.irc.questions.channel_view import LogViews
 from harnesses.irc.questions.handler import RATE_LIMITED, QuestionHandler
 from harnesses.irc.questions.page_titles import PageTitles
-from harnesses.irc.questions.proactive import ProactiveSpeech
 from harnesses.irc.questions.scheduled import ScheduledQuestions
+from harnesses.irc.questions.unasked import UnaskedAnswers
 from harnesses.irc.services import BotServices
 from harnesses.irc.transport.network import Network
 from storage.chat_log.event import Event, Place
 
 NOT_LOGGED = (
-    "My disk takes nothing at the moment: what is said now waits in memory until there is room, and"
-    " I learn nothing. Please tell whoever runs me."
+    "I cannot write to my disk at the moment: what is said now waits in memory until I can, and I"
+    " learn nothing. Please tell the person who runs me."
 )
 _WARN_INTERVAL = 600.0  # seconds
 
@@ -51,23 +52,23 @@ class EventHandler:
         log_views = LogViews(services)
         self._warned: dict[tuple[str, str], float] = {}
         self._playback = PlaybackLog(services.medium.log, services.networks)
-        self._kick_counter = KickCounter(asyncio.get_running_loop().time)
-        self.proactive = ProactiveSpeech(services, log_views)
-        self._questions = QuestionHandler(services, log_views, self.proactive)
+        self._kicks: dict[Place, deque[float]] = {}
+        self.unasked = UnaskedAnswers(services, log_views)
+        self._questions = QuestionHandler(services, log_views)
         self._titles = PageTitles(services)
         self._scheduled = ScheduledQuestions(services, self._questions)
-        self.commands = Commands(services, self._questions, self.proactive)
+        self.commands = Commands(services, self._questions, self.unasked)
 
     async def prepare(self) -> None:
         """Restore the state that survives a restart. Raises StorageError."""
-        await self.proactive.prepare()
+        await self.unasked.prepare()
         await self._playback.prepare()
 
     def background(self) -> list[Coroutine[Any, Any, None]]:
         """Return the background tasks of event handling, which run until cancelled."""
         return [
             self._services.medium.remind.run_questions(self._scheduled.ask),
-            self.proactive.scheduler.run(),
+            self.unasked.speech.run(),
             self._playback.run(),
         ]
 
@@ -79,7 +80,7 @@ class EventHandler:
         services = self._services
         network, policy = services.networks[event.network], services.policy
         if event.type == "INVITE":
-            services.spawn(self.commands.follow_invite(network, event))
+            services.spawn(follow_invite(services, network, event))
             return
         event, who = policy.speaker(network, event)
         place = policy.place(network, event, who)
@@ -100,13 +101,13 @@ class EventHandler:
         # Titles and unasked speech use only logged lines: an opt-out holds for them as well.
         is_read = (
             bool(first.event)
-            and _is_said_to_all(event)
+            and is_said_to_all(event)
             and policy.should_process(network, event, who)
         )
         if is_read and (behaviour.proactive != "off" or behaviour.titles):
             request = policy.request(network, event, who, event.text, first)
             if behaviour.proactive != "off":
-                self.proactive.on_message(request, asked=asked is not None)
+                self.unasked.on_message(request, asked)
             if behaviour.titles and asked is None:
                 self._titles.on_message(request)
         if asked and answers:
@@ -123,13 +124,11 @@ class EventHandler:
             self._playback.add(line)
 
     def _carry_out(self, asked: ParsedCommand, request: CommandRequest) -> None:
-        """Run a known command. To one that other bots have for channel operators, such as `kick`,
-        reply how to ask us for that instead, at most once a minute per person."""
+        """Run a known command. Those of channel operators are other bots' as well: whoever may not
+        give them is told so once a minute at most."""
         command = self.commands.known.get(asked.command)
-        is_operators = command is None and asked.command in OPERATOR_COMMANDS
-        if is_operators and self._services.policy.should_explain(request):
-            command = self.commands.operators_only
-        if command:
+        is_refused = asked.command in self.commands.of_operators and not request.admin
+        if command and (not is_refused or self._services.policy.should_explain(request)):
             self.answer(command, request)
 
     def answer(self, command: Command, request: CommandRequest) -> None:
@@ -142,12 +141,8 @@ class EventHandler:
                 services.spawn(services.sender.reply(request, PrivateReply(RATE_LIMITED)))
 
     async def _run(self, command: Command, request: CommandRequest) -> None:
-        async def execute() -> TurnResult:
-            return TurnResult(await command(request))
-
-        result = await self._services.turns.catch_errors(execute)
-        await self._services.sender.reply(request, result.text)
-        self._services.policy.note_reply(request)
+        await self._services.run(command, request)
+        self._services.policy.note_reply(request.network, request.who.name)
         if self._services.log.trouble and self._may_warn(request):
             await self._services.sender.reply(request, PrivateReply(NOT_LOGGED))
 
@@ -162,31 +157,14 @@ class EventHandler:
 
     def _on_kick(self, network: Network, channel: str) -> None:
         place = Place(network.name, network.fold(channel))
-        self._services.spawn(self.proactive.mute(place))
-        if self._kick_counter.record_and_check(place):
+        self._services.spawn(self.unasked.mute(place, muted=True))
+        times = self._kicks.setdefault(place, deque(maxlen=MAX_KICKS))
+        times.append(asyncio.get_running_loop().time())
+        if len(times) == MAX_KICKS and times[-1] - times[0] < KICKS_WINDOW:
             _log.warning("irc.kicked_for_good", network=network.name, channel=channel)
             network.part(channel)  # no longer wanted: this cancels the rejoin
-
-
-class KickCounter:
-    """The recent kicks from each channel. `clock` returns monotonic seconds."""
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._times: dict[Hashable, list[float]] = {}
-
-    def record_and_check(self, place: Hashable) -> bool:
-        """Record a kick; return True if there were too many to come back."""
-        now = self._clock()
-        times = [time for time in self._times.get(place, ()) if now - time < KICKS_WINDOW]
-        self._times[place] = [*times, now]
-        return len(self._times[place]) >= MAX_KICKS
 
 
 def _is_secret(asked: ParsedCommand) -> bool:
     """Return whether a command is about the person's own data, or contains a channel key."""
     return asked.command in UNLOGGED or (asked.command == "join" and " " in asked.words.strip())
-
-
-def _is_said_to_all(event: IrcEvent) -> bool:
-    return is_public(event) and event.type in ("PRIVMSG", "ACTION")

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 import structlog
@@ -34,17 +33,6 @@ MAX_QUEUED = 10_000
 
 CLOSING_TIMEOUT = 2.0
 """Seconds for writing the rest of the queue when we stop."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Key:
-    """The identity of a line without an IRCv3 `msgid`."""
-
-    place: Place
-    nick: str
-    type: str
-    text: str
-    second: int
 
 
 class PlaybackLog:
@@ -101,12 +89,15 @@ class PlaybackLog:
 
     async def _write_missing(self, events: list[Event]) -> None:
         await self._log.flush()  # live lines may still be queued, where `_has` does not see them
-        written: set[_Key | tuple[Place, str]] = set()
+        written: set[tuple[object, ...]] = set()
         missing = 0
         for event in events:
             # With the place: the copies of a message to several channels may share an id.
             place = Place(event.network, event.channel)
-            key = (place, event.msgid) if event.msgid else _key(event)
+            second = int(event.time.timestamp())
+            key: tuple[object, ...] = (place, event.nick, event.type, event.text, second)
+            if event.msgid:
+                key = (place, event.msgid)
             if key in written or await self._has(event):
                 continue
             written.add(key)
@@ -140,8 +131,3 @@ def _is_same(event: Event, known: Event) -> bool:
     second = event.time.replace(microsecond=0) == known.time.replace(microsecond=0)
     # Our own line may have been logged with another second, or with a nick we had before.
     return known.own or (event.nick == known.nick and second)
-
-
-def _key(event: Event) -> _Key:
-    place = Place(event.network, event.channel)
-    return _Key(place, event.nick, event.type.value, event.text, int(event.time.timestamp()))

@@ -35,7 +35,7 @@ async def say_reminder(services: BotServices, reminder: Reminder, text: str) -> 
     elif not network.reaches(place.channel):
         return _RETRY_DELAY
     hides = services.medium.log.opt_outs.opt_out_rules.hides_person
-    target = sender.target(network, place, private=reminder.private)
+    target = sender.target(network, place)
     # Linked to the line that asked for it, so that erasing that line erases this one too.
     asked = PendingEvent(None)
     asked.mark_settled(reminder.question_event_id)

@@ -3,39 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from functools import partial
-from typing import Any
 
-from harnesses.core.services.question_tools import Door
 from harnesses.core.tendril.base import Tendril
-from harnesses.core.tendril.resources import Resources
-from harnesses.core.tendril.services import MediumServices
 from harnesses.core.tendril.status import web_address
-from harnesses.core.tendril.turns import Turns
+from harnesses.core.tendril.turn import TurnResult
 from harnesses.irc.channel_settings import (
     AdminOverrides,
     BehaviourResolver,
     ChannelBehaviour,
     load_channel_settings,
 )
-from harnesses.irc.policy.requests import RequestPolicy
+from harnesses.irc.policy.requests import Command, CommandRequest, RequestPolicy
 from harnesses.irc.replies.sender import MessageSender
 from harnesses.irc.transport.networks import Networks
 from llm.web.fetcher import Fetcher
 from storage.chat_log.event import Place
-from storage.log import ChatLog
 from storage.privacy.audit_log import AuditLog
 from storage.queues.pastes import Pastes
 from terrarium.cancellation import spawn_contained
 
-Spawn = Callable[[Coroutine[Any, Any, None]], object]
-Cancel = Callable[[Callable[[str], bool]], Awaitable[None]]
 
-
-@dataclass(frozen=True, slots=True)
 class BotServices:
     """The services that commands, questions and unasked speech work with.
 
@@ -50,22 +40,34 @@ class BotServices:
     - `log` is the log that all tendrils share.
     """
 
-    resources: Resources
-    turns: Turns
-    medium: MediumServices
-    tools_for: Callable[[Door], list[object]]
-    reload: Callable[[], str]
-    networks: Networks
-    audit: AuditLog
-    overrides: AdminOverrides
-    behaviours: BehaviourResolver
-    policy: RequestPolicy
-    sender: MessageSender
-    fetcher: Fetcher
-    spawn: Spawn
-    cancel: Cancel
-    started: float
-    log: ChatLog
+    def __init__(
+        self,
+        tendril: Tendril,
+        networks: Networks,
+        fetcher: Fetcher,
+        tasks: asyncio.TaskGroup,
+        cancel: Callable[[Callable[[str], bool]], Awaitable[None]],
+        stored: tuple[BehaviourResolver, AdminOverrides],
+    ) -> None:
+        clock = asyncio.get_running_loop().time
+        self.resources, self.turns = tendril.resources, tendril.turns
+        self.medium, self.log = tendril.medium_services, tendril.log.chat_log
+        self.tools_for, self.reload = tendril.tools_for, tendril.reload
+        self.networks, self.fetcher, self.cancel = networks, fetcher, cancel
+        self.behaviours, self.overrides = stored
+        self.audit = AuditLog(tendril.database)
+        self.policy = RequestPolicy(networks.settings, self.overrides, clock)
+        self.sender = MessageSender(
+            tendril.log.chat_log,
+            Pastes(tendril.database),
+            self.behaviours,
+            # Evaluated at each use, as a reload changes them.
+            lambda: self.web_address,
+            lambda: timedelta(hours=networks.settings.paste_hours),
+        )
+        # What one person sends must not end the process for all others.
+        self.spawn = partial(spawn_contained, tasks)
+        self.started = clock()
 
     @classmethod
     async def restore(
@@ -74,45 +76,17 @@ class BotServices:
         networks: Networks,
         fetcher: Fetcher,
         tasks: asyncio.TaskGroup,
-        cancel: Cancel,
+        cancel: Callable[[Callable[[str], bool]], Awaitable[None]],
     ) -> BotServices:
         """Make the services of a tendril whose resources are open, and restore the decisions of
         admins, including channels joined and left; `tasks` will run what `spawn` is given. Raises
         StorageError."""
-        clock = asyncio.get_running_loop().time
-        database = tendril.database
-        behaviours, overrides = await load_channel_settings(database)
-        sender = MessageSender(
-            tendril.log.chat_log,
-            Pastes(database),
-            behaviours,
-            # Evaluated at each use, as a reload changes them.
-            lambda: web_address(tendril.config, networks.servers),
-            lambda: timedelta(hours=networks.settings.paste_hours),
-        )
-        services = cls(
-            resources=tendril.resources,
-            turns=tendril.turns,
-            medium=tendril.medium_services,
-            tools_for=tendril.tools_for,
-            reload=tendril.reload,
-            networks=networks,
-            audit=AuditLog(database),
-            overrides=overrides,
-            behaviours=behaviours,
-            policy=RequestPolicy(networks.settings, overrides, clock),
-            sender=sender,
-            fetcher=fetcher,
-            # What one person sends must not end the process for all others.
-            spawn=partial(spawn_contained, tasks),
-            cancel=cancel,
-            started=clock(),
-            log=tendril.log.chat_log,
-        )
+        stored = await load_channel_settings(tendril.database)
+        services = cls(tendril, networks, fetcher, tasks, cancel, stored)
         services.configure()
         # What admins have decided overrides the configured channels.
         for name, network in networks.items():
-            for channel, key in overrides.channels(name).items():
+            for channel, key in services.overrides.channels(name).items():
                 network.part(channel) if key is None else network.join(channel, key)
         return services
 
@@ -132,6 +106,16 @@ class BotServices:
     def prefix(self, place: Place) -> str:
         """Return the command prefix in a place."""
         return self.behaviours.resolve(place).command_prefix
+
+    async def run(self, command: Command, request: CommandRequest) -> None:
+        """Run a command and reply with its text, or with an apology."""
+
+        async def execute() -> TurnResult:
+            await self.sender.reply(request, await command(request))
+            return TurnResult("")
+
+        result = await self.turns.catch_errors(execute)
+        await self.sender.reply(request, result.text)
 
     @property
     def web_address(self) -> str | None:

@@ -9,24 +9,30 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any, ClassVar
 
+import structlog
+
 from harnesses.core.tendril.base import Tendril
 from harnesses.irc.event_handler import EventHandler
-from harnesses.irc.failover.failover import Failover
-from harnesses.irc.policy.retention import run_retention
+from harnesses.irc.failover.standby import Failover
 from harnesses.irc.reminder_delivery import say_reminder
 from harnesses.irc.services import BotServices
 from harnesses.irc.transport.networks import Networks, describe_absence, describe_presence
 from llm.web.fetcher import Fetcher
 from llm.web.reader import TITLE_LIMITS
 from storage.chat_log.event import Place
+from storage.db.errors import StorageError
+from storage.privacy.retention import expire
 from storage.queues.reminders import Reminder
 from storage.settings import StorageSettings, log_address
-from terrarium.clock import Clock
+from terrarium.clock import Clock, SteadyClock
 from terrarium.config import Config
 
+_SWEEP_INTERVAL = 3600.0  # seconds between removals of expired events
 _POLL_INTERVAL = 1.0  # seconds between status reports
 _POLL_INTERVAL_WAITING = 0.1  # the same while a network is incomplete
 _JOIN_TIMEOUT = 10.0  # seconds to wait for all channels once connected, before we speak anyway
+
+_log = structlog.get_logger()
 
 
 class IrcTendril(Tendril):
@@ -83,11 +89,10 @@ class IrcTendril(Tendril):
         Answers run as separate tasks, so that logging never waits for one.
         """
         async with self._tasks as tasks:
-            log, storage = self.log.chat_log, self.config.section(StorageSettings)
             for work in (
                 *self.events.background(),
                 *self._failover.background(self.services, self.events),
-                run_retention(self.database, log, storage),
+                self._expire(),
                 self._report_state(),
             ):
                 tasks.create_task(work)
@@ -144,6 +149,19 @@ class IrcTendril(Tendril):
         self.networks.configure(config)
         self.services.configure()
 
+    async def _expire(self) -> None:
+        """Remove expired events from the log, now and every hour, until cancelled."""
+        # If the time of day jumped ahead, it would make young events look expired.
+        clock, settings = SteadyClock(), self.config.section(StorageSettings)
+        while True:
+            try:
+                removed = await expire(self.database, self.log.chat_log, settings, clock.now())
+            except StorageError as error:  # another hour is soon enough
+                _log.error("irc.not_expired", error=str(error))
+            else:
+                _log.info("irc.expired", events=removed)
+            await asyncio.sleep(_SWEEP_INTERVAL)
+
     async def _report_state(self) -> None:
         """Keep the status file up to date, until cancelled."""
         while True:
@@ -155,7 +173,7 @@ class IrcTendril(Tendril):
                 await asyncio.sleep(_POLL_INTERVAL)
             else:
                 known = [describe_presence(network) for network in self.networks.values()]
-                self.status.ready(", ".join([*known, *self.events.proactive.summary()]))
+                self.status.ready(", ".join(known))
                 await asyncio.sleep(_POLL_INTERVAL)
 
 

@@ -11,7 +11,7 @@ import structlog
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from llm.agent.tool_executor import Guardrails, RunBudget, RunLimits, ToolExecutor
-from llm.agent.trace import Deferral, Outcome, Trace, now, prompt_parts
+from llm.agent.trace import Outcome, Trace, now, prompt_parts
 from llm.client.client import AgentClient, OnText, RequestOptions, ToolChoice
 from llm.messages.errors import ContextTooLong, ModelError
 from llm.messages.message import Message, ModelReply, escape_tags
@@ -55,33 +55,19 @@ _DOUBTFUL_FROM = 4  # model calls; a forced answer that takes as many or more is
 _log = structlog.get_logger()
 
 
-Reason = Annotated[str, Field(max_length=300, description="why, in a few words")]
-
-
-class RunTools:
-    """The tools that steer the run itself: `escalate` hands it over to a better model, if there is
-    one; `defer` ends one that nobody waits for."""
+class EscalateTool:
+    """The tool that hands the run over to a better model, if there is one."""
 
     def __init__(self) -> None:
-        self.wants_better_model = False
-        self.deferral: Deferral | None = None
+        self.is_requested = False
 
     @tool(quiet=True)
-    async def escalate(self, reason: Reason) -> str:
-        """Hand a question that is too hard for you to a model that knows more."""
-        self.wants_better_model = True
-        return f"handed on: {reason}"
-
-    @tool(quiet=True)
-    async def defer(
-        self,
-        signal: Annotated[str, Field(max_length=64, description="what it is about")],
-        hours: Annotated[float, Field(gt=0, le=24, description="how long to wait")],
-        reason: Reason,
+    async def escalate(
+        self, reason: Annotated[str, Field(max_length=300, description="why, in a few words")]
     ) -> str:
-        """Say nothing now, and look at it again later, or earlier when it has grown."""
-        self.deferral = Deferral(signal, hours, reason)
-        return "deferred"
+        """Hand a question that is too hard for you to a model that knows more."""
+        self.is_requested = True
+        return f"handed on: {reason}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,9 +112,8 @@ class AgentLoop:
         self._limits = limits
         self._unasked = limits.is_unasked
         self._trace = trace or Trace()
-        self._own = RunTools()
-        self._tools = toolbox.extended_by(self._own.defer) if self._unasked else toolbox
-        full = self._tools.extended_by(self._own.escalate) if self._smart else self._tools
+        self._escalation, self._tools = EscalateTool(), toolbox
+        full = toolbox.extended_by(self._escalation) if self._smart else toolbox
         self._guard = Guardrails(self._limits, full.options)
         self._execution = ToolExecutor(
             full,
@@ -162,7 +147,7 @@ class AgentLoop:
         self._guard.charge(calls)
 
     async def run(self, fit: Fit, shrink: Shrink | None = None) -> Outcome:
-        """Run until the model answers or defers; at a limit, force an answer.
+        """Run until the model answers; at a limit, force an answer.
 
         A prompt that the server refuses as too long is fitted again after a call of `shrink`, a few
         times at most. Raises ModelError if the model cannot be asked.
@@ -181,9 +166,7 @@ class AgentLoop:
                 self._callbacks.on_activity(self._execution.toolbox.activity(reply.calls[-1]))
             joined = [step["content"] for step in self._steps if "name" in step]
             self._steps += await self._execution.results(reply.calls, joined)
-            if self._own.deferral:
-                return self._outcome(ModelReply(silent=True), forced=False)
-            if self._own.wants_better_model:
+            if self._escalation.is_requested:
                 self._switch_model()
         return await self._force_answer()
 
@@ -293,7 +276,7 @@ class AgentLoop:
 
     def _switch_model(self) -> None:
         """Continue with the `smart` model and the results so far."""
-        self._own.wants_better_model = False
+        self._escalation.is_requested = False
         # Whether that model accepts images is not known here, so it is sent none. What is done to
         # the answers of a small model is not done to its own.
         self.options = replace(
@@ -318,7 +301,6 @@ class AgentLoop:
             self._iterations,
             forced,
             reply.status,
-            self._own.deferral,
             self.options.model,
             self._limits.calls - self._guard.calls_left,
             is_cut,

@@ -24,16 +24,13 @@ from llm.tools.toolbox import NO_KEY, EffectKey, Toolbox, ToolOptions, ToolResul
 from storage.db.errors import StorageError
 from storage.runs.runs import Effect
 
-Profile = Literal["standard", "command", "job", "asked", "proactive", "event", "thought"]
+Profile = Literal["standard", "command", "job", "asked", "proactive"]
 """The trigger of a run: a question (`standard`), a command that asks the model for something small,
 a scheduled job, a question from another tendril (`asked`); or, with nobody waiting, the bot's own
-initiative (`proactive`), an event, or a thought."""
-
-UNASKED: frozenset[Profile] = frozenset({"proactive", "event", "thought"})
-"""The profiles of runs that nobody waits for, which may therefore end without an answer."""
+initiative (`proactive`)."""
 
 _ITERATIONS: dict[Profile, float] = {"command": 2 / 3, "job": 5 / 2}  # relative to a question
-_CALLS: dict[Profile, int] = {"proactive": 8, "event": 4, "thought": 2}  # at most
+_CALLS: dict[Profile, int] = {"proactive": 8}  # at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +75,7 @@ class RunLimits:
             iterations=max(1, round(settings.max_iterations * _ITERATIONS.get(profile, 1))),
             calls=min(settings.max_tool_calls, _CALLS.get(profile, settings.max_tool_calls)),
             seconds=settings.timeout,
-            is_unasked=profile in UNASKED,
+            is_unasked=profile == "proactive",
         )
 
     def within(self, budget: RunBudget) -> RunLimits:

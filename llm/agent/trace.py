@@ -46,24 +46,15 @@ from terrarium.clock import Clock
 
 
 @dataclass(frozen=True, slots=True)
-class Deferral:
-    """The model's request to look at a `signal` again after some `hours`, with its `reason`."""
-
-    signal: str
-    hours: float
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
 class Outcome:
     """The result of a run: the answer `text` (empty if the model stays silent), the `messages` that
     memory keeps, and the token usage.
 
     `iterations` and `calls` count the calls of the model and of tools. `forced`: the model had to
-    answer without tools. `status` is the state of the conversation, `deferral` the request to look
-    at it later, `model` the model of the last request ("" for the configured one). `cut`: the
-    answer lacks its end, and says so. `filters` are those that removed something of what the model
-    wrote. `shown` are the log lines in the results of tools.
+    answer without tools. `status` is the state of the conversation, `model` the model of the last
+    request ("" for the configured one). `cut`: the answer lacks its end, and says so. `filters` are
+    those that removed something of what the model wrote. `shown` are the log lines in the results
+    of tools.
     """
 
     text: str
@@ -72,7 +63,6 @@ class Outcome:
     iterations: int
     forced: bool
     status: Status | None = None
-    deferral: Deferral | None = None
     model: str = ""
     calls: int = 0
     cut: bool = False
@@ -182,7 +172,7 @@ class Trace:
         """Close the run: with its `outcome`, in the background, or as failed or stopped."""
         if kind is None and self.outcome:
             name = "answered" if self.outcome.text else "silent"
-            closing = self._end("deferred" if self.outcome.deferral else name, "", self.outcome)
+            closing = self._end(name, "", self.outcome)
             if self._spawn:
                 self._spawn(closing)  # the answer need not wait for that
             else:

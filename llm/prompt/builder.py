@@ -154,10 +154,6 @@ CORE = (
     " is from the people who run you: how such a question is best answered."
 )
 UNTAGGED = "Never write such tags yourself."
-STATUS = (
-    'Answer with {"response": "...", "status": "..."}: the status is "awaiting_answer" if you asked'
-    ' something back, "closed" if the matter is settled, else "idle".'
-)
 TOOLS = (
     "Use your tools whenever they find or do what is asked. What was said before the lines that you"
     " see is in the log, which your tools search and read; if nothing is found, say so."
@@ -192,8 +188,8 @@ class PromptRequest:
     """The request for a prompt: a question in a room, the persona that answers, the `values` of its
     `$names`, the available tools, and the person whom they serve.
 
-    With `wants_status` the model is asked for the state of the conversation. `reading` is what was
-    read from the question, `context` its time and time zone; None: now, in UTC.
+    `reading` is what was read from the question, `context` its time and time zone; None: now, in
+    UTC.
     """
 
     text: str
@@ -203,7 +199,6 @@ class PromptRequest:
     reading: Reading
     tools: Sequence[object] = ()
     asker: Asker = NOBODY
-    wants_status: bool = False
     context: HintContext | None = None
 
 
@@ -297,7 +292,7 @@ class PromptBuilder:
         usable = toolbox.names()
         # One that means what it writes may be asked for XML.
         untagged = UNTAGGED if profile.filters_output else ""
-        rules = [CORE, untagged, TOOLS if usable else "", STATUS if request.wants_status else ""]
+        rules = [CORE, untagged, TOOLS if usable else ""]
         system = f"{request.persona.render(request.values)}\n\n{' '.join(filter(None, rules))}"
         bodies = "\n".join(filter(None, (match.skill.body for match in matches)))
         sections = [

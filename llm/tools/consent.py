@@ -4,8 +4,8 @@ A model reads what strangers wrote, in lines of the log and on pages, and may do
 So what a tool does for a person depends on neither: the toolbox compares each call with what that
 person has said. A tool names its rule here by its option `asked`:
 
-- `to_kick`, `to_ban`, `to_mode`: an order in this turn that names the nick, or the mode.
-- `to_set_topic`: the words of the topic, in this turn.
+- `to_operate`: an order, as the question was read, and in this turn the nick, the mode or the words
+  of the topic.
 - `to_forget`, `to_unlearn`, `to_cancel`: an order in this turn that names what is to go; for
   everything exactly "forget all". A fact or reminder that a tool has listed in this turn may be
   named by any of its words, and of the reminders the model may choose for "cancel my last one".
@@ -114,31 +114,14 @@ LISTS = frozenset({"recall", "reminders"})
 _EVERYDAY = 4.0  # the `rarity` of the words up to which a model may choose its own
 
 
-def to_kick(said: Said, given: Mapping[str, Any]) -> str:
-    """The asker names the nick and orders the kick."""
-    return _person_order(said, given["nick"], _KICK, "kick")
-
-
-def to_ban(said: Said, given: Mapping[str, Any]) -> str:
-    """The asker names the nick and orders the ban."""
-    return _person_order(said, given["nick"], _BAN, "ban")
-
-
-def to_mode(said: Said, given: Mapping[str, Any]) -> str:
-    """The asker orders the mode, and names the nick if there is one."""
-    change, nick = given["change"], given["nick"]
-    if nick and (why := _not_named(said, nick)):
-        return why
-    is_asked = is_mode_order("\n".join(said.now), change, nick)
-    return "" if is_asked else _not_asked(said, f"set mode {change} {nick}")
-
-
-def to_set_topic(said: Said, given: Mapping[str, Any]) -> str:
-    """The asker has written the topic."""
-    topic = given["text"]
-    phrase = re.compile(r"\s+".join(map(re.escape, topic.split())), re.IGNORECASE)
-    is_written = any(map(phrase.search, said.now))
-    return "" if is_written else _not_asked(said, f"set the topic to: {topic}")
+def to_operate(said: Said, given: Mapping[str, Any]) -> str:
+    """The asker orders it, and has written whom or what it is about."""
+    about = [given[name] for name in ("change", "text", "nick") if given.get(name)]
+    for name in about:
+        if not any(map(_mention(name).search, said.now)):
+            return f"{said.who} has not written {name}"
+    is_asked = said.kind == "order" and not _NO_ORDER.match(said.now[0])
+    return "" if is_asked else _not_asked(said, f"an order with: {' '.join(about)}")
 
 
 def to_forget(said: Said, given: Mapping[str, Any]) -> str:
@@ -238,21 +221,6 @@ def is_order(text: str, verbs: str, nick: str) -> bool:
     return any(_orders_in(text, verbs, nick))
 
 
-def is_mode_order(text: str, change: str, nick: str) -> bool:
-    """Return whether a sentence of a text is an order with a mode change such as "+m"; see
-    `is_order`."""
-    # The letter after its own sign, alone or among others, as in "+mt".
-    letters = re.compile(rf"(?<!\S)[{change[0]}][a-zA-Z]*{change[1]}")
-    return any(letters.search(sentence) for sentence in _possible_orders(text, nick))
-
-
-def _person_order(said: Said, nick: str, verbs: str, action: str) -> str:
-    if why := _not_named(said, nick):
-        return why
-    is_asked = is_order("\n".join(said.now), verbs, nick)
-    return "" if is_asked else _not_asked(said, f"{action} {nick}")
-
-
 def _not_named(said: Said, nick: str) -> str:
     is_named = any(map(_mention(nick).search, said.now))
     return "" if is_named else f"{said.who} has not named {nick}"
@@ -304,9 +272,10 @@ def _possible_orders(text: str, nick: str) -> Iterator[str]:
 
 
 def _mention(nick: str) -> re.Pattern[str]:
-    """Return a pattern that matches a nick, in any case, where it stands by itself."""
+    """Return a pattern that matches a nick or other words, in any case, where they stand alone."""
     # Not `\b`: nicks may begin and end with brackets and other characters that are no words'.
-    return re.compile(rf"(?<![^\s,:;.!?'\"@]){re.escape(nick)}(?![^\s,:;.!?'\"])", re.IGNORECASE)
+    name = r"\s+".join(map(re.escape, nick.split()))
+    return re.compile(rf"(?<![^\s,:;.!?'\"@]){name}(?![^\s,:;.!?'\"])", re.IGNORECASE)
 
 
 def _letters(text: str) -> str:

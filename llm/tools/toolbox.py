@@ -336,7 +336,7 @@ class Toolbox:
         # A right belongs to who has asked this question; anybody else may have had the nick before,
         # or have it for a follow-up.
         if item.options.needs:
-            return Said(asker.who, (asker.words,))
+            return Said(asker.who, (asker.words,), kind=asker.kind)
         # Addresses in results may be opened, but in private none: by the choice between addresses
         # that others provide, a model that is persuaded to could spell out what was said.
         openable: set[Links] = set() if asker.private else {"found"}

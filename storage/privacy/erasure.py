@@ -48,7 +48,6 @@ from storage.privacy.pending_erasures import (
     erasure_lock,
     has_pending_erasures,
 )
-from storage.queues.attention_state import AttentionStore
 from storage.queues.reminders import Owner, Reminders
 from storage.runs.runs import Runs
 from storage.usage.token_spending import Spending
@@ -329,7 +328,6 @@ async def _forget_records(database: Database, erasure: PendingErasure) -> None:
     else:
         await reminders.forget(person.owner)
     await reminders.forget_asked(ids)
-    await AttentionStore(database).forget(network, names, ids)
     await Spending(database).forget_names()
     await SkillTable(database).forget_of(names)
     await AuditLog(database).forget(network, names, erasure.hosts)

@@ -97,7 +97,7 @@ class Step:
 class RunEnd:
     """The end of a run.
 
-    `outcome` is answered, silent, deferred, failed, stopped or interrupted; `reason` is the kind of
+    `outcome` is answered, silent, failed, stopped or interrupted; `reason` is the kind of
     error. `cut`: the answer ends before its end. `quotes` are the ids of the log lines that the
     answer or the results of tools repeat.
     """

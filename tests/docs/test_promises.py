@@ -50,9 +50,6 @@ NO_PROMISES = (
     "When a call is refused, its result tells the model why",
     "are not retried after a restart, as the person saw the bot quit",
     "what is not logged, and being forgotten",  # the text of a link
-    "Deciding when to speak costs no model call: once a second",
-    "While nobody waits for an answer on such a channel",
-    "nobody has answered a question for 5 minutes",
     "(`background` for those that nobody waits for)",
     "also happens when one of them changes; an invalid file changes nothing",
     "An invalid file changes nothing, and the log says why",

@@ -17,7 +17,7 @@ TEXT = PAGE.read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"^```python\n(.*?)^```$", TEXT, re.M | re.S)
 SHOWN = (
     *("turn", "request", "requester", "config", "conversations", "clear", "say", "handlers"),
-    *("signal", "listen", "rights", "peers", "request_from_peer"),
+    *("listen", "rights", "peers", "request_from_peer"),
 )
 
 

@@ -24,7 +24,6 @@ from storage.memory.conversations import Conversations, Message, SkillTable, Tau
 from storage.memory.memories import OWN, Memories, Memory, MemoryKind
 from storage.privacy.audit_log import AuditEntry, AuditLog
 from storage.privacy.erasure import Forgotten, Person, forget, resume_erasures
-from storage.queues.attention_state import AttentionStore, Signal
 from storage.queues.outbox import Outbox
 from storage.queues.pastes import Pastes
 from storage.queues.reminders import Reminder, Reminders
@@ -127,7 +126,6 @@ async def _fill_records(database: Database, asked: int, quoted: str, quotes: Seq
     await Pastes(database).add(PLACE, PERSON.nick, "A long one.", ("More.",), hour, [asked])
     await Pastes(database).add(PLACE, "bob", f"She said {WORD}.", (), hour, quotes)
     await Reminders(database).add(Reminder(PERSON.owner, PLACE, False, "frobnicate", NOON))
-    await AttentionStore(database).add_signal(Signal("thought", PLACE, NOON, PERSON.nick))
     expense = TokenSpend(NOON.date(), str(PLACE), f"irc/{HERS}", "answer")
     await Spending(database).add({expense: UsageAmount(1, 20, 0, 3)})
     lesson = TaughtSkill("oil", "when it squeaks", f"Oil the {WORD} pump.", PERSON.nick)

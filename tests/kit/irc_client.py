@@ -88,6 +88,11 @@ class IrcClient:
         body = text if isinstance(text, bytes) else text.encode("utf-8", "surrogateescape")
         await self.send(b"PRIVMSG " + target.encode() + b" :" + body)
 
+    async def told(self, words: str, room: str = "#terrarium") -> str:
+        """Say `words` to the bot; return the notice that comes back, without its channel."""
+        await self.say(room, words)
+        return (await self.expect(rf":Terra!\S+ NOTICE {self.nick} :(?:\[\S+\] )?(.*)$"))[1]
+
     async def expect(self, pattern: str, timeout: float = PATIENCE) -> re.Match[str]:  # noqa: ASYNC109
         """Return the match of the next line that contains `pattern`.
 

@@ -145,7 +145,7 @@ class ReminderService:
         Raises NotUnderstood, worded for people: no text, a text that is too long, or too many.
         """
         if not text.strip():
-            raise NotUnderstood("What am I to do then?" if asks else "Of what?")
+            raise NotUnderstood("What shall I do then?" if asks else "What about?")
         if asks and sum(each.asks for each in await self._kept.for_owner(requester.owner)) >= (
             _MAX_QUESTIONS
         ):
@@ -206,7 +206,7 @@ class ReminderService:
             f" {'to do: ' if reminder.asks else ''}{reminder.text}"
             for reminder in found
         ]
-        return "\n".join(lines) or "I am to remind you of nothing."
+        return "\n".join(lines) or "You have no reminders."
 
     async def cancel(self, requester: Requester, number: int) -> bool:
         """Remove a reminder of the requester, or for an admin anybody's; return False if there is

@@ -76,7 +76,7 @@ async def choose_model(
         person=pseudonyms.of(request.budget_owner or request.person or request.who),
         channel=pseudonyms.of(memory.room),
         temperature=persona.temperature,
-        wants_status=request.wants_status or request.is_unasked,
+        wants_status=request.is_unasked,
     )
     card = await own.catalog.card(options.model)
     profile = Profile.from_card(card)
@@ -107,7 +107,6 @@ async def build_prompt(
         request.known_reading,
         (*request.tools, *memory.tools(request.keeps)),
         request.asker(own.conversations),
-        request.wants_status,
         HintContext(own.clock.now(), own.agent.zone, request.reading),
     )
     return await own.prompts.build(own.skills, prompt_request, choice.profile)

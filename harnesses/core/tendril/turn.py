@@ -17,13 +17,13 @@ from typing import Any
 
 from harnesses.core.services.peers import Origin
 from llm.agent.agent_loop import OnActivity
-from llm.agent.tool_executor import UNASKED, Profile, RunLimits
-from llm.agent.trace import Deferral, Outcome
+from llm.agent.tool_executor import Profile, RunLimits
+from llm.agent.trace import Outcome
 from llm.answerers.answer import RoomView
 from llm.client.client import OnText, Priority
 from llm.client.settings import AgentSettings
 from llm.log_questions.answers import QuotedAnswer
-from llm.messages.message import Image, Message, Question, Status, quotes_of
+from llm.messages.message import Image, Message, Question, quotes_of
 from llm.prompt.log_window import LogWindow, quoted_answer
 from llm.reading.reading import Reading
 from llm.tools.consent import Asker, Rights
@@ -44,16 +44,13 @@ class TurnResult:
     is nothing to say: the question joined another or was stopped, or the model stays silent.
     `usage` are the tokens, `iterations` and `calls` the number of model and tool calls.
     `remember` stores the question and the `messages` that answer it; `on_delivered` is called once
-    the person has the answer. `status` is the state of the conversation, `deferral` the model's
-    request to look at it again later (see `llm.agent.trace`).
+    the person has the answer.
     """
 
     text: str
     ok: bool = True
     usage: TokenUsage = field(default_factory=TokenUsage)
     messages: tuple[Message, ...] = field(default=(), compare=False)
-    status: Status | None = None
-    deferral: Deferral | None = None
     remember: Action | None = field(default=None, compare=False)
     on_delivered: Action | None = field(default=None, compare=False)
     iterations: int = 0
@@ -73,8 +70,6 @@ class TurnResult:
             iterations=outcome.iterations,
             calls=outcome.calls,
             messages=outcome.messages,
-            status=outcome.status,
-            deferral=outcome.deferral,
             remember=remember,
             on_delivered=on_delivered,
         )
@@ -116,7 +111,6 @@ class TurnRequest:
     - `run`: the key of the trace, for a run that is repeated after a crash (`llm.agent.trace`).
     - `image`: shown to the model with the question, but not stored. If the model cannot see, the
       answer says so.
-    - `wants_status`: ask the model for the state of the conversation, for follow-ups.
     """
 
     conversation: str
@@ -141,7 +135,6 @@ class TurnRequest:
     private: bool = False
     review: bool = False
     run: str = ""
-    wants_status: bool = False
     origin: Origin | None = None
     image: Image | None = None
     command: Callable[[Reading], Awaitable[Action | None]] | None = None
@@ -173,7 +166,7 @@ class TurnRequest:
     @property
     def is_unasked(self) -> bool:
         """True if nobody has asked: the model may speak, or stay silent."""
-        return self.profile in UNASKED
+        return self.profile == "proactive"
 
     @property
     def asker_words(self) -> str:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from datetime import timedelta
 
 import structlog
 
 from harnesses.irc.channel_settings import UnknownKey, key_of, value_of
-from harnesses.irc.policy.requests import Command, CommandRequest, PrivateReply, mask_of
+from harnesses.irc.policy.requests import CommandRequest, PrivateReply, Reply, mask_of
 from harnesses.irc.protocol.errors import InvalidMessage
 from harnesses.irc.protocol.events import IrcEvent
-from harnesses.irc.questions.proactive import ProactiveSpeech
+from harnesses.irc.questions.unasked import UnaskedAnswers
 from harnesses.irc.services import BotServices
 from harnesses.irc.transport.network import Network
 from harnesses.irc.transport.networks import describe_refusal
@@ -29,21 +28,12 @@ _RESET = "default"  # the value that removes an override
 
 
 class AdminCommands:
-    """The commands by name."""
+    """The commands."""
 
-    def __init__(self, services: BotServices, proactive: ProactiveSpeech) -> None:
-        self._services, self._proactive = services, proactive
-        self.known: Mapping[str, Command] = {
-            "join": self.join,
-            "part": self.part,
-            "ignore": self.ignore,
-            "unignore": self.unignore,
-            "set": self.set,
-            "reload": self.reload,
-            "status": self.status,
-        }
+    def __init__(self, services: BotServices, unasked: UnaskedAnswers) -> None:
+        self._services, self._unasked = services, unasked
 
-    async def join(self, request: CommandRequest) -> str:
+    async def join(self, request: CommandRequest) -> Reply:
         """join #CHANNEL [KEY]: be there from now on"""
         channel, _, key = request.words.partition(" ")
         try:
@@ -54,27 +44,7 @@ class AdminCommands:
         await self._note(request, "join", channel)
         return PrivateReply(f"I am joining {channel}.")
 
-    async def follow_invite(self, network: Network, event: IrcEvent) -> None:
-        """Join a channel to which an admin invites us, as `join` does; ignore others' invitations.
-
-        Invitations to channels that we want to be in are followed by the session, and never get
-        here.
-        """
-        # An invitation is no command, so `Commands` has not checked who sends it.
-        services, channel = self._services, event.channel or ""
-        who = Identity(event.nick, event.user or "", event.host or "", event.account)
-        if not network.settings.join_on_invite or not services.policy.is_admin(network, who):
-            _log.info("irc.invite_ignored", network=network.name)
-            return
-        network.join(channel)
-        place = Place(network.name, network.fold(channel))
-        try:
-            await services.overrides.store_join(place, "")
-            await services.audit.add(AuditEntry(place, str(who), "join", channel, "invited"))
-        except StorageError as error:  # followed until a restart; nobody waits for a reply
-            _log.error("irc.invite_not_kept", network=network.name, error=str(error))
-
-    async def part(self, request: CommandRequest) -> str:
+    async def part(self, request: CommandRequest) -> Reply:
         """part [#CHANNEL]: leave, and stay away"""
         channel, _, reason = request.words.partition(" ")
         channel = channel or request.place.channel
@@ -86,27 +56,27 @@ class AdminCommands:
         await self._note(request, "part", channel, reason)
         return PrivateReply(f"I have left {channel}.")
 
-    async def ignore(self, request: CommandRequest) -> str:
-        """ignore [NICK or MASK]: do not hear somebody; alone, who that is"""
+    async def ignore(self, request: CommandRequest) -> Reply:
+        """ignore [NICK or MASK]: ignore a person; alone, list who is ignored"""
         if not request.words:
             masks = self._services.overrides.ignore_masks(request.network.name)
-            return PrivateReply(f"Not heard: {', '.join(masks) or 'nobody'}.")
+            return PrivateReply(f"Ignored: {', '.join(masks) or 'nobody'}.")
         mask = mask_of(request.words.split()[0])
         await self._services.overrides.set_ignored(request.network.name, mask, on=True)
         await self._note(request, "ignore", mask)
-        return PrivateReply(f"I do not hear {mask} any more.")
+        return PrivateReply(f"I ignore {mask} from now on.")
 
-    async def unignore(self, request: CommandRequest) -> str:
-        """unignore NICK or MASK: hear somebody again"""
+    async def unignore(self, request: CommandRequest) -> Reply:
+        """unignore NICK or MASK: no longer ignore them"""
         if not request.words:
             return PrivateReply("Whom? Write: unignore NICK, or the mask.")
         mask = mask_of(request.words.split()[0])
         if not await self._services.overrides.set_ignored(request.network.name, mask, on=False):
             return PrivateReply(f"{mask} is not on the list.")
         await self._note(request, "unignore", mask)
-        return PrivateReply(f"I hear {mask} again.")
+        return PrivateReply(f"I no longer ignore {mask}.")
 
-    async def set(self, request: CommandRequest) -> str:
+    async def set(self, request: CommandRequest) -> Reply:
         """set [#CHANNEL] [KEY VALUE]: change a setting ("default": as before); alone, list them"""
         words = request.words.split(maxsplit=1)
         channel = EVERYWHERE
@@ -114,13 +84,21 @@ class AdminCommands:
             channel, words = words[0], " ".join(words[1:]).split(maxsplit=1)
         if not words:
             shown = request.place.channel if channel == EVERYWHERE else channel
-            return PrivateReply(self._list_settings(_fold_channel(request, shown)))
+            place = _fold_channel(request, shown)
+            behaviour = self._services.behaviours.resolve(place)
+            sources = {key: how for key, (_, how) in self._services.behaviours.sources(place)}
+            lines = []
+            for key in type(behaviour).__slots__:
+                value = str(getattr(behaviour, key))
+                cut = f"{value[:_MAX_SHOWN]}..." if len(value) > _MAX_SHOWN else value
+                lines.append(f"{key} = {cut} ({sources.get(key, 'default')})")
+            return PrivateReply("\n".join(lines))
         try:
             return PrivateReply(await self._set(request, channel, words[0], " ".join(words[1:])))
         except (UnknownKey, ValueError) as error:
             return PrivateReply(str(error))
 
-    async def reload(self, request: CommandRequest) -> str:
+    async def reload(self, request: CommandRequest) -> Reply:
         """reload: read the configuration file again"""
         try:
             changed = self._services.reload()
@@ -129,7 +107,7 @@ class AdminCommands:
         await self._note(request, "reload", "")
         return PrivateReply(changed)
 
-    async def status(self, request: CommandRequest) -> str:
+    async def status(self, request: CommandRequest) -> Reply:
         """status: how I am"""
         services, own = self._services, self._services.resources
         network = request.network
@@ -142,7 +120,7 @@ class AdminCommands:
             f"up {up}; lag {f'{lag * 1000:.0f} ms' if lag is not None else 'unknown'};"
             f" {services.turns.pending} in the queue; model {model};"
             f" {own.accounting.today():,} tokens today;"
-            f" {self._proactive.admin_summary(_fold_channel(request, request.place.channel))}"
+            f" {self._unasked.admin_summary(_fold_channel(request, request.place.channel))}"
             + (f"; trouble: {own.client.trouble}" if own.client.trouble else "")
             + (
                 f"; the log cannot be written: {trouble}"
@@ -164,18 +142,10 @@ class AdminCommands:
         await self._services.overrides.set_value(place, key, None if value is None else str(value))
         self._services.behaviours.set_value(place, key, value)
         if key == "proactive" and channel != EVERYWHERE:  # it ends the silence after a kick there
-            await self._proactive.unmute(place)
+            await self._unasked.mute(place, muted=False)
         await self._note(request, "set", key, text)
         where = "every channel of this network" if channel == EVERYWHERE else channel
         return f"{key} is {'as configured' if value is None else value} on {where}."
-
-    def _list_settings(self, place: Place) -> str:
-        behaviour = self._services.behaviours.resolve(place)
-        sources = {key: how for key, (_, how) in self._services.behaviours.sources(place)}
-        return "\n".join(
-            f"{key} = {_short(getattr(behaviour, key))} ({sources.get(key, 'default')})"
-            for key in type(behaviour).__slots__
-        )
 
     async def _note(
         self, request: CommandRequest, action: str, target: str, reason: str = ""
@@ -184,10 +154,25 @@ class AdminCommands:
         await self._services.audit.add(entry)
 
 
+async def follow_invite(services: BotServices, network: Network, event: IrcEvent) -> None:
+    """Join a channel to which an admin invites us, as `join` does; ignore others' invitations.
+
+    Invitations to channels that we want to be in are followed by the session, and never get here.
+    """
+    # An invitation is no command, so `Commands` has not checked who sends it.
+    channel = event.channel or ""
+    who = Identity(event.nick, event.user or "", event.host or "", event.account)
+    if not network.settings.join_on_invite or not services.policy.is_admin(network, who):
+        _log.info("irc.invite_ignored", network=network.name)
+        return
+    network.join(channel)
+    place = Place(network.name, network.fold(channel))
+    try:
+        await services.overrides.store_join(place, "")
+        await services.audit.add(AuditEntry(place, str(who), "join", channel, "invited"))
+    except StorageError as error:  # followed until a restart; nobody waits for a reply
+        _log.error("irc.invite_not_kept", network=network.name, error=str(error))
+
+
 def _fold_channel(request: CommandRequest, channel: str) -> Place:
     return Place(request.network.name, request.network.fold(channel))
-
-
-def _short(value: object) -> str:
-    text = str(value)
-    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."

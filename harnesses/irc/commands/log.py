@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from harnesses.core.text import counted
-from harnesses.irc.policy.requests import Command, CommandRequest, parse_command, without_highlight
+from harnesses.irc.policy.requests import CommandRequest, parse_command, without_highlight
 from harnesses.irc.services import BotServices
 from llm.messages.message import QuotingText, ShownText
-from llm.retrieval import Found
 from storage.chat_log.event import Event, Scope
 from storage.chat_log.event_table import Query
 from storage.passages.passages import LineFilter
@@ -20,11 +19,10 @@ _LOOKED_AT = 30  # lines that are fetched, as commands among them are left out
 
 
 class LogCommands:
-    """The commands by name; `is_known` tells whether a command of a given name exists."""
+    """The commands; `is_known` tells whether a command of a given name exists."""
 
     def __init__(self, services: BotServices, is_known: Callable[[str], bool]) -> None:
         self._services, self._is_known = services, is_known
-        self.known: Mapping[str, Command] = {"search": self.search, "stats": self.stats}
 
     async def search(self, request: CommandRequest) -> str:
         """search WORDS: find lines of this channel"""
@@ -33,7 +31,10 @@ class LogCommands:
         # The line of this command has the words as well; search only before it.
         before = await request.pending_event.wait_visible() or None
         within = Query(scope=request.scope, own=False, before_id=before, limit=_LOOKED_AT)
-        answers = await self._answers(request, replace(within, limit=_SHOWN))
+        prefix, nick = self._services.prefix(request.place), request.network.nick
+        answers = await self._services.medium.log.retrieval.answers(
+            request.words, replace(within, limit=_SHOWN), LineFilter(prefix=prefix, nicks=(nick,))
+        )
         if answers.is_sure:
             return _quoting([], [answers.passages[0].event])
         page = await self._services.log.search(
@@ -51,12 +52,6 @@ class LogCommands:
         if not near:
             return "Nothing found."
         return _quoting(["Nobody wrote that; near in meaning:"], near)
-
-    async def _answers(self, request: CommandRequest, within: Query) -> Found:
-        """Return the lines that may answer a plain question."""
-        nick = self._services.networks[request.place.network].nick
-        line_filter = LineFilter(prefix=self._services.prefix(request.place), nicks=(nick,))
-        return await self._services.medium.log.retrieval.answers(request.words, within, line_filter)
 
     async def stats(self, request: CommandRequest) -> str:
         """stats: how much is said here, and by whom"""

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from harnesses.core.services.reminders import TIMEZONE_FACT
 from harnesses.core.text import counted
 from harnesses.irc.policy.requests import (
-    Command,
     CommandRequest,
     PrivateReply,
+    Reply,
     conversation_of,
     room_key,
 )
@@ -26,17 +24,12 @@ _KEPT_OUT = "I keep nothing of what you say here, so I cannot remember that eith
 
 
 class MemoryCommands:
-    """The commands by name."""
+    """The commands."""
 
     def __init__(self, services: BotServices) -> None:
         self._services = services
-        self.known: Mapping[str, Command] = {
-            "remember": self.remember,
-            "recall": self.recall,
-            "memory": self.memory,
-        }
 
-    async def remember(self, request: CommandRequest) -> str:
+    async def remember(self, request: CommandRequest) -> Reply:
         """remember KEY VALUE: keep that for me, here (also: remember that my tea is oolong)"""
         if refusal := self._refusal(request):
             return refusal
@@ -56,7 +49,7 @@ class MemoryCommands:
         )
         return f"I will remember: your {key} is {value}." if key else f"I will remember: {value}."
 
-    async def recall(self, request: CommandRequest) -> str:
+    async def recall(self, request: CommandRequest) -> Reply:
         """recall [KEY]: what I have told you to remember; alone, all of it"""
         if request.who.bridged:
             return PrivateReply(BRIDGED)
@@ -71,7 +64,7 @@ class MemoryCommands:
             _list_facts(near) if near else f"I remember nothing of yours called {key}."
         )
 
-    async def memory(self, request: CommandRequest) -> str:
+    async def memory(self, request: CommandRequest) -> Reply:
         """memory: what I keep about you, and how to remove it"""
         if request.who.bridged:
             return PrivateReply(BRIDGED)
@@ -89,19 +82,16 @@ class MemoryCommands:
         ]
         return PrivateReply("\n".join(lines))
 
-    def _refusal(self, request: CommandRequest) -> str:
-        """Return why nothing can be remembered for the author, "" when it can."""
+    def _refusal(self, request: CommandRequest) -> PrivateReply | None:
+        """Return why nothing can be remembered for the author, None when it can."""
         # Without an event on a logged channel the line itself was not kept, as with "[nolog]".
         who, network = request.who, request.network
         if who.bridged:
             return PrivateReply(BRIDGED)
         hidden = self._services.medium.log.opt_outs.opt_out_rules.hides_person(network.name, who)
         logs = self._services.behaviours.resolve(request.place).logging
-        return (
-            PrivateReply(_KEPT_OUT)
-            if hidden or (logs and request.pending_event.event is None)
-            else ""
-        )
+        is_kept_out = hidden or (logs and request.pending_event.event is None)
+        return PrivateReply(_KEPT_OUT) if is_kept_out else None
 
 
 def memory_of(memory: TendrilMemory, request: CommandRequest) -> RoomMemory:

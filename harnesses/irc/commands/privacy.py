@@ -5,13 +5,11 @@ Neither command is logged itself, and both are answered to the person alone.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import structlog
 
 from harnesses.core.text import counted
 from harnesses.irc.commands.memory import BRIDGED, memory_of
-from harnesses.irc.policy.requests import Command, CommandRequest, PrivateReply, belongs_to
+from harnesses.irc.policy.requests import CommandRequest, PrivateReply, Reply, belongs_to
 from harnesses.irc.services import BotServices
 from llm.memory.room import fact_key
 from storage.db.errors import StorageError
@@ -29,13 +27,12 @@ _log = structlog.get_logger()
 
 
 class PrivacyCommands:
-    """The commands by name."""
+    """The commands."""
 
     def __init__(self, services: BotServices) -> None:
         self._services = services
-        self.known: Mapping[str, Command] = {"nolog": self.nolog, "forget": self.forget}
 
-    async def nolog(self, request: CommandRequest) -> str:
+    async def nolog(self, request: CommandRequest) -> Reply:
         """nolog [off]: keep nothing of what I say from now on (off: log me again)"""
         network, who = request.network.name, request.who
         if who.bridged:
@@ -62,7 +59,7 @@ class PrivacyCommands:
             f"{command}nolog off takes it back; {command}forget me removes what there is."
         )
 
-    async def forget(self, request: CommandRequest) -> str:
+    async def forget(self, request: CommandRequest) -> Reply:
         """forget me: remove all that you have kept of what I said; forget KEY: one fact about me"""
         if request.who.bridged:
             return PrivateReply(BRIDGED)
@@ -71,23 +68,20 @@ class PrivacyCommands:
         words = request.words.lower().split()
         if words[:1] == ["me"] and len(words) == 2 and privacy.confirms(person, words[1]):
             # First, so that no running turn stores anything of the person after the erasure.
-            await self._cancel_all(request)
+            network, who, fold = request.network.name, request.who, request.network.fold
+            await self._services.cancel(lambda name: belongs_to(name, network, who, fold))
             return PrivateReply(await self._forget(person))
         if words[:1] == ["me"]:
             return PrivateReply(
                 await self._asked_back(person, self._services.prefix(request.place))
             )
-        return PrivateReply(await self._forget_fact(request))
-
-    async def _forget_fact(self, request: CommandRequest) -> str:
-        """Remove one fact about the person, by its name."""
         all_of_it = f"{self._services.prefix(request.place)}forget me"
         key = fact_key(request.words)
         if not key:
-            return f"This removes all that I have kept of what you said: {all_of_it}"
+            return PrivateReply(f"This removes all that I have kept of what you said: {all_of_it}")
         if await memory_of(self._services.resources.memory, request).forget(key):
-            return f"Forgotten: your {key}."
-        return (
+            return PrivateReply(f"Forgotten: your {key}.")
+        return PrivateReply(
             f"I remember nothing of yours called {key}. This removes all that I have kept of what"
             f" you said: {all_of_it}"
         )
@@ -97,7 +91,15 @@ class PrivacyCommands:
         privacy = self._services.medium.privacy
         kept = await privacy.count(person)
         if not kept:
-            return await self._finish_earlier() + _identity_text(person)
+            # An unfinished erasure may be theirs: once their events are gone, nobody can tell.
+            if await privacy.finish_earlier():
+                found = "There is nothing that I know to be yours."
+            else:
+                found = (
+                    "There is nothing more in the log that I know to be yours. Something that was"
+                    f" to be removed before is still left: {_GOING_ON}"
+                )
+            return found + _identity_text(person)
         word = privacy.confirmation_word(person)
         return (
             f"{counted(kept.events, 'event')} {'is' if kept.events == 1 else 'are'} yours, and"
@@ -106,23 +108,6 @@ class PrivacyCommands:
             f"{_identity_text(person)} To have it done, write within two minutes: {prefix}forget"
             f" me {word}"
         )
-
-    async def _finish_earlier(self) -> str:
-        """Resume unfinished erasures; return the reply to a person of whom nothing is found.
-
-        An unfinished one may be theirs: once their events are gone, that cannot be told any more.
-        """
-        if await self._services.medium.privacy.finish_earlier():
-            return "There is nothing that I know to be yours."
-        return (
-            "There is nothing more in the log that I know to be yours. Something that was to be"
-            f" removed before is still left: {_GOING_ON}"
-        )
-
-    async def _cancel_all(self, request: CommandRequest) -> None:
-        """Stop all answers in progress for the author, anywhere on their network."""
-        network, who, fold = request.network.name, request.who, request.network.fold
-        await self._services.cancel(lambda name: belongs_to(name, network, who, fold))
 
     async def _forget(self, person: Person) -> str:
         try:

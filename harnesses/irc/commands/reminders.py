@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from harnesses.irc.policy.requests import Command, CommandRequest, PrivateReply
+from harnesses.irc.policy.requests import CommandRequest, PrivateReply, Reply
 from harnesses.irc.services import BotServices
 from llm.reading.times import EXAMPLE_TIMES, NotUnderstood
 
@@ -13,47 +13,23 @@ _ME = re.compile(r"\A(?:me|mich)\b[\s,:]*", re.IGNORECASE)  # as in "remind me",
 
 
 class ReminderCommands:
-    """The commands by name."""
+    """The commands."""
 
     def __init__(self, services: BotServices) -> None:
         self._services = services
-        self.known: Mapping[str, Command] = {
-            "remind": self.remind,
-            "schedule": self.schedule,
-            "reminders": self.reminders,
-        }
 
-    async def remind(self, request: CommandRequest) -> str:
+    async def remind(self, request: CommandRequest) -> Reply:
         """remind WHEN TEXT: tell me TEXT then (10m, tomorrow at 9, every monday at 9)"""
-        reminder_service, requester = self._services.medium.remind, request.requester
-        words = _ME.sub("", request.words, count=1)
-        try:
-            if not words:
-                raise NotUnderstood(
-                    f"When, and of what? I understand times like these: {EXAMPLE_TIMES}."
-                )
-            time, text = await reminder_service.parse_time(requester, words)
-            return await reminder_service.add(requester, time, text)
-        except NotUnderstood as error:
-            return PrivateReply(str(error))
+        return await self._add(request, _ME.sub("", request.words, count=1), asks=False)
 
-    async def schedule(self, request: CommandRequest) -> str:
+    async def schedule(self, request: CommandRequest) -> Reply:
         """schedule WHEN QUESTION: ask me QUESTION then, in your name (every monday at 9 sum up the
         week here); .reminders lists and cancels"""
         if request.who.bridged:
-            return PrivateReply("Whoever speaks through a relay cannot schedule questions.")
-        reminder_service, requester = self._services.medium.remind, request.requester
-        try:
-            if not request.words:
-                raise NotUnderstood(
-                    f"When, and what? I understand times like these: {EXAMPLE_TIMES}."
-                )
-            time, text = await reminder_service.parse_time(requester, request.words)
-            return await reminder_service.add(requester, time, text, asks=True)
-        except NotUnderstood as error:
-            return PrivateReply(str(error))
+            return PrivateReply("People who speak through a relay cannot schedule questions.")
+        return await self._add(request, request.words, asks=True)
 
-    async def reminders(self, request: CommandRequest) -> str:
+    async def reminders(self, request: CommandRequest) -> Reply:
         """reminders [cancel NUMBER|WORDS|all]: what you are to remind me of; cancel some"""
         reminder_service, requester = self._services.medium.remind, request.requester
         match request.words.lower().split():
@@ -72,6 +48,17 @@ class ReminderCommands:
                 return PrivateReply(
                     f"Write {prefix}reminders, or: {prefix}reminders cancel NUMBER."
                 )
+
+    async def _add(self, request: CommandRequest, words: str, *, asks: bool) -> Reply:
+        reminder_service, requester = self._services.medium.remind, request.requester
+        if not words:
+            example = f"I understand times like these: {EXAMPLE_TIMES}."
+            return PrivateReply(f"When, and {'what' if asks else 'what about'}? {example}")
+        try:
+            time, text = await reminder_service.parse_time(requester, words)
+            return await reminder_service.add(requester, time, text, asks=asks)
+        except NotUnderstood as error:
+            return PrivateReply(str(error))
 
 
 def _cancel_reply(texts: Sequence[str] | None, words: str) -> str:

@@ -16,22 +16,27 @@ import os
 import secrets
 import socket
 from collections import deque
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import structlog
 
 from harnesses.core.errors import TendrilError
+from harnesses.core.tendril.status import StatusFile
 from harnesses.irc.channel_settings import load_channel_settings
+from harnesses.irc.event_handler import EventHandler
+from harnesses.irc.failover.takeover import BufferedEvent, take_over
 from harnesses.irc.protocol.events import IrcEvent
-from harnesses.irc.settings import NetworkSettings
+from harnesses.irc.services import BotServices
 from harnesses.irc.transport.network import Network
-from storage.db.database import Database
+from harnesses.irc.transport.networks import Networks
+from storage.db.database import Address, Database
 from storage.db.errors import StorageError, Unavailable
 from storage.log import ChatLog
-from storage.queues.leases import Lease, Leases, Renewal
+from storage.queues.leases import Lease, LeaseLost, Leases, Renewal
+from terrarium.supervision import root_cause, told_to_stop
 
 LEASE_PREFIX = "irc/"
 """Prefix of the lease names; the network's name follows."""
@@ -52,27 +57,9 @@ MAX_LAG = 2.0
 """Seconds by which the holder may receive an event later than we do. An event this close to the
 holder's watermark may be missing in the log although we received it before."""
 
+Work = Coroutine[Any, Any, None]
+
 _log = structlog.get_logger()
-
-
-@dataclass(frozen=True, slots=True)
-class BufferedEvent:
-    """An event received during standby.
-
-    `below_watermark` is set if the last holder's watermark covers it: the holder has logged it, or
-    chose not to, so a takeover must not log it.
-    """
-
-    event: IrcEvent
-    below_watermark: bool
-
-
-@dataclass(frozen=True, slots=True)
-class _Buffered:
-    """A buffered event with the time of its receipt by the event loop's clock."""
-
-    event: IrcEvent
-    time: float
 
 
 class Standby:
@@ -85,15 +72,15 @@ class Standby:
         holder = f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}"
         self._database, self._networks = database, networks
         self._leases = Leases(database, holder)
-        self._names = lease_names(networks)
+        self._names = {name: f"{LEASE_PREFIX}{name}" for name in networks}
         self._wanted = {name: network.settings for name, network in networks.items()}
         self._time = asyncio.get_running_loop().time
         self._valid_until = 0.0
         self._watermark: float | None = None
         self._holders: dict[str, Lease] = {}
         self._leases_read_at = 0.0
-        self._buffer: deque[_Buffered] = deque(maxlen=MAX_BUFFERED)
-        self._on_event: Callable[[IrcEvent], None] = self._buffer_event
+        self._buffer: deque[tuple[float, IrcEvent]] = deque(maxlen=MAX_BUFFERED)
+        self._pass_on: Callable[[IrcEvent], None] | None = None
         self.is_connected = False
         for network in networks.values():
             network.restrict(self.is_active)
@@ -130,30 +117,33 @@ class Standby:
         """
         _, overrides = await load_channel_settings(self._database)
         for name, network in self._networks.items():
-            network.settings = _as_standby(self._wanted[name])
+            # With the password, nick recovery would disconnect (GHOST) whoever has the standby
+            # nick, such as another standby.
+            wanted = self._wanted[name]
+            other = {"nick": f"{wanted.nick}_", "nickserv_password": None}
+            network.settings = wanted.model_copy(update=other)
             for channel, key in overrides.channels(name).items():
                 network.part(channel) if key is None else network.join(channel, key)
 
-    def connect(self) -> list[Coroutine[Any, Any, None]]:
+    def connect(self) -> list[Work]:
         """Return the coroutines that connect to the networks and receive their events."""
         self.is_connected = True
         return [network.run(self.on_event) for network in self._networks.values()]
 
     async def until_acquired(self) -> None:
         """Wait until we have acquired the leases, then claim the nicks."""
-        while not await self._try_again():  # noqa: ASYNC110
-            await asyncio.sleep(ACQUIRE_INTERVAL)  # a process that dies notifies nobody, so poll
+        acquired = False
+        while not acquired:
+            try:
+                acquired = await self.try_acquire()
+            except Unavailable as error:
+                _log.warning("irc.lease_unknown", error=str(error))
+            if not acquired:  # a process that dies notifies nobody, so poll
+                await asyncio.sleep(ACQUIRE_INTERVAL)
         _log.warning("irc.taking_over", networks=sorted(self._networks))
         for name, network in self._networks.items():
             network.claim_nick(self._wanted[name])
             network.recheck()
-
-    async def _try_again(self) -> bool:
-        try:
-            return await self.try_acquire()
-        except Unavailable as error:
-            _log.warning("irc.lease_unknown", error=str(error))
-            return False
 
     async def keep(self) -> None:
         """Renew the leases until cancelled. Raises LeaseLost if another process holds one.
@@ -166,10 +156,12 @@ class Standby:
             # An age, since the clocks of the machines and of the database need not agree.
             mark = self._watermark
             settled = None if mark is None else timedelta(seconds=began - mark)
-            renewals = {
-                self._names[name]: Renewal(_known_as(network), settled)
-                for name, network in self._networks.items()
-            }
+            renewals = {}
+            for name, network in self._networks.items():
+                source = network.session.source
+                is_known = network.connected.is_set() and source.user and source.host
+                known_as = str(source) if is_known else ""
+                renewals[self._names[name]] = Renewal(known_as, settled)
             try:
                 await self._leases.renew(renewals, LEASE_DURATION)
             except Unavailable as error:
@@ -211,45 +203,42 @@ class Standby:
 
     def on_event(self, event: IrcEvent) -> None:
         """Handle an event: buffer it during standby, pass it on after the takeover."""
-        self._on_event(event)
-
-    def pass_on(self, on_event: Callable[[IrcEvent], None]) -> None:
-        """Pass events to `on_event` from now on, instead of buffering them."""
-        self._on_event = on_event
-
-    def drain(self) -> list[BufferedEvent]:
-        """Remove and return the buffered events of the last `BUFFER_SECONDS`, oldest first."""
-        kept, self._buffer = self._buffer, deque(maxlen=MAX_BUFFERED)
-        since = self._time() - BUFFER_SECONDS
-        return [
-            BufferedEvent(each.event, each.time < self._watermark_of(each.event.network) - MAX_LAG)
-            for each in kept
-            if each.time >= since
-        ]
-
-    def _buffer_event(self, event: IrcEvent) -> None:
+        if self._pass_on:
+            self._pass_on(event)
+            return
         now = self._time()
-        while self._buffer and self._buffer[0].time < now - BUFFER_SECONDS:
+        while self._buffer and self._buffer[0][0] < now - BUFFER_SECONDS:
             self._buffer.popleft()
         if event.type == "INVITE" or event.batch_type:
             return  # an invitation of the standby nick, or history, which the holder got live
         if event.channel is None and not self.is_active():
             return  # a private message to the standby nick
         # What the holder said counts as our own: it must be logged so, and shows what is answered.
-        lease = self._holders.get(self._names[event.network])
-        if lease and _is_by(event, lease, self._networks[event.network]):
+        # The whole source is compared: once the holder is gone, anybody can take its nick.
+        lease, fold = (
+            self._holders.get(self._names[event.network]),
+            self._networks[event.network].fold,
+        )
+        source = f"{event.nick}!{event.user}@{event.host}"
+        if lease and lease.known_as and fold(source) == fold(lease.known_as):
             event = replace(event, own=True)
-        self._buffer.append(_Buffered(event, now))
+        self._buffer.append((now, event))
 
-    def _watermark_of(self, network: str) -> float:
-        """Return the last holder's watermark for a network, by the event loop's clock."""
-        lease = self._holders.get(self._names[network])
-        return self._leases_read_at - lease.settled.total_seconds() if lease else 0.0
+    def pass_on(self, on_event: Callable[[IrcEvent], None]) -> None:
+        """Pass events to `on_event` from now on, instead of buffering them."""
+        self._pass_on = on_event
 
-
-def lease_names(networks: Iterable[str]) -> dict[str, str]:
-    """Return the lease names by network."""
-    return {name: f"{LEASE_PREFIX}{name}" for name in networks}
+    def drain(self) -> list[BufferedEvent]:
+        """Remove and return the buffered events of the last `BUFFER_SECONDS`, oldest first."""
+        kept, self._buffer = self._buffer, deque(maxlen=MAX_BUFFERED)
+        since, heard = self._time() - BUFFER_SECONDS, []
+        for time, event in kept:
+            # The last holder's watermark, by the event loop's clock.
+            lease = self._holders.get(self._names[event.network])
+            mark = self._leases_read_at - lease.settled.total_seconds() if lease else 0.0
+            if time >= since:
+                heard.append(BufferedEvent(event, time < mark - MAX_LAG))
+        return heard
 
 
 def require_same_networks(found: Sequence[Lease], networks: Collection[str]) -> None:
@@ -272,22 +261,105 @@ def require_same_networks(found: Sequence[Lease], networks: Collection[str]) -> 
             )
 
 
-def _as_standby(settings: NetworkSettings) -> NetworkSettings:
-    """Return the settings for standby: the nick with `_`, and no NickServ password."""
-    # With the password, nick recovery would disconnect (GHOST) whoever has the standby nick, such
-    # as another standby.
-    return settings.model_copy(update={"nick": f"{settings.nick}_", "nickserv_password": None})
+class Failover:
+    """Makes sure that only one tendril is active, where the setting `standby` allows several."""
+
+    def __init__(self, networks: Networks, status: StatusFile) -> None:
+        self._networks, self._status = networks, status
+        self._standby: Standby | None = None
+
+    @property
+    def is_enabled(self) -> bool:
+        """True if several tendrils may run for these networks (the setting `standby`)."""
+        return self._networks.settings.standby
+
+    async def run(self, address: Address, run_active: Callable[[], Work]) -> None:
+        """Stand by until no other process is active, then run `run_active` under the leases.
+
+        Returns when `run_active` does, or when told to stop during standby. Raises what
+        `run_active` raises, StorageError, and LeaseLost if another process has taken over.
+        """
+        async with Database.open(address, checked=True) as database:
+            self._standby = standby = Standby(database, self._networks)
+            started: list[asyncio.Task[None]] = []
+            try:
+                async with asyncio.TaskGroup() as tasks:
+
+                    def start(work: Work) -> asyncio.Task[None]:
+                        started.append(tasks.create_task(work))
+                        return started[-1]
+
+                    try:
+                        if await self._become_active(standby, start):
+                            start(standby.keep())
+                            await run_active()
+                    finally:
+                        # Most of them run until cancelled, and the group waits for all its tasks.
+                        for task in started:
+                            task.cancel()
+            except ExceptionGroup as group:
+                # LeaseLost takes precedence: it cancels the active work, which may fail as well.
+                raise root_cause(group.subgroup(LeaseLost) or group) from group
+            finally:
+                await standby.release()
+
+    async def open(self, database: Database, log: ChatLog) -> None:
+        """Make `log` refuse our lines once another process has taken over.
+
+        Without standby, check instead that no other tendril is active on any network with the same
+        log. Raises StorageError, and TendrilError if one is.
+        """
+        if self._standby:
+            self._standby.guard(log)
+            return
+        found = await Leases(database, "").find(LEASE_PREFIX)
+        require_same_networks(found, self._networks)
+        for lease in found:
+            if lease.is_held:
+                network = lease.name.removeprefix(LEASE_PREFIX)
+                raise TendrilError(
+                    f"another IRC tendril is active on {network}, with the same log;"
+                    " stop that one, or set standby = true in [irc] for both"
+                )
+
+    def background(self, services: BotServices, events: EventHandler) -> list[Work]:
+        """Return the coroutines that feed `events` with the events of all networks."""
+        standby = self._standby
+        if standby is None:
+            return [network.run(events.on_event) for network in self._networks.values()]
+        hearing = [] if standby.is_connected else standby.connect()
+        return [*hearing, _take_over(standby, services, events)]
+
+    async def _become_active(
+        self, standby: Standby, start: Callable[[Work], asyncio.Task[None]]
+    ) -> bool:
+        """Stand by until we hold the leases; return False if we are told to stop before."""
+        if await standby.try_acquire():
+            return True
+        self._status.stand_by(f"stands by for {' '.join(self._networks)}")
+        renewing = start(self._status.renew())
+        await standby.prepare()
+        for work in standby.connect():
+            start(work)
+        acquired, stopping = start(standby.until_acquired()), start(told_to_stop())
+        await asyncio.wait({acquired, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        renewing.cancel()
+        self._status.take_over()
+        if acquired.done():
+            # Wait for the end of `told_to_stop`: it removes its signal handlers, and must not do
+            # so after the active tendril has installed its own.
+            stopping.cancel()
+            await asyncio.wait({stopping})
+            return True
+        await self._networks.quit("Terrarium stops")
+        return False
 
 
-def _known_as(network: Network) -> str:
-    """Return our `nick!user@host`, or "" while we do not know it."""
-    source = network.session.source
-    is_known = network.connected.is_set() and source.user and source.host
-    return str(source) if is_known else ""
-
-
-def _is_by(event: IrcEvent, lease: Lease, network: Network) -> bool:
-    """Return whether the holder of the lease is the source of an event."""
-    # The whole source is compared: once the holder is gone, anybody can take its nick.
-    source = f"{event.nick}!{event.user}@{event.host}"
-    return lease.known_as != "" and network.fold(source) == network.fold(lease.known_as)
+async def _take_over(standby: Standby, services: BotServices, events: EventHandler) -> None:
+    """Process the events buffered during standby, then pass on live ones, until cancelled."""
+    # Events that arrive while `take_over` awaits are buffered too. Nothing is awaited between the
+    # last, empty `drain` and `pass_on`, so no event is lost or overtaken.
+    while heard := standby.drain():
+        await take_over(services, events, heard)
+    standby.pass_on(events.on_event)
+    await standby.advance_watermark(services.log)

@@ -16,12 +16,11 @@ import structlog
 
 from harnesses.irc.commands.privacy import UNLOGGED
 from harnesses.irc.event_handler import EventHandler
-from harnesses.irc.failover.standby import BufferedEvent
 from harnesses.irc.playback import CLOCK_SKEW, OWN_CLOCK_SKEW
-from harnesses.irc.policy.requests import ASK_COMMAND, to_log_event
+from harnesses.irc.policy.requests import QUESTION_COMMANDS, to_log_event
 from harnesses.irc.protocol.events import IrcEvent
 from harnesses.irc.services import BotServices
-from storage.chat_log.event import Event, PendingEvent, Place, Scope
+from storage.chat_log.event import Event, Identity, PendingEvent, Place, Scope
 from storage.log import ChatLog, Query
 
 _MAX_LINES = 100_000  # lines of the log to compare with
@@ -30,7 +29,19 @@ _log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
-class HeardLine:
+class BufferedEvent:
+    """An event received during standby.
+
+    `below_watermark` is set if the last holder's watermark covers it: the holder has logged it, or
+    chose not to, so a takeover must not log it.
+    """
+
+    event: IrcEvent
+    below_watermark: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Heard:
     """A received event with the log record that it would have (`record`).
 
     `command` is the command that it asks for, or "". `asker` is the author, or the addressee of an
@@ -44,66 +55,62 @@ class HeardLine:
     asker: tuple[str, str, str]
 
 
-class Takeover:
-    """Passes the events received during standby on to the event handler."""
+async def take_over(
+    services: BotServices, handler: EventHandler, heard: Sequence[BufferedEvent]
+) -> None:
+    """Pass the events received during standby on to the event handler: log those that are missing
+    in the log and answer unanswered questions.
 
-    def __init__(self, services: BotServices, handler: EventHandler) -> None:
-        self._services, self._handler = services, handler
+    Raises StorageError.
+    """
+    policy, commands = services.policy, handler.commands.known
 
-    async def run(self, heard: Sequence[BufferedEvent]) -> None:
-        """Log the events that are missing in the log and answer unanswered questions.
-
-        Raises StorageError.
-        """
-        # An unlogged event goes through the normal path, which logs it, and answers only if it is
-        # unanswered. A settled one that is not in the log was left out on purpose (opt-outs).
-        lines = [self._line(each) for each in heard]
-        known = await find_logged(self._services.log, [line.record for line in lines])
-        unanswered = find_unanswered(lines)
-        missing = 0
-        for number, line in enumerate(lines):
-            logged = known.get(number)
-            if logged is None and not line.below_watermark:
-                missing += 1
-                self._handler.on_event(line.event, answers=number in unanswered)
-            elif logged and number in unanswered:
-                self._answer(line.event, logged)
-        _log.info("irc.taken_over", heard=len(lines), missing=missing, unanswered=len(unanswered))
-
-    def _line(self, heard: BufferedEvent) -> HeardLine:
-        services = self._services
-        network, policy = services.networks[heard.event.network], services.policy
-        event, who = policy.speaker(network, heard.event)
+    def read(event: IrcEvent) -> tuple[IrcEvent, Identity, Place, str]:
+        network = services.networks[event.network]
+        event, who = policy.speaker(network, event)
         place = policy.place(network, event, who)
-        prefix = services.behaviours.resolve(place).command_prefix
+        return event, who, place, services.behaviours.resolve(place).command_prefix
+
+    def line(buffered: BufferedEvent) -> _Heard:
+        network = services.networks[buffered.event.network]
+        event, who, place, prefix = read(buffered.event)
         asked = policy.parse_words(network, event, prefix)
-        is_ours = asked and asked.command in self._handler.commands.known.keys() - UNLOGGED
+        is_ours = asked and asked.command in commands.keys() - UNLOGGED
         command = asked.command if asked and is_ours else ""
         # Our replies begin with the addressee, as in "alice: hello".
         person = event.text.partition(":")[0] if event.own else who.nick
-        return HeardLine(
-            heard.event,
+        return _Heard(
+            buffered.event,
             to_log_event(event, place),
-            heard.below_watermark,
+            buffered.below_watermark,
             command if policy.should_process(network, event, who) else "",
             (network.name, network.fold(event.channel or ""), network.fold(person)),
         )
 
-    def _answer(self, event: IrcEvent, logged: Event) -> None:
-        """Answer a question whose line is already in the log; other commands are not run again."""
-        services, commands = self._services, self._handler.commands.known
-        network, policy = services.networks[event.network], services.policy
-        event, who = policy.speaker(network, event)
-        prefix = services.behaviours.resolve(policy.place(network, event, who)).command_prefix
-        asked = policy.take_trigger(network, event, who, prefix)
-        if asked and commands.get(asked.command) == commands[ASK_COMMAND]:
-            line = PendingEvent(logged)
-            line.mark_settled(logged.id)
-            request = policy.request(network, event, who, asked.words, line)
-            self._handler.answer(commands[ASK_COMMAND], request)
+    # An unlogged event goes through the normal path, which logs it, and answers only if it is
+    # unanswered. A settled one that is not in the log was left out on purpose (opt-outs).
+    lines = [line(each) for each in heard]
+    known = await find_logged(services.log, [each.record for each in lines])
+    unanswered, missing = find_unanswered(lines), 0
+    for number, each in enumerate(lines):
+        logged = known.get(number)
+        if logged is None and not each.below_watermark:
+            missing += 1
+            handler.on_event(each.event, answers=number in unanswered)
+        elif logged and number in unanswered:
+            # Its line is in the log already. Commands other than questions are not run again.
+            network = services.networks[each.event.network]
+            event, who, _, prefix = read(each.event)
+            asked = policy.take_trigger(network, event, who, prefix)
+            if asked and asked.command in QUESTION_COMMANDS:
+                pending = PendingEvent(logged)
+                pending.mark_settled(logged.id)
+                request = policy.request(network, event, who, asked.words, pending)
+                handler.answer(commands[asked.command], request)
+    _log.info("irc.taken_over", heard=len(lines), missing=missing, unanswered=len(unanswered))
 
 
-def find_unanswered(lines: Sequence[HeardLine]) -> Collection[int]:
+def find_unanswered(lines: Sequence[_Heard]) -> Collection[int]:
     """Return the indexes of the lines that ask for something and got no reply.
 
     A reply counts for the oldest open question of its addressee.

@@ -50,6 +50,9 @@ _OWN_DATA = re.compile(
 ASK_COMMAND = "terrarium"
 """The command that asks the model."""
 
+QUESTION_COMMANDS = (ASK_COMMAND, "ask")
+"""All names of that command."""
+
 QUICK_TURNS = 3
 """Consecutive lines, each faster than anybody types, that mark a bot; the last gets no answer."""
 
@@ -196,14 +199,17 @@ def conversation_of(request: CommandRequest, nick: str = "") -> str:
     return conversation_id(request.place, nick or own, fold)
 
 
-class PrivateReply(str):
+@dataclass(frozen=True, slots=True)
+class PrivateReply:
     """A reply for the author alone, sent as a NOTICE; bridged people get it on the channel."""
 
-    __slots__ = ()
+    text: str
 
 
-Command = Callable[[CommandRequest], Awaitable[str]]
-"""Runs a command and returns the reply, "" for none."""
+Reply = str | PrivateReply
+"""The reply to a command, "" for none."""
+
+Command = Callable[[CommandRequest], Awaitable[Reply]]
 
 
 class Decision(Enum):
@@ -236,8 +242,21 @@ class RequestPolicy:
         self._rooms.set_rate(settings.channel_per_minute / 60)
 
     def speaker(self, network: Network, event: IrcEvent) -> tuple[IrcEvent, Identity]:
-        """Return the event and its author, who for a relayed message is the person behind it."""
-        return resolve_relay(event, self._settings, network.fold)
+        """Return the event and its author, who for a relayed message is the person behind it.
+
+        Only what a configured relay says to a whole channel is rewritten. In private, to part of a
+        channel, or with a nick that nobody can have, the relay speaks for itself. Blanks in the
+        nick become underscores, so that one person does not look like two.
+        """
+        who = Identity(event.nick, event.user or "", event.host or "", event.account)
+        is_relayed = is_said_to_all(event) and matches_any(who, self._settings.relays, network.fold)
+        match = _BRIDGED.fullmatch(_FORMATTING.sub("", event.text)) if is_relayed else None
+        nick = re.sub(r"\s+", "_", match["nick"].strip().lstrip("@+%&~")) if match else ""
+        if not (match and _BRIDGED_NICK.fullmatch(nick)):
+            return event, who
+        # Account and bot tag are the relay's, and say nothing of the person.
+        person = Identity(nick, who.user, who.host, None, bridged=True)
+        return replace(event, nick=nick, text=match["text"], account=None, bot=False), person
 
     def place(self, network: Network, event: IrcEvent, who: Identity) -> Place:
         """Return the place of an event by `who`."""
@@ -260,15 +279,15 @@ class RequestPolicy:
         asked = self.parse_words(network, event, prefix)
         if not self.should_process(network, event, who):
             return None
+        person, room = _person(network, who), (network.name, network.fold(event.channel or ""))
         if not asked:
-            if is_public(event) and event.type in ("PRIVMSG", "ACTION"):
-                place = (network.name, network.fold(event.channel or ""))
-                self._loop_detector.note_line(place, _person(network, who))
+            if is_said_to_all(event):
+                self._loop_detector.note_line(room, person)
             return None
         # Another bot addresses us by nick; it does not know the prefix.
         by_prefix = event.text.strip().startswith(prefix)
-        room = event.channel or ""
-        if not by_prefix and self.record_and_check_loop(network, who, event.text, room):
+        if not by_prefix and self._loop_detector.record_and_check(person, event.text, room):
+            _log.info("irc.loop_ended", network=network.name)
             return None
         return asked
 
@@ -281,22 +300,17 @@ class RequestPolicy:
         nicks, private = (network.session.nick, network.settings.nick), event.channel is None
         return parse_command(event.text, prefix=prefix, nicks=nicks, private=private)
 
-    def record_and_check_loop(
-        self, network: Network, who: Identity, text: str, channel: str
-    ) -> bool:
-        """Record a line to us; return True if it belongs to a loop with another bot and must get no
-        answer."""
-        room = (network.name, network.fold(channel))
-        closed = self._loop_detector.record_and_check(_person(network, who), text, room)
-        if closed:
-            _log.info("irc.loop_ended", network=network.name)
-        return closed
-
     def should_process(self, network: Network, event: IrcEvent, who: Identity) -> bool:
-        """Return whether an event is live, and its author somebody whom we answer."""
-        if event.own or event.batch_type or is_bot(event, who, self._settings, network.fold):
+        """Return whether an event is live, and its author somebody whom we answer: neither a bot,
+        by its mark or our settings, nor a service, nor ignored. The bridged are never bots."""
+        if event.own or event.batch_type:
             return False
-        return is_person(who, network.fold) and not self.is_ignored(network, who)
+        fold, bots = network.fold, (*self._settings.bots, *self._settings.relays)
+        # Here a bare nick counts too: whoever takes a listed one only loses, as bots get no answer.
+        is_listed = fold(who.nick) in map(fold, bots) or matches_any(who, bots, fold)
+        if not who.bridged and (event.bot or is_listed):
+            return False
+        return is_person(who, fold) and not self.is_ignored(network, who)
 
     def request(
         self,
@@ -337,11 +351,7 @@ class RequestPolicy:
         counted by `payer_of`, so that another nick does not help."""
         return self._explained.should_notify(payer_of(request.network, request.who))
 
-    def note_reply(self, request: CommandRequest) -> None:
-        """Record a reply to a request, for the detector of bot loops."""
-        self.note_reply_to(request.network, request.who.name)
-
-    def note_reply_to(self, network: Network, name: str) -> None:
+    def note_reply(self, network: Network, name: str) -> None:
         """Record a message to a person, for the detector of bot loops."""
         self._loop_detector.note_reply((network.name, network.fold(name)))
 
@@ -375,31 +385,6 @@ def payer_of(network: Network, who: Identity) -> str:
     return f"{network.name}/{network.fold(who.name) if who.bridged or not who.host else host}"
 
 
-def resolve_relay(
-    event: IrcEvent, settings: IrcSettings, fold: Casemap
-) -> tuple[IrcEvent, Identity]:
-    """Attribute a relayed message to the person behind it; return the event and its author.
-
-    Only what a configured relay says to a whole channel is rewritten. In private, to part of a
-    channel, or with a nick that nobody can have, the relay speaks for itself. Blanks in the nick
-    become underscores, so that one person does not look like two.
-    """
-    who = Identity(event.nick, event.user or "", event.host or "", event.account)
-    if event.type not in ("PRIVMSG", "ACTION") or not is_public(event):
-        return event, who
-    if not matches_any(who, settings.relays, fold):
-        return event, who
-    match = _BRIDGED.fullmatch(_FORMATTING.sub("", event.text))
-    if not match:
-        return event, who
-    nick = re.sub(r"\s+", "_", match["nick"].strip().lstrip("@+%&~"))
-    if not _BRIDGED_NICK.fullmatch(nick):
-        return event, who
-    # Account and bot tag are the relay's, and say nothing of the person.
-    person = Identity(nick, who.user, who.host, None, bridged=True)
-    return replace(event, nick=nick, text=match["text"], account=None, bot=False), person
-
-
 def identity_of(member: Member) -> Identity:
     """Return the identity of a channel member."""
     return Identity(member.nick, member.user or "", member.host or "", member.account)
@@ -416,16 +401,6 @@ def is_person(who: Identity, fold: Casemap) -> bool:
 def without_highlight(nick: str) -> str:
     """Return a nick with a zero-width space in it, so that it does not highlight its owner."""
     return f"{nick[:1]}\u200b{nick[1:]}"
-
-
-def is_bot(event: IrcEvent, who: Identity, settings: IrcSettings, fold: Casemap) -> bool:
-    """Return whether the server or the settings mark the author as a bot; never for the bridged."""
-    if who.bridged:
-        return False
-    # Here a bare nick counts too: whoever takes a listed one only loses, as bots get no answer.
-    bots = (*settings.bots, *settings.relays)
-    nicks = {fold(entry) for entry in bots}
-    return event.bot or fold(who.nick) in nicks or matches_any(who, bots, fold)
 
 
 @dataclass(slots=True)
@@ -504,6 +479,11 @@ def status_of(event: IrcEvent) -> str:
 def is_public(event: IrcEvent) -> bool:
     """Return whether an event is visible to a whole channel."""
     return event.channel is not None and not status_of(event)
+
+
+def is_said_to_all(event: IrcEvent) -> bool:
+    """Return whether an event is a line to a whole channel."""
+    return is_public(event) and event.type in ("PRIVMSG", "ACTION")
 
 
 def place_of(event: IrcEvent, other: Identity, fold: Callable[[str], str]) -> Place:

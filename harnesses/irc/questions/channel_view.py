@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-
-import structlog
+from dataclasses import replace
 
 from harnesses.core.permalinks import short_link
 from harnesses.irc.policy.requests import (
@@ -24,9 +23,6 @@ from storage.db.database import to_micros
 from storage.passages.passages import LineFilter
 
 _OPERATOR = frozenset("oaq")  # modes of operators, admins and founders
-_FOLLOW_INTERVAL = 0.5  # seconds
-
-_log = structlog.get_logger()
 
 
 class LogViews:
@@ -39,33 +35,33 @@ class LogViews:
     def for_question(self, request: CommandRequest) -> LogWindow:
         """Return the log window of a question, with what is needed to answer it by quoting
         lines."""
-        services, event = self._services, request.pending_event.event
-        asked = event.time if event else services.resources.clock.now()
-        return LogWindow(
-            log=services.log,
-            place=request.place,
-            anchor=to_micros(asked) // 1000,  # ids of the log follow time
-            last=services.behaviours.resolve(request.place).max_context_messages,
+        event = request.pending_event.event
+        asked = event.time if event else self._services.resources.clock.now()
+        return replace(
+            self.before(request.place, to_micros(asked) // 1000),  # ids of the log follow time
             speaker=request.nick,
-            starts=self._starts,
             pending_event=request.pending_event,
-            quoting=self._quoting(),
-            line_filter=self._quotable_lines(request.place),
             people=request.network.roster.nicks(request.place.channel),
-            retrieval=services.medium.log.retrieval,
+            retrieval=self._services.medium.log.retrieval,
         )
 
-    def before(self, place: Place, anchor: int, speaker: str) -> LogWindow:
+    def before(self, place: Place, anchor: int) -> LogWindow:
         """Return the log window before the event id `anchor`, for an unasked turn."""
-        last = self._services.behaviours.resolve(place).max_context_messages
+        services = self._services
+
+        def link(event: Event) -> str | None:
+            address = None if event.private else services.web_address
+            return f"{address}{short_link(event)}" if address else None
+
         return LogWindow(
-            log=self._services.log,
+            log=services.log,
             place=place,
             anchor=anchor,
-            last=last,
+            last=services.behaviours.resolve(place).max_context_messages,
             starts=self._starts,
-            speaker=speaker,
-            quoting=self._quoting(),
+            # Quoted lines are in our time zone, with a link if people can open it, and with nicks
+            # that highlight nobody.
+            quoting=Quoting(services.resources.agent.zone, link, without_highlight),
             line_filter=self._quotable_lines(place),
         )
 
@@ -110,16 +106,6 @@ class LogViews:
         nick = self._services.networks[place.network].nick
         prefix = self._services.behaviours.resolve(place).command_prefix
         return LineFilter(prefix=prefix, nicks=(nick,))
-
-    def _quoting(self) -> Quoting:
-        """Return the style of quoted lines: in our time zone, with a link if people can open it,
-        and with nicks that highlight nobody."""
-
-        def link(event: Event) -> str | None:
-            address = None if event.private else self._services.web_address
-            return f"{address}{short_link(event)}" if address else None
-
-        return Quoting(self._services.resources.agent.zone, link, without_highlight)
 
 
 def room_view(network: Network, channel: str) -> RoomView | None:

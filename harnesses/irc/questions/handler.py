@@ -16,25 +16,26 @@ from harnesses.core.rate_limit import ConcurrencyLimit
 from harnesses.core.services.peers import EMPTY_SCOPE
 from harnesses.core.services.question_tools import Door, PasteTools
 from harnesses.core.tendril.turn import Action, TurnRequest, TurnResult
+from harnesses.irc.operators import OPERATE, AdminTools
 from harnesses.irc.policy.requests import (
     CommandRequest,
     PrivateReply,
+    Reply,
     conversation_of,
     payer_of,
     room_key,
 )
-from harnesses.irc.questions.admin_tools import OPERATE, AdminTools
 from harnesses.irc.questions.channel_view import LogViews, persona_values, room_view
-from harnesses.irc.questions.proactive import ProactiveSpeech
 from harnesses.irc.reminder_delivery import other_requester
 from harnesses.irc.replies.sender import MessageSender, OutgoingLine, Target, may_change
 from harnesses.irc.services import BotServices
 from harnesses.irc.settings import IrcSettings
+from llm.prompt.log_window import LogWindow
 from llm.reading.reading import Reading
 from llm.skills.registry import TEACH
 from storage.chat_log.event import PendingEvent
 
-RATE_LIMITED = "Slowly, please: I hear you again when you have been quiet for a moment."
+RATE_LIMITED = "Slow down, please: I will answer you again after a short pause."
 STILL_AT_IT = "still at it, one moment."
 """The line that says so, while no tool says what is being done."""
 
@@ -82,7 +83,7 @@ class StreamingReply:
         answer = self._sender.compose(self._target, self._text, self._mark)
         if len(answer.lines) < 2 or not answer.opening or may_change(answer.lines[0].text):
             return
-        if await self._sender.send_line(self._target, answer.lines[0]):
+        if await self._sender.send_lines(self._target, answer.lines[:1]):
             self._first = answer.lines[0]
             self._sender.streaming[self] = self._target.place
 
@@ -107,91 +108,74 @@ class StreamingReply:
 class QuestionHandler:
     """The handler of the questions of all people on all networks."""
 
-    def __init__(
-        self,
-        services: BotServices,
-        log_views: LogViews,
-        proactive: ProactiveSpeech,
-    ) -> None:
-        self._services, self._log_views, self._proactive = services, log_views, proactive
+    def __init__(self, services: BotServices, log_views: LogViews) -> None:
+        self._services, self._log_views = services, log_views
         self._concurrency, self._progress = ConcurrencyLimit(), ProgressSigns(services)
 
     async def ask(
         self, request: CommandRequest, command: Callable[[Reading], Awaitable[Action | None]]
-    ) -> str:
+    ) -> Reply:
         """Run the turn of a question, which delivers the answer itself, or the `command` that it
         asks for in plain words; return a refusal or ""."""
         services = self._services
         person = _person(request)
         if self._concurrency.is_full(person):
-            return self._refusal(request)
+            # At most once a minute.
+            return PrivateReply(RATE_LIMITED) if services.policy.should_notify(request) else ""
         with self._concurrency.hold(person):
             target = services.sender.target_of(request)
             clock = asyncio.get_running_loop().time
             reply = StreamingReply(services.sender, target, services.networks.settings, clock)
+
+            async def deliver(result: TurnResult) -> bool:
+                services.policy.note_reply(request.network, request.who.name)
+                # Whoever reads the answer must find its question in the log.
+                await request.pending_event.wait_visible()
+                return await reply.finish(result)
+
+            window, line = self._log_views.for_question(request), request.pending_event
             with self._progress.shown(target, reply) as on_activity:
-                await self._turn(request, command, reply, on_activity)
+                await services.turns.take(
+                    replace(
+                        self.turn_request(request, window, line),
+                        command=command,
+                        room_view=room_view(request.network, request.place.channel),
+                        joins=True,
+                        on_text=reply.on_text,
+                        on_activity=on_activity,
+                        deliver=deliver,
+                    )
+                )
         return ""
 
-    def _refusal(self, request: CommandRequest) -> str:
-        """Return the refusal to a person with too many open questions, "" if told lately."""
-        return PrivateReply(RATE_LIMITED) if self._services.policy.should_notify(request) else ""
-
-    async def _turn(
-        self,
-        request: CommandRequest,
-        command: Callable[[Reading], Awaitable[Action | None]],
-        reply: StreamingReply,
-        on_activity: Callable[[str], None],
-    ) -> None:
-        services, network = self._services, request.network
-        behaviour = services.behaviours.resolve(request.place)
-        # Only follow-ups need the status, and those are unasked speech.
-        wants_status = behaviour.proactive != "off" and not request.private
-
-        async def deliver(result: TurnResult) -> bool:
-            services.policy.note_reply(request)
-            # Whoever reads the answer must find its question in the log.
-            await request.pending_event.wait_visible()
-            if not await reply.finish(result):
-                return False
-            if wants_status:
-                await self._proactive.on_answered(request, result)
-            return True
-
-        await services.turns.take(
-            TurnRequest(
-                conversation=conversation_of(request),
-                who=request.nick,
-                person=network.fold(request.who.name),
-                budget_owner=payer_of(network, request.who),
-                text=request.words,
-                command=command,
-                room_view=room_view(network, request.place.channel),
-                room=room_key(request.place, network.fold),
-                log_window=self._log_views.for_question(request) if behaviour.logging else None,
-                tools=self.tools(request, request.pending_event, logs=behaviour.logging),
-                rights=functools.partial(self.rights, request),
-                values=persona_values(
-                    network,
-                    request.place.channel,
-                    behaviour.command_prefix,
-                    private=request.private,
-                ),
-                persona=behaviour.persona,
-                model=behaviour.model,
-                joins=True,
-                wants_status=wants_status,
-                private=request.private,
-                keeps=request.pending_event.event is not None,  # not logged, so not remembered
-                origin=request.origin,
-                on_text=reply.on_text,
-                on_activity=on_activity,
-                deliver=deliver,
-            )
+    def turn_request(
+        self, request: CommandRequest, log_window: LogWindow, before: PendingEvent | int
+    ) -> TurnRequest:
+        """Return the turn of a question, with tools over the log `before` a line; where nothing is
+        logged, without the window and those tools."""
+        network, behaviour = request.network, self._services.behaviours.resolve(request.place)
+        channel = request.place.channel
+        return TurnRequest(
+            conversation=conversation_of(request),
+            who=request.nick,
+            person=network.fold(request.who.name),
+            budget_owner=payer_of(network, request.who),
+            text=request.words,
+            room=room_key(request.place, network.fold),
+            log_window=log_window if behaviour.logging else None,
+            tools=self._tools(request, before, logs=behaviour.logging),
+            rights=functools.partial(self._rights, request),
+            values=persona_values(
+                network, channel, behaviour.command_prefix, private=request.private
+            ),
+            persona=behaviour.persona,
+            model=behaviour.model,
+            private=request.private,
+            keeps=request.pending_event.event is not None,  # not logged, so not remembered
+            origin=request.origin,
         )
 
-    def tools(
+    def _tools(
         self, request: CommandRequest, before: PendingEvent | int, *, logs: bool
     ) -> list[object]:
         """Return the tools for the author; with `logs`, those over the log read what was said
@@ -221,7 +205,7 @@ class QuestionHandler:
             tools.append(AdminTools(request, services.audit))
         return tools
 
-    def rights(self, request: CommandRequest) -> Collection[str]:
+    def _rights(self, request: CommandRequest) -> Collection[str]:
         """Return the rights that the author has now; evaluated again at each call of a tool."""
         services = self._services
         if not services.policy.is_admin(request.network, request.who):

@@ -6,20 +6,15 @@ nor had the question erased.
 
 from __future__ import annotations
 
-import functools
 from dataclasses import replace
 
 from harnesses.core.services.reminders import RunOutcome, previous_due
-from harnesses.core.tendril.turn import TurnRequest, TurnResult
+from harnesses.core.tendril.turn import TurnResult
 from harnesses.irc.policy.requests import (
     CommandRequest,
     Decision,
-    conversation_of,
-    payer_of,
-    room_key,
     scope_of,
 )
-from harnesses.irc.questions.channel_view import persona_values
 from harnesses.irc.questions.handler import QuestionHandler
 from harnesses.irc.reminder_delivery import find_owner
 from harnesses.irc.services import BotServices
@@ -111,48 +106,33 @@ class ScheduledQuestions:
                 return True  # no apology is sent: the question is asked again later
             target = replace(services.sender.target_of(request), quotes=result.quotes)
             mark = services.networks.settings.mark
-            services.policy.note_reply(request)
+            services.policy.note_reply(network, request.who.name)
             is_markdown = result.iterations > 0
             answer = services.sender.compose(target, result.text, mark, is_markdown=is_markdown)
             return await services.sender.deliver(target, answer)
 
         now = to_micros(services.resources.clock.now()) // 1000  # ids of the log follow time
-        values = persona_values(
-            network, request.place.channel, behaviour.command_prefix, private=request.private
+        window = LogWindow(  # since the previous due time of the question
+            log=services.log,
+            place=reminder.place,
+            anchor=now,
+            last=_MAX_LINES,
+            since=previous_due(reminder),
+            speaker=reminder.owner.nick,
+            quoting=Quoting(services.resources.agent.zone),
         )
+        question = self._questions.turn_request(request, window, now)
+        abilities = f"{question.values['abilities']}\n\n{_SCHEDULED}"
         return await services.turns.take(
-            TurnRequest(
-                conversation=conversation_of(request),
-                who=request.nick,
-                person=network.fold(request.who.name),
-                budget_owner=payer_of(network, request.who),
-                text=request.words,
-                room=room_key(request.place, network.fold),
-                log_window=self._window(reminder, now) if behaviour.logging else None,
-                tools=self._questions.tools(request, now, logs=behaviour.logging),
-                rights=functools.partial(self._questions.rights, request),
-                values={**values, "abilities": f"{values['abilities']}\n\n{_SCHEDULED}"},
-                persona=behaviour.persona,
-                model=behaviour.model,
+            replace(
+                question,
+                values={**question.values, "abilities": abilities},
                 priority="background",
                 profile="job" if keeps else "standard",
-                private=request.private,
                 keeps=keeps,
                 origin=replace(request.origin, priority="background"),
                 deliver=deliver,
                 # One key for all attempts at this due time, so that none repeats effects of tools.
                 run=f"scheduled/{reminder.id}/{reminder.due.isoformat()}" if keeps else "",
             )
-        )
-
-    def _window(self, reminder: Reminder, now: int) -> LogWindow:
-        """Return the log window since the previous due time of the question."""
-        return LogWindow(
-            log=self._services.log,
-            place=reminder.place,
-            anchor=now,
-            last=_MAX_LINES,
-            since=previous_due(reminder),
-            speaker=reminder.owner.nick,
-            quoting=Quoting(self._services.resources.agent.zone),
         )

@@ -14,18 +14,19 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import structlog
 
+from harnesses.core.text import counted
 from harnesses.irc.channel_settings import BehaviourResolver
-from harnesses.irc.policy.requests import CommandRequest, PrivateReply, identity_of
+from harnesses.irc.policy.requests import CommandRequest, PrivateReply, Reply, identity_of
 from harnesses.irc.protocol.errors import IrcError
 from harnesses.irc.protocol.events import Talk
-from harnesses.irc.protocol.sent_lines import LOST, Receipt, ReceiptStatus
+from harnesses.irc.protocol.sent_lines import LOST, ReceiptStatus
 from harnesses.irc.session.session import utc_now
-from harnesses.irc.transport.network import Network, SentLine
+from harnesses.irc.transport.network import Network
 from llm.messages.message import QuotingText
 from storage.chat_log.event import Event, EventType, PendingEvent, Place
 from storage.db.errors import StorageError
 from storage.log import ChatLog
-from storage.queues.pastes import Paste, Pastes
+from storage.queues.pastes import Pastes
 
 _log = structlog.get_logger()
 
@@ -67,7 +68,6 @@ class Target:
     network: Network
     place: Place
     recipient: str
-    private: bool
     nick: str
     answers: PendingEvent | None
     budget: int
@@ -80,11 +80,6 @@ class Target:
     def is_direct(self) -> bool:
         """True for a private message to the person."""
         return self.recipient == self.nick
-
-    @property
-    def public_name(self) -> str:
-        """The name for the process log: the channel, or "private"."""
-        return "private" if self.private else self.recipient
 
     @property
     def address(self) -> str:
@@ -110,11 +105,6 @@ class OutgoingLine:
 
     text: str
     action: bool = False
-
-    @property
-    def command(self) -> Talk:
-        """The kind of message that it is sent as."""
-        return "ACTION" if self.action else "PRIVMSG"
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,15 +142,14 @@ class MessageSender:
         # Weak, so that the lock of a place lasts only while somebody holds it or waits for it.
         self._more_locks: WeakValueDictionary[Place, asyncio.Lock] = WeakValueDictionary()
 
-    def target(self, network: Network, place: Place, *, private: bool = False) -> Target:
-        """Return the target of an unasked message to a place. A `private` one still needs its
+    def target(self, network: Network, place: Place) -> Target:
+        """Return the target of an unasked message to a place. A private one still needs its
         `recipient`, as the name of a private room is no nick."""
         behaviour = self._behaviours.resolve(place)
         return Target(
             network=network,
             place=place,
             recipient=place.channel,
-            private=private,
             nick="",
             answers=None,
             budget=behaviour.line_budget,
@@ -171,7 +160,7 @@ class MessageSender:
     def target_of(self, request: CommandRequest) -> Target:
         """Return the target of the reply to a request; the reply is logged only if the request
         is."""
-        target = self.target(request.network, request.place, private=request.private)
+        target = self.target(request.network, request.place)
         logged = target.logged and request.pending_event.event is not None
         return replace(
             target,
@@ -182,15 +171,16 @@ class MessageSender:
             personal=Place(request.network.name, request.who.room(request.network.fold)),
         )
 
-    async def reply(self, request: CommandRequest, text: str) -> None:
-        """Send `text` to the author of a request, unless it is empty."""
+    async def reply(self, request: CommandRequest, reply: Reply) -> None:
+        """Send a reply to the author of a request, unless it is empty."""
+        text = reply.text if isinstance(reply, PrivateReply) else reply
         if not text:
             return
         target = self.target_of(request)
         if isinstance(text, QuotingText):
             target = replace(target, quotes=text.lines)
         # To a bridged person a NOTICE would end at the relay.
-        if isinstance(text, PrivateReply) and not request.who.bridged:
+        if isinstance(reply, PrivateReply) and not request.who.bridged:
             await self.notice(target, text)
         else:
             await self.say(target, text)
@@ -234,6 +224,10 @@ class MessageSender:
     async def say(self, target: Target, text: str) -> bool:
         """Send `text` within the line budget; return True if the server accepted each line sent."""
         lines = await self._within_budget(target, text, self.lines(target, text), 0)
+        return await self.send_lines(target, lines)
+
+    async def send_lines(self, target: Target, lines: Sequence[OutgoingLine]) -> bool:
+        """Send lines; return True if the server accepted each."""
         return not (await self._send(target, lines)).left
 
     async def deliver(self, target: Target, answer: ComposedAnswer, already: int = 0) -> bool:
@@ -265,41 +259,34 @@ class MessageSender:
                 left = left[1:]
             if not left:
                 return True
-            if clock() - began > LATE_AFTER.total_seconds():
-                left = self._marked_late(target, left, clock() - began)
+            waited, first = clock() - began, left[0]
+            is_marked = "(late, as I was away" in first.text
+            if waited > LATE_AFTER.total_seconds() and not (first.action or is_marked):
+                mark = f"(late, as I was away for {round(waited / 60)} min) "
+                text = target.address + mark + first.text.removeprefix(target.address)
+                left = [*map(OutgoingLine, _split(target, text)), *left[1:]]
 
     async def _wait_reachable(self, target: Target, began: float) -> bool:
         """Wait until a target can be written to again; return False if that takes too long, too
         many answers wait already, or the nick has another owner by then."""
         if self._waiting >= MAX_WAITING:
             return False
+        network = target.network
         self._waiting += 1
         try:
             async with asyncio.timeout_at(began + GIVEN_UP_AFTER.total_seconds()):
-                await target.network.until_reaches(target.recipient)
-                return not target.is_direct or await self._is_same_person(target)
+                await network.until_reaches(target.recipient)
+                if not target.is_direct:
+                    return True
+                # During the disconnect somebody else may have taken the nick.
+                member = await network.whois(target.nick)
+            return member is not None and target.personal == Place(
+                network.name, identity_of(member).room(network.fold)
+            )
         except TimeoutError:
             return False
         finally:
             self._waiting -= 1
-
-    async def _is_same_person(self, target: Target) -> bool:
-        """Return whether the nick of a private target still belongs to the same person: during the
-        disconnect somebody else may have taken it."""
-        member = await target.network.whois(target.nick)
-        return member is not None and target.personal == Place(
-            target.network.name, identity_of(member).room(target.network.fold)
-        )
-
-    def _marked_late(
-        self, target: Target, left: Sequence[OutgoingLine], seconds: float
-    ) -> Sequence[OutgoingLine]:
-        """Return the lines with a note on the delay in the first, unless that is an action."""
-        first, mark = left[0], f"(late, as I was away for {round(seconds / 60)} min) "
-        if first.action or "(late, as I was away" in first.text:
-            return left
-        text = target.address + mark + first.text.removeprefix(target.address)
-        return [*map(OutgoingLine, _split(target, text)), *left[1:]]
 
     async def _tell_refused(self, target: Target, reason: str) -> None:
         """Tell the person by NOTICE why the server refused the answer on the channel."""
@@ -365,17 +352,19 @@ class MessageSender:
 
         Where nothing is logged there is no paste: it would keep place and person for days.
         """
-        not_kept = f"({_more_lines(len(left))}; not kept)"
-        if not target.logged:
-            return not_kept
+        more = counted(len(left), "more line")
         try:
-            asked = {target.answers.id} if target.answers else set[int]()
-            quotes, lifetime = target.quotes | asked, self._lifetime()
-            key = await self.pastes.add(target.place, target.nick, text, left, lifetime, quotes)
+            if target.logged:
+                asked = {target.answers.id} if target.answers else set[int]()
+                quotes, lifetime = target.quotes | asked, self._lifetime()
+                key = await self.pastes.add(target.place, target.nick, text, left, lifetime, quotes)
+                address = self._web_address()
+                return f"({more}: {target.prefix}more)" + (
+                    f" {address}/paste/{key}" if address else ""
+                )
         except StorageError as error:  # the person gets what can be sent all the same
             _log.error("irc.paste_not_kept", error=str(error))
-            return not_kept
-        return _more_hint(len(left), target.prefix, self._link(key))
+        return f"({more}; not kept)"
 
     async def send_more(self, target: Target) -> bool:
         """Send the next lines of the newest paste of the place that has any left.
@@ -387,52 +376,38 @@ class MessageSender:
             paste = await self.pastes.latest(target.place)
             if paste is None:
                 return False
-            await self._send_rest(target, paste)
+            target = replace(target, quotes=paste.quotes)
+            rest = [target.address + paste.rest[0], *paste.rest[1:]]
+            lines = [piece for line in rest for piece in _split(target, line)]
+            shown = lines
+            if len(lines) > target.budget:
+                shown = lines[: max(target.budget - 1, 1)]
+            left = lines[len(shown) :]
+            hint = [f"({counted(len(left), 'more line')}: {target.prefix}more)"] if left else []
+            sent = await self._send(target, [*map(OutgoingLine, [*shown, *hint])])
+            accepted = min(len(shown) + len(hint) - len(sent.left), len(shown))
+            if accepted:
+                await self.pastes.save_rest(paste.id, tuple(lines[accepted:]))
+            if sent.is_refused:
+                await self._tell_refused(target, sent.reason)
             return True
-
-    async def _send_rest(self, target: Target, paste: Paste) -> None:
-        target = replace(target, quotes=paste.quotes)
-        rest = list(paste.rest)
-        rest[0] = target.address + rest[0]
-        lines = [piece for line in rest for piece in _split(target, line)]
-        shown = len(lines) if len(lines) <= target.budget else max(target.budget - 1, 1)
-        tail = (
-            [OutgoingLine(_more_hint(len(lines) - shown, target.prefix, None))]
-            if lines[shown:]
-            else []
-        )
-        sent = await self._send(target, [*map(OutgoingLine, lines[:shown]), *tail])
-        if accepted := min(shown + len(tail) - len(sent.left), shown):
-            await self.pastes.save_rest(paste.id, tuple(lines[accepted:]))
-        if sent.is_refused:
-            await self._tell_refused(target, sent.reason)
-
-    async def send_line(self, target: Target, line: OutgoingLine) -> bool:
-        """Send one line; return True if the server accepted it."""
-        return not (await self._send(target, [line])).left
 
     async def notice(self, target: Target, text: str) -> None:
         """Send `text` to the person alone, by NOTICE.
 
         It names the channel that it is about, as clients differ in where they show a NOTICE.
         """
-        # Not logged in the channel, whose readers have not seen it.
-        place = target.personal or Place(target.place.network, target.nick)
         where = "" if target.is_direct else f"[{target.recipient}] "
         try:
             sent = await target.network.say("NOTICE", target.nick, where + sanitize(text))
         except IrcError as error:
             _log.warning("irc.not_sent", network=target.network.name, error=str(error))
             return
+        # Not logged in the channel, whose readers have not seen it.
+        place = target.personal or Place(target.place.network, target.nick)
+        own = replace(target, place=place, quotes=frozenset())
         for line in sent:
-            if target.logged:
-                nick, kind = target.network.nick, EventType.NOTICE
-                event = bot_event(place, nick, line, kind)
-                self._log.write(event, target.answers)
-
-    def _link(self, key: str) -> str | None:
-        address = self._web_address()
-        return f"{address}/paste/{key}" if address else None
+            self._log_line(own, EventType.NOTICE, line, target.network.nick)
 
     async def _send(self, target: Target, lines: Sequence[OutgoingLine]) -> _Outcome:
         """Send lines, log each that the server accepts, and stop at the first that it does not."""
@@ -440,7 +415,9 @@ class MessageSender:
         if not network.reaches(target.recipient):
             return _Outcome(lines)
         try:
-            texts = [(line.command, line.text) for line in lines]
+            texts: list[tuple[Talk, str]] = [
+                ("ACTION" if line.action else "PRIVMSG", line.text) for line in lines
+            ]
             sent = network.send(target.recipient, *texts)
         except IrcError as error:  # nobody can be written to by that name
             _log.warning("irc.not_sent", network=network.name, error=str(error))
@@ -448,12 +425,17 @@ class MessageSender:
         said, receipt = 0, LOST
         try:
             for line, pieces in zip(lines, sent, strict=True):
-                receipt = await _line_outcome(pieces)
+                receipt = LOST  # also of no pieces, as without a connection
+                for piece in pieces:
+                    receipt = await piece.outcome()
+                    if receipt.status is not ReceiptStatus.ACCEPTED:
+                        break
                 if receipt.status is not ReceiptStatus.ACCEPTED:
                     break
                 said += 1
                 # The receipt has the nick that others saw; ours may have changed since.
-                self._log_line(target, line, receipt.nick or network.nick)
+                kind = EventType.ACTION if line.action else EventType.PRIVMSG
+                self._log_line(target, kind, line.text, receipt.nick or network.nick)
         finally:
             # Also when cancelled (`stop`): take back what is still in the send queue.
             for piece in itertools.chain(*sent[said:]):
@@ -462,15 +444,22 @@ class MessageSender:
             return _Outcome(())
         refused = receipt.status is ReceiptStatus.REFUSED
         if refused:
-            _log.warning("irc.line_refused", network=network.name, place=target.public_name)
+            _log.warning("irc.line_refused", network=network.name)
         return _Outcome(lines[said:], refused, receipt.reason if refused else "")
 
-    def _log_line(self, target: Target, line: OutgoingLine, nick: str) -> None:
-        if not target.logged:
-            return
-        kind = EventType.ACTION if line.action else EventType.PRIVMSG
-        event = replace(bot_event(target.place, nick, line.text, kind), quotes=target.quotes)
-        self._log.write(event, target.answers)
+    def _log_line(self, target: Target, kind: EventType, text: str, nick: str) -> None:
+        if target.logged:
+            event = Event(
+                network=target.place.network,
+                channel=target.place.channel,
+                type=kind,
+                time=datetime.now(UTC),
+                nick=nick,
+                text=text,
+                own=True,
+                quotes=target.quotes,
+            )
+            self._log.write(event, target.answers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -480,30 +469,6 @@ class _Outcome:
     left: Sequence[OutgoingLine]
     is_refused: bool = False
     reason: str = ""
-
-
-async def _line_outcome(pieces: Sequence[SentLine]) -> Receipt:
-    """Return the first receipt of a line's pieces that is not ACCEPTED, else the last one; LOST if
-    there are none, as without a connection."""
-    receipt = LOST
-    for piece in pieces:
-        receipt = await piece.outcome()
-        if receipt.status is not ReceiptStatus.ACCEPTED:
-            break
-    return receipt
-
-
-def bot_event(place: Place, nick: str, text: str, kind: EventType) -> Event:
-    """Return the log event of a line of our own that was sent just now."""
-    return Event(
-        network=place.network,
-        channel=place.channel,
-        type=kind,
-        time=datetime.now(UTC),
-        nick=nick,
-        text=text,
-        own=True,
-    )
 
 
 def strip_address(text: str, nick: str) -> str:
@@ -531,26 +496,14 @@ def sanitize(text: str) -> str:
 def _split(target: Target, text: str) -> list[str]:
     """Split a text into lines, none of which on a channel begins like a command: services or
     another bot could take it for one."""
-    lines = target.network.split(target.recipient, text)
-    if target.is_direct:
-        return lines
-    return [piece for line in lines for piece in _escape_command(target, line)]
-
-
-def _escape_command(target: Target, line: str) -> list[str]:
-    """Prefix a blank to a line that begins like a command; its end may move to another line."""
-    if not _COMMAND.match(line):
-        return [line]
-    first, *others = target.network.split(target.recipient, f" {line}")
-    return [first, *(piece for each in others for piece in _escape_command(target, each))]
-
-
-def _more_hint(count: int, prefix: str, link: str | None) -> str:
-    return f"({_more_lines(count)}: {prefix}more)" + (f" {link}" if link else "")
-
-
-def _more_lines(count: int) -> str:
-    return f"{count} more {'line' if count == 1 else 'lines'}"
+    lines = []
+    for line in target.network.split(target.recipient, text):
+        if target.is_direct or not _COMMAND.match(line):
+            lines.append(line)
+        else:  # with a blank in front its end may move to another line
+            first, *others = target.network.split(target.recipient, f" {line}")
+            lines += [first, *(piece for each in others for piece in _split(target, each))]
+    return lines
 
 
 def plain_lines(text: str) -> Iterator[tuple[str, bool]]:
@@ -559,6 +512,11 @@ def plain_lines(text: str) -> Iterator[tuple[str, bool]]:
     Bold, headings and links are written out, fences and rules left out. `*this*` and backticks
     stay: people on IRC write them too, and they say where a command ends. Code stays as it is.
     """
+
+    def write_out(match: re.Match[str]) -> str:
+        text, url = match["text"], match["url"]
+        return url if text in ("", url) else f"{text} ({url})"
+
     fence = ""
     for line in text.split("\n"):
         match = _FENCE.fullmatch(line)
@@ -570,7 +528,7 @@ def plain_lines(text: str) -> Iterator[tuple[str, bool]]:
             yield line, True
         elif not _RULE.fullmatch("".join(line.split())):
             heading = _HEADING.fullmatch(line)
-            shown = _LINK.sub(_write_out, heading["text"] if heading else line)
+            shown = _LINK.sub(write_out, heading["text"] if heading else line)
             yield _BOLD.sub(r"\g<text>", shown), False
 
 
@@ -593,8 +551,3 @@ def prose(text: str) -> tuple[str, str]:
 def may_change(line: str) -> bool:
     """Return whether more text may change how a line, the beginning of a longer one, is shown."""
     return _OPEN.search(line) is not None
-
-
-def _write_out(match: re.Match[str]) -> str:
-    text, url = match["text"], match["url"]
-    return url if text in ("", url) else f"{text} ({url})"

@@ -1,102 +1,172 @@
-"""A tendril of anybody's speaks unasked: when there is reason to, and with the model's consent."""
+"""Questions that nobody answers: when the model is asked, how often, and when not."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import ClassVar
 
-from storage.chat_log.event import Place
-from storage.db.errors import Unavailable
-from storage.queues.attention_state import AttentionStore
+import pytest
+
+from harnesses.core.attention import DAILY_TOKENS, OpenQuestion, UnaskedSpeech
+from harnesses.core.services.shared_log import LoggedLine
+from storage.chat_log.event import Identity, PendingEvent, Place
+from storage.db.database import Database
+from storage.queues.unasked import Silences
 from terrarium import AttentionMixin, Config
 from tests.kit.clock import ManualClock
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.patience import PATIENCE
-from tests.kit.room_tendril import ADA, BOB, PERSONA, TEA, RoomTendril, ready
+from tests.kit.room_tendril import ADA, PERSONA, TEA, RoomTendril, ready
+from tests.kit.stores import Stores
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
-SILENT = '{"response": ""}'
+MINUTE = timedelta(minutes=1)
+FROGS, TOADS = Place("irc", "#frogs"), Place("irc", "#toads")
+ASKED = "ada: how do I mount a cd?"
+
+
+class Watch:
+    """The rule alone: `asked` are those whose questions the model was asked about."""
+
+    def __init__(self, speech: UnaskedSpeech, clock: ManualClock) -> None:
+        self.speech, self.clock = speech, clock
+        self.asked: list[str] = []
+        self.news = asyncio.Event()
+
+    def hear(self, said: str, place: Place = FROGS, *, asked: bool = False) -> None:
+        """Hear a line, written as `nick: text`."""
+        nick, _, text = said.partition(": ")
+        line = LoggedLine(place, Identity(nick, nick, "host"), text, PendingEvent(None))
+        self.speech.on_line(line, asked=asked)
+
+    async def passes(self, time: timedelta) -> list[str]:
+        """Let time pass, and return whose questions the model was asked about since the last."""
+        self.news.clear()
+        self.hear(f"end: {self.clock.now()}?", Place("irc", f"#{self.clock.now()}"))
+        while not self.news.is_set():
+            await self.clock.advance(max(time, 5 * MINUTE))
+            async with asyncio.timeout(PATIENCE):
+                await self.news.wait()
+        asked, self.asked = self.asked, []
+        return asked
+
+
+@asynccontextmanager
+async def watching(database: Database, clock: ManualClock, tokens: int = 0) -> AsyncIterator[Watch]:
+    async def ask(question: OpenQuestion) -> None:
+        if question.nick == "end":
+            watch.news.set()
+        else:
+            watch.asked.append(question.nick)
+
+    speech = await UnaskedSpeech.restore(Silences(database), clock, lambda: tokens, ask)
+    watch = Watch(speech, clock)
+    running = asyncio.create_task(speech.run())
+    yield watch
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
+@pytest.mark.parametrize(
+    ("lines", "asked"),
+    [
+        ([ASKED], ["ada"]),
+        (["ada: I mount a cd"], []),
+        (["ada: see http://x.example/?a=b for it"], []),
+        (["ada: bob: how do I mount a cd?"], []),  # to bob alone
+        ([ASKED, "bob: with mount"], []),
+        ([ASKED, "bob: ada: with mount?"], []),
+        ([ASKED, "bob: do you mean Ada?"], ["bob"]),
+        ([ASKED, "bob: carl: hello"], ["ada"]),  # a talk among others
+        ([ASKED, "bob: and who sells them?"], ["ada"]),  # one at a time
+        ([ASKED, "ada: please"], ["ada"]),
+    ],
+)
+async def test_a_question_is_open_until_somebody_replies(
+    lines: list[str], asked: list[str], tmp_path: Path
+) -> None:
+    async with (
+        Database.open(tmp_path / "a.db") as database,
+        watching(database, ManualClock(NOON)) as watch,
+    ):
+        for line in lines:
+            watch.hear(line)
+        assert await watch.passes(5 * MINUTE) == asked
+
+
+async def test_whoever_asks_us_needs_no_other_answer_and_what_others_ask_us_is_none(
+    tmp_path: Path,
+) -> None:
+    async with (
+        Database.open(tmp_path / "a.db") as database,
+        watching(database, ManualClock(NOON)) as watch,
+    ):
+        watch.hear("bob: what is a toad?", TOADS)
+        for place in (FROGS, TOADS):
+            watch.hear(ASKED, place)
+            watch.hear(ASKED, place, asked=True)
+        assert await watch.passes(5 * MINUTE) == ["bob"]
+
+
+async def test_half_an_hour_of_pause_and_a_mute_survive_a_restart(stores: Stores) -> None:
+    clock = ManualClock(NOON)
+    async with Database.open(stores("irc")) as database:
+        async with watching(database, clock) as watch:
+            watch.hear(ASKED)
+            assert await watch.passes(5 * MINUTE) == ["ada"]
+            watch.hear("bob: and how do I open it?")
+            assert await watch.passes(10 * MINUTE) == []
+            await watch.speech.mute(TOADS, muted=True)
+        async with watching(database, clock) as watch:
+            watch.hear(ASKED, TOADS)
+            watch.hear("bob: and how do I open it?")
+            assert await watch.passes(20 * MINUTE) == []
+            watch.hear("bob: and how do I open it?")
+            await watch.speech.mute(TOADS, muted=False)
+            watch.hear(ASKED, TOADS)
+            assert await watch.passes(5 * MINUTE) == ["bob", "ada"]
+
+
+async def test_once_a_million_tokens_are_used_questions_are_left_to_people(tmp_path: Path) -> None:
+    clock = ManualClock(NOON)
+    async with (
+        Database.open(tmp_path / "a.db") as database,
+        watching(database, clock, tokens=DAILY_TOKENS) as watch,
+    ):
+        watch.hear(ASKED)
+        await clock.asleep_until(NOON + 5 * MINUTE)
+        await clock.advance(5 * MINUTE)
+        while watch.speech.open:  # noqa: ASYNC110 - it tells nobody
+            await asyncio.sleep(0)
+        assert watch.asked == []
 
 
 class Attentive(AttentionMixin, RoomTendril):
     name: ClassVar[str] = "attentive"
 
 
-def config(data: Path, url: str) -> Config:
-    agent = {"api_url": url, "timezone": "UTC", "personas": {"attentive": PERSONA}}
-    return Config({"agent": agent}, None, data)
-
-
-async def settled(tendril: Attentive) -> None:
-    """Return when no signal waits and no run of the model goes on."""
-    async with asyncio.timeout(PATIENCE):
-        while tendril.scheduler.pending_signals or tendril.scheduler.running_count:  # noqa: ASYNC110
-            await asyncio.sleep(0.05)
-
-
-async def test_a_signal_has_the_model_say_something_and_then_there_is_a_pause(
-    tmp_path: Path,
-) -> None:
-    async with ScriptedOpenAI() as script, ready(Attentive(config(tmp_path, script.url))) as room:
-        script.say("I boil at six.")
-        await room.signal(await room.hear(TEA, ADA, "Terra may know when it boils"))
-        assert await room.next_spoken() == (TEA, "I boil at six.")
-        await settled(room)
-        await room.signal(await room.hear(TEA, BOB, "Terra again"))
-        assert room.scheduler.pending_signals == []
-    (request,) = script.requests
-    assert "ada did not ask you, but named you in passing" in request["messages"][-1]["content"]
-    async with ScriptedOpenAI() as script, ready(Attentive(config(tmp_path, script.url))) as room:
-        await room.signal(await room.hear(TEA, BOB, "Terra, after a restart"))
-        assert room.scheduler.pending_signals == []
-
-
-async def test_the_model_may_stay_silent(tmp_path: Path) -> None:
-    async with ScriptedOpenAI() as script, ready(Attentive(config(tmp_path, script.url))) as room:
-        script.say(SILENT)
-        await room.signal(await room.hear(TEA, ADA, "Terra is here"))
-        await script.arrived()
-        await settled(room)
-        assert room.spoken.empty()
-
-
-async def test_in_private_and_of_what_is_not_logged_nothing_is_signalled(tmp_path: Path) -> None:
-    async with ScriptedOpenAI() as script, ready(Attentive(config(tmp_path, script.url))) as room:
-        await room.signal(await room.hear("den", ADA, "Terra is here"))
-        await room.signal(await room.hear(TEA, ADA, "[nolog] Terra is here"))
-        assert room.scheduler.pending_signals == []
-        assert not room.scheduler.is_awake
-
-
-async def test_a_question_that_nobody_answers_is_looked_at_after_five_minutes(
-    tmp_path: Path,
+@pytest.mark.parametrize("answer", ["At six.", '{"response": ""}', None])
+async def test_a_tendril_of_anybodys_may_answer_or_stay_silent(
+    answer: str | None, tmp_path: Path
 ) -> None:
     clock = ManualClock(NOON)
-    async with (
-        ScriptedOpenAI() as script,
-        ready(Attentive(config(tmp_path, script.url), clock)) as room,
-    ):
-        script.say("At six.")
-        room.listen(await room.hear(TEA, ADA, "does anybody know when it boils?"), "Terra")
-        await clock.asleep_until(NOON + timedelta(seconds=1))
-        await clock.advance(timedelta(minutes=6))
-        assert await room.next_spoken() == (TEA, "At six.")
-
-
-async def test_what_could_not_be_said_because_of_an_error_is_tried_again_later(
-    tmp_path: Path,
-) -> None:
-    class Broken(Attentive):
-        async def say(self, place: Place, text: str) -> bool:
-            raise Unavailable("the disk is full")
-
-    async with ScriptedOpenAI() as script, ready(Broken(config(tmp_path, script.url))) as room:
-        script.say("I boil at six.")
-        await room.signal(await room.hear(TEA, ADA, "Terra may know when it boils"))
-        stored = AttentionStore(room.database)
-        async with asyncio.timeout(PATIENCE):
-            while not (await stored.load()).put_off:  # noqa: ASYNC110
-                await asyncio.sleep(0.05)
-        assert [signal.person for signal in room.scheduler.pending_signals] == [ADA.nick]
+    async with ScriptedOpenAI() as script:
+        agent = {"api_url": script.url, "timezone": "UTC", "personas": {"attentive": PERSONA}}
+        async with ready(Attentive(Config({"agent": agent}, None, tmp_path), clock)) as room:
+            script.say(answer) if answer else script.fail(400, "no")
+            room.listen(await room.hear("den", ADA, "is this private?"))
+            room.listen(await room.hear(TEA, ADA, "[nolog] and this is not logged?"))
+            assert not room.unasked.open
+            room.listen(await room.hear(TEA, ADA, "does anybody know when it boils?"))
+            await clock.asleep_until(NOON + 5 * MINUTE)
+            await clock.advance(5 * MINUTE)
+            if answer == "At six.":
+                assert await room.next_spoken() == (TEA, answer)
+            await script.arrived()
+            assert room.spoken.empty()
+        (request,) = script.requests
+        assert "ada asked all a few minutes ago" in request["messages"][-1]["content"]

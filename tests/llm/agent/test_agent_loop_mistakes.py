@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from harnesses.core.tendril.turn import TurnRequest
 from llm.agent.agent_loop import SPEECHLESS
-from llm.agent.trace import Deferral
 from llm.messages.message import Message, escape_tags
 from tests.harnesses.core.tendril.test_base import small, texts
 from tests.kit.one_turn import World, models, reading_texts, results, run
@@ -184,25 +183,6 @@ async def test_a_call_that_was_cut_off_changes_nothing() -> None:
     assert world.said == []
     assert results(outcome.messages)[0].startswith("error: arguments: Invalid JSON")
     assert outcome.text == "Well."
-
-
-async def test_a_deferred_run_says_nothing_and_tells_when_to_look_again() -> None:
-    async with ScriptedOpenAI() as script:
-        script.call("defer", {"signal": "silence", "hours": 2, "reason": "they sleep"})
-        outcome = await run(script, World(), profile="proactive")
-    assert outcome.text == ""
-    assert outcome.deferral == Deferral("silence", 2.0, "they sleep")
-
-
-async def test_a_run_is_not_deferred_for_more_than_a_day_nor_while_somebody_waits() -> None:
-    async with ScriptedOpenAI() as script:
-        script.call("defer", {"signal": "silence", "hours": 25, "reason": "x"}).say("")
-        outcome = await run(script, World(), profile="thought")
-        assert outcome.deferral is None
-        assert results(outcome.messages)[0].startswith("error: hours")
-        script.call("defer", {"signal": "x", "hours": 1, "reason": "x"}).say("Yes?")
-        outcome = await run(script, World())
-    assert (outcome.text, outcome.deferral) == ("Yes?", None)
 
 
 async def test_an_answer_may_say_how_it_is_and_people_see_only_its_words() -> None:

@@ -117,12 +117,10 @@ def test_five_replies_that_only_keep_notes_exhaust_a_run() -> None:
         ("command", 8, 20),
         ("job", 30, 20),
         ("proactive", 12, 8),
-        ("event", 12, 4),
-        ("thought", 12, 2),
     ],
 )
 def test_what_sets_a_run_off_limits_it(profile: Profile, iterations: int, calls: int) -> None:
-    unasked = profile in ("proactive", "event", "thought")
+    unasked = profile == "proactive"
     wanted = RunLimits(iterations=iterations, calls=calls, is_unasked=unasked)
     assert limits(profile) == wanted
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from llm.attention.prompts import passing_mention
 from llm.memory.prompts import episode_messages, facts_messages
 from llm.messages.message import NO_ASKER
 from storage.memory.memories import RoomTurn
@@ -17,11 +16,11 @@ def test_of_a_turn_that_nobody_asked_for_memory_is_shown_what_happened() -> None
         "irc/#laser/rafi",
         "rafi",
         (
-            {"role": "user", "name": NO_ASKER, "content": passing_mention("rafi", "I use E-21")},
+            {"role": "user", "name": NO_ASKER, "content": "rafi uses E-21"},
             {"role": "assistant", "content": "So do I."},
         ),
     )
-    happened = "rafi did not ask you, but named you in passing: I use E-21"
+    happened = "rafi uses E-21"
     for messages, lines in (
         (episode_messages([turn], 500), f"{happened}\nyou: So do I."),
         (facts_messages([turn], 500), f"1 {happened}"),

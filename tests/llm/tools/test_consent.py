@@ -12,13 +12,13 @@ from llm.tools.consent import (
     Asker,
     RunSoFar,
     Said,
-    is_mode_order,
     is_order,
     stands_in,
     to_cancel,
     to_forget,
     to_learn,
     to_open,
+    to_operate,
     to_remember,
     to_remind,
     to_unlearn,
@@ -83,32 +83,26 @@ def test_no_nick_turns_an_order_into_talk(nick: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["set +m", "+m please", "can you set +tm?", "topic: hi. mode +m, please", "is it on? +m"],
-)
-def test_an_order_for_a_mode_is_one(text: str) -> None:
-    assert is_mode_order(text, "+m", "")
-
-
-@pytest.mark.parametrize(
-    "text",
+    ("text", "kind", "given", "why"),
     [
-        "what does +m do?",
-        "is the channel +m?",
-        "don't set +m",
-        "set -m",
-        "set +nt",
-        "why +m",
-        "1+m",
+        ("kick bob", "order", {"nick": "Bob"}, ""),
+        ("wirf bob raus", "order", {"nick": "bob"}, ""),
+        ("give [bob]-: +v", "order", {"change": "+v", "nick": "[bob]-"}, ""),
+        ("topic be  kind", "order", {"text": "Be kind"}, ""),
+        ("what did bob say?", "said_by", {"nick": "bob"}, "want it: an order with: bob"),
+        ("don't kick bob", "order", {"nick": "bob"}, "want it: an order with: bob"),
+        ("kick bob", "", {"nick": "bob"}, "want it: an order with: bob"),
+        ("kick bobcat", "order", {"nick": "bob"}, "ada has not written bob"),
+        ("op bob", "order", {"change": "+o", "nick": "bob"}, "ada has not written +o"),
+        ("set -m", "order", {"change": "+m", "nick": ""}, "ada has not written +m"),
+        ("set a topic", "order", {"text": "Owned"}, "ada has not written Owned"),
     ],
 )
-def test_talk_about_a_mode_is_none(text: str) -> None:
-    assert not is_mode_order(text, "+m", "")
-
-
-def test_talk_about_a_ban_of_somebody_is_no_order_for_the_mode() -> None:
-    assert is_mode_order("+b never", "+b", "never")
-    assert not is_mode_order("what does +b bob do?", "+b", "bob")
+def test_an_operator_acts_on_an_order_that_names_whom_or_what(
+    text: str, kind: str, given: dict[str, str], why: str
+) -> None:
+    assert to_operate(Said("ada", (text,), kind=kind), given).endswith(why)
+    assert bool(to_operate(Said("ada", (text,), kind=kind), given)) == bool(why)
 
 
 CAT = "please keep in mind that my cat is called Miez"

@@ -20,7 +20,6 @@ from storage.db.secure_delete import secure_delete
 from storage.log import ChatLog, Query
 from storage.memory.conversations import Conversations, Message, SkillTable, TaughtSkill, Turn
 from storage.privacy.erasure import Forgotten, NamedPerson, Person, count, forget
-from storage.queues.attention_state import AttentionStore, Signal
 from storage.queues.outbox import Outbox
 from storage.queues.pastes import Pastes
 from storage.queues.reminders import Reminder, Reminders
@@ -342,7 +341,7 @@ async def test_nobody_is_forgotten_when_there_is_nobody(tmp_path: Path, stores: 
         assert await forget(database, log, ADA, tmp_path) == Forgotten()
 
 
-async def test_reminders_and_signals_of_a_forgotten_person_go_with_all_that_was_said_of_them(
+async def test_reminders_of_a_forgotten_person_go_with_all_that_was_said_of_them(
     tmp_path: Path,
     stores: Stores,
 ) -> None:
@@ -354,15 +353,9 @@ async def test_reminders_and_signals_of_a_forgotten_person_go_with_all_that_was_
         await stored(
             log, said("plugheve: reminder: tea xyzzy", 60, nick="Terra", own=True, reply_to=asked)
         )
-        attention, reminders = AttentionStore(database), Reminders(database)
-        kept = await attention.add_signal(Signal("thought", place, NOON, person="bob"))
-        await attention.add_signal(Signal("thought", place, NOON, person="PlughEve"))
-        await attention.add_signal(
-            Signal("direct_message", place, NOON, person="_", event_id=asked)
-        )
+        reminders = Reminders(database)
         await reminders.add(Reminder(eve.owner, place, False, "tea xyzzy", NOON))
         await forget(database, log, eve, tmp_path)
-        assert (await attention.load()).signals == (kept,)
         assert await reminders.all() == []
         assert await texts(log) == []
         assert b"xyzzy" not in stores.raw()

@@ -25,7 +25,7 @@ async def test_a_reminder_is_said_where_it_was_asked_for_also_after_a_restart(
         answer = await tendril.remind.add(requester, time, text)
         assert answer == "I will remind you on Fri 2026-05-01 at 12:20 UTC. Its number is 1."
         bobs = tendril.requester(await tendril.hear(TEA, BOB, "?"))
-        assert await tendril.remind.list_text(bobs) == "I am to remind you of nothing."
+        assert await tendril.remind.list_text(bobs) == "You have no reminders."
         assert not await tendril.remind.cancel(bobs, 1)
     clock = ManualClock(NOON + timedelta(minutes=1))
     async with room_tendril(config, clock) as tendril:

@@ -91,16 +91,6 @@ async def test_a_window_that_the_card_has_wrong_is_found_out_and_kept(tmp_path: 
     assert 0 < refused <= 3
 
 
-async def test_a_model_that_is_asked_for_its_state_may_answer_with_it(tmp_path: Path) -> None:
-    stated = '{"response": "Which one?", "status": "awaiting_answer"}'
-    async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
-        script.default = Answer(stated)
-        asked = await tendril.ask(wants_status=True)
-        plain = await tendril.ask()
-    assert (asked.text, asked.status) == ("Which one?", "awaiting_answer")
-    assert (plain.text, plain.status) == (stated, None)
-
-
 def html(status: int) -> Response:
     return HTMLResponse("<html>Bad Gateway</html>", status)
 

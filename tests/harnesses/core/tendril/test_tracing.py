@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from harnesses.core.tendril.turn import TurnRequest, TurnResult
+from harnesses.core.tendril.turn import TurnResult
 from llm.agent.tool_executor import Profile
-from llm.agent.trace import Deferral
 from llm.tools.toolbox import tool
 from storage.runs.reader import RunRecord, newest_runs, read_run, read_turn
 from tests.harnesses.core.tendril.test_base import small, texts
@@ -79,7 +78,7 @@ async def test_the_words_of_a_trace_are_those_of_the_turn_and_nobody_is_alone(
     assert words == ([] if private else ["How many?", "ok"])
 
 
-@pytest.mark.parametrize("profile", ["standard", "thought"])
+@pytest.mark.parametrize("profile", ["standard", "proactive"])
 async def test_of_who_is_not_to_be_remembered_there_is_no_trace_and_unasked_only_numbers(
     tmp_path: Path, profile: Profile
 ) -> None:
@@ -150,21 +149,12 @@ async def test_a_stopped_turn_leaves_memory_as_it_was(tmp_path: Path) -> None:
 
 async def test_a_model_may_stay_silent_and_that_is_remembered(tmp_path: Path) -> None:
     async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
-        script.say('{"response": "", "status": "closed"}')
-        bye = TurnRequest(conversation="kitchen", who="ada", text="Thanks, bye", wants_status=True)
-        result = await tendril.turn(bye)
-        assert (result.text, result.ok, result.status) == ("", True, "closed")
+        script.say('{"response": ""}')
+        result = await tendril.ask("Speak?", profile="proactive")
+        assert (result.text, result.ok) == ("", True)
         assert (await last(tmp_path)).outcome == "silent"
         assert (await tendril.ask("Hello again")).ok
         assert script.requests[-1]["messages"][-2] == {"role": "assistant", "content": ""}
-
-
-async def test_a_run_that_nobody_waits_for_may_be_put_off(tmp_path: Path) -> None:
-    async with ScriptedOpenAI() as script, small(tmp_path, script.url) as tendril:
-        script.call("defer", {"signal": "silence", "hours": 3, "reason": "night"})
-        result = await tendril.ask("Speak?", who="clock", profile="event")
-        assert (result.text, result.deferral) == ("", Deferral("silence", 3.0, "night"))
-        assert (await last(tmp_path)).outcome == "deferred"
 
 
 async def test_what_a_crashed_run_has_done_is_not_done_by_the_next_attempt(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from storage.memory.memories import MemoryKind
-from tests.harnesses.irc.commands.test_privacy import texts, told
+from tests.harnesses.irc.commands.test_privacy import texts
 from tests.harnesses.irc.commands.test_registry import NOBODY, OTHER, alice_in, ask
 from tests.harnesses.irc.commands.test_reminders import HOUR, MINUTE, NOON, world
 from tests.kit.clock import ManualClock
@@ -47,19 +47,19 @@ async def test_reminders_in_plain_words_need_no_model(tmp_path: Path) -> None:
         await it.alice.expect("on Fri 2026-05-01 at 12:10 UTC. Its number is 4")
         await it.alice.say(ROOM, ".remind tomorrow water the plants")
         await it.alice.expect("on Sat 2026-05-02 at 09:00 UTC. Its number is 5")
-        assert "at 12:10 UTC: stretch" in await told(it.alice, ".terrarium what are my reminders?")
+        assert "at 12:10 UTC: stretch" in await it.alice.told(".terrarium what are my reminders?")
         await it.alice.expect("5: Sat 2026-05-02 at 09:00 UTC: water the plants$")
         stretch = ".terrarium cancel my reminder to stretch, I have done that"
-        assert await told(it.alice, stretch) == "Cancelled: stretch"
-        assert "Several" in await told(it.alice, ".terrarium cancel my reminder about e")
+        assert await it.alice.told(stretch) == "Cancelled: stretch"
+        assert "Several" in await it.alice.told(".terrarium cancel my reminder about e")
         await clock.advance(20 * MINUTE)
         await it.alice.expect(r"alice: reminder: check the oven$")
         await clock.set(NOON + HOUR)
         await it.alice.expect(r"alice: reminder: den Tee$")
         # One that has just been said counts until that is written down.
-        cancelled = await told(it.alice, ".terrarium cancel all my reminders")
+        cancelled = await it.alice.told(".terrarium cancel all my reminders")
         assert cancelled in ("Cancelled: 2 reminders.", "Cancelled: 3 reminders.")
-        assert await told(it.alice, ".reminders") == "I am to remind you of nothing."
+        assert await it.alice.told(".reminders") == "You have no reminders."
 
 
 async def test_a_person_has_facts_remembered_looked_up_and_removed(tmp_path: Path) -> None:
@@ -75,15 +75,15 @@ async def test_a_person_has_facts_remembered_looked_up_and_removed(tmp_path: Pat
             == "Your favourite tea is oolong."
         )
         assert await ask(alice, ".recall wifi") == "Your wifi is hunter2."
-        assert "favourite tea = oolong" in await told(alice, ".recall")
-        assert "favourite tea = oolong" in await told(alice, ".recall tea")
-        assert "called coffee" in await told(alice, ".recall coffee")
-        assert await told(alice, ".terrarium forget my favourite tea") == (
+        assert "favourite tea = oolong" in await alice.told(".recall")
+        assert "favourite tea = oolong" in await alice.told(".recall tea")
+        assert "called coffee" in await alice.told(".recall coffee")
+        assert await alice.told(".terrarium forget my favourite tea") == (
             "Forgotten: your favourite tea."
         )
-        assert await told(alice, ".forget wifi") == "Forgotten: your wifi."
-        assert "no facts" in await told(alice, ".recall")
-        assert ".remember tea oolong" in await told(alice, ".remember tea")
+        assert await alice.told(".forget wifi") == "Forgotten: your wifi."
+        assert "no facts" in await alice.told(".recall")
+        assert ".remember tea oolong" in await alice.told(".remember tea")
         assert await tendril.memory.memories.facts("irc/#terrarium") == []
 
 
@@ -102,7 +102,7 @@ async def test_what_is_kept_of_a_person_is_told_to_them_alone(tmp_path: Path) ->
         await it.alice.expect(r"NOTICE alice :\[#terrarium\] I remember about you here: name = Ada")
         await it.alice.expect(r"NOTICE alice :Noted: I like frogs\.")
         await it.alice.expect(r"NOTICE alice :Our conversation here has 0 turns, .*\.forget me")
-        assert "no facts" in await told(it.bob, ".memory")
+        assert "no facts" in await it.bob.told(".memory")
         await it.alice.say("Terra", ".recall name")
         await it.alice.expect(r"NOTICE alice :I remember nothing of yours called name")
         notes = await tendril.memory.memories.latest("irc/#terrarium", MemoryKind.NOTE, -1)
@@ -114,17 +114,17 @@ async def test_what_is_remembered_in_one_place_is_not_told_in_another(tmp_path: 
     async with alice_in(tmp_path, NOBODY, irc=channels) as (alice, tendril):
         await alice.join(OTHER)
         await ask(alice, ".remember pin 4711")
-        assert "called pin" in await told(alice, ".recall pin", OTHER)
+        assert "called pin" in await alice.told(".recall pin", OTHER)
         async with irc_client(tendril.networks.settings.port, "bob") as bob:
             await bob.join(ROOM)
-            assert "called pin" in await told(bob, ".recall pin")
+            assert "called pin" in await bob.told(".recall pin")
 
 
 async def test_nothing_is_remembered_of_who_is_not_logged(tmp_path: Path) -> None:
     async with alice_in(tmp_path, NOBODY) as (alice, tendril):
-        assert "keep nothing" in await told(alice, ".remember pin 4711 [nolog]")
-        assert ".forget me removes" in await told(alice, ".nolog")
-        assert "keep nothing" in await told(alice, ".remember pin 4711")
+        assert "keep nothing" in await alice.told(".remember pin 4711 [nolog]")
+        assert ".forget me removes" in await alice.told(".nolog")
+        assert "keep nothing" in await alice.told(".remember pin 4711")
         assert await tendril.memory.memories.facts("irc/#terrarium") == []
 
 
@@ -134,7 +134,7 @@ async def test_a_time_zone_that_is_remembered_counts_at_once(tmp_path: Path) -> 
         await it.alice.expect("your timezone is Europe/Vienna")
         await it.alice.say(ROOM, ".remind at 18:00 tea")
         await it.alice.expect("on Fri 2026-05-01 at 18:00 Europe/Vienna")
-        assert "no time zone Mordor" in await told(it.alice, ".remember my timezone is Mordor")
+        assert "no time zone Mordor" in await it.alice.told(".remember my timezone is Mordor")
 
 
 async def test_the_bot_says_what_it_is_in_written_words(tmp_path: Path) -> None:
@@ -195,13 +195,13 @@ async def test_a_confirmation_works_as_it_is_printed(tmp_path: Path) -> None:
         asked = await alice.expect(
             r"NOTICE alice :\[#terrarium\] .* write within two minutes: (!forget me \w+)$"
         )
-        assert (await told(alice, asked[1])).startswith("Forgotten: ")
+        assert (await alice.told(asked[1])).startswith("Forgotten: ")
 
 
 async def test_forget_me_in_plain_words_is_not_logged_and_asks_back(tmp_path: Path) -> None:
     async with alice_in(tmp_path, NOBODY) as (alice, tendril):
         await alice.say("Terra", "my word")
         await alice.expect("PRIVMSG alice :")
-        word = (await told(alice, "forget me", "Terra")).split()[-1]
-        assert (await told(alice, f"forget me {word}", "Terra")).startswith("Forgotten: ")
+        word = (await alice.told("forget me", "Terra")).split()[-1]
+        assert (await alice.told(f"forget me {word}", "Terra")).startswith("Forgotten: ")
         assert "forget me" not in "".join(await texts(tendril))

@@ -28,12 +28,6 @@ async def answering(text: str) -> AsyncIterator[ScriptedOpenAI]:
         yield script
 
 
-async def told(client: IrcClient, words: str, room: str = ROOM) -> str:
-    """Say `words`; the notice that comes back."""
-    await client.say(room, words)
-    return (await client.expect(rf":Terra!\S+ NOTICE {client.nick} :(?:\[\S+\] )?(.*)$"))[1]
-
-
 async def texts(tendril: IrcTendril) -> list[str]:
     await tendril.services.log.flush()
     found = await tendril.services.log.find(Query(scope=EVERYTHING, limit=1_000))
@@ -47,12 +41,12 @@ def raw(folder: Path) -> bytes:
 async def test_who_says_nolog_is_not_logged_until_they_take_it_back(tmp_path: Path) -> None:
     async with alice_in(tmp_path, NOBODY) as (alice, tendril):
         await alice.say(ROOM, "first")
-        assert (await told(alice, ".nolog")).startswith("I keep nothing more of what you say")
+        assert (await alice.told(".nolog")).startswith("I keep nothing more of what you say")
         await alice.say(ROOM, f"second {SECRET}")
         await alice.send(f"NOTICE {ROOM} :third {SECRET}")
         await alice.send("NICK alicia")
         await alice.send("NICK alice")
-        assert await told(alice, ".nolog off") == "You are logged again."
+        assert await alice.told(".nolog off") == "You are logged again."
         await alice.say(ROOM, "fourth")
         await alice.say(ROOM, ".ping")
         await alice.expect("alice: pong")
@@ -67,7 +61,7 @@ async def test_who_says_nolog_is_not_logged_until_they_take_it_back(tmp_path: Pa
 async def test_an_opt_out_survives_a_restart_and_bot_still_answers(tmp_path: Path) -> None:
     async with answering(f"It is {SECRET}.") as script:
         async with alice_in(tmp_path, script.url) as (alice, _):
-            await told(alice, ".nolog")
+            await alice.told(".nolog")
         async with alice_in(tmp_path, script.url) as (alice, _):
             await alice.say(ROOM, f".terrarium what is {SECRET}?")
             await alice.expect(f"alice: It is {SECRET}")
@@ -117,15 +111,15 @@ async def test_forget_me_asks_back_and_then_leaves_nothing(tmp_path: Path) -> No
         await alice.say(ROOM, f"my word is {SECRET}")
         await alice.say(ROOM, ".terrarium what is my word?")
         await alice.expect(f"alice: You said {SECRET}")
-        assert "forget me" in await told(alice, ".forget")
-        asked = await told(alice, ".forget me")
+        assert "forget me" in await alice.told(".forget")
+        asked = await alice.told(".forget me")
         assert "events are yours" in asked
         assert "alice!alice@" in asked or "alice!~alice@" in asked
         assert SECRET in "".join(await texts(tendril))
-        assert "events are yours" in await told(alice, ".forget me 000000")
-        word = (await told(alice, ".forget me")).split()[-1]
-        assert "nothing of yours called it" in await told(alice, f".forget it {word}")
-        assert (await told(alice, f".forget me {word}")).startswith("Forgotten: ")
+        assert "events are yours" in await alice.told(".forget me 000000")
+        word = (await alice.told(".forget me")).split()[-1]
+        assert "nothing of yours called it" in await alice.told(f".forget it {word}")
+        assert (await alice.told(f".forget me {word}")).startswith("Forgotten: ")
         assert SECRET.encode() not in raw(tmp_path)
         assert b"alice" not in "".join(await texts(tendril)).encode()
     with closing(connect(tmp_path / "irc.db")) as file:
@@ -140,8 +134,8 @@ async def test_forget_me_ends_what_is_being_answered(tmp_path: Path) -> None:
         script.hang("Well")
         await alice.say(ROOM, f".terrarium my word is {SECRET}: what is it?")
         await script.arrived()
-        word = (await told(alice, ".forget me")).split()[-1]
-        assert (await told(alice, f".forget me {word}")).startswith("Forgotten: ")
+        word = (await alice.told(".forget me")).split()[-1]
+        assert (await alice.told(f".forget me {word}")).startswith("Forgotten: ")
         await script.client_gone()
         assert await tendril.conversations.turns(f"irc/{ROOM}/alice") == []
     assert SECRET.encode() not in raw(tmp_path)
@@ -165,8 +159,8 @@ async def test_forget_me_reaches_what_was_made_of_it(tmp_path: Path) -> None:
             "SELECT DISTINCT layer FROM memories ORDER BY layer"
         )
         assert [row["layer"] for row in layers] == ["episode", "fact"]
-        word = (await told(alice, ".forget me")).split()[-1]
-        assert (await told(alice, f".forget me {word}")).startswith("Forgotten: ")
+        word = (await alice.told(".forget me")).split()[-1]
+        assert (await alice.told(f".forget me {word}")).startswith("Forgotten: ")
         for table in ("memories", "memory_sources", "memory_rooms", "conversations"):
             assert await tendril.database.fetch_all(f"SELECT * FROM {table}") == []
         assert SECRET.encode() not in raw(tmp_path)
@@ -187,7 +181,7 @@ async def test_somebody_else_under_the_nick_can_erase_nothing(tmp_path: Path) ->
             await thief.send("USER mallory 0 * :Mallory")
             await thief.expect(" (376|422) ")
             await thief.join(ROOM)
-            answer = await told(thief, ".forget me")
+            answer = await thief.told(".forget me")
         found = await tendril.services.log.find(Query(scope=EVERYTHING, nick="alice", limit=100))
         assert any(SECRET in event.text for event in found)
         assert "1 event is yours" in answer or "nothing that I know" in answer
@@ -196,7 +190,7 @@ async def test_somebody_else_under_the_nick_can_erase_nothing(tmp_path: Path) ->
 async def test_two_forget_commands_at_once_do_no_harm(tmp_path: Path) -> None:
     async with alice_in(tmp_path, NOBODY) as (alice, tendril):
         await alice.say(ROOM, "hm")
-        word = (await told(alice, ".forget me")).split()[-1]
+        word = (await alice.told(".forget me")).split()[-1]
         await asyncio.gather(*(alice.say(ROOM, f".forget me {word}") for _ in range(2)))
         await alice.expect("Forgotten: ")
         assert "alice: hm" not in await texts(tendril)

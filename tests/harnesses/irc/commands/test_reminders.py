@@ -57,12 +57,6 @@ async def world(data: Path) -> AsyncIterator[World]:
         yield World(data, ircd.port, alice, bob)
 
 
-async def told(client: IrcClient, words: str, room: str = ROOM) -> str:
-    """Say `words`; the notice that comes back."""
-    await client.say(room, words)
-    return (await client.expect(rf":Terra!\S+ NOTICE {client.nick} :(?:\[\S+\] )?(.*)$"))[1]
-
-
 def said(client: IrcClient) -> list[str]:
     """The reminders that the client has seen."""
     found = [re.search(r"PRIVMSG \S+ :(.*reminder.*: .*)$", line) for line in client.lines]
@@ -84,10 +78,10 @@ async def test_a_reminder_survives_a_restart_and_is_said_where_it_was_asked_for(
             assert said(it.alice) == []
             await clock.set(NOON + 4 * HOUR)
             await it.bob.expect(rf"PRIVMSG {ROOM} :alice: reminder: call mum$")
-            while "nothing" not in await told(it.alice, ".reminders"):
+            while "no reminders" not in await it.alice.told(".reminders"):
                 pass  # that it was said is being noted
         async with it.life(NOON + 5 * HOUR):
-            assert "nothing" in await told(it.alice, ".reminders")
+            assert "no reminders" in await it.alice.told(".reminders")
         assert said(it.bob) == ["alice: reminder: call mum"]
 
 
@@ -100,7 +94,7 @@ async def test_what_was_missed_is_made_up_for_once(tmp_path: Path) -> None:
             late = "due on Fri 2026-05-01 at 13:00 UTC while I was away"
             await it.alice.expect(rf"alice: reminder, {late}: drink$")
             await clock.asleep_until(NOON + 6 * HOUR)
-            assert "at 18:00 UTC (again and again): drink" in await told(it.alice, ".reminders")
+            assert "at 18:00 UTC (again and again): drink" in await it.alice.told(".reminders")
             await clock.advance(30 * MINUTE)
             await it.alice.expect("alice: reminder: drink$")
         assert len(said(it.alice)) == 2
@@ -129,9 +123,9 @@ async def test_only_its_owner_or_an_admin_cancels_a_reminder(tmp_path: Path) -> 
             await it.alice.expect("Its number is 1")
             await it.bob.say(ROOM, ".remind in 2h cake")
             await it.bob.expect("Its number is 2")
-            assert await told(it.alice, ".reminders cancel 2") == "You have no reminder 2."
-            assert (await told(it.bob, ".reminders")).startswith("2: ")
-            assert await told(it.bob, ".reminders cancel 1") == "Cancelled."
+            assert await it.alice.told(".reminders cancel 2") == "You have no reminder 2."
+            assert (await it.bob.told(".reminders")).startswith("2: ")
+            assert await it.bob.told(".reminders cancel 1") == "Cancelled."
         async with it.life(NOON + 2 * HOUR):
             await it.bob.expect("bob: reminder: cake$")
         assert said(it.bob) == ["bob: reminder: cake"]
@@ -199,19 +193,19 @@ async def test_times_are_meant_in_the_zone_that_is_known_of_who_asks(tmp_path: P
 
 async def test_what_is_not_understood_is_answered_with_what_is(tmp_path: Path) -> None:
     async with world(tmp_path) as it, it.life(NOON):
-        assert "every monday and thursday at 9" in await told(it.alice, ".remind soon tea")
-        assert await told(it.alice, ".remind in 5 minutes") == "Of what?"
-        assert "300" in await told(it.alice, f".remind in 5 minutes {'x' * 301}")
-        assert "cancel NUMBER" in await told(it.alice, ".reminders drop 1")
-        assert "When, and of what?" in await told(it.alice, ".remind me")
-        assert "no reminders" in await told(it.alice, ".reminders cancel all")
-        assert "no reminder" in await told(it.alice, ".reminders cancel 1")
+        assert "every monday and thursday at 9" in await it.alice.told(".remind soon tea")
+        assert await it.alice.told(".remind in 5 minutes") == "What about?"
+        assert "300" in await it.alice.told(f".remind in 5 minutes {'x' * 301}")
+        assert "cancel NUMBER" in await it.alice.told(".reminders drop 1")
+        assert "When, and what about?" in await it.alice.told(".remind me")
+        assert "no reminders" in await it.alice.told(".reminders cancel all")
+        assert "no reminder" in await it.alice.told(".reminders cancel 1")
 
 
 async def test_a_reminder_of_one_who_is_not_logged_is_not_logged(tmp_path: Path) -> None:
     async with world(tmp_path) as it:
         async with it.life(NOON) as clock:
-            await told(it.alice, ".nolog")
+            await it.alice.told(".nolog")
             await it.alice.say(ROOM, ".remind in 20 minutes xyzzy")
             await it.alice.expect("I will remind you")
             await clock.advance(20 * MINUTE)

@@ -17,7 +17,6 @@ from harnesses.irc.channel_settings import (
     key_of,
     value_of,
 )
-from harnesses.irc.event_handler import KickCounter
 from harnesses.irc.policy.requests import (
     BotLoopDetector,
     CommandRequest,
@@ -183,18 +182,6 @@ def test_turns_without_a_human_line_between_are_capped_per_hour_however_slow() -
     assert loop_detector.record_and_check("bot", "and you?", "#c")
     loop_detector.note_line("#c", "alice")
     assert not loop_detector.record_and_check("bot", "and you?", "#c")
-
-
-def test_the_third_kick_in_an_hour_is_enough() -> None:
-    clock = Clock()
-    kick_counter = KickCounter(clock)
-    assert [
-        kick_counter.record_and_check("#c"),
-        kick_counter.record_and_check("#c"),
-        kick_counter.record_and_check("#d"),
-    ] == [False] * 3
-    clock.now += 3_700
-    assert [kick_counter.record_and_check("#c") for _ in range(3)] == [False, False, True]
 
 
 async def test_new_settings_do_not_end_the_silence_after_a_flood(tmp_path: Path) -> None:

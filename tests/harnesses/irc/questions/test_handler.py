@@ -210,12 +210,12 @@ async def test_compact_shows_the_model_the_newest_turns_only(tmp_path: Path) -> 
         a_room(tmp_path, script.url, agent=turns_only) as (alice, _, _tendril),
     ):
         await alice.say(ROOM, ".compact")
-        await alice.expect(r"It is short already\.$")
+        await alice.expect(r"Our conversation is short already\.$")
         for number in range(6):
             await alice.say(ROOM, f".terrarium number {number}")
             await alice.expect(r":alice: ok$")
         await alice.say(ROOM, ".compact")
-        await alice.expect(r"I look no more at the oldest 2 turns\.$")
+        await alice.expect(r"I leave out the oldest 2 turns from now on\.$")
         await alice.say(ROOM, ".terrarium last")
         await alice.expect(r":alice: ok$")
         asked = [*(f"alice asks: number {number}" for number in range(2, 6)), "alice asks: last"]

@@ -5,43 +5,25 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from storage.db.database import Database
 from storage.queues.reminders import Reminders
-from tests.kit.clock import ManualClock
-from tests.kit.irc_client import IrcClient, irc_client
-from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril, logged
-from tests.kit.ircd import embedded_ircd
-from tests.kit.openai_script import ScriptedOpenAI
+from tests.kit.irc_client import irc_client
+from tests.kit.irc_scene import Scene
+from tests.kit.irc_tendril import ROOM, irc_config, logged
 from tests.kit.patience import PATIENCE
 from tests.kit.readings import by_cues
 
-NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)  # a Friday
 MONDAY = datetime(2026, 5, 4, 9, tzinfo=UTC)
 WEEK = timedelta(days=7)
 WEEKLY = ".terrarium every monday at 9 sum up the week here"
 
 
-@dataclass(frozen=True, slots=True)
-class World:
-    """A room with alice and bob in it, the tendril, its model and its clock."""
-
-    alice: IrcClient
-    bob: IrcClient
-    script: ScriptedOpenAI
-    clock: ManualClock
-    data: Path
-    port: int
-
-    async def notice(self, client: IrcClient, words: str) -> str:
-        """Say something; return the notice that comes back."""
-        await client.say(ROOM, words)
-        said = await client.expect(rf":Terra!\S+ NOTICE {client.nick} :(?:\[\S+\] )?(.*)$")
-        return str(said[1])
+class World(Scene):
+    """The room, in which questions are scheduled."""
 
     async def is_over(self, then: datetime) -> None:
         """Let it be a time at which a question is due, and wait until its next time is planned."""
@@ -57,18 +39,9 @@ class World:
 
 @asynccontextmanager
 async def world(data: Path, **tables: Any) -> AsyncIterator[World]:
-    clock = ManualClock(NOON)
-    async with (
-        ScriptedOpenAI() as script,
-        embedded_ircd() as ircd,
-        irc_client(ircd.port, "alice") as alice,
-        irc_client(ircd.port, "bob") as bob,
-    ):
-        script.reads = by_cues(schedule="every monday")
-        for client in (alice, bob):
-            await client.join(ROOM)
-        async with irc_tendril(irc_config(data, ircd.port, script.url, **tables), clock):
-            yield World(alice, bob, script, clock, data, ircd.port)
+    async with World.open(data, **tables) as it:
+        it.script.reads = by_cues(schedule="every monday")
+        yield it
 
 
 async def schedule(it: World) -> None:
@@ -100,9 +73,9 @@ async def test_a_scheduled_question_is_asked_each_time_in_the_name_of_who_schedu
         assert "search_log" in names
         assert "kick" not in names
         assert it.script.headers[0]["x-priority"] == "background"
-        assert "to do: sum up the week here" in await it.notice(it.alice, ".reminders")
-        assert await it.notice(it.bob, ".reminders cancel 1") == "You have no reminder 1."
-        assert await it.notice(it.alice, ".reminders cancel 1") == "Cancelled."
+        assert "to do: sum up the week here" in await it.alice.told(".reminders")
+        assert await it.bob.told(".reminders cancel 1") == "You have no reminder 1."
+        assert await it.alice.told(".reminders cancel 1") == "Cancelled."
     said = await logged(irc_config(tmp_path, it.port, it.script.url))
     assert ("PRIVMSG", "Terra", "alice: The pump was mended.") in said, said
 
@@ -139,9 +112,9 @@ async def test_it_ends_when_its_owner_opts_out_or_is_ignored(tmp_path: Path) -> 
         async with world(tmp_path / str(number), irc={"admins": ["bob!*@*"]}) as it:
             await schedule(it)
             if end == "ignore":
-                await it.notice(it.bob, ".ignore alice")
+                await it.bob.told(".ignore alice")
             else:
-                await it.notice(it.alice, end)
+                await it.alice.told(end)
             await it.clock.set(MONDAY)
             await it.is_gone()
             assert it.script.requests == []
@@ -162,16 +135,16 @@ async def test_one_person_schedules_five_questions_at_most(tmp_path: Path) -> No
         for number in range(5):
             await it.alice.say(ROOM, f".schedule every day at {number + 9} list the questions")
             await it.alice.expect(f"Its number is {number + 1}")
-        refused = await it.notice(it.alice, ".schedule every day at 7 list the questions")
+        refused = await it.alice.told(".schedule every day at 7 list the questions")
         assert refused == "You have scheduled 5 questions already; cancel one first."
-        assert "every monday and thursday at 9" in await it.notice(it.alice, ".schedule soon x")
+        assert "every monday and thursday at 9" in await it.alice.told(".schedule soon x")
 
 
 async def test_forget_me_ends_it_at_once(tmp_path: Path) -> None:
     async with world(tmp_path) as it:
         await schedule(it)
-        word = (await it.notice(it.alice, ".forget me")).split()[-1]
-        assert (await it.notice(it.alice, f".forget me {word}")).startswith("Forgotten: ")
+        word = (await it.alice.told(".forget me")).split()[-1]
+        assert (await it.alice.told(f".forget me {word}")).startswith("Forgotten: ")
         async with Database.open(it.data / "irc.db") as database:
             assert await Reminders(database).all() == []
         await it.clock.set(MONDAY)
@@ -198,7 +171,7 @@ async def test_who_speaks_through_a_relay_schedules_nothing(tmp_path: Path) -> N
         irc_client(it.port, "bridge") as bridge,
     ):
         await bridge.join(ROOM)
-        refusal = r"eve: Whoever speaks through a relay cannot schedule questions"
+        refusal = r"eve: People who speak through a relay cannot schedule questions"
         for words in (WEEKLY, ".schedule every monday at 9 sum up the week here"):
             await bridge.say(ROOM, f"<eve> {words}")
             await it.bob.expect(refusal)

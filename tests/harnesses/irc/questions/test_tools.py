@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from contextlib import AbstractAsyncContextManager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import httpx2
 
-from harnesses.irc.tendril import IrcTendril
 from storage.queues.reminders import Reminder, Reminders
-from tests.kit.clock import ManualClock
-from tests.kit.irc_client import IrcClient, irc_client
-from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril
-from tests.kit.ircd import embedded_ircd
-from tests.kit.openai_script import ScriptedOpenAI
+from tests.kit.irc_client import IrcClient
+from tests.kit.irc_scene import NOON, Scene
+from tests.kit.irc_tendril import ROOM
 from tests.kit.patience import PATIENCE
 from tests.kit.web_site import web_site
 
-NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)  # a Friday
 STAFF = "#staff"
 EVERYBODYS_TOOLS = {
     *("search_log", "read_log", "people", "channels"),
@@ -32,15 +26,10 @@ EVERYBODYS_TOOLS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class World:
-    """A room with alice and bob in it, and a second one with alice alone."""
+class World(Scene):
+    """The room, and a second one with alice alone."""
 
-    alice: IrcClient
-    bob: IrcClient
-    script: ScriptedOpenAI
-    clock: ManualClock
-    tendril: IrcTendril
+    rooms = (STAFF,)
 
     async def ask(self, who: IrcClient, question: str, *calls: Any, room: str = ROOM) -> list[str]:
         """Have the model make `calls` for a question; return their results."""
@@ -57,22 +46,8 @@ class World:
         return list(await Reminders(self.tendril.database).all())
 
 
-@asynccontextmanager
-async def world(data: Path, **irc: Any) -> AsyncIterator[World]:
-    clock = ManualClock(NOON)
-    async with (
-        ScriptedOpenAI(max_model_len=131_072) as script,
-        embedded_ircd() as ircd,
-        irc_client(ircd.port, "alice") as alice,
-        irc_client(ircd.port, "bob") as bob,
-    ):
-        for client in (alice, bob):
-            await client.join(ROOM)
-        await alice.join(STAFF)
-        settings = {"channels": [ROOM, STAFF], **irc}
-        config = irc_config(data, ircd.port, script.url, irc=settings)
-        async with irc_tendril(config, clock) as tendril:
-            yield World(alice, bob, script, clock, tendril)
+def world(data: Path, **irc: Any) -> AbstractAsyncContextManager[World]:
+    return World.open(data, irc={"channels": [ROOM, STAFF], **irc})
 
 
 def tools(request: dict[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, closing
+from contextlib import AsyncExitStack, asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,17 @@ async def asking(data: Path, url: str, ircd: Ircd, **irc: Any) -> AsyncIterator[
         yield alice
 
 
+@asynccontextmanager
+async def answering(
+    data: Path, web: dict[str, str] | None = None, **irc: Any
+) -> AsyncIterator[tuple[ScriptedOpenAI, IrcClient]]:
+    """A scripted model and somebody who asks it, with a web site under the settings `web`."""
+    async with inspircd() as ircd, ScriptedOpenAI() as script, AsyncExitStack() as stack:
+        if web is not None:
+            await stack.enter_async_context(web_site(data, settings=web))
+        yield script, await stack.enter_async_context(asking(data, script.url, ircd, **irc))
+
+
 def said(client: IrcClient, target: str = ROOM) -> list[str]:
     """What the bot has said to `target`, line by line."""
     found = [re.search(rf"^:Terra!\S+ PRIVMSG {target} :(.*)$", line) for line in client.lines]
@@ -45,12 +56,7 @@ def said(client: IrcClient, target: str = ROOM) -> list[str]:
 
 
 async def test_a_long_answer_ends_with_a_link_to_all_of_it(tmp_path: Path) -> None:
-    async with (
-        inspircd() as ircd,
-        ScriptedOpenAI() as script,
-        web_site(tmp_path),
-        asking(tmp_path, script.url, ircd) as alice,
-    ):
+    async with answering(tmp_path, web={}) as (script, alice):
         script.say(LONG)
         await alice.say(ROOM, ".terrarium explain")
         link = await alice.expect(LINK)
@@ -70,12 +76,7 @@ async def test_a_long_answer_ends_with_a_link_to_all_of_it(tmp_path: Path) -> No
 
 
 async def test_a_link_needs_no_token_and_opens_nothing_else(tmp_path: Path) -> None:
-    async with (
-        inspircd() as ircd,
-        ScriptedOpenAI() as script,
-        web_site(tmp_path, settings={"token": "sesame"}),
-        asking(tmp_path, script.url, ircd) as alice,
-    ):
+    async with answering(tmp_path, web={"token": "sesame"}) as (script, alice):
         script.say(LONG)
         await alice.say("Terra", "explain in private")
         link = await alice.expect(LINK)
@@ -87,11 +88,7 @@ async def test_a_link_needs_no_token_and_opens_nothing_else(tmp_path: Path) -> N
 
 
 async def test_no_link_is_claimed_while_nobody_could_open_it(tmp_path: Path) -> None:
-    async with (
-        inspircd() as ircd,
-        ScriptedOpenAI() as script,
-        asking(tmp_path, script.url, ircd) as alice,
-    ):
+    async with answering(tmp_path) as (script, alice):
         script.say(LONG)
         await alice.say(ROOM, ".terrarium explain")
         await alice.expect(rf"PRIVMSG {ROOM} :\(3 more lines: \.more\)$")
@@ -183,11 +180,7 @@ async def test_no_line_begins_like_a_command_of_another_bot_wherever_it_is_split
 
 
 async def test_a_long_answer_that_cannot_be_kept_is_begun_all_the_same(tmp_path: Path) -> None:
-    async with (
-        inspircd() as ircd,
-        ScriptedOpenAI() as script,
-        asking(tmp_path, script.url, ircd, line_budget=2) as alice,
-    ):
+    async with answering(tmp_path, line_budget=2) as (script, alice):
         with closing(sqlite3.connect(tmp_path / "irc.db")) as file:
             file.execute(
                 "CREATE TRIGGER full BEFORE INSERT ON pastes"
@@ -204,30 +197,21 @@ async def test_a_long_answer_that_cannot_be_kept_is_begun_all_the_same(tmp_path:
 
 
 async def test_an_answer_that_has_expired_is_gone(tmp_path: Path) -> None:
-    async with (
-        inspircd() as ircd,
-        ScriptedOpenAI() as script,
-        asking(tmp_path, script.url, ircd, paste_hours=1e-9) as alice,
-    ):
+    async with answering(tmp_path, paste_hours=1e-9) as (script, alice):
         script.say(LONG).say(LONG)
         for _ in range(2):
             await alice.say(ROOM, ".terrarium explain")
             await alice.expect(r"\(3 more lines: \.more\)$")
         await alice.say(ROOM, ".more")
         await alice.expect(r"alice: There is no more\.$")
-        config = irc_config(tmp_path, ircd.port, script.url)
-        async with Database.open(log_path(config)) as database:
+        async with Database.open(log_path(irc_config(tmp_path, 1, script.url))) as database:
             kept = await database.fetch_all("SELECT id FROM pastes")
             assert len(kept) == 1  # the next one takes it along
             assert await Pastes(database).get(kept[0]["id"]) is None
 
 
 async def test_the_first_line_goes_out_while_the_model_still_writes(tmp_path: Path) -> None:
-    async with (
-        inspircd() as ircd,
-        ScriptedOpenAI() as script,
-        asking(tmp_path, script.url, ircd, stream_after=0) as alice,
-    ):
+    async with answering(tmp_path, stream_after=0) as (script, alice):
         pieces = ("Ali", "ce: fi", "rst\nsec", "ond")
         script.answer(Answer("".join(pieces), pieces=pieces, hang=True))
         await alice.say(ROOM, ".terrarium count")
@@ -243,12 +227,7 @@ async def test_the_first_line_goes_out_while_the_model_still_writes(tmp_path: Pa
 async def test_more_of_an_answer_that_is_still_written_is_not_that_of_an_older_one(
     tmp_path: Path,
 ) -> None:
-    async with (
-        inspircd() as ircd,
-        ScriptedOpenAI() as script,
-        web_site(tmp_path),
-        asking(tmp_path, script.url, ircd, stream_after=0) as alice,
-    ):
+    async with answering(tmp_path, web={}, stream_after=0) as (script, alice):
         script.say("\n".join(f"old {number}" for number in range(8)))
         await alice.say(ROOM, ".terrarium count")
         await alice.expect(LINK)
@@ -267,11 +246,7 @@ async def test_more_of_an_answer_that_is_still_written_is_not_that_of_an_older_o
 async def test_an_answer_that_is_written_quickly_is_said_at_once_as_a_whole(
     tmp_path: Path,
 ) -> None:
-    async with (
-        inspircd() as ircd,
-        ScriptedOpenAI() as script,
-        asking(tmp_path, script.url, ircd, stream_after=600) as alice,
-    ):
+    async with answering(tmp_path, stream_after=600) as (script, alice):
         script.hang("first\nsecond")
         await alice.say(ROOM, ".terrarium count")
         await script.arrived(1)
@@ -285,11 +260,7 @@ async def test_an_answer_that_is_written_quickly_is_said_at_once_as_a_whole(
 async def test_what_was_said_before_a_tool_call_is_not_taken_for_the_answer(
     tmp_path: Path,
 ) -> None:
-    async with (
-        inspircd() as ircd,
-        ScriptedOpenAI() as script,
-        asking(tmp_path, script.url, ircd, stream_after=0, line_budget=3) as alice,
-    ):
+    async with answering(tmp_path, stream_after=0, line_budget=3) as (script, alice):
         script.answer(Answer("I look", calls=(("people", "{}"),)))
         script.say("There are two.\nBoth are fine.")
         await alice.say(ROOM, ".terrarium how many are we?")
@@ -298,27 +269,11 @@ async def test_what_was_said_before_a_tool_call_is_not_taken_for_the_answer(
 
 
 async def test_a_line_that_went_out_early_counts_for_the_line_budget(tmp_path: Path) -> None:
-    async with (
-        inspircd() as ircd,
-        ScriptedOpenAI() as script,
-        asking(tmp_path, script.url, ircd, stream_after=0, line_budget=2) as alice,
-    ):
+    async with answering(tmp_path, stream_after=0, line_budget=2) as (script, alice):
         script.say("one\ntwo\nthree")
         await alice.say(ROOM, ".terrarium count")
         await alice.expect(r"\(2 more lines: \.more\)$")
         assert said(alice) == ["alice: one", "(2 more lines: .more)"]
-
-
-async def test_an_answer_may_be_an_action(tmp_path: Path) -> None:
-    async with (
-        inspircd() as ircd,
-        ScriptedOpenAI() as script,
-        asking(tmp_path, script.url, ircd) as alice,
-    ):
-        script.say("/me waves\nHello.")
-        await alice.say(ROOM, ".terrarium greet us")
-        await alice.expect(rf"PRIVMSG {ROOM} :\x01ACTION waves\x01$")
-        await alice.expect(rf"PRIVMSG {ROOM} :Hello\.$")
 
 
 UNIT = "\n".join(["```ini", "[Unit]", *(f"# {number}" for number in range(9)), "```"])
@@ -326,12 +281,7 @@ UNIT = "\n".join(["```ini", "[Unit]", *(f"# {number}" for number in range(9)), "
 
 async def test_code_is_behind_a_link_and_its_first_sentences_come_at_once(tmp_path: Path) -> None:
     sentences = " ".join(f"Sentence number {number} of the explanation." for number in range(20))
-    async with (
-        inspircd() as ircd,
-        ScriptedOpenAI() as script,
-        web_site(tmp_path),
-        asking(tmp_path, script.url, ircd, stream_after=600, mark="🤖 ") as alice,
-    ):
+    async with answering(tmp_path, web={}, stream_after=600, mark="🤖 ") as (script, alice):
         script.say(f"**This** is the unit file:\n\n{UNIT}\n\nGood luck.")
         await alice.say(ROOM, ".terrarium a unit file")
         link = await alice.expect(LINK)
@@ -363,12 +313,7 @@ async def test_code_is_behind_a_link_and_its_first_sentences_come_at_once(tmp_pa
 
 
 async def test_markdown_is_shown_as_text_and_few_lines_of_code_as_they_are(tmp_path: Path) -> None:
-    async with (
-        inspircd() as ircd,
-        ScriptedOpenAI() as script,
-        web_site(tmp_path),
-        asking(tmp_path, script.url, ircd, line_budget=6) as alice,
-    ):
+    async with answering(tmp_path, web={}, line_budget=6) as (script, alice):
         script.say(
             "@alice: alice: In short\n## More\n**memory.high** is `4G`: [it](https://a.example)."
             "\n---\n```sh\nexport A=**B**  # [x](https://y.example)\n```\n*Good* luck, 2 ** 3 **"
@@ -385,11 +330,7 @@ async def test_markdown_is_shown_as_text_and_few_lines_of_code_as_they_are(tmp_p
 
 
 async def test_a_line_whose_markdown_is_not_complete_waits_for_the_rest(tmp_path: Path) -> None:
-    async with (
-        inspircd() as ircd,
-        ScriptedOpenAI() as script,
-        asking(tmp_path, script.url, ircd, stream_after=0) as alice,
-    ):
+    async with answering(tmp_path, stream_after=0) as (script, alice):
         words = "word " * 100
         script.say(f"This is **very {words}long** indeed.")
         await alice.say(ROOM, ".terrarium explain")

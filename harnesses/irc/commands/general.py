@@ -1,0 +1,146 @@
+"""Commands about questions, conversations and the bot itself."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import replace
+from importlib.metadata import version
+
+from harnesses.core.tendril.turn import Action
+from harnesses.core.text import counted
+from harnesses.irc.commands.memory import memory_of
+from harnesses.irc.policy.requests import (
+    ASK_COMMAND,
+    Command,
+    CommandRequest,
+    PrivateReply,
+    Reply,
+    conversation_of,
+    without_highlight,
+)
+from harnesses.irc.questions.handler import QuestionHandler
+from harnesses.irc.questions.unasked import UnaskedAnswers
+from harnesses.irc.replies.sender import sanitize
+from harnesses.irc.services import BotServices
+from llm.answerers.plain_commands import asks_for_fact, plain_command
+from llm.client.profile import Profile
+from llm.reading.introduction import IDENTITY, TOPICS, Introduction
+from llm.reading.reading import Reading
+
+
+class GeneralCommands:
+    """The commands; `known` are those of all kinds, by name, for questions that ask for one."""
+
+    def __init__(
+        self,
+        services: BotServices,
+        questions: QuestionHandler,
+        unasked: UnaskedAnswers,
+        known: Mapping[str, Command],
+    ) -> None:
+        self._services, self._known = services, known
+        self._questions, self._unasked = questions, unasked
+
+    async def terrarium(self, request: CommandRequest) -> Reply:
+        """terrarium QUESTION: ask me"""
+        request = replace(request, words=sanitize(request.words).strip())  # no colour codes
+        if not request.words:
+            return f"Ask me something: {self._services.prefix(request.place)}{ASK_COMMAND} QUESTION"
+        if exact := await self._plain_command(request, Reading(request.words)):
+            run, given = exact
+            return await run(given)
+
+        async def command(reading: Reading) -> Action | None:
+            meant = await self._plain_command(request, reading)
+            return functools.partial(self._services.run, *meant) if meant else None
+
+        return await self._questions.ask(request, command)
+
+    async def about(self, request: CommandRequest) -> Reply:
+        """about [abilities|model]: who I am, what I can do, and by which model"""
+        topic = request.words.lower().strip() or IDENTITY
+        if topic not in TOPICS:
+            return PrivateReply(f"About what? One of: {', '.join(TOPICS)}.")
+        catalog, behaviour = (
+            self._services.resources.catalog,
+            self._services.behaviours.resolve(request.place),
+        )
+        introduction = Introduction(
+            name=request.network.nick,
+            model=await catalog.shown_name(behaviour.model),
+            chooses_tools=await catalog.supports_tools(behaviour.model),
+            web_address=self._services.web_address or "",
+            prefix=behaviour.command_prefix,
+        )
+        return introduction.render(topic)
+
+    async def who(self, request: CommandRequest) -> Reply:
+        """who: who is here"""
+        if request.private and not request.network.is_channel(request.place.channel):
+            return "Only you and I are here."
+        members = request.network.roster.nicks(request.place.channel)
+        return f"{len(members)} here: {', '.join(map(without_highlight, members))}"
+
+    async def clear(self, request: CommandRequest) -> Reply:
+        """clear: forget our conversation (the log stays)"""
+        self._unasked.on_cleared(request)
+        turns = await self._services.turns.clear(conversation_of(request))
+        return f"Forgotten: our conversation of {counted(turns, 'turn')}."
+
+    async def compact(self, request: CommandRequest) -> Reply:
+        """compact: go on with the newest turns of our conversation only"""
+        turns = await self._services.turns.compact(conversation_of(request))
+        return (
+            f"I leave out the oldest {counted(turns, 'turn')} from now on."
+            if turns
+            else "Our conversation is short already."
+        )
+
+    async def stop(self, request: CommandRequest) -> Reply:
+        """stop: end the answer that I am working on for you"""
+        own = request.who.name
+        nick = request.words.split()[0] if request.words else own
+        if not request.admin and request.network.fold(nick) != request.network.fold(own):
+            return PrivateReply("Only admins may stop what others have asked.")
+        stopped = self._services.turns.stop(conversation_of(request, nick))
+        return "Stopped." if stopped else PrivateReply("There is nothing to stop.")
+
+    async def more(self, request: CommandRequest) -> Reply:
+        """more: the rest of a long answer"""
+        sender = self._services.sender
+        if request.place in sender.streaming.values():
+            return PrivateReply("The answer is still being written; ask again when it is finished.")
+        return "" if await sender.send_more(sender.target_of(request)) else "There is no more."
+
+    async def ping(self, request: CommandRequest) -> Reply:
+        """ping: am I there?"""
+        return "pong"
+
+    async def version(self, request: CommandRequest) -> Reply:
+        """version: what I run"""
+        return f"Terrarium {version('terrarium')}"
+
+    async def _plain_command(
+        self, request: CommandRequest, reading: Reading
+    ) -> tuple[Command, CommandRequest] | None:
+        """Return the command that a question asks for in plain words, with the request
+        for it; None if it asks for none, or may ask a capable model for more than that. Raises
+        StorageError."""
+        facts: list[str] = []
+        if asks_for_fact(reading) and not request.who.bridged:
+            mine = memory_of(self._services.resources.memory, request)
+            facts = [fact.key for fact in await mine.facts()]
+        found = plain_command(reading, await self._profile(request), facts)
+        if found is None:
+            return None
+        return self._known[found.name], replace(request, words=found.words)
+
+    async def _profile(self, request: CommandRequest) -> Profile:
+        """Return the profile of the model that a question would be answered by."""
+        own = self._services.resources
+        behaviour = self._services.behaviours.resolve(request.place)
+        persona = own.prompts.personas.choose(behaviour.persona)
+        resolve = own.catalog.resolve
+        name = await resolve(behaviour.model) or await resolve(persona.model)
+        return Profile.from_card(await own.catalog.card(name))
