@@ -19,7 +19,7 @@ from harnesses.core.services.peers import Origin
 from llm.agent.agent_loop import OnActivity
 from llm.agent.tool_executor import Profile, RunLimits
 from llm.agent.trace import Outcome
-from llm.answerers.answer import RoomView
+from llm.answerers.answerers import RoomView
 from llm.client.client import OnText, Priority
 from llm.client.settings import AgentSettings
 from llm.log_questions.answers import QuotedAnswer

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from llm.answerers.answer import AskedQuestion
 from llm.answerers.answerers import (
     CANNOT,
     COURTESIES,
@@ -12,6 +11,7 @@ from llm.answerers.answerers import (
     SELF,
     TAKEN_NOTE,
     TOO_SMALL,
+    AskedQuestion,
     first_answer,
 )
 from llm.client.profile import CAPABLE, SMALL, TINY

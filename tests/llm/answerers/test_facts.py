@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from llm.answerers.answer import AskedQuestion, RoomView
-from llm.answerers.facts import FactAnswerer
+from llm.answerers.answerers import AskedQuestion, FactAnswerer, RoomView
 from llm.client.profile import CAPABLE, TINY
 from llm.prompt.log_window import LogWindow
 from llm.reading.reading import Reading
