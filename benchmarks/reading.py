@@ -26,8 +26,7 @@ from benchmarks.reading_fit import LANGUAGES, REAL, embed, sentences
 from llm.answerers.plain_commands import EXACT, plain_command
 from llm.client.profile import CAPABLE, TINY, Profile
 from llm.reading.classifier import classifier
-from llm.reading.reading import FROM_HERE, MOST_TOKENS, Reading, shorten
-from llm.reading.slots import Surroundings, read_slots
+from llm.reading.reading import FROM_HERE, MOST_TOKENS, Reading, Surroundings, read_slots, shorten
 from terrarium.config import Config
 
 KNOWLEDGE = Path(__file__).parent / "questions" / "knowledge.json"

@@ -10,7 +10,7 @@ from harnesses.core.services.outbox import TendrilOutbox
 from harnesses.cron.delivery import ChannelDelivery, Delivery, FileDelivery, WebhookDelivery
 from harnesses.cron.settings import CronSettings, networks, parse_target
 from llm.client.settings import AgentSettings
-from llm.log_questions.answers import Quoting
+from llm.log_questions import Quoting
 from llm.prompt.log_window import LogWindow
 from llm.scheduling.cron_schedule import Timetable
 from storage.chat_log.channel_name import ChannelName

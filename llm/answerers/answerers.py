@@ -15,11 +15,10 @@ from importlib.metadata import entry_points
 from typing import Protocol
 
 from llm.client.profile import Profile
-from llm.log_questions.answers import QuotedAnswer
+from llm.log_questions import QuotedAnswer
 from llm.messages.errors import Unsure
 from llm.prompt.log_window import LogWindow
-from llm.reading.reading import FROM_HERE, OF_PLACE, Reading
-from llm.reading.slots import asks_for_everybody
+from llm.reading.reading import FROM_HERE, OF_PLACE, Reading, asks_for_everybody
 from storage.chat_log.event import SPOKEN, Event, EventType
 from storage.chat_log.event_table import Query
 from storage.passages.replies import FOLLOWING_LINES, replies

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from llm.client.profile import Profile
-from llm.reading.reading import Reading
-from llm.reading.slots import Slots, speaks_of_all, strip_frame, words_beside_frame
+from llm.reading.reading import Reading, Slots, speaks_of_all, strip_frame, words_beside_frame
 from llm.reading.times import without_time
 
 _PLAIN = {

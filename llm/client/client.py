@@ -39,8 +39,7 @@ from llm.messages.errors import (
 )
 from llm.messages.message import Message, ModelReply, wire
 from llm.reading.classifier import DIMENSIONS, classifier
-from llm.reading.reading import MOST_TOKENS, Reading, shorten
-from llm.reading.slots import Surroundings, read_slots
+from llm.reading.reading import MOST_TOKENS, Reading, Surroundings, read_slots, shorten
 from storage.usage.usage import TokenUsage
 from terrarium.config import ConfigError
 

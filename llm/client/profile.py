@@ -23,8 +23,7 @@ from pydantic import BaseModel, Field
 
 from llm.client.response import AnswerLimit
 from llm.reading.question_text import is_one_piece
-from llm.reading.reading import Reading
-from llm.reading.slots import refers_back
+from llm.reading.reading import Reading, refers_back
 
 ProfileName = Literal["tiny", "small", "capable"]
 

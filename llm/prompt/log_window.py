@@ -9,7 +9,7 @@ from itertools import groupby
 
 import structlog
 
-from llm.log_questions.answers import (
+from llm.log_questions import (
     MAX_QUOTED_LINES,
     PLAIN,
     RECENT_LEAD,

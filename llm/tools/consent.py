@@ -27,7 +27,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, 
 from dataclasses import dataclass
 from typing import Any
 
-from llm.reading.slots import names_nothing, speaks_of_all, words_beside_frame
+from llm.reading.reading import names_nothing, speaks_of_all, words_beside_frame
 from llm.web.links import address_key, addresses_in
 from storage.passages.words import content_stems, rarity
 

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any
 
 from llm.client.token_usage import TokenCountResult
-from llm.log_questions.answers import Quoting
+from llm.log_questions import Quoting
 from llm.messages.message import Message, PromptSection, Question, wire
 from llm.prompt.context_manager import ContextLimits, Conversation, PromptContext, PromptInput
 from llm.prompt.log_window import LogWindow, WindowStarts

@@ -22,7 +22,7 @@ OF_SUMS = (
 
 READ = """
 from datetime import UTC, datetime
-from llm.reading.slots import Surroundings, read_slots, strip_frame
+from llm.reading.reading import Surroundings, read_slots, strip_frame
 from llm.reading.times import NotUnderstood, parse_time, without_time
 from llm.reading.vocabulary import MAX_TEXT_LENGTH
 from storage.passages.words import Expected, asks, question_words, shows

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from llm.client.client import AgentClient
-from llm.log_questions.answers import Quoting
+from llm.log_questions import Quoting
 from llm.prompt.log_window import LogWindow, WindowStarts
 from llm.retrieval import LineEmbedding, Retrieval
 from llm.tools.log_search import LogTools

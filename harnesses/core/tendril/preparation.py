@@ -19,7 +19,7 @@ from llm.agent.trace import Spawn, Trace
 from llm.client.client import RequestOptions
 from llm.client.profile import Profile
 from llm.client.token_usage import ANSWER
-from llm.log_questions.answers import QuotedAnswer
+from llm.log_questions import QuotedAnswer
 from llm.memory.room import RoomMemory
 from llm.messages.message import PromptSection
 from llm.prompt.builder import Persona, Prompt, PromptRequest

@@ -23,7 +23,7 @@ from harnesses.core.tendril.turn import NO_REPLY, ConversationQueue, TurnRequest
 from llm.agent.agent_loop import AgentLoop, LoopCallbacks, Reviewer
 from llm.agent.trace import Outcome, Trace, now
 from llm.answerers.answerers import AskedQuestion, first_answer
-from llm.log_questions.answers import QuotedAnswer
+from llm.log_questions import QuotedAnswer
 from llm.memory.room import RoomMemory
 from llm.messages.errors import Busy, TimedOut, Unreachable, Unsure
 from llm.messages.message import Message

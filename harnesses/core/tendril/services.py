@@ -19,7 +19,7 @@ from harnesses.core.tendril.status import askable
 from harnesses.core.tendril.turns import Turns
 from llm.agent.trace import expire_runs
 from llm.client.response import Heartbeat
-from llm.log_questions.answers import Quoting
+from llm.log_questions import Quoting
 from storage.db.database import Database
 from storage.log import ChatLog
 from storage.settings import StorageSettings, log_address, store_address

@@ -22,7 +22,7 @@ from llm.agent.trace import Outcome
 from llm.answerers.answerers import RoomView
 from llm.client.client import OnText, Priority
 from llm.client.settings import AgentSettings
-from llm.log_questions.answers import QuotedAnswer
+from llm.log_questions import QuotedAnswer
 from llm.messages.message import Image, Message, Question, quotes_of
 from llm.prompt.log_window import LogWindow, quoted_answer
 from llm.reading.reading import Reading

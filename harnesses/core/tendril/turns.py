@@ -23,8 +23,7 @@ from llm.client.client import RequestOptions
 from llm.memory.room import RoomMemory
 from llm.messages.errors import ModelError
 from llm.messages.message import Question
-from llm.reading.reading import Reading
-from llm.reading.slots import Surroundings
+from llm.reading.reading import Reading, Surroundings
 from llm.tools.toolbox import Toolbox
 from storage.db.errors import StorageError
 from storage.log import ChatLog

@@ -15,7 +15,7 @@ from harnesses.irc.policy.requests import (
 from harnesses.irc.services import BotServices
 from harnesses.irc.transport.network import Network
 from llm.answerers.answerers import RoomView
-from llm.log_questions.answers import Quoting
+from llm.log_questions import Quoting
 from llm.prompt.log_window import LogWindow, WindowStarts
 from llm.tools.log_search import LogTools
 from storage.chat_log.event import Event, PendingEvent, Place, Scope

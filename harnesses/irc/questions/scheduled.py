@@ -18,7 +18,7 @@ from harnesses.irc.policy.requests import (
 from harnesses.irc.questions.handler import QuestionHandler
 from harnesses.irc.reminder_delivery import find_owner
 from harnesses.irc.services import BotServices
-from llm.log_questions.answers import Quoting
+from llm.log_questions import Quoting
 from llm.prompt.log_window import LogWindow
 from storage.chat_log.event import Event, Identity, PendingEvent, Scope
 from storage.db.database import to_micros

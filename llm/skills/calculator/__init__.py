@@ -16,7 +16,7 @@ from pydantic import Field
 
 from llm.reading.numbers import count_at, number_at, numbers_in_digits
 from llm.reading.question_text import plain
-from llm.reading.slots import words_beside_frame
+from llm.reading.reading import words_beside_frame
 from llm.reading.vocabulary import Sentence, plain_word
 from llm.skills.calculator.sums import (
     DivisionByZero,

@@ -9,7 +9,7 @@ from typing import Annotated
 from pydantic import Field
 
 from llm.reading.numbers import numbers_in_digits
-from llm.reading.slots import strip_frame, words_beside_frame
+from llm.reading.reading import strip_frame, words_beside_frame
 from llm.reading.vocabulary import Sentence
 from llm.skills.hint import HintContext, WorkedOut
 from llm.tools.toolbox import tool

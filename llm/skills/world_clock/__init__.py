@@ -16,7 +16,7 @@ from pydantic import Field
 
 from llm.reading.days import Day, add_duration, clock_at, day_at
 from llm.reading.numbers import Duration, duration_at
-from llm.reading.slots import words_beside_frame
+from llm.reading.reading import words_beside_frame
 from llm.reading.vocabulary import MAX_TEXT_LENGTH, Sentence
 from llm.skills.hint import HintContext, WorkedOut
 from llm.skills.world_clock.places import place_at, zone_name

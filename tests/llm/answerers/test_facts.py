@@ -11,8 +11,7 @@ import pytest
 from llm.answerers.answerers import AskedQuestion, FactAnswerer, RoomView
 from llm.client.profile import CAPABLE, TINY
 from llm.prompt.log_window import LogWindow
-from llm.reading.reading import Reading
-from llm.reading.slots import Surroundings, read_slots
+from llm.reading.reading import Reading, Surroundings, read_slots
 from storage.chat_log.event import Event, EventType, Place
 from storage.db.database import Database, to_micros
 from storage.log import ChatLog

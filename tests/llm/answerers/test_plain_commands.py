@@ -11,8 +11,7 @@ from agent_server.engines.embeddings import EmbeddingEngine
 from llm.answerers.plain_commands import PlainCommand, plain_command
 from llm.client.profile import CAPABLE, TINY
 from llm.reading.classifier import classifier
-from llm.reading.reading import Reading, shorten
-from llm.reading.slots import Surroundings, read_slots
+from llm.reading.reading import Reading, Surroundings, read_slots, shorten
 
 pytest_plugins = ("tests.kit.embedder",)
 

@@ -6,9 +6,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from llm.log_questions.answers import LogQuestion, Wish, log_question
-from llm.reading.reading import Reading
-from llm.reading.slots import Slots, Surroundings, read_slots, strip_frame
+from llm.log_questions import LogQuestion, Wish, log_question
+from llm.reading.reading import Reading, Slots, Surroundings, read_slots, strip_frame
 from llm.reading.spans import ALL_TIME
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)

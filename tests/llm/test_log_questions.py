@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from llm.log_questions.answers import (
+from llm.log_questions import (
     PERHAPS_LEAD,
     LogQuestion,
     QuotedAnswer,
@@ -17,8 +17,7 @@ from llm.log_questions.answers import (
     answer_from_log,
     log_question,
 )
-from llm.reading.reading import Reading
-from llm.reading.slots import Surroundings, read_slots
+from llm.reading.reading import Reading, Surroundings, read_slots
 from llm.retrieval import Retrieval
 from storage.chat_log.event import Event, EventType, Identity, Place, Scope
 from storage.chat_log.opt_outs import OptOuts

@@ -1,1 +1,0 @@
-"""Questions about the log that are answered without a model."""
