@@ -8,8 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from harnesses.irc.protocol.events import IrcEvent
-from harnesses.irc.protocol.message import parse
-from harnesses.irc.protocol.sent_lines import Receipt
+from harnesses.irc.protocol.message import Receipt, parse
 from harnesses.irc.session import handlers, registration
 from harnesses.irc.session.session import QueuedMessage, Session
 from harnesses.irc.settings import NetworkSettings

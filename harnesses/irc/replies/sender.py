@@ -19,7 +19,7 @@ from harnesses.irc.channel_settings import BehaviourResolver
 from harnesses.irc.policy.requests import CommandRequest, PrivateReply, Reply, identity_of
 from harnesses.irc.protocol.errors import IrcError
 from harnesses.irc.protocol.events import Talk
-from harnesses.irc.protocol.sent_lines import LOST, ReceiptStatus
+from harnesses.irc.protocol.message import LOST, ReceiptStatus
 from harnesses.irc.session.session import utc_now
 from harnesses.irc.transport.network import Network
 from llm.messages.message import QuotingText

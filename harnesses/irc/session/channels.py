@@ -9,8 +9,7 @@ from dataclasses import replace
 import structlog
 
 from harnesses.irc.protocol.events import EventType, IrcEvent
-from harnesses.irc.protocol.message import Message, Source
-from harnesses.irc.protocol.sent_lines import Receipt, ReceiptStatus
+from harnesses.irc.protocol.message import Message, Receipt, ReceiptStatus, Source
 from harnesses.irc.session import nick as nicks
 from harnesses.irc.session.session import Handler, JoinRefusal, Member, Session, tagged_time
 

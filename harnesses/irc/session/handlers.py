@@ -10,8 +10,7 @@ from importlib.metadata import version
 import structlog
 
 from harnesses.irc.protocol.events import EventType, IrcEvent
-from harnesses.irc.protocol.message import Message, is_nick
-from harnesses.irc.protocol.sent_lines import ACCEPTED, Receipt, ReceiptStatus
+from harnesses.irc.protocol.message import ACCEPTED, Message, Receipt, ReceiptStatus, is_nick
 from harnesses.irc.session import channels, nick, registration
 from harnesses.irc.session.session import MAX_AHEAD, Handler, QueuedMessage, Session, tagged_time
 

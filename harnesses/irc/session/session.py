@@ -13,9 +13,17 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
 from harnesses.irc.protocol.events import EventType, IrcEvent
-from harnesses.irc.protocol.message import ISupport, Message, Source, parse
+from harnesses.irc.protocol.message import (
+    ACCEPTED,
+    LOST,
+    ISupport,
+    Message,
+    Receipt,
+    SentLines,
+    Source,
+    parse,
+)
 from harnesses.irc.protocol.multiline import MultilineAssembler
-from harnesses.irc.protocol.sent_lines import ACCEPTED, LOST, Receipt, SentLines
 from harnesses.irc.session.sasl import Sasl, mechanisms
 from harnesses.irc.session.sts import Sts
 from harnesses.irc.settings import NetworkSettings

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from typing import ClassVar
 
 from harnesses.irc.protocol.events import Talk
-from harnesses.irc.protocol.sent_lines import talk
+from harnesses.irc.protocol.message import talk
 from harnesses.irc.transport.connection import Sent
 from harnesses.irc.transport.network import Network
 

@@ -15,10 +15,11 @@ import structlog
 
 from harnesses.irc.protocol.errors import InvalidMessage, IrcError, UntrustedCertificate
 from harnesses.irc.protocol.events import IrcEvent, Talk
-from harnesses.irc.protocol.message import Casemap, Message
-from harnesses.irc.protocol.sent_lines import (
+from harnesses.irc.protocol.message import (
     ACCEPTED,
     LOST,
+    Casemap,
+    Message,
     Receipt,
     ReceiptStatus,
     budget,

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from harnesses.irc.protocol.sent_lines import ACCEPTED
+from harnesses.irc.protocol.message import ACCEPTED
 from tests.kit.irc_session import echoing, inside
 
 TOO_LONG = ":s 417 Terra :Input line was too long"

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harnesses.irc.protocol.events import Talk
-from harnesses.irc.protocol.message import ISupport, Source
-from harnesses.irc.protocol.sent_lines import MIN_BUDGET, budget, split, talk
+from harnesses.irc.protocol.message import MIN_BUDGET, ISupport, Source, budget, split, talk
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
 CHAT = st.lists(

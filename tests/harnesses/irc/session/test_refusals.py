@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from structlog.testing import capture_logs
 
-from harnesses.irc.protocol.sent_lines import ACCEPTED, Receipt, ReceiptStatus
+from harnesses.irc.protocol.message import ACCEPTED, Receipt, ReceiptStatus
 from harnesses.irc.session.channels import REASONS
 from tests.kit.irc_session import WELCOME, Story, inside
 

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from harnesses.irc.protocol.events import IrcEvent
-from harnesses.irc.protocol.message import LineBuffer
+from harnesses.irc.protocol.message import ACCEPTED, LineBuffer, Receipt, ReceiptStatus
 from harnesses.irc.protocol.multiline import MULTILINE
-from harnesses.irc.protocol.sent_lines import ACCEPTED, Receipt, ReceiptStatus
 from harnesses.irc.session.session import WHOIS_TIMEOUT, Member
 from tests.kit.irc_session import IN_CHANNEL, NOON, WELCOME, Story, echoing, inside
 
