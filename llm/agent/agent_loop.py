@@ -300,7 +300,6 @@ class AgentLoop:
             self._usage,
             self._iterations,
             forced,
-            reply.status,
             self.options.model,
             self._limits.calls - self._guard.calls_left,
             is_cut,

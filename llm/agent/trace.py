@@ -33,7 +33,6 @@ from llm.messages.message import (
     Message,
     ModelReply,
     ShownText,
-    Status,
     ToolCall,
     quoted_lines,
     quotes_of,
@@ -51,10 +50,9 @@ class Outcome:
     memory keeps, and the token usage.
 
     `iterations` and `calls` count the calls of the model and of tools. `forced`: the model had to
-    answer without tools. `status` is the state of the conversation, `model` the model of the last
-    request ("" for the configured one). `cut`: the answer lacks its end, and says so. `filters` are
-    those that removed something of what the model wrote. `shown` are the log lines in the results
-    of tools.
+    answer without tools. `model` is the model of the last request ("" for the configured one).
+    `cut`: the answer lacks its end, and says so. `filters` are those that removed something of what
+    the model wrote. `shown` are the log lines in the results of tools.
     """
 
     text: str
@@ -62,7 +60,6 @@ class Outcome:
     usage: TokenUsage
     iterations: int
     forced: bool
-    status: Status | None = None
     model: str = ""
     calls: int = 0
     cut: bool = False

@@ -89,7 +89,7 @@ class RequestOptions:
     """The options of all requests of one run.
 
     None and "" mean "as configured". `max_tokens` bounds the answer; 0 sends no limit.
-    `wants_status`, `filters_output` and `limit` are for `AnswerFilter`. Tokens are accounted by
+    `may_be_silent`, `filters_output` and `limit` are for `AnswerFilter`. Tokens are accounted by
     `purpose` ("answer", or a kind of background work such as "summary", "facts" or "review") and
     `room`. `person` and `channel` are pseudonyms under which the server keeps separate budgets.
     `accepts_images` says whether the model does.
@@ -105,7 +105,7 @@ class RequestOptions:
     temperature: float | None = None
     max_tokens: int | None = None
     filters_output: bool = False
-    wants_status: bool = False
+    may_be_silent: bool = False
     limit: AnswerLimit | None = None
     accepts_images: bool = False
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
@@ -217,7 +217,7 @@ class AgentClient:
         if response_format:
             body["response_format"] = dict(response_format)
             # What a program reads is filtered by nobody.
-            options = replace(options, filters_output=False, wants_status=False, limit=None)
+            options = replace(options, filters_output=False, may_be_silent=False, limit=None)
         tried: list[ResponseAccumulator] = []
         least = options.limit.certainty if options.limit else 0.0
         # How sure the model was is known at the end only.
@@ -227,7 +227,7 @@ class AgentClient:
         async def attempt() -> None:
             text = AnswerFilter(
                 messages,
-                wants_status=options.wants_status,
+                may_be_silent=options.may_be_silent,
                 filters_output=options.filters_output,
                 limit=options.limit,
             )

@@ -1,6 +1,6 @@
 """Responses of the agent server: their schemas, their errors, and the assembly of a reply.
 
-`AnswerFilter` unpacks the status object that a model was asked for and, of models that need it,
+`AnswerFilter` unpacks the object by which a model may stay silent and, of models that need it,
 ends the answer where they recite their prompt, or after some sentences. That needs the question:
 all else in an answer, such as thoughts and calls, the agent server has read.
 """
@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Any, cast, get_args
+from typing import Any
 
 import httpx2
 from pydantic import AliasChoices, BaseModel, Field, ValidationError
@@ -34,7 +34,7 @@ from llm.messages.errors import (
     TimedOut,
     Unreachable,
 )
-from llm.messages.message import Message, ModelReply, Status, ToolCall, escape_tags
+from llm.messages.message import Message, ModelReply, ToolCall, escape_tags
 from storage.usage.usage import TokenUsage
 from terrarium.http.client import EventData, EventTooLong
 from terrarium.markdown_code import CodeSplitter, Segment
@@ -331,7 +331,7 @@ def _squash(text: str) -> str:
     return " ".join(text.split())
 
 
-_STATUS = frozenset({"response", "status"})
+_RESPONSE = frozenset({"response", "status"})
 _CALLS = ({"name", "arguments"}, {"name", "parameters"})
 _DECODER = json.JSONDecoder(strict=False)
 
@@ -339,20 +339,19 @@ _DECODER = json.JSONDecoder(strict=False)
 class ObjectFilter:
     """Streaming reader of an answer that is one JSON object: holds it back while it may be.
 
-    The `response`/`status` object is unpacked with `wants_status`. With `drops_calls`, the call of
-    a tool, where there is none, is nothing. Any other text, or object, passes as it is. After
-    `finish`, `status` is that of the object, and `silent` says that its response is empty.
+    An object with the `response` is unpacked with `may_be_silent`; after `finish`, `silent` says
+    that it is empty. With `drops_calls`, the call of a tool, where there is none, is nothing. Any
+    other text, or object, passes as it is.
     """
 
     has_ended = False
 
-    def __init__(self, *, wants_status: bool, drops_calls: bool) -> None:
-        self._wants_status, self._drops_calls = wants_status, drops_calls
-        keys = [*(_STATUS if wants_status else ()), *(["name"] if drops_calls else ())]
+    def __init__(self, *, may_be_silent: bool, drops_calls: bool) -> None:
+        self._may_be_silent, self._drops_calls = may_be_silent, drops_calls
+        keys = [*(_RESPONSE if may_be_silent else ()), *(["name"] if drops_calls else ())]
         self._beginnings = [f'{{"{key}"' for key in keys]
         self._held = ""
         self._plain = not keys
-        self.status: Status | None = None
         self.silent = False
 
     def feed(self, text: str) -> str:
@@ -383,12 +382,10 @@ class ObjectFilter:
             return self._let_go()
         if self._drops_calls and value.keys() in _CALLS:
             return ""
-        said, status = value.get("response"), value.get("status")
-        is_whole = value.keys() == _STATUS or value == {"response": ""}
-        is_status = is_whole or (is_cut and value.keys() <= _STATUS)
-        if not (self._wants_status and isinstance(said, str) and is_status):
+        said = value.get("response")
+        is_response = self._may_be_silent and value.keys() <= _RESPONSE
+        if not (is_response and isinstance(said, str)):
             return self._let_go()
-        self.status = cast(Status, status) if status in get_args(Status) else None
         self.silent = not is_cut and not said.strip()
         return said.strip()
 
@@ -400,20 +397,20 @@ class ObjectFilter:
 class AnswerFilter:
     """The filters for one answer, whose result does not depend on how the stream is chunked.
 
-    The status object is unpacked if the model was asked for it (`wants_status`). `filters_output`
-    removes an answer that is nothing but a call, and echoes of the `prompt`. The answer ends at the
-    `limit`. `shown` is all text so far that can be shown.
+    The response is unpacked of a model that was told how to stay silent (`may_be_silent`).
+    `filters_output` removes an answer that is nothing but a call, and echoes of the `prompt`. The
+    answer ends at the `limit`. `shown` is all text so far that can be shown.
     """
 
     def __init__(
         self,
         prompt: Sequence[Message] = (),
         *,
-        wants_status: bool = False,
+        may_be_silent: bool = False,
         filters_output: bool = False,
         limit: AnswerLimit | None = None,
     ) -> None:
-        self._object = ObjectFilter(wants_status=wants_status, drops_calls=filters_output)
+        self._object = ObjectFilter(may_be_silent=may_be_silent, drops_calls=filters_output)
         self._stages: dict[str, ObjectFilter | PromptEchoFilter | SentenceLimit] = {
             "object": self._object
         }
@@ -423,11 +420,6 @@ class AnswerFilter:
             self._stages["sentence limit"] = SentenceLimit(limit)
         self._removed: Counter[str] = Counter()  # characters by stage
         self.shown = ""
-
-    @property
-    def status(self) -> Status | None:
-        """The status that the model gave, known after `finish`."""
-        return self._object.status
 
     @property
     def silent(self) -> bool:
@@ -590,7 +582,6 @@ class ResponseAccumulator:
             self._thought.strip(),
             tuple(call for _, call in sorted(self._calls.items())),
             usage,
-            self._text.status,
             self._text.silent,
             finish_reason,
             self._text.filters,

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, tzinfo
 from itertools import groupby
-from typing import Any, Literal
+from typing import Any
 from unicodedata import normalize
 
 from storage.chat_log.event import Event, EventType, PendingEvent, event_line
@@ -175,9 +175,6 @@ NO_ASKER = "nobody"
 """The asker of a turn that nobody has asked for."""
 
 
-Status = Literal["active", "awaiting_answer", "closed", "idle"]
-"""The state of a conversation, as the model sees it."""
-
 Message = dict[str, Any]
 """A message in the OpenAI chat format.
 
@@ -220,8 +217,7 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class ModelReply:
-    """One reply of the model: text for people, its thought, its tool calls, the token usage and the
-    state of the conversation.
+    """One reply of the model: text for people, its thought, its tool calls and the token usage.
 
     `silent`: it chose to say nothing. `finish_reason` is OpenAI's field; "length" if the model's
     limit ended the reply, and "overlong" if ours did. `filters` are those that removed something of
@@ -233,7 +229,6 @@ class ModelReply:
     thought: str = ""
     calls: tuple[ToolCall, ...] = ()
     usage: TokenUsage = field(default_factory=TokenUsage)
-    status: Status | None = None
     silent: bool = False
     finish_reason: str = "stop"
     filters: tuple[str, ...] = ()

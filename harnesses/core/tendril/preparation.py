@@ -76,7 +76,7 @@ async def choose_model(
         person=pseudonyms.of(request.budget_owner or request.person or request.who),
         channel=pseudonyms.of(memory.room),
         temperature=persona.temperature,
-        wants_status=request.is_unasked,
+        may_be_silent=request.is_unasked,
     )
     card = await own.catalog.card(options.model)
     profile = Profile.from_card(card)

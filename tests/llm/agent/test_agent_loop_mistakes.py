@@ -185,16 +185,14 @@ async def test_a_call_that_was_cut_off_changes_nothing() -> None:
     assert outcome.text == "Well."
 
 
-async def test_an_answer_may_say_how_it_is_and_people_see_only_its_words() -> None:
+async def test_a_model_may_stay_silent_where_it_was_told_how() -> None:
     shown: list[str] = []
     async with ScriptedOpenAI() as script:
-        script.say('{"response": "Which one?", "status": "awaiting_answer"}')
-        outcome = await run(script, World(), shown=shown)
-        assert (outcome.text, outcome.status) == ("Which one?", "awaiting_answer")
-        assert "".join(shown) == "Which one?"
-        script.say('{"response": "", "status": "closed"}')
+        script.say('{"response": "Which one?"}')
+        assert (await run(script, World(), shown=shown)).text == "".join(shown) == "Which one?"
+        script.say('{"response": ""}')
         outcome = await run(script, World())
-    assert (outcome.text, outcome.status, outcome.forced) == ("", "closed", False)
+    assert (outcome.text, outcome.forced) == ("", False)
     assert outcome.messages[-1] == {"role": "assistant", "content": ""}
 
 

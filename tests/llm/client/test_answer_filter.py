@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llm.client.response import AnswerFilter, AnswerLimit, PromptEchoFilter, SentenceLimit
-from llm.messages.message import Message, Status
+from llm.messages.message import Message
 from tests.kit.pieces import CUTS, pieces_of
 
 QUOTED = "[2026-03-01 12:00:01] <bob> the pump starts at six"
@@ -28,10 +28,10 @@ ANSWERS = [LINE, XML, OBJECT, CALL, THOUGHT, "R&amp;D is 3 &lt; 4", '{"name": "r
 
 
 def filtered(
-    pieces: list[str], *, wants_status: bool = False, strips: bool = False
+    pieces: list[str], *, may_be_silent: bool = False, strips: bool = False
 ) -> AnswerFilter:
     """The filter after a text that came in pieces."""
-    answer = AnswerFilter(PROMPT, wants_status=wants_status, filters_output=strips)
+    answer = AnswerFilter(PROMPT, may_be_silent=may_be_silent, filters_output=strips)
     shown = "".join([*map(answer.feed, pieces), answer.finish()])
     assert shown == answer.shown
     return answer
@@ -41,7 +41,7 @@ def filtered(
 def test_nothing_good_is_destroyed(text: str) -> None:
     answer = filtered(list(text))
     assert answer.shown == text
-    assert (answer.filters, answer.status, answer.silent) == ((), None, False)
+    assert (answer.filters, answer.silent) == ((), False)
 
 
 def test_text_is_passed_on_piece_by_piece() -> None:
@@ -50,28 +50,28 @@ def test_text_is_passed_on_piece_by_piece() -> None:
         assert answer.feed(piece) == piece
 
 
-STATUSES: list[tuple[str, str, Status | None, bool]] = [
-    (OBJECT, "text for people", "closed", False),
-    (f"```json\n{OBJECT}\n```", "text for people", "closed", False),
-    (f"```\n {OBJECT}\n```", "text for people", "closed", False),
-    (' {"status": "idle", "response": "Bye."}\n', "Bye.", "idle", False),
-    ('{"response": "a\nb", "status": "glad"}', "a\nb", None, False),
-    ('{"response": "Hello.", "status": ["active"]}', "Hello.", None, False),
-    ('{"response": ""}', "", None, True),
-    ('{"response": " ", "status": "idle"}', "", "idle", True),
-    ('{"response": "It is cut he', "It is cut he", None, False),
-    ('{"response": "a" "status": "idle"}', "a", None, False),
-    ('{"response": "It is so.", "stat', "It is so.", None, False),
+RESPONSES = [
+    (OBJECT, "text for people", False),
+    (f"```json\n{OBJECT}\n```", "text for people", False),
+    (f"```\n {OBJECT}\n```", "text for people", False),
+    (' {"status": "idle", "response": "Bye."}\n', "Bye.", False),
+    ('{"response": "a\nb", "status": 1}', "a\nb", False),
+    ('{"response": "a"}', "a", False),
+    ('{"response": ""}', "", True),
+    ('{"response": " ", "status": "idle"}', "", True),
+    ('{"response": "It is cut he', "It is cut he", False),
+    ('{"response": "a" "status": "idle"}', "a", False),
+    ('{"response": "It is so.", "stat', "It is so.", False),
 ]
 
 
-@pytest.mark.parametrize(("text", "shown", "status", "silent"), STATUSES)
-def test_the_status_object_that_was_asked_for_is_unpacked(
-    text: str, shown: str, status: Status | None, silent: bool
+@pytest.mark.parametrize(("text", "shown", "silent"), RESPONSES)
+def test_the_response_of_a_model_that_may_be_silent_is_unpacked(
+    text: str, shown: str, silent: bool
 ) -> None:
     for pieces in ([text], list(text)):
-        answer = filtered(pieces, wants_status=True)
-        assert (answer.shown, answer.status, answer.silent) == (shown, status, silent)
+        answer = filtered(pieces, may_be_silent=True)
+        assert (answer.shown, answer.silent) == (shown, silent)
         assert [each.split(":")[0] for each in answer.filters] == ["object"]
 
 
@@ -79,7 +79,6 @@ def test_the_status_object_that_was_asked_for_is_unpacked(
     "text",
     [
         '{"response": "a", "status": "closed", "x": 1}',
-        '{"response": "a"}',
         '{"response": {"a": 1}}',
         '{"response" is the key',
         '{"resp',
@@ -94,16 +93,16 @@ def test_the_status_object_that_was_asked_for_is_unpacked(
 )
 def test_any_other_text_or_object_stays(text: str) -> None:
     for pieces in ([text], [text[at : at + 3] for at in range(0, len(text), 3)]):
-        answer = filtered(pieces, wants_status=True)
-        assert (answer.shown, answer.status, answer.silent) == (text, None, False)
+        answer = filtered(pieces, may_be_silent=True)
+        assert (answer.shown, answer.silent) == (text, False)
 
 
 def test_an_object_is_held_back_and_text_is_not() -> None:
-    answer = AnswerFilter(wants_status=True)
+    answer = AnswerFilter(may_be_silent=True)
     assert answer.feed('{"respon') == ""
     assert answer.feed('se": "Hello') == ""
     assert answer.finish() == "Hello"
-    answer = AnswerFilter(wants_status=True)
+    answer = AnswerFilter(may_be_silent=True)
     assert answer.feed("{") == ""
     assert answer.feed(' "a"') == '{ "a"'
     assert answer.feed(" x") == " x"
@@ -200,12 +199,12 @@ PARTS = st.sampled_from(
 
 @given(st.lists(PARTS, max_size=12).map("".join), CUTS, st.booleans(), st.booleans())
 def test_any_cut_of_an_answer_gives_the_same(
-    text: str, cuts: list[int], wants_status: bool, strips: bool
+    text: str, cuts: list[int], may_be_silent: bool, strips: bool
 ) -> None:
-    whole = filtered([text], wants_status=wants_status, strips=strips)
-    answer = filtered(pieces_of(text, cuts), wants_status=wants_status, strips=strips)
-    assert (answer.shown, answer.filters, answer.has_ended, answer.status) == (
-        *(whole.shown, whole.filters, whole.has_ended, whole.status),
+    whole = filtered([text], may_be_silent=may_be_silent, strips=strips)
+    answer = filtered(pieces_of(text, cuts), may_be_silent=may_be_silent, strips=strips)
+    assert (answer.shown, answer.filters, answer.has_ended, answer.silent) == (
+        *(whole.shown, whole.filters, whole.has_ended, whole.silent),
     )
 
 
