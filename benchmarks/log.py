@@ -24,7 +24,7 @@ from benchmarks.figure import Figure, percentile
 from benchmarks.log_questions import questions
 from benchmarks.ubuntu import BEGIN, PAUSE, NoCorpus, events
 from storage import log_index
-from storage.chat_log import event_table
+from storage.chat_log import event_table, statistics
 from storage.chat_log.event import PUBLIC, Event
 from storage.db.database import Database, to_micros
 from storage.log import ChatLog, Query
@@ -81,7 +81,7 @@ async def _writing(folder: Path) -> AsyncIterator[Figure]:
     yield Figure("import: share of bare executemany", ours / bare_speed, "", least=0.7)
     async with Database.open(folder / "live.db") as database, ChatLog.open(database) as log:
         times = await _live(log, made)
-        kept = (await log.channels(PUBLIC), len(times))
+        kept = (await log.read(statistics.channels, PUBLIC), len(times))
     yield Figure(f"live: acknowledged at {PER_SECOND}/s, median", percentile(times, 0.5), "ms")
     yield Figure(f"live: acknowledged at {PER_SECOND}/s, p99", percentile(times, 0.99), "ms", 60)
     lost = kept[1] - sum(channel.events for channel in kept[0])
@@ -97,7 +97,7 @@ async def _pages_of_a_line(folder: Path, made: list[Event]) -> float:
         await database.execute_outside_transaction("PRAGMA wal_checkpoint(TRUNCATE)")
         for event in made[BATCH : BATCH + FEW]:
             work = partial(event_table.insert, events=[event], live=True)
-            await database.write(work, durable=False, inline=True)
+            await database.write(work, durable=False)
         return path.with_name(f"{path.name}-wal").stat().st_size / FRAME / FEW
 
 
@@ -231,13 +231,21 @@ def _pages(
     yield "recent 50 of all", lambda: log.find(everything), 6
     yield "recent 50 of a channel", lambda: log.find(channel), 6
     yield "recent 50 before a day", lambda: log.find(replace(channel, until=old)), 6
-    yield "totals and top speakers of all", lambda: log.stats(everything, 10), 20
-    yield "totals and top speakers of a channel", lambda: log.stats(channel, 10), 20
-    yield "heat map", lambda: log.heat_map(everything), 20
-    yield "days of a year", lambda: log.days(replace(channel, since=end - timedelta(365))), 20
-    yield "channels", lambda: log.channels(PUBLIC), 20
-    yield "sparklines", lambda: log.sparklines(PUBLIC, end), 20
-    yield "a person", lambda: log.person(PUBLIC, "bob2"), 20
+    yield "totals and top speakers of all", lambda: log.read(statistics.stats, everything, 10), 20
+    yield (
+        "totals and top speakers of a channel",
+        lambda: log.read(statistics.stats, channel, 10),
+        20,
+    )
+    yield "heat map", lambda: log.read(statistics.heat_map, everything), 20
+    yield (
+        "days of a year",
+        lambda: log.read(statistics.days, replace(channel, since=end - timedelta(365))),
+        20,
+    )
+    yield "channels", lambda: log.read(statistics.channels, PUBLIC), 20
+    yield "sparklines", lambda: log.read(statistics.sparklines, PUBLIC, end), 20
+    yield "a person", lambda: log.read(statistics.person, PUBLIC, "bob2"), 20
 
 
 async def _timed(work: Callable[[], Awaitable[object]]) -> float:

@@ -19,7 +19,7 @@ from storage.chat_log.event import PUBLIC, Event, EventType, Place, Scope
 from storage.chat_log.event_table import Query
 from storage.db.database import Database
 from storage.log import ChatLog
-from storage.search.vectors import VectorIndex
+from storage.search.vectors import VectorIndex, find_near
 
 DIMENSIONS = 384
 SIZES = (1_000, 20_000)
@@ -67,6 +67,6 @@ def _line(number: int) -> Event:
 async def _timed(log: ChatLog, scope: Scope) -> float:
     asked = np.random.default_rng().standard_normal(DIMENSIONS).tolist()
     began = time.perf_counter()
-    page = await log.near_for_model(asked, Query(scope=scope, limit=20))
+    page = await log.read(find_near, asked, Query(scope=scope, limit=20))
     assert len(page.hits) == 20
     return (time.perf_counter() - began) * 1000

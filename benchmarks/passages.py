@@ -30,6 +30,7 @@ from benchmarks import ubuntu
 from benchmarks.embedder import BenchEmbedder
 from benchmarks.figure import Figure, percentile
 from llm.retrieval import Found, Retrieval
+from storage.chat_log import statistics
 from storage.chat_log.event import PUBLIC, SPOKEN, Event, EventType, Place, Scope
 from storage.chat_log.event_table import Query
 from storage.db.database import Database
@@ -475,7 +476,7 @@ async def _kept(
 async def _embed_newest(database: Database, embedder: BenchEmbedder) -> None:
     log, vectors = ChatLog(database), VectorIndex(database)
     await vectors.open()
-    for channel in await log.channels(PUBLIC):
+    for channel in await log.read(statistics.channels, PUBLIC):
         query = Query(scope=Scope.from_places(channel.place), types=SPOKEN, limit=RECENT_LINES)
         events = [e for e in await log.find(query) if len(e.text) >= MIN_TEXT_LENGTH]
         made = await embedder.cached([event.text for event in events])

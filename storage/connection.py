@@ -7,7 +7,7 @@ kind, as in full-text search, code branches on the connection's `dialect`.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Protocol
 
@@ -33,21 +33,18 @@ commits.
 class Row(Protocol):
     """A row: values by position or column name; iteration yields them in column order."""
 
-    def __getitem__(self, key: int | str | slice, /) -> Any:
-        """Return a value, or the values of a slice."""
+    def __getitem__(self, key: int | str | slice, /) -> Any: ...
 
-    def __iter__(self) -> Iterator[Any]:
-        """Iterate over the values."""
+    def __iter__(self) -> Iterator[Any]: ...
 
-    def __len__(self) -> int:
-        """Count the values."""
+    def __len__(self) -> int: ...
 
     def keys(self) -> Sequence[str]:
         """Return the names of the columns."""
 
 
 class Cursor(Protocol):
-    """The result of a statement."""
+    """The result of a statement; iteration yields its remaining rows."""
 
     @property
     def rowcount(self) -> int:
@@ -59,8 +56,7 @@ class Cursor(Protocol):
     def fetchall(self) -> list[Any]:
         """Return all remaining rows."""
 
-    def __iter__(self) -> Iterator[Any]:
-        """Iterate over the remaining rows."""
+    def __iter__(self) -> Iterator[Any]: ...
 
 
 class Connection(Protocol):
@@ -79,44 +75,3 @@ class Connection(Protocol):
     def insert_rows(self, into: str, rows: Sequence[Sequence[Any]], /) -> None:
         """Insert rows by the fastest bulk method of the database. `into` names a table, followed by
         columns in parentheses when the rows do not have a value for each column."""
-
-
-class AsyncCursor(Protocol):
-    """The result of a statement, fetched without blocking."""
-
-    @property
-    def rowcount(self) -> int:
-        """The number of rows that the statement changed."""
-
-    async def fetchone(self) -> Any:
-        """Return the next row, or None after the last."""
-
-    async def fetchall(self) -> Iterable[Any]:
-        """Return all remaining rows."""
-
-
-class Execution(Protocol):
-    """A statement in execution; awaiting it, or entering it by `async with`, gives its cursor."""
-
-    def __await__(self) -> Generator[Any, Any, AsyncCursor]:
-        """Wait for the result."""
-
-    async def __aenter__(self) -> AsyncCursor:
-        """Wait for the result."""
-
-    async def __aexit__(self, *exc: Any) -> bool | None:
-        """Close the cursor."""
-
-
-class AsyncConnection(Protocol):
-    """A connection inside a transaction, used from the event loop."""
-
-    @property
-    def dialect(self) -> Dialect:
-        """The database engine."""
-
-    def execute(self, sql: str, values: Values = ..., /) -> Execution:
-        """Run a statement."""
-
-    async def executemany(self, sql: str, values: Iterable[Values], /) -> object:
-        """Run a statement once for each set of values."""

@@ -9,17 +9,15 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, tzinfo
+from functools import partial
 from typing import TypeVar
 
 import structlog
 
-from storage.chat_log import arrivals, deletion, event_table, quotes, statistics
-from storage.chat_log.arrivals import Arrivals, LogEnd
+from storage.chat_log import event_table
 from storage.chat_log.event import VISIBILITY_TIMEOUT, Event, PendingEvent, Place, Scope
 from storage.chat_log.event_table import Query
 from storage.chat_log.opt_outs import rules
-from storage.chat_log.statistics import ChannelStats, DayStats, HeatMap, PersonStats, Stats
 from storage.db.database import Connection, Database
 from storage.db.errors import Rejected, Unavailable
 from storage.passages.passages import (
@@ -34,10 +32,9 @@ from storage.search.models import SearchPage, SearchQuery
 from storage.search.search import search
 from storage.search.vectors import find_near
 
-__all__ = ["ChannelStats", "ChatLog", "EventContext", "Query", "Stats"]
+__all__ = ["ChatLog", "EventContext", "Query"]
 
 _MAX_BATCH_EVENTS = 2_000  # events that are written in one transaction
-_MAX_INLINE_EVENTS = 10  # events that are written inline; more go to a thread
 _YIELDS_PER_BATCH = 2  # iterations of the event loop before a batch is written, see `_batch`
 _GATHERING_TIME = 0.005  # seconds for which commits gather before an fsync, so that one serves all
 _RETRY_PAUSE = 1.0  # seconds between two attempts at a write that failed
@@ -63,30 +60,54 @@ class EventContext:
 class ChatLog:
     """The chat log in a database.
 
-    Only a log from `open` has a running writer, which `append`, `write` and `flush` need; a plain
-    `ChatLog(database)` does everything else.
+    Only a log from `open` stores what `append` and `write` queue; a plain `ChatLog(database)` does
+    everything else. Reads are functions of a connection, such as those of
+    `storage.chat_log.statistics`, given to `read`; the methods for models leave out people who have
+    opted out.
+
+    One task commits queued events, another fsyncs the commits. Events are stored in the order of
+    the queue. Each becomes visible to readers at its commit and durable at the next fsync, so that
+    live readers do not wait for the disk, and one fsync serves all commits since the last.
     """
 
     def __init__(self, database: Database) -> None:
-        self._database = database
-        self._log_writer = LogWriter(database)
+        self.database, self.read = database, database.read
+        self.check: Callable[[Connection], None] | None = None
+        """Runs at the beginning of each transaction that writes queued events. It is for fencing:
+        an exception other than Unavailable, such as LeaseLost, rolls the transaction back and ends
+        the writer."""
+        self._queue: asyncio.Queue[PendingEvent] = asyncio.Queue()
+        self._written: asyncio.Queue[list[PendingEvent]] = asyncio.Queue()
+        self._ahead: PendingEvent | None = None
+        self._last: PendingEvent | None = None
+        self._newest = 0
+        self._waiting = 0  # events that are not durable yet, those being written included
+        # By step: commits may succeed while every fsync fails, and must not clear its error.
+        self._errors: dict[str, str] = {}
+        self._dropped = 0
 
     def __repr__(self) -> str:
-        return f"<ChatLog, {self._log_writer.queued} events queued>"
+        return f"<ChatLog, {self._waiting} events queued>"
 
     @classmethod
     @asynccontextmanager
     async def open(cls, database: Database) -> AsyncIterator[ChatLog]:
-        """Open a log with a running writer; on leaving, wait until the queue is stored, or for
+        """Open a log that stores queued events; on leaving, wait until the queue is stored, or for
         `_CLOSING_TIMEOUT` seconds."""
         log = cls(database)
         async with asyncio.TaskGroup() as tasks:
-            running = tasks.create_task(log._log_writer.run())
+            running = [tasks.create_task(log._write_all()), tasks.create_task(log._store_all())]
             try:
                 yield log
             finally:
-                await log._log_writer.close(running)
-                running.cancel()
+                drained = asyncio.ensure_future(log._queue.join())
+                await asyncio.wait(
+                    {drained, *running}, timeout=_CLOSING_TIMEOUT, return_when="FIRST_COMPLETED"
+                )
+                if not drained.done():
+                    _log.error("log.lines_lost", lines=log._waiting)
+                for task in (drained, *running):
+                    task.cancel()
 
     def append(self, event: Event) -> asyncio.Future[int]:
         """Queue an event; the future resolves to its id once the event is durable, and is cancelled
@@ -97,63 +118,65 @@ class ChatLog:
         """Queue an event and return at once, with a handle for awaiting its storage.
 
         `answers` is the pending event of the question that a line of our own answers. With None as
-        the `event` nothing is stored: the handle only marks a position in the queue.
+        the `event` nothing is stored: the handle only marks a position in the queue. While writing
+        fails, at most `MAX_QUEUED_EVENTS` events wait for their commit; later ones are dropped,
+        because the older ones show what led to the failure.
         """
         pending_event = PendingEvent(event, answers)
-        self._log_writer.enqueue(pending_event)
+        # Not `_waiting`: lines that only lack their fsync can be read, and outlive this process.
+        if self._errors and self._queue.qsize() >= MAX_QUEUED_EVENTS:
+            if not self._dropped:
+                _log.error("log.dropping", waiting=self._waiting)
+            self._dropped += 1
+            pending_event.mark_settled(0)
+            pending_event.durable.cancel()
+            return pending_event
+        self._waiting += pending_event.event is not None
+        pending_event.before = self._last
+        self._last = pending_event
+        self._queue.put_nowait(pending_event)
         return pending_event
-
-    def guard(self, check: Callable[[Connection], None]) -> None:
-        """Run `check` at the beginning of each transaction that writes queued events.
-
-        It is for fencing: an exception other than Unavailable, such as LeaseLost, rolls the
-        transaction back and ends the writer.
-        """
-        self._log_writer.check = check
-
-    async def flush(self) -> None:
-        """Wait until all queued events are durable. Raises Unavailable while writing fails."""
-        await self._log_writer.flush()
 
     @property
     def trouble(self) -> str:
-        """Why nothing can be written at the moment, as text for people; "" when all is well."""
-        return self._log_writer.trouble
+        """Why nothing can be written at the moment, and how many lines wait, as text for people; ""
+        when all is well."""
+        if not self._errors:
+            return ""
+        lost = f", {self._dropped} more are lost" if self._dropped else ""
+        error = next(iter(self._errors.values()))
+        return f"{error}; {self._waiting} lines wait in memory{lost}"
+
+    async def flush(self) -> None:
+        """Wait until all queued events are durable. Raises Unavailable while writing fails."""
+        stored = asyncio.ensure_future(self._queue.join())
+        try:
+            while not stored.done():
+                await asyncio.wait({stored}, timeout=VISIBILITY_TIMEOUT)
+                if not stored.done() and self._errors:
+                    raise Unavailable(next(iter(self._errors.values())))
+        finally:
+            stored.cancel()
 
     async def add(self, events: Sequence[Event]) -> Sequence[int]:
         """Store many events in one transaction and return their ids. It is meant for imports, in
         chronological batches of a few thousand. Raises Unavailable."""
-        return await self._database.write(lambda db: event_table.insert(db, events))
+        return await self.database.write(lambda db: event_table.insert(db, events))
 
     async def add_quotes(self, answer: int, lines: Collection[int]) -> None:
         """Record that our answer to the event `answer` repeats `lines`, so that it is erased with
         any of them. Raises Unavailable."""
-        await self._database.write(
-            lambda db: quotes.add(db, answer, lines), durable=False, inline=True
-        )
+        work = partial(event_table.add_quotes, answer=answer, lines=lines)
+        await self.database.write(work, durable=False)
 
     async def quoted_lines(self, lines: Collection[int]) -> frozenset[int]:
         """Return the ids of those `lines` that people have said and, for those of our own, of the
         lines that they repeat. Raises Unavailable."""
-        return await self._database.read(lambda db: quotes.sources(db, lines), inline=True)
-
-    async def answers_quoting(self, lines: Collection[int]) -> frozenset[int]:
-        """Return the ids of our lines that repeat any of `lines`, and of the questions that such
-        lines answer. Raises Unavailable."""
-        return await self._database.read(lambda db: quotes.answers(db, lines))
-
-    async def remove(self, ids: Sequence[int]) -> int:
-        """Remove events, of any channel, from the log, the index and the counters; return how many
-        there were. Their words may stay in the file until `scrub`. Raises Unavailable."""
-        return await deletion.remove(self._database, ids)
-
-    async def scrub(self) -> None:
-        """Remove the remaining words of removed events from the index. Raises Unavailable."""
-        await deletion.scrub(self._database)
+        return await self.read(event_table.quoted_lines, lines)
 
     async def find(self, query: Query, *, newest: bool = True) -> list[Event]:
         """Return the newest (or oldest) events that match, in chronological order either way."""
-        return await self._database.read(lambda db: event_table.find(db, query, newest=newest))
+        return await self.read(event_table.find, query, newest=newest)
 
     async def for_model(self, *queries: Query) -> list[list[Event]]:
         """Return the newest events that match each query, in chronological order, for a model.
@@ -167,31 +190,12 @@ class ChatLog:
             found = event_table.newest(db, queries)
             return [[event for event in events if not hides(event)] for events in found]
 
-        return await self._database.read(select, inline=True)
+        return await self.read(select)
 
     async def shown_to_model(self, events: Sequence[Event]) -> list[Event]:
         """Return those `events` that are neither by nor about people who have opted out."""
-        hides = (await self._database.read(rules)).hides
+        hides = (await self.read(rules)).hides
         return [event for event in events if not hides(event)]
-
-    async def arrivals(self, query: Query, position: int) -> Arrivals:
-        """Return the events that match `query` and arrived after `position`, in order of arrival,
-        whatever their times."""
-        return await self._database.read(lambda db: arrivals.after(db, query, position))
-
-    async def arrival_of(self, event_id: int) -> int | None:
-        """Return the arrival position of an event; None if it arrived too long ago, or was imported
-        as history."""
-        return await self._database.read(lambda db: arrivals.position_of(db, event_id))
-
-    async def end(self) -> LogEnd:
-        """Return the current end of the log."""
-        return await self._database.read(arrivals.end)
-
-    async def newest_id_in_channels(self, query: Query) -> int:
-        """Return the id of the event that arrived last on the channels of `query`, whatever else it
-        asks for; 0 when there is none."""
-        return await self._database.read(lambda db: arrivals.newest_id_in_channels(db, query))
 
     async def get(self, scope: Scope, event_id: int) -> Event | None:
         """Return an event, or None if it does not exist or is outside `scope`."""
@@ -215,11 +219,11 @@ class ChatLog:
 
     async def search(self, search_query: SearchQuery) -> SearchPage:
         """Return one page of search results. Raises BadCursor."""
-        return await self._database.read(lambda db: search(db, search_query))
+        return await self.read(search, search_query)
 
     async def search_for_model(self, search_query: SearchQuery) -> SearchPage:
         """Return one page of search results, without lines of people who have opted out."""
-        hides = (await self._database.read(rules)).hides
+        hides = (await self.read(rules)).hides
         page = await self.search(search_query)
         return replace(page, hits=tuple(hit for hit in page.hits if not hides(hit.event)))
 
@@ -238,7 +242,7 @@ class ChatLog:
             hidden = line_filter.hiding(rules(db).hides)
             return find_passages(db, question, within, hidden, vector)
 
-        return await self._database.read(select)
+        return await self.read(select)
 
     async def mentions_for_model(
         self, text: str, within: Query, line_filter: LineFilter = PEOPLE
@@ -250,126 +254,12 @@ class ChatLog:
             hidden = line_filter.hiding(rules(db).hides)
             return find_mentions(db, text, within, hidden)
 
-        return await self._database.read(select)
+        return await self.read(select)
 
     async def near_for_model(self, vector: Sequence[float], within: Query) -> SearchPage:
         """Return the newer lines of people that are nearest in meaning to a text with this
         embedding, best first, without those of people who have opted out."""
-        return await self._database.read(lambda db: find_near(db, vector, within))
-
-    async def channels(self, scope: Scope) -> list[ChannelStats]:
-        """Return the places in scope, the most recently active first."""
-        return await self._database.read(lambda db: statistics.channels(db, scope))
-
-    async def stats(self, query: Query, top: int = 5) -> Stats:
-        """Return totals of the spoken lines that match, and the `top` most talkative nicks."""
-        return await self._database.read(lambda db: statistics.stats(db, query, top))
-
-    async def heat_map(self, query: Query) -> HeatMap:
-        """Count all lines on the channels of `query` by weekday and hour in UTC."""
-        return await self._database.read(lambda db: statistics.heat_map(db, query))
-
-    async def days(self, query: Query, zone: tzinfo = UTC) -> list[DayStats]:
-        """Return the days of `zone` with lines on the channels of `query` from `since` to
-        `until`."""
-        return await self._database.read(lambda db: statistics.days(db, query, zone))
-
-    async def sparklines(
-        self, scope: Scope, until: datetime, days: int = 30
-    ) -> dict[Place, tuple[int, ...]]:
-        """Count the lines of each of the last `days` before `until`, per place; silent places are
-        left out."""
-        return await self._database.read(lambda db: statistics.sparklines(db, scope, until, days))
-
-    async def person(self, scope: Scope, nick: str) -> PersonStats | None:
-        """Return the statistics of a nick in scope, None if it never spoke there."""
-        return await self._database.read(lambda db: statistics.person(db, scope, nick))
-
-
-class LogWriter:
-    """The writer of the log: one task commits queued events, another fsyncs the commits.
-
-    Events are stored in the order of the queue. Each becomes visible to readers at its commit and
-    durable at the next fsync, so that live readers do not wait for the disk, and one fsync serves
-    all commits since the last. `check` may refuse a transaction by raising.
-    """
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-        self._queue: asyncio.Queue[PendingEvent] = asyncio.Queue()
-        self._written: asyncio.Queue[list[PendingEvent]] = asyncio.Queue()
-        self._ahead: PendingEvent | None = None
-        self._last: PendingEvent | None = None
-        self._newest = 0
-        self._waiting = 0
-        # By step: commits may succeed while every fsync fails, and must not clear its error.
-        self._errors: dict[str, str] = {}
-        self._dropped = 0
-        self.check: Callable[[Connection], None] | None = None
-
-    @property
-    def trouble(self) -> str:
-        """Why nothing can be written, and how many lines wait; "" when all is well."""
-        if not self._errors:
-            return ""
-        lost = f", {self._dropped} more are lost" if self._dropped else ""
-        return f"{self._error}; {self.queued} lines wait in memory{lost}"
-
-    @property
-    def queued(self) -> int:
-        """The number of events that are not durable yet, those being written included."""
-        return self._waiting
-
-    @property
-    def _error(self) -> str:
-        return next(iter(self._errors.values()), "")
-
-    def enqueue(self, pending_event: PendingEvent) -> None:
-        """Queue an event and return at once. While writing fails, at most `MAX_QUEUED_EVENTS`
-        events wait for their commit; later ones are dropped, because the older ones show what led
-        to the failure."""
-        # Not `queued`: lines that only lack their fsync can be read, and outlive this process.
-        if self._errors and self._queue.qsize() >= MAX_QUEUED_EVENTS:
-            if not self._dropped:
-                _log.error("log.dropping", waiting=self.queued)
-            self._dropped += 1
-            pending_event.drop()
-            return
-        self._waiting += pending_event.event is not None
-        pending_event.after(self._last)
-        self._last = pending_event
-        self._queue.put_nowait(pending_event)
-
-    async def run(self) -> None:
-        """Store queued events until cancelled.
-
-        While one batch is written the next one gathers, so batches grow under load.
-        """
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._write_all())
-            tasks.create_task(self._store_all())
-
-    async def flush(self) -> None:
-        """Wait until all queued events are durable. Raises Unavailable while writing fails."""
-        stored = asyncio.ensure_future(self._queue.join())
-        try:
-            while not stored.done():
-                await asyncio.wait({stored}, timeout=VISIBILITY_TIMEOUT)
-                if not stored.done() and self._errors:
-                    raise Unavailable(self._error)
-        finally:
-            stored.cancel()
-
-    async def close(self, running: asyncio.Task[None]) -> None:
-        """Wait until the queue is stored, until `running` (the task of `run`) has failed, or for
-        `_CLOSING_TIMEOUT` seconds; log how many events are lost."""
-        drained = asyncio.ensure_future(self._queue.join())
-        await asyncio.wait(
-            {drained, running}, timeout=_CLOSING_TIMEOUT, return_when="FIRST_COMPLETED"
-        )
-        if not drained.done():
-            drained.cancel()
-            _log.error("log.lines_lost", lines=self.queued)
+        return await self.read(find_near, vector, within)
 
     async def _write_all(self) -> None:
         while True:
@@ -436,9 +326,7 @@ class LogWriter:
             return event_table.insert(db, events, live=True)
 
         # Neither write is durable: `_store_all` fsyncs, so that commits need not wait for the disk.
-        if len(events) <= _MAX_INLINE_EVENTS:
-            return await self._database.write(work, durable=False, inline=True)
-        return await self._database.write(work, durable=False)
+        return await self.database.write(work, durable=False)
 
     async def _store_all(self) -> None:
         while True:
@@ -446,7 +334,7 @@ class LogWriter:
             await asyncio.sleep(_GATHERING_TIME)  # one fsync takes longer than many commits
             while not self._written.empty():
                 entries += self._written.get_nowait()
-            await self._retry("sync", self._database.sync)
+            await self._retry("sync", self.database.sync)
             # `task_done` only after the fsync: `flush` and `close` join the queue, and promise it.
             for pending_event in entries:
                 self._waiting -= pending_event.event is not None
@@ -466,7 +354,7 @@ class LogWriter:
                 raise
             except Unavailable as error:
                 if not self._errors:  # only the first failure: a disk may be full for days
-                    _log.error("log.write_failed", error=str(error), waiting=self.queued)
+                    _log.error("log.write_failed", error=str(error), waiting=self._waiting)
                 self._errors[step] = str(error)
                 await asyncio.sleep(_RETRY_PAUSE)
             else:
@@ -476,5 +364,5 @@ class LogWriter:
     def _recover(self, step: str) -> None:
         """Clear the error of a step, and log once that both steps work again."""
         if self._errors.pop(step, None) and not self._errors:
-            _log.info("log.written_again", waited=self.queued, lost=self._dropped)
+            _log.info("log.written_again", waited=self._waiting, lost=self._dropped)
             self._dropped = 0

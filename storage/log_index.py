@@ -27,18 +27,15 @@ from typing import Any
 
 from storage.connection import NOTIFY, Connection, Dialect
 from storage.text_index.fts5 import Fts5Index
-from storage.text_index.model import IndexedLine, TextIndex
+from storage.text_index.model import IndexedLine
 from storage.text_index.tsvector import TsvectorIndex
 
-_INDEXES: dict[Dialect, TextIndex] = {
-    Dialect.SQLITE: Fts5Index(),
-    Dialect.POSTGRES: TsvectorIndex(),
-}
+_FTS5, _TSVECTOR = Fts5Index(), TsvectorIndex()
 
 
-def text_index(connection: Connection) -> TextIndex:
+def text_index(connection: Connection) -> Fts5Index | TsvectorIndex:
     """Return the full-text index of the database behind a connection."""
-    return _INDEXES[connection.dialect]
+    return _FTS5 if connection.dialect is Dialect.SQLITE else _TSVECTOR
 
 
 SPOKEN_TYPES = frozenset({"PRIVMSG", "NOTICE", "ACTION"})
@@ -50,7 +47,7 @@ _ADD_LINES = """
 INSERT INTO partitions VALUES (?, ?, 0, ?) ON CONFLICT (number) DO UPDATE
 SET lines = partitions.lines + excluded.lines, drift =
 CASE WHEN excluded.drift > partitions.drift THEN excluded.drift ELSE partitions.drift END"""
-# `removed` counts lines whose words the pages of the index may still hold, until `merge` is done.
+# `removed` counts lines whose words the pages of the index may still hold, until a merge is done.
 _SUBTRACT_LINES = (
     "UPDATE partitions SET lines = lines - ?1, removed = removed + ?1 WHERE number = ?2"
 )
@@ -97,11 +94,6 @@ def fold_name(name: str) -> str:
     return "".join(char.lower() if char.isascii() else char for char in name)
 
 
-def partition_of(event_id: int) -> int:
-    """Return the number of the partition of an event id."""
-    return event_id >> PARTITION_BITS
-
-
 def channel_tag(channel_id: int) -> str:
     """Return the index token of a channel."""
     return f"zc{channel_id}"
@@ -122,20 +114,6 @@ def type_tag(kind: str) -> str:
 
 OWN_TAG = "zo"
 """The index token of our own lines."""
-
-
-def line_of(row: Sequence[Any]) -> IndexedLine | None:
-    """Return the index entry of a row of `events`; None for an event that is not speech."""
-    event_id, channel_id, kind, _, nick = row[:5]
-    text, own = row[9], row[11]
-    if kind not in SPOKEN_TYPES:
-        return None
-    tags = [channel_tag(channel_id), nick_tag(nick)]
-    if kind != "PRIVMSG":
-        tags.append(type_tag(kind))
-    if own:
-        tags.append(OWN_TAG)
-    return event_id, text, " ".join(tags)
 
 
 def add_events(
@@ -163,7 +141,7 @@ def remove_events(
 ) -> None:
     """Undo `add_events`; the rows must be the same as they were added.
 
-    Their words stay in index pages that no query reads, until `merge` has rewritten these.
+    Their words stay in index pages that no query reads, until a merge has rewritten these.
     """
     for number, lines in by_partition(rows):
         if lines:
@@ -180,26 +158,19 @@ def remove_events(
         connection.executemany(sql, emptied)  # a row without lines would still name a person
 
 
-def merge(connection: Connection, number: int, *, begin: bool) -> bool:
-    """Merge some pages of a partition's index; return True while there is more to merge.
-
-    Once it has returned False, the index has no words of removed lines any more. A step takes a few
-    milliseconds; the first one needs `begin=True`.
-    """
-    return text_index(connection).merge(connection, number, begin=begin)
-
-
-def drop(connection: Connection, number: int) -> None:
-    """Drop the index of a partition that has no lines left."""
-    text_index(connection).drop(connection, number)
-    connection.execute("UPDATE partitions SET removed = 0 WHERE number = ?", [number])
-
-
 def by_partition(rows: Iterable[Sequence[Any]]) -> Iterator[tuple[int, list[IndexedLine]]]:
-    """Yield each partition number with the index entries of its rows of `events`, in id order."""
+    """Yield each partition number with the index entries of its rows of `events`, in id order;
+    only speech has one."""
     ordered = sorted(rows, key=lambda row: int(row[0]))
-    for number, group in groupby(ordered, key=lambda row: partition_of(row[0])):
-        yield number, [line for row in group if (line := line_of(row)) is not None]
+    for number, group in groupby(ordered, key=lambda row: row[0] >> PARTITION_BITS):
+        lines: list[IndexedLine] = []
+        for event_id, channel_id, kind, _, nick, *rest in group:
+            if kind in SPOKEN_TYPES:
+                text, own = rest[4], rest[6]
+                tags = [channel_tag(channel_id), nick_tag(nick)]
+                tags += [type_tag(kind)] * (kind != "PRIVMSG") + [OWN_TAG] * bool(own)
+                lines.append((event_id, text, " ".join(tags)))
+        yield number, lines
 
 
 def _add_counts(connection: Connection, counts: _Counts, sign: int) -> None:

@@ -32,8 +32,15 @@ from agent_server.settings.prices import BudgetSettings, UsageSettings
 from storage.db.database import Database
 from storage.db.errors import Unavailable
 from storage.usage.api_keys import Key
-from storage.usage.spender_usage import SpenderKey, SpenderUsage
-from storage.usage.usage import TokenUsage, UsageAmount, UsageKey, UsageTable, WriteBehindCounter
+from storage.usage.usage import (
+    SpenderKey,
+    SpenderUsage,
+    TokenUsage,
+    UsageAmount,
+    UsageKey,
+    UsageTable,
+    WriteBehindCounter,
+)
 from terrarium.clock import SteadyClock
 
 MINUTE, DAY = 60, 86_400

@@ -23,7 +23,7 @@ from pydantic import BaseModel, ValidationError
 
 from harnesses.core.errors import TendrilError
 from harnesses.core.launcher.tendrils import hold_stopped
-from storage.db.backup import back_up
+from storage.db.integrity import back_up
 from storage.settings import log_file, log_path
 from terrarium.command_line import ConfigFile, DataFolder
 from terrarium.config import Config, load

@@ -11,8 +11,7 @@ from typing import Annotated
 import typer
 
 from harnesses.core.errors import TendrilError
-from storage.db.database import Address, Database
-from storage.db.neighbours import other_files
+from storage.db.database import Address, Database, other_files
 from storage.queues.jobs import Job, Jobs
 from storage.settings import log_address
 from terrarium.command_line import ConfigFile, DataFolder, align_columns

@@ -17,9 +17,8 @@ import typer
 from harnesses.core.errors import TendrilError
 from harnesses.core.launcher.tendrils import hold_stopped
 from storage.db.address import Address, PostgresSchema
-from storage.db.database import NEEDS_EXTRA, Database
+from storage.db.database import NEEDS_EXTRA, Database, other_files
 from storage.db.errors import Unavailable
-from storage.db.neighbours import other_files
 from storage.settings import StorageSettings, log_path
 from storage.transfer import copy_store
 from terrarium.command_line import ConfigFile, DataFolder
@@ -90,7 +89,7 @@ async def _copy(
         for name, (source, _) in pairs.items():
             sources[name] = await opened.enter_async_context(Database.open(source))
             # Keeps commands that hold no lock, such as `logs forget`, from writing to any of them.
-            await opened.enter_async_context(sources[name].transaction())
+            await opened.enter_async_context(sources[name].exclusive())
         for name, (_, target) in pairs.items():
 
             def progress(line: str, name: str = name) -> None:

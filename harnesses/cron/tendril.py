@@ -22,8 +22,7 @@ from llm.messages.message import quotes_of
 from llm.scheduling.worker import Worker
 from llm.tools.toolbox import tool
 from storage.chat_log.event import Identity, Scope
-from storage.queues.cron_runs import CronRuns
-from storage.queues.jobs import Job, Jobs
+from storage.queues.jobs import CronRuns, Job, Jobs
 from terrarium.clock import Clock
 from terrarium.config import Config
 

@@ -13,14 +13,14 @@ import typer
 from harnesses.core.text import counted, strip_control_chars
 from harnesses.logs.exporting import Channel, export
 from harnesses.logs.importing import import_
-from harnesses.logs.maintenance import atomic_write, open_log
+from harnesses.logs.maintenance import atomic_write, open_log, totals
 from llm.messages.message import render_line, stamp
 from llm.retrieval import Found, Retrieval
 from storage.chat_log.channel_name import ChannelName
 from storage.chat_log.event import PUBLIC, Event
-from storage.db.backup import back_up
+from storage.db.integrity import back_up
 from storage.db.secure_delete import vacuum as rewrite
-from storage.log import ChatLog, Query, Stats
+from storage.log import ChatLog, Query
 from storage.privacy.erasure import Forgotten, NamedPerson
 from storage.privacy.erasure import count as count_of
 from storage.privacy.erasure import forget as forget_person
@@ -84,12 +84,8 @@ def stats(
 ) -> None:
     """Count lines and people, and name the most talkative."""
 
-    async def count() -> Stats:
-        async with open_log(log_address(load(config, data))) as database:
-            query = Query(scope=PUBLIC).in_channel(ChannelName.parse(channel))
-            return await ChatLog(database).stats(query, top=10)
-
-    found = asyncio.run(count())
+    query = Query(scope=PUBLIC).in_channel(ChannelName.parse(channel))
+    found = asyncio.run(totals(log_address(load(config, data)), query))
     typer.echo(f"{counted(found.lines, 'line')} by {counted(found.people, 'person', 'people')}")
     if found.first and found.last:
         typer.echo(f"{stamp(found.first)} to {stamp(found.last)} (UTC)")

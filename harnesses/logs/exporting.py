@@ -109,7 +109,7 @@ async def _sink(format: ExportFormat, target: Path | None, force: bool) -> Async
     else:
         with atomic_write(target, force=force) as part:
             if format == "sqlite":
-                async with SqliteExport.open(part) as copy:
+                with SqliteExport.open(part) as copy:
                     yield copy.add
             else:
                 with part.open("wb") as file:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 
+from storage.chat_log import arrivals
 from storage.chat_log.arrivals import LogEnd
 from storage.chat_log.event import Event
 from storage.db.database import Database
@@ -40,18 +41,18 @@ class LogChangeNotifier:
         They come in order of arrival, but if `after_id` has no arrival position, older ones come
         first, by id. Ends after `close`, or when there are new events but `is_open` returns False.
         """
-        position = await log.arrival_of(query.after_id or 0)
+        position = await log.read(arrivals.position_of, query.after_id or 0)
         if position is None:
             # The end is read before the history, so that events which arrive in between are not
             # missed: they follow as arrivals.
-            end = await log.end()
+            end = await log.read(arrivals.end)
             position = end.position
             async for event in self._between(log, query, end, is_open):
                 yield event
         query = replace(query, after_id=None, limit=_BATCH_SIZE)
         while not self._closed:
             changed = self._changed  # taken before reading: a change during it sets this one
-            found = await log.arrivals(query, position)
+            found = await log.read(arrivals.after, query, position)
             position = found.position
             # Checked after reading, so that nothing logged after a logout is shown.
             if found.events and not await is_open():
@@ -75,7 +76,7 @@ class LogChangeNotifier:
             # Ids follow the times of events, so one that has arrived since may be among them. It
             # is left out here, as it follows as an arrival.
             ids = frozenset(event.id for event in found)
-            since = await log.arrivals(replace(piece, ids=ids), end.position)
+            since = await log.read(arrivals.after, replace(piece, ids=ids), end.position)
             late = {event.id for event in since.events}
             for event in found:
                 position = event.id

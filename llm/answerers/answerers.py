@@ -19,6 +19,7 @@ from llm.log_questions import QuotedAnswer
 from llm.messages.errors import Unsure
 from llm.prompt.log_window import LogWindow
 from llm.reading.reading import FROM_HERE, OF_PLACE, Reading, asks_for_everybody
+from storage.chat_log import statistics
 from storage.chat_log.event import SPOKEN, Event, EventType
 from storage.chat_log.event_table import Query
 from storage.passages.replies import FOLLOWING_LINES, replies
@@ -152,8 +153,9 @@ class FactAnswerer:
                 is_told = found.count or by_nick
                 return about if is_told else f"{about} {await _in_all(window, within)}"
             case "counts" if slots.person:
-                stats = await window.log.stats(
-                    replace(slots.span.within(within), nick=slots.person, own=False)
+                stats = await window.log.read(
+                    statistics.stats,
+                    replace(slots.span.within(within), nick=slots.person, own=False),
                 )
                 lines = f"{stats.lines:,} line{'' if stats.lines == 1 else 's'}"
                 since = f", the first on {stats.first:%Y-%m-%d}" if stats.first else ""
@@ -168,7 +170,7 @@ class FactAnswerer:
 
 async def _in_all(window: LogWindow, within: Query) -> str:
     """Return how many lines were said here, and by whom most; "" if none."""
-    stats = await window.log.stats(replace(within, own=False), top=_MOST_NAMED)
+    stats = await window.log.read(statistics.stats, replace(within, own=False), top=_MOST_NAMED)
     most = ", ".join(f"{window.quoting.nick(nick)} {lines:,}" for nick, lines in stats.top)
     return f"In all {stats.lines:,} lines, most by {most}." if most else ""
 

@@ -16,6 +16,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSche
 from llm.messages.message import QuotingText, ShownText, escape_tags, render_line, stamp
 from llm.retrieval import Retrieval
 from llm.tools.toolbox import ResultLength, ToolError, tool
+from storage.chat_log import statistics
 from storage.chat_log.channel_name import ChannelName
 from storage.chat_log.event import SPOKEN, Event, EventType, PendingEvent, Place, Scope
 from storage.log import ChatLog, Query
@@ -215,7 +216,7 @@ class LogTools:
     @tool(reads=True)
     async def channels(self) -> str:
         """List the channels whose log the person who asks may read here."""
-        found = await self.log.channels(self.scope)
+        found = await self.log.read(statistics.channels, self.scope)
         lines = (
             f"{self._name(each.place)}: {each.events:,} events"
             + (f", the last {stamp(each.last_time, self.zone)}" if each.last_time else "")
@@ -285,7 +286,7 @@ class LogTools:
         lines += [f"said last: {self._line(event)}" for event in said]
         lines += [f"came or went last: {self._line(event)}" for event in came]
         # The counters know no opt-outs: if the last line is not shown, nothing is told.
-        stats = await self.log.person(self.scope, nick) if said else None
+        stats = await self.log.read(statistics.person, self.scope, nick) if said else None
         if stats is None:
             lines.append(f"no line of {name} is known here")
         else:
@@ -311,7 +312,7 @@ class LogTools:
         if it has no log in scope."""
         if (name := ChannelName.parse(text)) is None:
             return None
-        known = [each.place for each in await self.log.channels(self.scope)]
+        known = [each.place for each in await self.log.read(statistics.channels, self.scope)]
         for found in (name, replace(name, channel=f"#{name.channel}")):
             named = (
                 place.channel.casefold() == found.channel.casefold()

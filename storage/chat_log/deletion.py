@@ -48,10 +48,13 @@ async def scrub(database: Database) -> None:
     def drop(db: Connection, number: int) -> None:
         sql = "SELECT 1 FROM partitions WHERE number = ? AND lines = 0"
         if db.execute(sql, [number]).fetchone():  # unless a line has been written meanwhile
-            log_index.drop(db, number)
+            log_index.text_index(db).drop(db, number)
+            db.execute("UPDATE partitions SET removed = 0 WHERE number = ?", [number])
 
     def merge(db: Connection, number: int, begin: bool) -> bool:
-        more = log_index.merge(db, number, begin=begin)
+        # Once there is no more to merge, the index has no words of removed lines. A step takes a
+        # few milliseconds.
+        more = log_index.text_index(db).merge(db, number, begin=begin)
         if not more:
             db.execute("UPDATE partitions SET removed = 0 WHERE number = ?", [number])
         return more
@@ -61,7 +64,7 @@ async def scrub(database: Database) -> None:
         if lines == 0:
             await database.write(partial(drop, number=number))
             continue
-        if database.dialect is Dialect.POSTGRES:  # where `log_index.merge` has nothing to do
+        if database.dialect is Dialect.POSTGRES:  # where there is nothing to merge
             await database.execute_outside_transaction(f"VACUUM words_{int(number)}")
         # Each step is a separate transaction, so that other processes can write in between.
         more = await database.write(partial(merge, number=number, begin=True))

@@ -243,7 +243,8 @@ class PendingEvent:
         self.event = event
         self.answers = answers
         self.id = 0
-        self._before: PendingEvent | None = None
+        self.before: PendingEvent | None = None
+        """The pending event that was queued just before this one, until this one is settled."""
         self._newest = 0
         loop = asyncio.get_running_loop()
         self._until = loop.time() + VISIBILITY_TIMEOUT
@@ -256,10 +257,6 @@ class PendingEvent:
         """True once the event is committed, or dropped."""
         return self._written.done()
 
-    def after(self, before: PendingEvent | None) -> None:
-        """Set the pending event that was queued just before this one."""
-        self._before = before
-
     async def boundary_id(self) -> int:
         """Wait until everything queued before is visible, and return an id that separates it from
         this event.
@@ -268,7 +265,7 @@ class PendingEvent:
         event's own. It is 0 if there is no event at all, or if events cannot be stored.
         """
         # This event itself need not be written yet: a prompt needs only what came before.
-        before = self._before or self
+        before = self.before or self
         await before.wait_visible()
         if before is not self and before._newest:
             return before._newest + 1
@@ -287,16 +284,11 @@ class PendingEvent:
                     await asyncio.shield(self._written)
         return self.id
 
-    def drop(self) -> None:
-        """Record that the event will not be stored, because too many wait already."""
-        self.mark_settled(0)
-        self.durable.cancel()
-
     def mark_settled(self, event_id: int, newest: int = 0) -> None:
-        """Record that the event was committed. `newest` is the id of the last event stored up to
-        here, for a position without an event."""
+        """Record that the event was committed, or with the id 0 that it will not be. `newest` is
+        the id of the last event stored up to here, for a position without an event."""
         self.id, self._newest = event_id, event_id or newest
-        self._before = None  # or the chain would keep all events ever queued in memory
+        self.before = None  # or the chain would keep all events ever queued in memory
         self._written.set_result(None)
 
     def mark_durable(self) -> None:

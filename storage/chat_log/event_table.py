@@ -29,7 +29,6 @@ from itertools import islice
 from typing import Any
 
 from storage import log_index
-from storage.chat_log import quotes
 from storage.chat_log.channel_name import ChannelName
 from storage.chat_log.event import CHANNEL_PREFIXES, Event, EventType, Scope, is_private
 from storage.db.database import Connection, Row, from_micros, to_micros
@@ -49,7 +48,17 @@ _TAKEN_IDS = (
     "SELECT DISTINCT events.id FROM json_each(?) t"
     " JOIN events ON events.id BETWEEN CAST(t.value AS BIGINT) AND CAST(t.value AS BIGINT) + ?"
 )
+_GIVEN = "(SELECT CAST(value AS BIGINT) FROM json_each(?))"
+# Lines that were removed meanwhile are left out.
+_ADD_QUOTES = f"""
+INSERT INTO quotes SELECT a.id, l.id FROM events a JOIN events l ON l.id IN {_GIVEN}
+WHERE a.id = ? ON CONFLICT DO NOTHING"""
+_SOURCES = f"""
+SELECT id FROM events WHERE own = 0 AND id IN {_GIVEN} UNION
+SELECT line_id FROM quotes JOIN events e ON answer_id IN (e.id, e.reply_to)
+WHERE own = 1 AND e.id IN {_GIVEN}"""
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+_TEXTS = ("network", "channel", "nick", "user", "host", "account", "target", "msgid", "text")
 _MAX_CACHED_EVENTS = 512  # events in the cache: a prompt repeats most lines of the one before
 _TYPES = {kind.value: kind for kind in EventType}
 
@@ -81,7 +90,7 @@ def insert(connection: Connection, events: Sequence[Event], *, live: bool = Fals
     connection.execute(_TRIM, [KEPT_ARRIVALS, _TRIM_STEP])
     for event, event_id in zip(events, placed.ids, strict=True):
         if event.quotes:
-            quotes.add(connection, event_id, event.quotes)
+            add_quotes(connection, event_id, event.quotes)
     return placed.ids
 
 
@@ -94,45 +103,20 @@ def _known_channels(connection: Connection) -> tuple[dict[tuple[str, str], int],
 def values(event: Event, event_id: int, channel_id: int, time: int) -> tuple[Any, ...]:
     """Return the column values of a `storable` event, in order; `time` is in microseconds."""
     return (
-        event_id,
-        channel_id,
-        event.type.value,
-        time,
-        event.nick,
-        event.user,
-        event.host,
-        event.account,
-        event.target,
-        event.text,
-        event.msgid,
-        event.own,
-        event.reply_to,
+        *(event_id, channel_id, event.type.value, time, event.nick, event.user, event.host),
+        *(event.account, event.target, event.text, event.msgid, event.own, event.reply_to),
     )
 
 
 def storable(event: Event) -> Event:
     """Return the event with each lone surrogate, which UTF-8 cannot encode, replaced by `?`."""
+    texts = {name: text for name in _TEXTS if (text := getattr(event, name))}
     # A single check of all fields together, because almost no event has any.
-    names = (event.network, event.channel, event.nick, event.user, event.host, event.target)
-    words = "".join((*names, event.account or "", event.msgid or "", event.text))
-    if words.isascii() or not _LONE_SURROGATE.search(words):
+    together = "".join(texts.values())
+    if together.isascii() or not _LONE_SURROGATE.search(together):
         return event
-    return replace(
-        event,
-        network=_replace_surrogates(event.network),
-        channel=_replace_surrogates(event.channel),
-        nick=_replace_surrogates(event.nick),
-        user=_replace_surrogates(event.user),
-        host=_replace_surrogates(event.host),
-        account=None if event.account is None else _replace_surrogates(event.account),
-        target=_replace_surrogates(event.target),
-        text=_replace_surrogates(event.text),
-        msgid=None if event.msgid is None else _replace_surrogates(event.msgid),
-    )
-
-
-def _replace_surrogates(text: str) -> str:
-    return _LONE_SURROGATE.sub("?", text)
+    cleaned: dict[str, Any] = {n: _LONE_SURROGATE.sub("?", text) for n, text in texts.items()}
+    return replace(event, **cleaned)
 
 
 def event_of(row: Row | tuple[Any, ...], channel: Row) -> Event:
@@ -462,3 +446,21 @@ def id_range(connection: Connection, query: Query) -> tuple[int | None, int | No
         drift = connection.execute("SELECT coalesce(max(drift), 0) FROM partitions").fetchone()[0]
         ends.append(max(1, to_micros(query.until) // 1000) + drift)
     return max(begins, default=None), min(ends, default=None)
+
+
+def add_quotes(connection: Connection, answer: int, lines: Collection[int]) -> None:
+    """Record that the event `answer`, or our lines that answer it, repeat `lines`."""
+    connection.execute(_ADD_QUOTES, [json.dumps(list(lines)), answer])
+
+
+def quoted_lines(connection: Connection, lines: Collection[int]) -> frozenset[int]:
+    """Return those `lines` that people have said and, for those of our own, the lines that they
+    repeat."""
+    given = json.dumps(list(lines))
+    return frozenset(row[0] for row in connection.execute(_SOURCES, [given, given]))
+
+
+def answers_quoting(connection: Connection, lines: Collection[int]) -> frozenset[int]:
+    """Return the events that are, or are answered by, lines of our own that repeat `lines`."""
+    sql = f"SELECT DISTINCT answer_id FROM quotes WHERE line_id IN {_GIVEN}"
+    return frozenset(row[0] for row in connection.execute(sql, [json.dumps(list(lines))]))

@@ -45,6 +45,20 @@ class ImportedEvent:
         """The resolution of the event's time in microseconds, within which two times are equal."""
         return _SECOND if self.has_seconds else _MINUTE
 
+    @property
+    def dedup_key(self) -> _DedupKey:
+        """The fields by which it is compared for equality."""
+        event, resolution = self.event, self.resolution
+        return _DedupKey(
+            (event.network, fold_name(event.channel)),
+            event.type.value,
+            resolution,
+            to_micros(event.time) // resolution,
+            event.nick,
+            event.target,
+            event.text,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class _DedupKey:
@@ -78,7 +92,7 @@ class FileImport:
             known = _count_known(db, events)
             new = []
             for old in events:
-                like = _dedup_key(old)
+                like = old.dedup_key
                 self._seen[like] += 1
                 if self._seen[like] > known[like]:
                     new.append(old.event)
@@ -111,16 +125,3 @@ def _count_known(connection: Connection, events: Sequence[ImportedEvent]) -> Cou
             place = (network, channel)
             known[_DedupKey(place, type, resolution, time // resolution, nick, target, text)] += 1
     return known
-
-
-def _dedup_key(old: ImportedEvent) -> _DedupKey:
-    event = old.event
-    return _DedupKey(
-        (event.network, fold_name(event.channel)),
-        event.type.value,
-        old.resolution,
-        to_micros(event.time) // old.resolution,
-        event.nick,
-        event.target,
-        event.text,
-    )

@@ -115,19 +115,22 @@ class OptOuts:
         row = (*mask_of(network, who), "")
         if who.account:
             row = (*name_of(network, who.nick), "", "", name_of(network, who.account)[1])
-        async with self._database.transaction() as db:
-            await db.execute(
+
+        def insert(db: Connection) -> None:
+            db.execute(
                 'INSERT INTO unlogged (network, nick, "user", host, account)'
                 " VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
                 row,
             )
             # Nothing is derived any more from what they have said. Others with the nick get their
             # vectors again.
-            await db.execute(
+            db.execute(
                 "DELETE FROM vectors WHERE event_id IN (SELECT id FROM events"
                 " WHERE nick = ?1 OR (account = ?2 AND account <> ''))",
                 [who.nick, who.account],
             )
+
+        await self._database.write(insert)
         await self.load()
 
     async def remove(self, network: str, who: Identity) -> bool:
@@ -136,11 +139,10 @@ class OptOuts:
         Return False if nothing was removed and an opt-out of somebody else with their nick remains.
         """
         account = name_of(network, who.account)[1] if who.account else None
-        async with self._database.transaction() as db:
-            cursor = await db.execute(
-                "DELETE FROM unlogged WHERE network = ?1 AND (account = ?5 OR account = ''"
-                ' AND nick = ?2 AND "user" = ?3 AND host = ?4)',
-                [*mask_of(network, who), account],
-            )
+        count = await self._database.execute(
+            "DELETE FROM unlogged WHERE network = ?1 AND (account = ?5 OR account = ''"
+            ' AND nick = ?2 AND "user" = ?3 AND host = ?4)',
+            [*mask_of(network, who), account],
+        )
         left = (await self.load()).nicks
-        return cursor.rowcount > 0 or name_of(network, who.nick) not in left
+        return count > 0 or name_of(network, who.nick) not in left

@@ -6,11 +6,10 @@ conversation has only the nick as its name.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
-
-import aiosqlite
 
 from storage.chat_log.event import Event, public_text
 
@@ -37,39 +36,39 @@ _INDEX = "CREATE INDEX messages_channel_time ON messages (network, channel, time
 class SqliteExport:
     """An export that is being written. Use `open` to get one."""
 
-    def __init__(self, connection: aiosqlite.Connection) -> None:
+    def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
 
     @classmethod
-    @asynccontextmanager
-    async def open(cls, path: Path) -> AsyncIterator[SqliteExport]:
+    @contextmanager
+    def open(cls, path: Path) -> Iterator[SqliteExport]:
         """Open an export into the empty file `path`; it is complete once the context is left."""
-        async with aiosqlite.connect(path) as connection:
-            await connection.execute("PRAGMA synchronous = OFF")  # after a crash, export it again
-            await connection.execute(_TABLE)
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute("PRAGMA synchronous = OFF")  # after a crash, export it again
+            connection.execute(_TABLE)
             yield cls(connection)
-            await connection.execute(_INDEX)
-            await connection.commit()
+            connection.execute(_INDEX)
+            connection.commit()
 
     async def add(self, events: Sequence[Event]) -> None:
         """Append events to the export."""
-        await self._connection.executemany(_INSERT, [_row(event) for event in events])
-        await self._connection.commit()
-
-
-def _row(event: Event) -> tuple[object, ...]:
-    return (
-        event.id,
-        event.network,
-        # The room of a private conversation is named `nick!user@host`.
-        event.channel.partition("!")[0] if event.private else event.channel,
-        event.private,
-        event.type.value,
-        event.time.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
-        event.nick,
-        event.account,
-        event.target,
-        public_text(event),
-        event.own,
-        event.reply_to,
-    )
+        rows = [
+            (
+                event.id,
+                event.network,
+                # The room of a private conversation is named `nick!user@host`.
+                event.channel.partition("!")[0] if event.private else event.channel,
+                event.private,
+                event.type.value,
+                event.time.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+                event.nick,
+                event.account,
+                event.target,
+                public_text(event),
+                event.own,
+                event.reply_to,
+            )
+            for event in events
+        ]
+        self._connection.executemany(_INSERT, rows)
+        self._connection.commit()

@@ -105,7 +105,7 @@ def channels(connection: Connection, scope: Scope) -> list[ChannelStats]:
     ]
 
 
-def stats(connection: Connection, query: Query, top: int) -> Stats:
+def stats(connection: Connection, query: Query, top: int = 5) -> Stats:
     """Return totals of the spoken lines that match, and the `top` most talkative nicks."""
     seen = channels_in(connection, query)
     if _timeless(query):
@@ -140,7 +140,7 @@ def heat_map(connection: Connection, query: Query) -> HeatMap:
     return tuple(tuple(lines.get(day * 24 + hour, 0) for hour in range(24)) for day in range(7))
 
 
-def days(connection: Connection, query: Query, zone: tzinfo) -> list[DayStats]:
+def days(connection: Connection, query: Query, zone: tzinfo = UTC) -> list[DayStats]:
     """Return the days of `zone` with lines, in order, on the channels of `query` between its
     `since` and `until`.
 
@@ -170,9 +170,9 @@ def days(connection: Connection, query: Query, zone: tzinfo) -> list[DayStats]:
 
 
 def sparklines(
-    connection: Connection, scope: Scope, until: datetime, count: int
+    connection: Connection, scope: Scope, until: datetime, days: int = 30
 ) -> dict[Place, tuple[int, ...]]:
-    """Return the lines of each place in scope on each of the last `count` days, oldest first.
+    """Return the lines of each place in scope on each of the last `days`, oldest first.
 
     The days have 24 hours, and the last one ends at `until`, rounded up to a whole hour. Silent
     places are left out.
@@ -182,11 +182,11 @@ def sparklines(
     rows = connection.execute(
         f"SELECT channel_id, (? - 1 - hour) / 24 AS age, sum(lines) FROM hours"
         f" WHERE channel_id IN ({_placeholders(seen)}) AND hour >= ? AND hour < ? GROUP BY 1, 2",
-        [end, *seen, end - 24 * count, end],
+        [end, *seen, end - 24 * days, end],
     )
     lines: dict[int, list[int]] = {}
     for channel_id, age, said in rows:
-        lines.setdefault(channel_id, [0] * count)[count - 1 - age] = said
+        lines.setdefault(channel_id, [0] * days)[days - 1 - age] = said
     return {_place(seen[channel_id]): tuple(each) for channel_id, each in lines.items()}
 
 

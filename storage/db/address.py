@@ -9,6 +9,11 @@ from urllib.parse import urlsplit
 PREFIX = "terrarium_"
 """The prefix of our schemas' names."""
 
+SCHEMAS_WITH = """
+SELECT nspname FROM pg_namespace WHERE starts_with(nspname, ?)
+    AND to_regclass(quote_ident(nspname) || '.' || CAST(? AS TEXT)) IS NOT NULL ORDER BY 1"""
+"""Query for the names of our schemas that have a table; bind `PREFIX` and the table's name."""
+
 
 @dataclass(frozen=True, slots=True)
 class PostgresSchema:

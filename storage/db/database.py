@@ -2,33 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+import sqlite3
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
-from storage.connection import AsyncConnection, Connection, Dialect, Row, Values
-from storage.db.address import PREFIX, Address, PostgresSchema
+from storage.connection import Connection, Dialect, Row, Values
+from storage.db.address import PREFIX, SCHEMAS_WITH, Address, PostgresSchema
 from storage.db.errors import Unavailable
-from storage.db.neighbours import SCHEMAS, other_files
-from storage.db.sqlite import SqliteBackend
+from storage.db.sqlite import open_sqlite
 
-__all__ = [
-    "Address",
-    "AsyncConnection",
-    "Connection",
-    "Database",
-    "Row",
-    "from_micros",
-    "to_micros",
-]
+__all__ = ["Address", "Connection", "Database", "Row", "from_micros", "to_micros"]
 
 NEEDS_EXTRA = "storage on PostgreSQL needs the extra: pip install 'terrarium[postgres]'"
 _LOCK_TIMEOUT = 5.0  # seconds to wait for another process that writes
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 
 def to_micros(time: datetime) -> int:
@@ -42,45 +35,57 @@ def from_micros(micros: int) -> datetime:
 
 
 class Backend(Protocol):
-    """An open database. `Database` documents the methods; all of them raise Unavailable."""
-
-    def transaction(
-        self, *, exclusive: bool = True
-    ) -> AbstractAsyncContextManager[AsyncConnection]:
-        """Yield a connection in a transaction."""
+    """The verbs of an open database; work runs in a thread. All methods raise Unavailable when it
+    cannot be reached, read or written."""
 
     async def write(
-        self, work: Callable[[Connection], T], *, durable: bool = True, inline: bool = False
+        self, work: Callable[[Connection], T], *, durable: bool = True, exclusive: bool = True
     ) -> T:
-        """Run `work` in one transaction and return its result."""
+        """Run `work` in one transaction and return its result; any exception rolls it back.
 
-    async def read(self, work: Callable[[Connection], T], *, inline: bool = False) -> T:
-        """Run `work` on one snapshot and return its result."""
+        A commit that is not durable becomes so at the next `sync`. With `exclusive=False` the
+        transaction may run concurrently with others, where the database supports that, and must
+        itself lock the rows that it changes; if PostgreSQL goes away during its COMMIT, it may then
+        have taken effect although Unavailable is raised. Once begun, it is not cancelled. Raises
+        Rejected for values that the database refuses; on PostgreSQL also Conflict, when a unique
+        constraint is violated.
+        """
 
-    async def fetch_all(self, sql: str, values: Values = ()) -> list[Row]:
-        """Return every row of a query."""
+    async def read(
+        self, work: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Run `work` on one snapshot, with these arguments after the connection, and return its
+        result. It may take long."""
+
+    def exclusive(self) -> AbstractAsyncContextManager[None]:
+        """Keep everybody from writing inside the context, this process included."""
 
     async def sync(self) -> None:
         """Make all commits so far durable."""
 
     async def execute_outside_transaction(self, statement: str) -> list[Row]:
-        """Run a statement that is not allowed inside a transaction, and return its rows."""
+        """Run a statement that is not allowed inside a transaction, such as VACUUM or some PRAGMAs,
+        and return its rows."""
 
     def changes(self) -> AsyncGenerator[None, None]:
-        """Yield whenever the log may have changed, for ever."""
+        """Yield whenever lines may have been logged, by any process, for ever.
+
+        The first time is at once. Changes in quick succession may be merged into one.
+        """
 
 
 class Database:
     """An SQLite file in WAL mode, or a schema of PostgreSQL. Use `open` to get one.
 
-    Its verbs are `transaction`, `write`, `read`, `fetch_all` and `fetch_one`. All of them raise
-    Unavailable when the database cannot be reached, read or written. Exclusive write transactions
-    are serialised, across processes and, with PostgreSQL, across machines.
+    Its verbs are those of `Backend`, and shorthands for a single statement. Exclusive writes are
+    serialised, across processes and, with PostgreSQL, across machines.
     """
 
     def __init__(self, address: Address, backend: Backend) -> None:
-        self._address = address
-        self._backend = backend
+        self.address = address
+        self.read, self.write = backend.read, backend.write
+        self.exclusive, self.sync, self.changes = backend.exclusive, backend.sync, backend.changes
+        self.execute_outside_transaction = backend.execute_outside_transaction
 
     @classmethod
     @asynccontextmanager
@@ -101,95 +106,67 @@ class Database:
         """
         opening: AbstractAsyncContextManager[Backend]
         if isinstance(address, Path):
-            opening = SqliteBackend.open(
-                address, patience=patience, checked=checked, read_only=read_only
-            )
+            opening = open_sqlite(address, patience, checked=checked, read_only=read_only)
         else:
             try:
-                from storage.db.postgres.backend import PostgresBackend
+                from storage.db.postgres.backend import open_postgres
             except ImportError as error:
                 raise Unavailable(NEEDS_EXTRA) from error
-            opening = PostgresBackend.open(address, patience=patience)
+            opening = open_postgres(address, patience)
         async with opening as backend:
             yield cls(address, backend)
 
     def __repr__(self) -> str:
-        return f"<Database {self._address}>"
-
-    @property
-    def address(self) -> Address:
-        """The address of the store."""
-        return self._address
+        return f"<Database {self.address}>"
 
     @property
     def dialect(self) -> Dialect:
         """The SQL dialect, and with it the database engine."""
-        return Dialect.SQLITE if isinstance(self._address, Path) else Dialect.POSTGRES
+        return Dialect.SQLITE if isinstance(self.address, Path) else Dialect.POSTGRES
 
-    def transaction(
-        self, *, exclusive: bool = True
-    ) -> AbstractAsyncContextManager[AsyncConnection]:
-        """Yield a connection in a transaction, durable once committed; any exception rolls it back.
+    async def execute(self, sql: str, values: Values = ()) -> int:
+        """Run a statement in a durable transaction; return how many rows it has changed."""
+        return await self.write(lambda db: db.execute(sql, values).rowcount)
 
-        With `exclusive=False` it may run concurrently with others, where the database supports
-        that, and must itself lock the rows that it changes. If PostgreSQL goes away during its
-        COMMIT, it may then have taken effect although Unavailable is raised; an exclusive one has
-        not. Raises Unavailable; on PostgreSQL also Conflict, when a unique constraint is violated.
-        """
-        return self._backend.transaction(exclusive=exclusive)
-
-    async def write(
-        self, work: Callable[[Connection], T], *, durable: bool = True, inline: bool = False
-    ) -> T:
-        """Run `work` in one transaction and return its result; any exception rolls it back.
-
-        `work` runs in a thread. With `inline` it runs in the caller's thread, which is faster for a
-        few rows, if the database supports that; it may then be run a second time, in a thread, and
-        must not be `durable`. A commit that is not durable becomes so at the next `sync`. Raises
-        Unavailable.
-        """
-        return await self._backend.write(work, durable=durable, inline=inline)
-
-    async def read(self, work: Callable[[Connection], T], *, inline: bool = False) -> T:
-        """Run `work` on one snapshot and return its result.
-
-        `work` runs in a thread with its own connection, so it may take long. With `inline` it runs
-        in the caller's thread, which is faster for a few rows, if the database supports that; it
-        may then be run a second time, in a thread. Raises Unavailable.
-        """
-        return await self._backend.read(work, inline=inline)
+    async def executemany(self, sql: str, values: Iterable[Values]) -> None:
+        """Run a statement once for each set of values, all in one durable transaction."""
+        await self.write(lambda db: db.executemany(sql, values))
 
     async def fetch_all(self, sql: str, values: Values = ()) -> list[Row]:
-        """Return every row of a query. Raises Unavailable."""
-        return await self._backend.fetch_all(sql, values)
+        """Return every row of a query."""
+        return await self.read(lambda db: db.execute(sql, values).fetchall())
 
     async def fetch_one(self, sql: str, values: Values = ()) -> Row | None:
-        """Return the first row of a query, or None. Raises Unavailable."""
+        """Return the first row of a query, or None."""
         rows = await self.fetch_all(sql, values)
         return rows[0] if rows else None
 
-    async def sync(self) -> None:
-        """Make all commits so far durable. Raises Unavailable."""
-        await self._backend.sync()
-
-    def changes(self) -> AsyncGenerator[None, None]:
-        """Yield whenever lines may have been logged, by any process, for ever.
-
-        The first time is at once. Changes in quick succession may be merged into one.
-        """
-        return self._backend.changes()
-
     async def neighbours(self, folder: Path) -> dict[str, Address]:
         """Return the addresses of the other tendrils' stores, by the tendril's name: the files in
-        `folder`, or the other schemas of the database. Raises Unavailable."""
-        address = self._address
+        `folder`, or the other schemas of the database."""
+        address = self.address
         if isinstance(address, Path):
             return {path.stem: path for path in other_files(folder, address)}
-        names = [str(row[0]).removeprefix(PREFIX) for row in await self.fetch_all(SCHEMAS)]
+        rows = await self.fetch_all(SCHEMAS_WITH, [PREFIX, "turns"])
+        names = [str(row[0]).removeprefix(PREFIX) for row in rows]
         return {name: PostgresSchema(address.url, name) for name in names if name != address.name}
 
-    async def execute_outside_transaction(self, statement: str) -> list[Row]:
-        """Run a statement that is not allowed inside a transaction, such as VACUUM or some PRAGMAs,
-        and return its rows. Raises Unavailable.
-        """
-        return await self._backend.execute_outside_transaction(statement)
+
+def other_files(data: Path, log: Path) -> list[Path]:
+    """Return the files in the folder `data` that are stores of Terrarium, without `log`."""
+    found = (path for path in sorted(data.glob("*.db")) if path.resolve() != log.resolve())
+    return [path for path in found if _is_store(path)]
+
+
+def _is_store(path: Path) -> bool:
+    """Return True if a file has our tables; other programs may keep files in the folder too.
+
+    A file that cannot be read at the moment counts as ours: the caller's work on it then fails and
+    is retried, instead of being skipped.
+    """
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as file:
+            found = file.execute("SELECT 1 FROM sqlite_master WHERE name = 'turns'").fetchone()
+    except sqlite3.Error as error:
+        return error.sqlite_errorcode != sqlite3.SQLITE_NOTADB
+    return found is not None

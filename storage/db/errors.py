@@ -1,17 +1,5 @@
-"""Errors of storage.
-
-StorageError
-├── Unavailable       the database cannot be opened, read or written
-│   ├── Conflict      a concurrent transaction has violated a unique constraint
-│   └── Rejected      the database rejects the values that were to be written
-├── UnusableFile      retrying does not help; a person has to intervene
-│   ├── NewerSchema   the database was written by a newer version of Terrarium
-│   ├── OlderSchema   the database was written by a version that is too old to be migrated
-│   └── DamagedFile   the file is damaged, or not a database
-├── AlreadyRunning    (process_lock.py) another process uses the data folder
-├── LeaseLost         (storage/queues/leases.py) another process does the work now
-└── BadCursor         the page cursor was not issued by a search
-"""
+"""Errors of storage; two more are beside what raises them, `AlreadyRunning` in
+`storage.db.process_lock` and `LeaseLost` in `storage.queues.leases`."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ async def secure_delete(database: Database, small: int = MAX_REWRITTEN_SIZE) -> 
         )
         await _vacuum_tables(database, full=int((row and row[0]) or 0) <= small)
         return
-    # It holds for the main writing connection, which runs all transactions but inline ones.
+    # It holds for the writing connection, which runs all transactions of this process.
     await database.execute_outside_transaction("PRAGMA secure_delete = ON")
     try:
         yield
@@ -122,11 +122,8 @@ async def _wipe_free_pages(database: Database) -> None:
     """Overwrite all free pages with zeros, by filling a table with zeros and dropping it."""
     size = await _number(database, "page_size")
     free = await _number(database, "freelist_count")
-    async with database.transaction() as db:
-        await db.execute("CREATE TABLE IF NOT EXISTS wiping (zeros BLOB)")
+    await database.execute("CREATE TABLE IF NOT EXISTS wiping (zeros BLOB)")
     for start in range(0, free, _PAGES_PER_TRANSACTION):
-        async with database.transaction() as db:
-            pages = min(_PAGES_PER_TRANSACTION, free - start)
-            await db.execute("INSERT INTO wiping VALUES (zeroblob(?))", [pages * size])
-    async with database.transaction() as db:
-        await db.execute("DROP TABLE wiping")
+        pages = min(_PAGES_PER_TRANSACTION, free - start)
+        await database.execute("INSERT INTO wiping VALUES (zeroblob(?))", [pages * size])
+    await database.execute("DROP TABLE wiping")

@@ -101,7 +101,7 @@ class Conversations:
     async def turns(self, name: str, *, start: int = 0, limit: int = MAX_TURNS) -> list[Turn]:
         """Return the newest `limit` turns of a conversation with ids from `start` on, oldest
         first."""
-        return await self._database.read(lambda db: _turns(db, name, start, limit))
+        return await self._database.read(_turns, name, start, limit)
 
     async def answers(self, room: str, questions: Collection[int]) -> dict[int, str]:
         """Return the whole answers of the turns of a room, in anybody's conversation there, to the
@@ -129,7 +129,7 @@ class Conversations:
 
     async def window(self, name: str) -> PromptWindow:
         """Return where the prompt of this conversation begins."""
-        return await self._database.read(lambda db: _window(db, name))
+        return await self._database.read(_window, name)
 
     async def recall(self, name: str) -> tuple[PromptWindow, list[Turn]]:
         """Return where the prompt of this conversation begins, and its turns from there on, oldest
@@ -139,28 +139,30 @@ class Conversations:
             window = _window(db, name)
             return window, _turns(db, name, window.turn_start, MAX_TURNS)
 
-        return await self._database.read(both, inline=True)
+        return await self._database.read(both)
 
     async def move_window(self, name: str, window: PromptWindow) -> None:
         """Store where the prompt of this conversation begins, also before its first turn."""
-        async with self._database.transaction() as db:
-            await db.execute(
-                "INSERT INTO conversations (name, room, log_start, turn_start)"
-                " VALUES (?1, ?1, ?2, ?3) ON CONFLICT (name) DO UPDATE"
-                " SET log_start = excluded.log_start, turn_start = excluded.turn_start",
-                [name, window.log_start, window.turn_start],
-            )
+        await self._database.execute(
+            "INSERT INTO conversations (name, room, log_start, turn_start)"
+            " VALUES (?1, ?1, ?2, ?3) ON CONFLICT (name) DO UPDATE"
+            " SET log_start = excluded.log_start, turn_start = excluded.turn_start",
+            [name, window.log_start, window.turn_start],
+        )
 
     async def clear(self, name: str) -> int:
         """Delete a conversation and all memories made from it; return how many turns it had."""
-        async with self._database.transaction() as db:
-            cursor = await db.execute(
+
+        def work(db: Connection) -> int:
+            cursor = db.execute(
                 "DELETE FROM turns WHERE conversation_id ="
                 " (SELECT id FROM conversations WHERE name = ?)",
                 [name],
             )
-            await forget_conversation(db, name)
+            forget_conversation(db, name)
             return cursor.rowcount
+
+        return await self._database.write(work)
 
 
 def _window(db: Connection, name: str) -> PromptWindow:
@@ -220,14 +222,17 @@ class SkillTable:
     async def teach(self, room: str, skill: TaughtSkill, now: datetime) -> None:
         """Store a skill, replacing one of the same name. Raises Unavailable."""
         values, time = (skill.name, skill.description, skill.body, skill.teacher), to_micros(now)
-        async with self._database.transaction() as db:
-            await db.execute(_TEACH, [room, *values, time])
-            await db.execute(_LEAST_USEFUL, [room, time, MAX_SKILLS])
+
+        def work(db: Connection) -> None:
+            db.execute(_TEACH, [room, *values, time])
+            db.execute(_LEAST_USEFUL, [room, time, MAX_SKILLS])
+
+        await self._database.write(work)
 
     async def list_taught(self, room: str) -> list[TaughtSkill]:
         """Return the skills taught in a room, by name. Raises Unavailable."""
         sql = "SELECT * FROM skills WHERE room = ? AND room != '' ORDER BY name"
-        rows = await self._database.read(lambda db: db.execute(sql, [room]).fetchall(), inline=True)
+        rows = await self._database.fetch_all(sql, [room])
         return [TaughtSkill(*(row[field] for field in TaughtSkill.__slots__)) for row in rows]
 
     async def record_use(self, room: str, names: Collection[str], *, well: bool) -> None:
@@ -237,15 +242,14 @@ class SkillTable:
             {"room": room, "name": name, "well": float(well), "new": _NEWEST_WEIGHT}
             for name in names
         ]
-        async with self._database.transaction() as db:
-            await db.executemany(
-                "INSERT INTO skills SELECT :room, :name, '', '', '', 0, 1,"
-                " 0.5 + (:well - 0.5) * :new WHERE :room = '' OR EXISTS"
-                " (SELECT 1 FROM skills WHERE room = :room AND name = :name)"
-                " ON CONFLICT (room, name) DO UPDATE SET uses = skills.uses + 1,"
-                " score = skills.score + (:well - skills.score) * :new",
-                rows,
-            )
+        await self._database.executemany(
+            "INSERT INTO skills SELECT :room, :name, '', '', '', 0, 1,"
+            " 0.5 + (:well - 0.5) * :new WHERE :room = '' OR EXISTS"
+            " (SELECT 1 FROM skills WHERE room = :room AND name = :name)"
+            " ON CONFLICT (room, name) DO UPDATE SET uses = skills.uses + 1,"
+            " score = skills.score + (:well - skills.score) * :new",
+            rows,
+        )
 
     async def scores(self, room: str) -> dict[str, tuple[int, float]]:
         """Return uses and score of those skills of a room that were used, by name. Raises
@@ -257,16 +261,13 @@ class SkillTable:
 
     async def forget_of(self, names: Collection[str]) -> None:
         """Delete the skills that anybody of these `names` has taught. Raises Unavailable."""
-        async with self._database.transaction() as db:
-            await db.executemany(
-                "DELETE FROM skills WHERE room != '' AND teacher = ?", [[name] for name in names]
-            )
+        await self._database.executemany(
+            "DELETE FROM skills WHERE room != '' AND teacher = ?", [[name] for name in names]
+        )
 
     async def forget(self, room: str, name: str | None = None) -> int:
         """Delete one skill taught in a room, or all; return how many. Raises Unavailable."""
-        async with self._database.transaction() as db:
-            cursor = await db.execute(
-                "DELETE FROM skills WHERE room = ? AND room != '' AND name = coalesce(?, name)",
-                [room, name],
-            )
-            return cursor.rowcount
+        return await self._database.execute(
+            "DELETE FROM skills WHERE room = ? AND room != '' AND name = coalesce(?, name)",
+            [room, name],
+        )

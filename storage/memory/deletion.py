@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from storage.chat_log.opt_outs import person_of
 from storage.connection import Dialect
-from storage.db.database import AsyncConnection, Database
+from storage.db.database import Connection, Database
 from storage.memory.memories import MemoryKind, in_network, invalidate_prompt_view, memory_of
 from storage.queues.jobs import Jobs
 
@@ -31,20 +31,20 @@ class DeletedTurn:
     anchor: int
 
 
-async def forget_conversation(db: AsyncConnection, name: str) -> None:
+def forget_conversation(db: Connection, name: str) -> None:
     """Delete a conversation with all memories made from it, in the transaction that deletes its
     turns."""
-    async with db.execute("SELECT room FROM conversations WHERE name = ?", [name]) as rows:
-        rooms = {row[0] for row in await rows.fetchall()}
-    await db.execute("DELETE FROM conversations WHERE name = ?", [name])
-    async with db.execute(
+    rows = db.execute("SELECT room FROM conversations WHERE name = ?", [name]).fetchall()
+    rooms = {row[0] for row in rows}
+    db.execute("DELETE FROM conversations WHERE name = ?", [name])
+    rows = db.execute(
         "SELECT id FROM memories WHERE conversation = ?1 UNION"
         " SELECT memory_id FROM memory_sources WHERE conversation = ?1",
         [name],
-    ) as rows:
-        ids = [row[0] for row in await rows.fetchall()]
-    await _remove(db, ids, rooms)
-    await _forget_empty(db)
+    ).fetchall()
+    ids = [row[0] for row in rows]
+    _remove(db, ids, rooms)
+    _forget_empty(db)
 
 
 async def forget_people(
@@ -60,17 +60,18 @@ async def forget_people(
     themselves is kept, as its turn is. Raises Unavailable.
     """
     people = {person_of(name) for name in names}
-    async with database.transaction() as db:
+
+    def work(db: Connection) -> int:
         # In one transaction with the memories, so that no job makes any of these turns meanwhile.
-        await db.executemany("DELETE FROM turns WHERE id = ?", [[turn.id] for turn in turns])
-        async with db.execute("SELECT id FROM turns") as rows:
-            left = {row[0] for row in await rows.fetchall()}
+        db.executemany("DELETE FROM turns WHERE id = ?", [[turn.id] for turn in turns])
+        rows = db.execute("SELECT id FROM turns").fetchall()
+        left = {row[0] for row in rows}
         sources: dict[int, set[tuple[str, str]]] = {}
-        async with db.execute("SELECT memory_id, conversation, person FROM memory_sources") as rows:
-            for memory_id, conversation, person in await rows.fetchall():
-                sources.setdefault(memory_id, set()).add((conversation, person))
-        async with db.execute("SELECT * FROM memories") as rows:
-            memories = [memory_of(row) for row in await rows.fetchall()]
+        rows = db.execute("SELECT memory_id, conversation, person FROM memory_sources").fetchall()
+        for memory_id, conversation, person in rows:
+            sources.setdefault(memory_id, set()).add((conversation, person))
+        rows = db.execute("SELECT * FROM memories").fetchall()
+        memories = [memory_of(row) for row in rows]
         ids = []
         for memory in memories:
             made_from = sources.get(memory.id, set())
@@ -90,80 +91,88 @@ async def forget_people(
                 is_theirs = is_about and not (own and memory.last_turn in left)
             if came_from_turn or (is_theirs and in_room(memory.room)):
                 ids.append(memory.id)
-        await _remove(db, ids, {turn.room for turn in turns})
-    return len(ids)
+        _remove(db, ids, {turn.room for turn in turns})
+        return len(ids)
+
+    return await database.write(work)
 
 
 async def redact(database: Database, network: str, name: str) -> None:
     """Delete episodes and summaries with words of somebody who has opted out, so that they are made
     again without them. Raises Unavailable."""
     person = person_of(name)
-    async with database.transaction() as db:
-        async with db.execute(
+
+    def work(db: Connection) -> None:
+        rows = db.execute(
             "SELECT memory_id FROM memory_sources JOIN memories ON id = memory_id"
             f" WHERE person = ? AND {in_network('room', '?')}",
             [person, network, network],
-        ) as rows:
-            ids = [row[0] for row in await rows.fetchall()]
-        async with db.execute("SELECT room FROM conversations WHERE person = ?", [person]) as rows:
-            await _remove(db, ids, {row[0] for row in await rows.fetchall()})
+        ).fetchall()
+        ids = [row[0] for row in rows]
+        rows = db.execute("SELECT room FROM conversations WHERE person = ?", [person]).fetchall()
+        _remove(db, ids, {row[0] for row in rows})
+
+    await database.write(work)
 
 
-async def forget_before(db: AsyncConnection, oldest: int) -> None:
+def forget_before(db: Connection, oldest: int) -> None:
     """Delete memories of which any part is older than a time, in microseconds since 1970."""
-    async with db.execute("SELECT DISTINCT room FROM memories WHERE begun < ?", [oldest]) as rows:
-        rooms = [row[0] for row in await rows.fetchall()]
-    await db.execute("DELETE FROM memories WHERE begun < ?", [oldest])
+    rows = db.execute("SELECT DISTINCT room FROM memories WHERE begun < ?", [oldest]).fetchall()
+    rooms = [row[0] for row in rows]
+    db.execute("DELETE FROM memories WHERE begun < ?", [oldest])
     for room in rooms:
-        await invalidate_prompt_view(db, room)
+        invalidate_prompt_view(db, room)
 
 
 async def scrub(database: Database) -> None:
     """Rebuild the index of memories, so that no trace of deleted ones is left, and delete the names
     of rooms and conversations that are empty. A job is added that makes deleted episodes and
     summaries again. Raises Unavailable."""
-    async with database.transaction() as db:
-        await db.execute(
+
+    def work(db: Connection) -> None:
+        db.execute(
             "DELETE FROM conversations WHERE NOT EXISTS"
             " (SELECT 1 FROM turns WHERE conversation_id = conversations.id)"
         )
-        await _forget_empty(db)
-        await db.execute("DELETE FROM jobs WHERE kind LIKE 'memory.%'")  # their keys name rooms
+        _forget_empty(db)
+        db.execute("DELETE FROM jobs WHERE kind LIKE 'memory.%'")  # their keys name rooms
         if database.dialect is Dialect.SQLITE:
-            await db.execute("INSERT INTO memory_text (memory_text) VALUES ('rebuild')")
+            db.execute("INSERT INTO memory_text (memory_text) VALUES ('rebuild')")
+
+    await database.write(work)
     await Jobs(database).add(CONSOLIDATE, {})
 
 
-async def _remove(db: AsyncConnection, ids: Sequence[int], rooms: set[str]) -> None:
+def _remove(db: Connection, ids: Sequence[int], rooms: set[str]) -> None:
     """Delete memories, and record which episodes and summaries have to be made again. What is being
     made of turns of these rooms, or of the rooms of these memories, is void."""
     wanted = json.dumps(ids)
     which = "id IN (SELECT CAST(value AS BIGINT) FROM json_each(?))"
-    async with db.execute(f"SELECT DISTINCT room FROM memories WHERE {which}", [wanted]) as rows:
-        rooms = rooms | {row[0] for row in await rows.fetchall()}
+    rows = db.execute(f"SELECT DISTINCT room FROM memories WHERE {which}", [wanted]).fetchall()
+    rooms = rooms | {row[0] for row in rows}
     # Episodes made from notes (their key is "notes") cannot be made again: the notes are gone.
-    await db.execute(
+    db.execute(
         "INSERT INTO memory_gaps SELECT room, first_turn, max(last_turn) FROM memories"
         f" WHERE layer = 'episode' AND key = '' AND {which} GROUP BY room, first_turn"
         " ON CONFLICT (room, first_turn) DO UPDATE SET last_turn = excluded.last_turn",
         [wanted],
     )
     # The next summary begins with the first turn, and has to reach as far as the deleted one.
-    await db.execute(
+    db.execute(
         "UPDATE memory_rooms SET folded = 0,"
         " wanted = CASE WHEN folded > wanted THEN folded ELSE wanted END WHERE room IN"
         f" (SELECT room FROM memories WHERE layer = 'summary' AND {which})",
         [wanted],
     )
-    await db.execute(f"DELETE FROM memories WHERE {which}", [wanted])
+    db.execute(f"DELETE FROM memories WHERE {which}", [wanted])
     for room in sorted(rooms):
-        await invalidate_prompt_view(db, room)
+        invalidate_prompt_view(db, room)
 
 
-async def _forget_empty(db: AsyncConnection) -> None:
+def _forget_empty(db: Connection) -> None:
     """Delete watermarks and gaps of rooms that have neither turns nor memories."""
     for table in ("memory_gaps", "memory_rooms"):
-        await db.execute(
+        db.execute(
             f"DELETE FROM {table} WHERE NOT EXISTS (SELECT 1 FROM memories WHERE room ="
             f" {table}.room) AND NOT EXISTS (SELECT 1 FROM turns t JOIN conversations c"
             f" ON c.id = t.conversation_id WHERE c.room = {table}.room)"

@@ -23,7 +23,7 @@ from typing import Any
 
 from storage.chat_log.opt_outs import person_of
 from storage.connection import Dialect
-from storage.db.database import AsyncConnection, Connection, Database, Row, from_micros, to_micros
+from storage.db.database import Connection, Database, Row, from_micros, to_micros
 from storage.text_index.words import fold, words
 
 MANUAL, OWN, HEARSAY = 1.0, 0.8, 0.3
@@ -219,8 +219,7 @@ class Memories:
     async def add(self, memory: Memory) -> bool:
         """Store a memory. A fact replaces the one of its key, unless that has greater confidence:
         then return False."""
-        async with self._database.transaction() as db:
-            return await _add(db, memory) > 0
+        return await self._database.write(lambda db: _add(db, memory)) > 0
 
     async def latest(self, room: str, layer: MemoryKind, limit: int = _NO_LIMIT) -> list[Memory]:
         """Return the newest `limit` memories of a layer, oldest first."""
@@ -236,7 +235,7 @@ class Memories:
     ) -> list[Memory]:
         """Return the facts about one person, or all: those that were asked for first, then by
         confidence, then the newest first."""
-        return await self._database.read(lambda db: _facts(db, room, subject, limit))
+        return await self._database.read(_facts, room, subject, limit)
 
     async def fact(self, room: str, subject: str, key: str) -> Memory | None:
         """Return the fact about a person under a key, if there is one."""
@@ -248,31 +247,33 @@ class Memories:
 
     async def search(self, room: str, text: str, limit: int) -> list[tuple[Memory, float]]:
         """Return the memories that have words of `text`, best first, with their BM25 scores."""
-        return await self._database.read(lambda db: _search(db, room, text, limit))
+        return await self._database.read(_search, room, text, limit)
 
     async def forget(self, room: str, subject: str, key: str | None = None) -> int:
         """Delete the facts and notes about a person, those of one key or all; return how many."""
-        async with self._database.transaction() as db:
-            cursor = await db.execute(
+
+        def work(db: Connection) -> int:
+            cursor = db.execute(
                 "DELETE FROM memories WHERE room = :room AND subject = :subject"
                 " AND layer IN ('fact', 'note') AND key = coalesce(:key, key)",
                 {"room": room, "subject": subject, "key": key},
             )
             if cursor.rowcount:
-                await invalidate_prompt_view(db, room)
+                invalidate_prompt_view(db, room)
             return cursor.rowcount
+
+        return await self._database.write(work)
 
     async def progress(self, room: str) -> Watermarks:
         """Return the watermarks of a room, creating them if there are none."""
         if row := await self._database.fetch_one(_PROGRESS, [room]):
             return Watermarks(*row)
-        async with self._database.transaction() as db:
-            # A random version: if the row is deleted and created again, results that were read
-            # before are still void.
-            await db.execute(
-                "INSERT INTO memory_rooms (room, version) VALUES (?, ?) ON CONFLICT DO NOTHING",
-                [room, secrets.randbits(62)],
-            )
+        # A random version: if the row is deleted and created again, results that were read
+        # before are still void.
+        await self._database.execute(
+            "INSERT INTO memory_rooms (room, version) VALUES (?, ?) ON CONFLICT DO NOTHING",
+            [room, secrets.randbits(62)],
+        )
         row = await self._database.fetch_one(_PROGRESS, [room])
         return Watermarks(*row) if row else Watermarks(room)
 
@@ -302,7 +303,7 @@ class Memories:
                 [row["id"] for row in db.execute(_NOTES, [room, notes])],
             )
 
-        return await self._database.read(reading, inline=True)
+        return await self._database.read(reading)
 
     async def turns(self, room: str, after: int, until: int, limit: int) -> list[RoomTurn]:
         """Return the oldest `limit` turns with ids greater than `after` and up to `until`, in order
@@ -313,11 +314,10 @@ class Memories:
     async def want_summary(self, room: str, through: int) -> None:
         """Have the next summary of a room include the turns up to `through`."""
         await self.progress(room)
-        async with self._database.transaction() as db:
-            await db.execute(
-                "UPDATE memory_rooms SET wanted = ?2 WHERE room = ?1 AND wanted < ?2",
-                [room, through],
-            )
+        await self._database.execute(
+            "UPDATE memory_rooms SET wanted = ?2 WHERE room = ?1 AND wanted < ?2",
+            [room, through],
+        )
 
     async def advance_summary(
         self,
@@ -329,23 +329,24 @@ class Memories:
         """Replace the summary by one that includes the turns up to `through`, or without a summary
         only move the watermark. Return False if it is void."""
         room = watermarks.room
-        async with self._database.transaction() as db:
-            if not await _move(db, watermarks, "summary", through):
+
+        def work(db: Connection) -> bool:
+            if not _move(db, watermarks, "summary", through):
                 return False
             if summary:
                 sources = _sources_in(made_of)
                 if watermarks.summary:  # else it was made from turns alone
-                    async with db.execute(
+                    rows = db.execute(
                         "SELECT s.conversation, s.person FROM memories JOIN memory_sources s"
                         " ON memory_id = id WHERE room = ? AND layer = 'summary'",
                         [room],
-                    ) as rows:
-                        sources |= {(row[0], row[1]) for row in await rows.fetchall()}
-                await db.execute(
-                    "DELETE FROM memories WHERE room = ? AND layer = 'summary'", [room]
-                )
-                await _add_made(db, summary, sources)
+                    ).fetchall()
+                    sources |= {(row[0], row[1]) for row in rows}
+                db.execute("DELETE FROM memories WHERE room = ? AND layer = 'summary'", [room])
+                _add_made(db, summary, sources)
             return True
+
+        return await self._database.write(work)
 
     async def add_episode(
         self,
@@ -356,52 +357,61 @@ class Memories:
     ) -> bool:
         """Add the episode of the turns up to an id, or of those in a gap, if there is one; move the
         watermark, or close the gap. Return False if it is void."""
-        async with self._database.transaction() as db:
+
+        def work(db: Connection) -> bool:
             if isinstance(place, Gap):
-                if not await _current(db, watermarks):
+                if not _current(db, watermarks):
                     return False
-                await db.execute(
+                db.execute(
                     "DELETE FROM memory_gaps WHERE room = ? AND first_turn = ?",
                     [watermarks.room, place.first_turn],
                 )
-            elif not await _move(db, watermarks, "episodes", place):
+            elif not _move(db, watermarks, "episodes", place):
                 return False
             if episode:
-                await _add_made(db, episode, _sources_in(made_of))
+                _add_made(db, episode, _sources_in(made_of))
             return True
+
+        return await self._database.write(work)
 
     async def advance_facts(
         self, watermarks: Watermarks, through: int, facts: Iterable[Memory], oldest: datetime
     ) -> bool:
         """Add the facts learnt from the turns up to `through`, and delete learnt ones that were not
         confirmed since `oldest` or exceed `LEARNT_FACTS`. Return False if it is void."""
-        async with self._database.transaction() as db:
-            if not await _move(db, watermarks, "facts", through):
+
+        def work(db: Connection) -> bool:
+            if not _move(db, watermarks, "facts", through):
                 return False
             # Somebody may have opted out while the model was asked.
-            async with db.execute(_OPTED_OUT, [watermarks.room]) as rows:
-                opted_out = {row[0] for row in await rows.fetchall()}
+            rows = db.execute(_OPTED_OUT, [watermarks.room]).fetchall()
+            opted_out = {row[0] for row in rows}
             for fact in facts:
                 if fact.subject not in opted_out:
-                    await _add(db, fact)
+                    _add(db, fact)
             learnt = "room = ? AND layer = 'fact' AND manual = 0"
-            await db.execute(
+            db.execute(
                 f"DELETE FROM memories WHERE {learnt} AND time < ?",
                 [watermarks.room, to_micros(oldest)],
             )
-            await _keep_newest(db, learnt, "time", [watermarks.room, LEARNT_FACTS])
+            _keep_newest(db, learnt, "time", [watermarks.room, LEARNT_FACTS])
             return True
+
+        return await self._database.write(work)
 
     async def replace_notes(
         self, watermarks: Watermarks, notes: Sequence[Memory], episode: Memory
     ) -> bool:
         """Replace notes by one episode. Return False if it is void."""
-        async with self._database.transaction() as db:
-            if not await _current(db, watermarks):
+
+        def work(db: Connection) -> bool:
+            if not _current(db, watermarks):
                 return False
-            await db.executemany("DELETE FROM memories WHERE id = ?", [[each.id] for each in notes])
-            await _add_made(db, episode, {(note.conversation, note.source) for note in notes})
+            db.executemany("DELETE FROM memories WHERE id = ?", [[each.id] for each in notes])
+            _add_made(db, episode, {(note.conversation, note.source) for note in notes})
             return True
+
+        return await self._database.write(work)
 
     async def load_for_prompt(
         self, room: str, person: str, words: str, most: int
@@ -426,19 +436,22 @@ class Memories:
             found = tuple(memory for memory, _ in _search(db, room, words, most))
             return RoomMemorySnapshot(text, *times, True, facts, found)
 
-        return await self._database.read(reading, inline=True)
+        return await self._database.read(reading)
 
     async def save_prompt_view(self, watermarks: Watermarks, text: str, turn: int) -> bool:
         """Set the text that prompts show from now on, and the newest turn at this time. Return
         False if it is void."""
-        async with self._database.transaction() as db:
-            if not await _current(db, watermarks):
+
+        def work(db: Connection) -> bool:
+            if not _current(db, watermarks):
                 return False
-            await db.execute(
+            db.execute(
                 "UPDATE memory_rooms SET shown = ?, shown_turn = ? WHERE room = ?",
                 [text, turn, watermarks.room],
             )
             return True
+
+        return await self._database.write(work)
 
 
 def _facts(
@@ -469,22 +482,21 @@ def _search(db: Connection, room: str, text: str, limit: int) -> list[tuple[Memo
     return [(memory_of(row), float(row["score"])) for row in rows]
 
 
-async def _add(db: AsyncConnection, memory: Memory) -> int:
+def _add(db: Connection, memory: Memory) -> int:
     """Run `Memories.add` in a transaction; return the id, 0 if a fact of greater confidence is
     kept."""
     sql = _FACT if memory.layer == MemoryKind.FACT else _ADD
     begun, time = to_micros(memory.begun or memory.time), to_micros(memory.time)
     values = asdict(memory) | {"begun": begun, "time": time, "manual": int(memory.manual)}
     del values["id"]
-    async with db.execute(f"{sql} RETURNING id", values) as added:
-        row = await added.fetchone()
+    row = db.execute(f"{sql} RETURNING id", values).fetchone()
     return int(row[0]) if row else 0
 
 
-async def invalidate_prompt_view(db: AsyncConnection, room: str) -> None:
+def invalidate_prompt_view(db: Connection, room: str) -> None:
     """Delete the text that prompts show, so that it is chosen again, and void the results of jobs
     that have read the room before."""
-    await db.execute(
+    db.execute(
         "UPDATE memory_rooms SET shown = '', shown_turn = 0, version = version + 1 WHERE room = ?",
         [room],
     )
@@ -498,21 +510,20 @@ def memory_of(row: Mapping[str, Any] | Row) -> Memory:
     return Memory(**values)
 
 
-async def _current(db: AsyncConnection, watermarks: Watermarks, mark: str = "version") -> bool:
+def _current(db: Connection, watermarks: Watermarks, mark: str = "version") -> bool:
     """Return True if the version and one watermark are still as they were read."""
     # Only one transaction writes at a time, so the answer holds until the commit of this one.
     sql = f"SELECT version, {_MARKS[mark]} FROM memory_rooms WHERE room = ?"
-    async with db.execute(sql, [watermarks.room]) as rows:
-        row = await rows.fetchone()
+    row = db.execute(sql, [watermarks.room]).fetchone()
     return row is not None and tuple(row) == (watermarks.version, getattr(watermarks, mark))
 
 
-async def _move(db: AsyncConnection, watermarks: Watermarks, mark: str, to: int) -> bool:
+def _move(db: Connection, watermarks: Watermarks, mark: str, to: int) -> bool:
     """Move a watermark; return False, without moving it, if what was read is void."""
-    if not await _current(db, watermarks, mark):
+    if not _current(db, watermarks, mark):
         return False
     sql = f"UPDATE memory_rooms SET {_MARKS[mark]} = ? WHERE room = ?"
-    await db.execute(sql, [to, watermarks.room])
+    db.execute(sql, [to, watermarks.room])
     return True
 
 
@@ -520,25 +531,21 @@ def _sources_in(turns: Sequence[RoomTurn]) -> set[tuple[str, str]]:
     return {(turn.conversation, turn.person) for turn in turns}
 
 
-async def _add_made(
-    db: AsyncConnection, memory: Memory, sources: Iterable[tuple[str, str]]
-) -> None:
+def _add_made(db: Connection, memory: Memory, sources: Iterable[tuple[str, str]]) -> None:
     """Add an episode or a summary that was made of what people said, and keep the newest ones."""
-    memory_id = await _add(db, memory)
-    await db.executemany(
+    memory_id = _add(db, memory)
+    db.executemany(
         "INSERT INTO memory_sources VALUES (?, ?, ?)",
         [(memory_id, *source) for source in sorted(sources)],
     )
     which = "room = ? AND layer = 'episode'"
-    await _keep_newest(db, which, "last_turn", [memory.room, EPISODES])
+    _keep_newest(db, which, "last_turn", [memory.room, EPISODES])
 
 
-async def _keep_newest(
-    db: AsyncConnection, which: str, newest: str, values: Sequence[str | int]
-) -> None:
+def _keep_newest(db: Connection, which: str, newest: str, values: Sequence[str | int]) -> None:
     """Delete the oldest memories of a kind; the last of `values` is how many are kept."""
     # OFFSET needs a LIMIT in SQLite, and PostgreSQL takes no negative one for "all".
-    await db.execute(
+    db.execute(
         f"DELETE FROM memories WHERE id IN (SELECT id FROM memories WHERE {which}"
         f" ORDER BY {newest} DESC, id DESC LIMIT 1000000000 OFFSET ?)",
         values,

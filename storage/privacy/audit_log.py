@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 
 from storage.chat_log.event import Place
-from storage.db.database import AsyncConnection, Database, from_micros, to_micros
+from storage.db.database import Connection, Database, from_micros, to_micros
 
 FORGOTTEN = "(forgotten)"
 """Placeholder for the name of a person who was forgotten."""
@@ -37,8 +38,7 @@ class AuditLog:
 
     async def add(self, entry: AuditEntry) -> None:
         """Store an entry with the current time."""
-        async with self._database.transaction() as db:
-            await insert_entry(db, entry)
+        await self._database.write(partial(insert_entry, entry=entry))
 
     async def latest(self, limit: int = 50) -> list[AuditEntry]:
         """Return the newest `limit` entries, oldest first."""
@@ -75,15 +75,14 @@ class AuditLog:
             if nameless != [*texts]:
                 changed.append([*nameless, row["rowid"]])
         if changed:
-            async with self._database.transaction() as db:
-                await db.executemany(
-                    "UPDATE audit SET target = ?, reason = ? WHERE rowid = ?", changed
-                )
+            await self._database.executemany(
+                "UPDATE audit SET target = ?, reason = ? WHERE rowid = ?", changed
+            )
 
 
-async def insert_entry(db: AsyncConnection, entry: AuditEntry) -> None:
+def insert_entry(db: Connection, entry: AuditEntry) -> None:
     """Store an entry with the current time, inside a transaction."""
-    await db.execute(
+    db.execute(
         "INSERT INTO audit (time, network, channel, actor, action, target, reason)"
         " VALUES (?, ?, ?, ?, ?, ?, ?)",
         [

@@ -25,17 +25,18 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import structlog
 
+from storage.chat_log import deletion, statistics
 from storage.chat_log.event import EVERYTHING, Event, Scope
-from storage.chat_log.opt_outs import name_of
-from storage.db.database import Address, Connection, Database, to_micros
+from storage.chat_log.event_table import answers_quoting
+from storage.chat_log.opt_outs import person_of
+from storage.db.database import Address, Connection, Database, Row, to_micros
 from storage.db.errors import StorageError
 from storage.db.secure_delete import remove_copies, secure_delete
 from storage.log import ChatLog, Query
@@ -229,7 +230,7 @@ def _names_of(person: Person | NamedPerson, events: Sequence[Event]) -> frozense
     rooms and conversations.
     """
     names: set[str] = set()
-    for fold in (str, _fold):
+    for fold in (str, person_of):
         names.update(map(fold, person.names), (fold(event.nick) for event in events))
         for event in events:
             if event.host:
@@ -238,10 +239,6 @@ def _names_of(person: Person | NamedPerson, events: Sequence[Event]) -> frozense
             names.add(f"~{fold(person.account)}")
     escaped = {name.replace("%", "%25").replace("/", "%2F") for name in names}
     return frozenset(names | escaped)
-
-
-def _fold(name: str) -> str:
-    return name_of("", name)[1]
 
 
 async def _carry_out(database: Database, log: ChatLog, data: Path, erasure: PendingErasure) -> bool:
@@ -262,8 +259,8 @@ async def _carry_out(database: Database, log: ChatLog, data: Path, erasure: Pend
             await _forget_records(database, erasure)
             erasure = await _tick_off(pending, erasure, _RECORDS)
         if _EVENTS in in_log:
-            await log.remove(sorted(erasure.events | erasure.replies))
-            await log.scrub()
+            await deletion.remove(log.database, sorted(erasure.events | erasure.replies))
+            await deletion.scrub(log.database)
             erasure = await _tick_off(pending, erasure, _EVENTS)
         erasure = await _forget_elsewhere(pending, database, data, erasure)
         # Before the rewrite at the end of this context, which also removes the names' old bytes.
@@ -361,7 +358,7 @@ async def _replies(log: ChatLog, ids: frozenset[int]) -> set[int]:
     replies: set[int] = set()
     if not ids:
         return replies
-    quoting = await log.answers_quoting(ids)
+    quoting = await log.read(answers_quoting, ids)
     answered = ids | quoting
     to_them: dict[str, bool] = {}  # by private conversation: was the person the last to speak?
     async for event in _iterate(log, Query(scope=EVERYTHING, after_id=min(ids) - 1)):
@@ -388,7 +385,7 @@ async def _said_in_their_rooms(
     were not logged."""
     people = {name.lower() for name in names}
     found: set[int] = set()
-    for channel in await log.channels(EVERYTHING):
+    for channel in await log.read(statistics.channels, EVERYTHING):
         place = channel.place
         if not channel.private or place.channel.lower() not in people:
             continue
@@ -423,15 +420,16 @@ async def _turns_of(database: Database, ids: frozenset[int]) -> list[DeletedTurn
         return [
             DeletedTurn(row["id"], row["room"], row["name"], row["anchor"])
             for row in rows
-            if not ids.isdisjoint([row["anchor"], *_find_linked(json.loads(row["messages"]))])
+            if not ids.isdisjoint(_linked(row))
         ]
 
     return await database.read(select)
 
 
-def _find_linked(messages: Iterable[Mapping[str, Any]]) -> Iterator[int]:
-    """Yield the ids of the events that the messages of a turn are, or quote."""
-    for message in messages:
+def _linked(row: Row) -> Iterator[int]:
+    """Yield the ids of the events that a turn asks, or that its messages are or quote."""
+    yield row["anchor"]
+    for message in json.loads(row["messages"]):
         yield message.get("anchor", 0)
         yield from message.get("quotes", ())
         yield from message.get("quotes_beside", ())
@@ -453,9 +451,10 @@ async def _forget_texts(
     ]
     messages = await database.fetch_all("SELECT id, quotes FROM outbox")
     unsent = [[row["id"]] for row in messages if not ids.isdisjoint(json.loads(row["quotes"]))]
-    async with database.transaction() as db:
-        await db.executemany("DELETE FROM pastes WHERE id = ?", gone)
-        await db.executemany("DELETE FROM outbox WHERE id = ?", unsent)
-        await db.execute(
-            "DELETE FROM peer_questions WHERE deadline < ?", [to_micros(datetime.now(UTC))]
-        )
+
+    def delete(db: Connection) -> None:
+        db.executemany("DELETE FROM pastes WHERE id = ?", gone)
+        db.executemany("DELETE FROM outbox WHERE id = ?", unsent)
+        db.execute("DELETE FROM peer_questions WHERE deadline < ?", [to_micros(datetime.now(UTC))])
+
+    await database.write(delete)

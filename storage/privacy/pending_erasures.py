@@ -16,8 +16,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from storage.chat_log.event import Place
-from storage.connection import Dialect
-from storage.db.database import Database, Row, to_micros
+from storage.db.address import PostgresSchema
+from storage.db.database import Connection, Database, to_micros
 from storage.db.errors import Unavailable
 from storage.privacy.audit_log import AuditEntry, insert_entry
 
@@ -29,9 +29,6 @@ UPDATE erasures SET person = '', names = '[]', hosts = '[]', events = ?1, replie
 WHERE id = ?2"""
 _LOCK_TIMEOUT = 60.0  # seconds to wait for another process
 _POLL_INTERVAL = 0.1  # seconds between two attempts to take the lock
-_TRY_ADVISORY = (
-    "SELECT pg_try_advisory_xact_lock(hashtextextended(current_schema() || ' erasures', 0))"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,35 +72,45 @@ class PendingErasures:
             json.dumps(erasure.steps),
             erasure.removed_events,
         ]
-        async with (
-            self._database.transaction() as db,
-            db.execute(
-                f"{_ADD} VALUES ({', '.join('?' * len(values))}) RETURNING id", values
-            ) as added,
-        ):
-            return int((await added.fetchone())[0])
+        sql = f"{_ADD} VALUES ({', '.join('?' * len(values))}) RETURNING id"
+        row = await self._database.write(lambda db: db.execute(sql, values).fetchone())
+        return int(row[0])
 
     async def list_all(self) -> list[PendingErasure]:
         """Return all pending erasures, oldest first."""
         rows = await self._database.fetch_all("SELECT * FROM erasures ORDER BY id")
-        return [_erasure(row) for row in rows]
+        return [
+            PendingErasure(
+                row["actor"],
+                row["network"],
+                row["person"],
+                frozenset(json.loads(row["names"])),
+                frozenset(json.loads(row["hosts"])),
+                frozenset(array("q", row["events"])),
+                frozenset(array("q", row["replies"])),
+                tuple(json.loads(row["steps"])),
+                row["removed_events"],
+                row["id"],
+            )
+            for row in rows
+        ]
 
     async def tick_off(self, erasure_id: int, step: str) -> None:
         """Record that a step is done."""
-        async with self._database.transaction() as db:
-            async with db.execute("SELECT steps FROM erasures WHERE id = ?", [erasure_id]) as found:
-                row = await found.fetchone()
-            steps = json.loads(row[0]) if row else []
-            await db.execute(
-                "UPDATE erasures SET steps = ? WHERE id = ?",
-                [json.dumps([each for each in steps if each != step]), erasure_id],
+
+        def update(db: Connection) -> None:
+            row = db.execute("SELECT steps FROM erasures WHERE id = ?", [erasure_id]).fetchone()
+            steps = [each for each in json.loads(row[0]) if each != step] if row else []
+            db.execute(
+                "UPDATE erasures SET steps = ? WHERE id = ?", [json.dumps(steps), erasure_id]
             )
+
+        await self._database.write(update)
 
     async def make_nameless(self, erasure_id: int) -> None:
         """Remove the person's names and ids from the row; the remaining work, rewriting the file,
         needs none of them."""
-        async with self._database.transaction() as db:
-            await db.execute(_NAMELESS, [b"", erasure_id])
+        await self._database.execute(_NAMELESS, [b"", erasure_id])
 
     async def finish(self, erasure: PendingErasure) -> None:
         """Remove the row, and record in the audit log how much was removed, but not whose it was.
@@ -112,10 +119,12 @@ class PendingErasures:
         """
         removed = f"{erasure.removed_events} events"
         entry = AuditEntry(Place(erasure.network or "", ""), erasure.actor, "forget", removed)
-        async with self._database.transaction() as db:
-            cursor = await db.execute("DELETE FROM erasures WHERE id = ?", [erasure.id])
-            if cursor.rowcount:
-                await insert_entry(db, entry)
+
+        def delete(db: Connection) -> None:
+            if db.execute("DELETE FROM erasures WHERE id = ?", [erasure.id]).rowcount:
+                insert_entry(db, entry)
+
+        await self._database.write(delete)
 
 
 @asynccontextmanager
@@ -129,44 +138,28 @@ async def erasure_lock(
     the server releases it when the connection ends. Raises Unavailable when another process still
     holds it after `patience` seconds.
     """
-    attempts = _attempts(patience)
-    if database.dialect is Dialect.POSTGRES:
-        async for _ in attempts:
-            # The transaction only holds the lock: it writes nothing, and has no snapshot that would
-            # keep VACUUM from removing rows. Who waits has none: whoever holds the lock needs
-            # further connections of the pool, which has few.
-            async with database.transaction(exclusive=False) as connection:
-                # The server may be set to end transactions that are idle, and an erasure may take
-                # minutes.
-                await connection.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
-                async with connection.execute(_TRY_ADVISORY) as cursor:
-                    is_locked = (await cursor.fetchone())[0]
-                if is_locked:
-                    yield
-                    return
-    path = data / "run" / "erasure.lock"
+    if isinstance(database.address, PostgresSchema):
+        from storage.db.postgres.backend import session_lock  # needs the extra
+
+        async with session_lock(database.address, " erasures", patience):
+            yield
+        return
+    path, until = data / "run" / "erasure.lock", time.monotonic() + patience
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         file = path.open("a")
     except OSError as error:
         raise Unavailable(f"{path}: cannot be opened: {error.strerror}") from error
     with file:  # closing it releases the lock
-        async for _ in attempts:
+        while True:
             try:
                 fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                continue
-            yield
-            return
-
-
-async def _attempts(patience: float) -> AsyncIterator[None]:
-    """Yield at once and then every `_POLL_INTERVAL`. Raises Unavailable after `patience`."""
-    until = time.monotonic() + patience
-    while time.monotonic() < until:
+                break
+            except BlockingIOError as error:
+                if time.monotonic() > until:
+                    raise Unavailable("another process is still carrying out erasures") from error
+                await asyncio.sleep(_POLL_INTERVAL)
         yield
-        await asyncio.sleep(_POLL_INTERVAL)
-    raise Unavailable("another process is still carrying out erasures")
 
 
 def has_pending_erasures(path: Path) -> bool:
@@ -183,18 +176,3 @@ def has_pending_erasures(path: Path) -> bool:
 
 def _pack(ids: Collection[int]) -> bytes:
     return array("q", sorted(ids)).tobytes()
-
-
-def _erasure(row: Row) -> PendingErasure:
-    return PendingErasure(
-        row["actor"],
-        row["network"],
-        row["person"],
-        frozenset(json.loads(row["names"])),
-        frozenset(json.loads(row["hosts"])),
-        frozenset(array("q", row["events"])),
-        frozenset(array("q", row["replies"])),
-        tuple(json.loads(row["steps"])),
-        row["removed_events"],
-        row["id"],
-    )

@@ -6,8 +6,9 @@ import asyncio
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from storage.chat_log.event import EVERYTHING, Place
-from storage.db.database import Database, to_micros
+from storage.chat_log import deletion, statistics
+from storage.chat_log.event import EVERYTHING
+from storage.db.database import Connection, Database, to_micros
 from storage.db.secure_delete import COPY_LIFETIME, remove_copies
 from storage.log import ChatLog, Query
 from storage.memory.deletion import forget_before
@@ -30,33 +31,29 @@ async def expire(database: Database, log: ChatLog, settings: StorageSettings, no
     if isinstance(address, Path):
         await asyncio.to_thread(remove_copies, address, address.parent, COPY_LIFETIME)
     removed = 0
-    for channel in await log.channels(EVERYTHING):
-        if days := settings.days_of(channel.place):
-            removed += await _expire_place(log, channel.place, now - timedelta(days=days))
+    for channel in await log.read(statistics.channels, EVERYTHING):
+        days = settings.days_of(channel.place)
+        query = Query(
+            scope=EVERYTHING,
+            network=channel.place.network,
+            channel=channel.place.channel,
+            until=now - timedelta(days=days),
+            limit=_EVENTS_PER_STEP,
+        )
+        while days and (events := await log.find(query, newest=False)):
+            removed += await deletion.remove(log.database, [event.id for event in events])
     if removed:
-        await log.scrub()
-        async with database.transaction() as db:
-            await db.execute(_WITHOUT_QUESTION)
+        await deletion.scrub(log.database)
+        await database.execute(_WITHOUT_QUESTION)
     # Turns and memories have no retention by channel, only the general one.
     if settings.retention_days:
         oldest = to_micros(now - timedelta(days=settings.retention_days))
-        async with database.transaction() as db:
-            await db.execute("DELETE FROM turns WHERE time < ?", [oldest])
-            await db.execute("DELETE FROM runs WHERE started < ?", [oldest])
-            await db.execute("DELETE FROM skills WHERE room != '' AND time < ?", [oldest])
-            await forget_before(db, oldest)
-    return removed
 
+        def delete(db: Connection) -> None:
+            db.execute("DELETE FROM turns WHERE time < ?", [oldest])
+            db.execute("DELETE FROM runs WHERE started < ?", [oldest])
+            db.execute("DELETE FROM skills WHERE room != '' AND time < ?", [oldest])
+            forget_before(db, oldest)
 
-async def _expire_place(log: ChatLog, place: Place, until: datetime) -> int:
-    query = Query(
-        scope=EVERYTHING,
-        network=place.network,
-        channel=place.channel,
-        until=until,
-        limit=_EVENTS_PER_STEP,
-    )
-    removed = 0
-    while events := await log.find(query, newest=False):
-        removed += await log.remove([event.id for event in events])
+        await database.write(delete)
     return removed

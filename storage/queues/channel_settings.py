@@ -26,15 +26,12 @@ class ChannelSettings:
     async def put(self, place: Place, key: str, value: str | None) -> None:
         """Set a key, or with None delete the setting."""
         where = [place.network, place.channel, key]
-        async with self._database.transaction() as db:
-            if value is None:
-                await db.execute(
-                    "DELETE FROM channel_settings WHERE network = ? AND channel = ? AND key = ?",
-                    where,
-                )
-            else:
-                await db.execute(
-                    "INSERT INTO channel_settings VALUES (?, ?, ?, ?)"
-                    " ON CONFLICT (network, channel, key) DO UPDATE SET value = excluded.value",
-                    [*where, value],
-                )
+        if value is None:
+            sql = "DELETE FROM channel_settings WHERE network = ? AND channel = ? AND key = ?"
+            await self._database.execute(sql, where)
+        else:
+            await self._database.execute(
+                "INSERT INTO channel_settings VALUES (?, ?, ?, ?)"
+                " ON CONFLICT (network, channel, key) DO UPDATE SET value = excluded.value",
+                [*where, value],
+            )

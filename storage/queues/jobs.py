@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from storage.connection import Dialect
-from storage.db.database import AsyncConnection, Database, Row, from_micros, to_micros
+from storage.connection import Connection, Dialect
+from storage.db.database import Database, Row, from_micros, to_micros
 from storage.db.errors import Conflict
 
 LEASE = timedelta(minutes=30)
@@ -117,34 +117,36 @@ class Jobs:
         that depends on an unknown, failed or dead one fails at once. Raises Unavailable.
         """
         now = to_micros(self._now())
-        async with self._database.transaction() as db:
+        row = {
+            "kind": kind,
+            "payload": json.dumps(dict(payload)),
+            "key": key or None,
+            "lane": lane,
+            "priority": priority,
+            "max_attempts": self.max_attempts,
+            "depends_on": depends_on,
+            "created": now,
+            "run_at": to_micros(run_at) if run_at else now,
+        }
+
+        def insert(db: Connection) -> int:
             state, error = "pending", ""
             if depends_on is not None:
-                parent = await _fetch_row(db, "SELECT state FROM jobs WHERE id = ?", [depends_on])
+                parent = db.execute("SELECT state FROM jobs WHERE id = ?", [depends_on]).fetchone()
                 found = parent[0] if parent else "unknown"
                 if found in ("unknown", "failed", "dead"):
                     state, error = "failed", f"the job that it depends on is {found}"
                 elif found != "done":
                     state = "waiting"
-            row = {
-                "kind": kind,
-                "payload": json.dumps(dict(payload)),
-                "key": key or None,
-                "lane": lane,
-                "priority": priority,
-                "state": state,
-                "max_attempts": self.max_attempts,
-                "depends_on": depends_on,
-                "created": now,
-                "run_at": to_micros(run_at) if run_at else now,
-                "finished": now if error else None,
-                "error": error,
-            }
-            added = await _fetch_row(db, _ADD, row)
-            known = added or await _fetch_row(db, "SELECT id FROM jobs WHERE key = ?", [key])
-        assert known is not None
+            ended = {"state": state, "error": error, "finished": now if error else None}
+            added = db.execute(_ADD, row | ended).fetchone()
+            if added is None:
+                added = db.execute("SELECT id FROM jobs WHERE key = ?", [key]).fetchone()
+            return int(added[0])
+
+        job_id = await self._database.write(insert)
         self.changed.set()
-        return int(known[0])
+        return job_id
 
     async def claim(self, worker: str, kinds: Collection[str], now: datetime) -> Job | None:
         """Claim the next due job of these kinds for `LEASE`, and return it, or None."""
@@ -157,8 +159,9 @@ class Jobs:
         sql = _CLAIM.format(lock=_LOCK[self._database.dialect])
         while True:
             try:
-                async with self._database.transaction(exclusive=False) as db:
-                    row = await _fetch_row(db, sql, values)
+                row = await self._database.write(
+                    lambda db: db.execute(sql, values).fetchone(), exclusive=False
+                )
             except Conflict:  # another worker has just claimed a job of the same lane
                 continue
             return _job(row) if row else None
@@ -166,13 +169,18 @@ class Jobs:
     async def finish(self, job: Job, result: object = None) -> bool:
         """Mark a claimed job as done, which makes those that wait for it pending. Return False if
         the job no longer was the caller's."""
-        async with self._database.transaction() as db:
-            ended = await _finish(db, job, "done", self._now(), result=json.dumps(result))
+        now = self._now()
+
+        def end(db: Connection) -> bool:
+            ended = _finish(db, job, "done", now, result=json.dumps(result))
             if ended:
-                await db.execute(
+                db.execute(
                     "UPDATE jobs SET state = 'pending' WHERE depends_on = ? AND state = 'waiting'",
                     [job.id],
                 )
+            return ended
+
+        ended = await self._database.write(end)
         self.changed.set()
         return ended
 
@@ -180,63 +188,82 @@ class Jobs:
         """End an attempt that failed: the job is retried after its backoff, or dead after the last
         attempt. Return False if the job no longer was the caller's."""
         now = self._now()
-        async with self._database.transaction() as db:
-            if job.attempts < job.max_attempts:
-                again = now + self._retry * 2 ** (job.attempts - 1)
-                return await _retry(db, job, again, error, attempts=job.attempts)
-            ended = await _finish(db, job, "dead", now, error=error)
+        if job.attempts < job.max_attempts:
+            again = now + self._retry * 2 ** (job.attempts - 1)
+            return await self._give_back(job, again, error, job.attempts)
+
+        def end(db: Connection) -> bool:
+            ended = _finish(db, job, "dead", now, error=error)
             if ended:
-                await _fail_below(db, job.id, now)
+                _fail_below(db, job.id, now)
             return ended
+
+        return await self._database.write(end)
 
     async def postpone(self, job: Job, until: datetime) -> bool:
         """Give back a claimed job that cannot be done before `until`, at no cost of an attempt.
         Return False if the job no longer was the caller's."""
-        async with self._database.transaction() as db:
-            return await _retry(db, job, until, job.error, attempts=job.attempts - 1)
+        return await self._give_back(job, until, job.error, job.attempts - 1)
+
+    async def _give_back(self, job: Job, until: datetime, error: str, attempts: int) -> bool:
+        count = await self._database.execute(
+            "UPDATE jobs SET state = 'pending', run_at = ?, error = ?, attempts = ?, lease = NULL"
+            " WHERE id = ? AND state = 'running' AND claims = ?",
+            [to_micros(until), error, attempts, job.id, job.claims],
+        )
+        return count > 0
 
     async def cancel(self, job_id: int) -> bool:
         """Cancel a job that is not over, and fail all that wait for it; return False if there is no
         such job. The handler of a running job is not stopped, but its result is void."""
         now = self._now()
-        async with self._database.transaction() as db:
-            cursor = await db.execute(
+
+        def end(db: Connection) -> bool:
+            cursor = db.execute(
                 "UPDATE jobs SET state = 'failed', finished = ?, error = 'cancelled'"
                 " WHERE id = ? AND state IN ('pending', 'waiting', 'running')",
                 [to_micros(now), job_id],
             )
-            await _fail_below(db, job_id, now)
+            _fail_below(db, job_id, now)
             return cursor.rowcount > 0
+
+        return await self._database.write(end)
 
     async def retry(self, job_id: int) -> bool:
         """Make a failed or dead job pending again, with all its attempts, and let the jobs that
         failed with it wait for it again; return False if there is no such job. A job whose parent
         failed is not retried: retry the parent."""
         now = to_micros(self._now())
-        async with self._database.transaction() as db:
-            cursor = await db.execute(
+
+        def renew(db: Connection) -> bool:
+            cursor = db.execute(
                 "UPDATE jobs SET state = 'pending', attempts = 0, run_at = ?, finished = NULL,"
                 " error = '' WHERE id = ? AND state IN ('failed', 'dead') AND (depends_on IS NULL"
                 " OR depends_on IN (SELECT id FROM jobs WHERE state = 'done'))",
                 [now, job_id],
             )
             if cursor.rowcount:
-                await db.execute(
+                db.execute(
                     f"{_BELOW} UPDATE jobs SET state = 'waiting', finished = NULL, error = ''"
                     " WHERE state = 'failed' AND id != ? AND id IN (SELECT id FROM below)",
                     [job_id, job_id],
                 )
+            return cursor.rowcount > 0
+
+        found = await self._database.write(renew)
         self.changed.set()
-        return cursor.rowcount > 0
+        return found
 
     async def drop(self, job_id: int) -> bool:
         """Delete a job in any state, and fail all that wait for it; return False if there is no
         such job."""
         now = self._now()
-        async with self._database.transaction() as db:
-            await _fail_below(db, job_id, now)
-            cursor = await db.execute("DELETE FROM jobs WHERE id = ?", [job_id])
-            return cursor.rowcount > 0
+
+        def delete(db: Connection) -> bool:
+            _fail_below(db, job_id, now)
+            return db.execute("DELETE FROM jobs WHERE id = ?", [job_id]).rowcount > 0
+
+        return await self._database.write(delete)
 
     async def all(self, *states: str) -> Sequence[Job]:
         """Return the jobs in these states (every one, if none is named), in order of arrival."""
@@ -273,12 +300,11 @@ class Jobs:
         """Fail attempts whose lease has expired, and delete jobs that have been over for a day (if
         done) or three."""
         await self._take_back(now, None)
-        async with self._database.transaction() as db:
-            await db.execute(
-                "DELETE FROM jobs WHERE state = 'done' AND finished <= ?"
-                " OR state IN ('failed', 'dead') AND finished <= ?",
-                [to_micros(now - _KEPT_DONE), to_micros(now - _KEPT_FAILED)],
-            )
+        await self._database.execute(
+            "DELETE FROM jobs WHERE state = 'done' AND finished <= ?"
+            " OR state IN ('failed', 'dead') AND finished <= ?",
+            [to_micros(now - _KEPT_DONE), to_micros(now - _KEPT_FAILED)],
+        )
 
     async def _take_back(self, before: datetime, worker: str | None) -> None:
         """Fail attempts whose worker has crashed: a job that crashes it each time ends dead."""
@@ -291,16 +317,29 @@ class Jobs:
             await self.fail(job, "its worker crashed")
 
 
-async def _fetch_row(
-    db: AsyncConnection, sql: str, values: Mapping[str, Any] | Sequence[Any]
-) -> Row | None:
-    async with db.execute(sql, values) as cursor:
-        row: Row | None = await cursor.fetchone()
-        return row
+class CronRuns:
+    """The last run of each scheduled job, by name, so that a restart neither repeats nor skips
+    one."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def last_run(self, job: str) -> datetime | None:
+        """Return the scheduled time of the job's last run, None if it never ran."""
+        row = await self._database.fetch_one("SELECT last_run FROM schedule WHERE job = ?", [job])
+        return from_micros(row["last_run"]) if row else None
+
+    async def record_run(self, job: str, time: datetime) -> None:
+        """Record that the job has run for the scheduled time `time`."""
+        await self._database.execute(
+            "INSERT INTO schedule VALUES (?, ?)"
+            " ON CONFLICT (job) DO UPDATE SET last_run = excluded.last_run",
+            [job, to_micros(time)],
+        )
 
 
-async def _finish(
-    db: AsyncConnection,
+def _finish(
+    db: Connection,
     job: Job,
     state: str,
     now: datetime,
@@ -309,7 +348,7 @@ async def _finish(
     error: str = "",
 ) -> bool:
     # `claims` is the fencing token: it has grown if another worker has claimed the job since.
-    cursor = await db.execute(
+    cursor = db.execute(
         "UPDATE jobs SET state = ?, finished = ?, result = ?, error = ?, lease = NULL"
         " WHERE id = ? AND state = 'running' AND claims = ?",
         [state, to_micros(now), result, error, job.id, job.claims],
@@ -317,20 +356,9 @@ async def _finish(
     return cursor.rowcount > 0
 
 
-async def _retry(
-    db: AsyncConnection, job: Job, until: datetime, error: str, *, attempts: int
-) -> bool:
-    cursor = await db.execute(
-        "UPDATE jobs SET state = 'pending', run_at = ?, error = ?, attempts = ?, lease = NULL"
-        " WHERE id = ? AND state = 'running' AND claims = ?",
-        [to_micros(until), error, attempts, job.id, job.claims],
-    )
-    return cursor.rowcount > 0
-
-
-async def _fail_below(db: AsyncConnection, job_id: int, now: datetime) -> None:
+def _fail_below(db: Connection, job_id: int, now: datetime) -> None:
     """Fail all jobs that wait for one that failed, directly or indirectly."""
-    await db.execute(
+    db.execute(
         f"{_BELOW} UPDATE jobs SET state = 'failed', finished = ?,"
         " error = 'the job that it depends on came to nothing'"
         " WHERE state = 'waiting' AND id IN (SELECT id FROM below)",
@@ -339,16 +367,6 @@ async def _fail_below(db: AsyncConnection, job_id: int, now: datetime) -> None:
 
 
 def _job(row: Row) -> Job:
-    return Job(
-        row["id"],
-        row["kind"],
-        json.loads(row["payload"]),
-        row["state"],
-        row["attempts"],
-        row["max_attempts"],
-        from_micros(row["run_at"]),
-        row["lane"],
-        row["error"],
-        row["depends_on"],
-        row["claims"],
-    )
+    named = {name: row[name] for name in Job.__slots__}
+    changed = {"payload": json.loads(row["payload"]), "run_at": from_micros(row["run_at"])}
+    return Job(**named | changed)

@@ -109,15 +109,16 @@ class Leases:
         """Acquire all of these leases and return True, or none and return False if one of them is
         held. Raises Unavailable."""
         sql, fences = _ACQUIRE.format(now=self._now), {}
+
+        def insert(db: Connection) -> None:
+            for name in sorted(names):  # all lock in the same order, so there is no deadlock
+                row = db.execute(sql, [name, self._holder, _micros(duration)]).fetchone()
+                if row is None:
+                    raise _Taken
+                fences[name] = int(row[0])
+
         try:
-            async with self._database.transaction(exclusive=False) as db:
-                for name in sorted(names):  # all lock in the same order, so there is no deadlock
-                    values = [name, self._holder, _micros(duration)]
-                    async with db.execute(sql, values) as cursor:
-                        row = await cursor.fetchone()
-                    if row is None:
-                        raise _Taken
-                    fences[name] = int(row[0])
+            await self._database.write(insert, exclusive=False)
         except _Taken:
             return False
         self._fences = fences
@@ -126,24 +127,24 @@ class Leases:
     async def renew(self, renewals: Mapping[str, Renewal], duration: timedelta) -> None:
         """Extend our leases to `duration` from now, even if they have expired, as long as nobody
         else has acquired them. Raises LeaseLost and Unavailable."""
-        async with self._database.transaction(exclusive=False) as db:
+
+        def update(db: Connection) -> None:
             for name, fence in self._fences.items():
                 news = renewals.get(name, Renewal())
                 settled = None if news.settled is None else _micros(news.settled)
                 values = [name, self._holder, fence, _micros(duration), news.known_as, settled]
-                if (await db.execute(_RENEW.format(now=self._now), values)).rowcount != 1:
+                if db.execute(_RENEW.format(now=self._now), values).rowcount != 1:
                     raise _lost(name)
+
+        await self._database.write(update, exclusive=False)
 
     async def release(self) -> None:
         """Expire all leases that are still ours, so that others can acquire them. Raises
         Unavailable."""
-        fences, self._fences = self._fences, {}
-        async with self._database.transaction(exclusive=False) as db:
-            for name, fence in fences.items():
-                await db.execute(
-                    "UPDATE leases SET expires = 0 WHERE name = ? AND holder = ? AND fence = ?",
-                    [name, self._holder, fence],
-                )
+        sql = "UPDATE leases SET expires = 0 WHERE name = ? AND holder = ? AND fence = ?"
+        rows = [[name, self._holder, fence] for name, fence in self._fences.items()]
+        self._fences = {}
+        await self._database.write(lambda db: db.executemany(sql, rows), exclusive=False)
 
     def check(self, db: Connection) -> None:
         """Check the fencing numbers of our leases in the transaction of `db`. Raises LeaseLost if

@@ -1,17 +1,25 @@
-"""The outbox: messages from one tendril that another one is to say on a channel.
+"""The tables that tendrils share: messages that one has another say, and questions to one another.
 
-A message is pending until it has been said, so that neither side's restart loses it.
+A message is pending until it has been said, so that neither side's restart loses it. A question
+exists as long as the asking tendril waits: it removes the row when it has the answer or gives up.
 """
 
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 
 from storage.chat_log.event import Place
-from storage.db.database import Database, to_micros
+from storage.db.database import Connection, Database, to_micros
+from terrarium.file_watcher import file_stamp
+
+_MAX_WAIT = 5.0
+"""Seconds after which `ChangeWatch` says yes in any case: the file times of two commits within one
+tick of the clock are equal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +51,11 @@ class Outbox:
         """Add a message for a tendril, unless there ever was one with this idempotency `key`. A
         place without a network is on the tendril's first one."""
         values = [key, tendril, place.network, place.channel, text, json.dumps(list(quotes))]
-        async with self._database.transaction() as db:
-            await db.execute(
-                "INSERT INTO outbox (key, tendril, network, channel, text, quotes, time)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
-                [*values, to_micros(datetime.now(UTC))],
-            )
+        await self._database.execute(
+            "INSERT INTO outbox (key, tendril, network, channel, text, quotes, time)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
+            [*values, to_micros(datetime.now(UTC))],
+        )
 
     async def list_unsent(self, tendril: str = "irc") -> Sequence[OutgoingMessage]:
         """Return a tendril's pending messages, oldest first."""
@@ -67,8 +74,107 @@ class Outbox:
 
     async def mark_sent(self, message: OutgoingMessage) -> None:
         """Mark a message as said. Its row is kept for the key alone."""
-        async with self._database.transaction() as db:
-            await db.execute(
-                "UPDATE outbox SET sent = ?, text = '', quotes = '[]' WHERE id = ?",
-                [to_micros(datetime.now(UTC)), message.id],
-            )
+        await self._database.execute(
+            "UPDATE outbox SET sent = ?, text = '', quotes = '[]' WHERE id = ?",
+            [to_micros(datetime.now(UTC)), message.id],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class QueuedQuestion:
+    """A question without an answer; `taken` if the tendril has begun to answer it. `text` is
+    opaque."""
+
+    id: int
+    text: str
+    taken: bool
+
+
+class PeerQuestions:
+    """The questions in a database file. All methods raise StorageError."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def put(self, tendril: str, text: str, deadline: datetime, now: datetime) -> int:
+        """Add a question to a tendril and return its id. Nobody waits for it after `deadline`."""
+
+        def insert(db: Connection) -> int:
+            # Whoever asked these has crashed, as it would have removed them.
+            db.execute("DELETE FROM peer_questions WHERE deadline < ?", [to_micros(now)])
+            row = db.execute(
+                "INSERT INTO peer_questions (tendril, question, deadline) VALUES (?, ?, ?)"
+                " RETURNING id",
+                [tendril, text, to_micros(deadline)],
+            ).fetchone()
+            return int(row[0])
+
+        return await self._database.write(insert)
+
+    async def answer_to(self, question_id: int) -> str | None:
+        """Return the answer to a question, None while there is none."""
+        row = await self._database.fetch_one(
+            "SELECT answer FROM peer_questions WHERE id = ?", [question_id]
+        )
+        return None if row is None or row["answer"] is None else str(row["answer"])
+
+    async def remove(self, question_id: int) -> None:
+        """Remove a question: nobody waits for its answer any more."""
+        await self._database.execute("DELETE FROM peer_questions WHERE id = ?", [question_id])
+
+    async def unanswered(self, tendril: str) -> Sequence[QueuedQuestion]:
+        """Return the questions to a tendril that have no answer, oldest first."""
+        rows = await self._database.fetch_all(
+            "SELECT id, question, taken FROM peer_questions"
+            " WHERE tendril = ? AND answer IS NULL ORDER BY id",
+            [tendril],
+        )
+        return [QueuedQuestion(row["id"], row["question"], bool(row["taken"])) for row in rows]
+
+    async def take(self, question_id: int) -> None:
+        """Record that a question is being answered."""
+        await self._database.execute(
+            "UPDATE peer_questions SET taken = 1 WHERE id = ?", [question_id]
+        )
+
+    async def answer(self, question_id: int, text: str) -> None:
+        """Store the answer to a question, unless it has been removed."""
+        await self._database.execute(
+            "UPDATE peer_questions SET answer = ? WHERE id = ?", [text, question_id]
+        )
+
+    async def answer_taken(self, tendril: str, text: str) -> None:
+        """Store `text` as the answer to all questions that an earlier process of a tendril took and
+        did not answer."""
+        await self._database.execute(
+            "UPDATE peer_questions SET answer = ?"
+            " WHERE tendril = ? AND taken = 1 AND answer IS NULL",
+            [text, tendril],
+        )
+
+
+class ChangeWatch:
+    """Tells whether any process may have written to a database since the last check.
+
+    With SQLite the times of its files tell, which takes microseconds, while a query takes a thread
+    and a hundred times as long. With PostgreSQL the answer is always yes.
+    """
+
+    def __init__(self, database: Database) -> None:
+        address = database.address
+        self._files: tuple[Path, ...] = ()
+        if isinstance(address, Path):
+            self._files = (address, address.with_name(f"{address.name}-wal"))
+        self._seen: object = None
+        self._time = 0.0
+
+    def may_have_changed(self) -> bool:
+        """Return False if nothing was written since the last True.
+
+        Read the database after this call: what is written in between is seen by the next one.
+        """
+        stamp, now = tuple(map(file_stamp, self._files)), time.monotonic()
+        if self._files and stamp == self._seen and now - self._time < _MAX_WAIT:
+            return False
+        self._seen, self._time = stamp, now
+        return True

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from storage.chat_log.event import Place
-from storage.db.database import Database, from_micros, to_micros
+from storage.db.database import Connection, Database, from_micros, to_micros
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +50,12 @@ class Pastes:
             *(token, place.network, place.channel, nick, to_micros(now)),
             *(to_micros(now + lifetime), text, "\n".join(rest), json.dumps(list(quotes))),
         ]
-        async with self._database.transaction() as db:
-            await db.execute("DELETE FROM pastes WHERE expires <= ?", [to_micros(now)])
-            await db.execute("INSERT INTO pastes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
+
+        def insert(db: Connection) -> None:
+            db.execute("DELETE FROM pastes WHERE expires <= ?", [to_micros(now)])
+            db.execute("INSERT INTO pastes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
+
+        await self._database.write(insert)
         return token
 
     async def get(self, token: str) -> Paste | None:
@@ -66,8 +69,9 @@ class Pastes:
 
     async def save_rest(self, token: str, rest: tuple[str, ...]) -> None:
         """Store the lines that are still left to say."""
-        async with self._database.transaction() as db:
-            await db.execute("UPDATE pastes SET rest = ? WHERE id = ?", ["\n".join(rest), token])
+        await self._database.execute(
+            "UPDATE pastes SET rest = ? WHERE id = ?", ["\n".join(rest), token]
+        )
 
     async def _fetch(self, where: str, *values: str) -> Paste | None:
         row = await self._database.fetch_one(

@@ -63,19 +63,27 @@ class Reminders:
 
     async def add(self, reminder: Reminder) -> Reminder | None:
         """Store a reminder and return it with its id, or return None if there are too many."""
-        row = _values(reminder)
-        async with self._database.transaction() as db:
-            # One statement checks the limits and inserts: two requests at once cannot exceed them.
-            cursor = await db.execute(
-                'INSERT INTO reminders (network, channel, private, nick, "user", host, account,'
-                " text, due, rule, zone, anchor, asks) SELECT :network, :channel, :private, :nick,"
-                " :user, :host, :account, :text, :due, :rule, :zone, :anchor, :asks"
-                f" WHERE (SELECT count(*) FROM reminders WHERE {_OWN}) < {MAX_REMINDERS}"
-                " AND (SELECT count(*) FROM reminders WHERE network = :network"
-                f" AND channel = :channel) < {MOST_THERE} RETURNING id",
-                row,
-            )
-            added = await cursor.fetchone()
+        # One statement checks the limits and inserts: two requests at once cannot exceed them.
+        sql = (
+            'INSERT INTO reminders (network, channel, private, nick, "user", host, account,'
+            " text, due, rule, zone, anchor, asks) SELECT :network, :channel, :private, :nick,"
+            " :user, :host, :account, :text, :due, :rule, :zone, :anchor, :asks"
+            f" WHERE (SELECT count(*) FROM reminders WHERE {_OWN}) < {MAX_REMINDERS}"
+            " AND (SELECT count(*) FROM reminders WHERE network = :network"
+            f" AND channel = :channel) < {MOST_THERE} RETURNING id"
+        )
+        values = _owner(reminder.owner) | {
+            "network": reminder.place.network,
+            "channel": reminder.place.channel,
+            "private": reminder.private,
+            "text": reminder.text,
+            "due": to_micros(reminder.due),
+            "rule": reminder.rule,
+            "zone": reminder.zone,
+            "anchor": reminder.question_event_id,
+            "asks": reminder.asks,
+        }
+        added = await self._database.write(lambda db: db.execute(sql, values).fetchone())
         return replace(reminder, id=int(added[0])) if added else None
 
     async def get(self, number: int) -> Reminder | None:
@@ -98,46 +106,40 @@ class Reminders:
 
     async def move(self, reminder: Reminder, due: datetime) -> Reminder:
         """Set another due time, as for the next occurrence of a recurring reminder."""
-        async with self._database.transaction() as db:
-            await db.execute(
-                "UPDATE reminders SET due = ? WHERE id = ?", [to_micros(due), reminder.id]
-            )
+        await self._database.execute(
+            "UPDATE reminders SET due = ? WHERE id = ?", [to_micros(due), reminder.id]
+        )
         return replace(reminder, due=due)
 
     async def remove(self, number: int, owner: Owner | None = None) -> bool:
         """Delete a reminder, with an `owner` only one of theirs; return False if there is none."""
         mine = f"AND {_OWN}" if owner else ""
         values = {"id": number} | (_owner(owner) if owner else {})
-        async with self._database.transaction() as db:
-            cursor = await db.execute(f"DELETE FROM reminders WHERE id = :id {mine}", values)
-            return cursor.rowcount > 0
+        return (
+            await self._database.execute(f"DELETE FROM reminders WHERE id = :id {mine}", values) > 0
+        )
 
     async def forget(self, owner: Owner) -> int:
         """Delete all reminders of an owner; return how many."""
-        async with self._database.transaction() as db:
-            cursor = await db.execute(f"DELETE FROM reminders WHERE {_OWN}", _owner(owner))
-            return cursor.rowcount
+        return await self._database.execute(f"DELETE FROM reminders WHERE {_OWN}", _owner(owner))
 
     async def forget_asked(self, question_event_ids: Iterable[int]) -> None:
         """Delete the reminders that these lines of the log asked for, whoever owns them."""
-        async with self._database.transaction() as db:
-            await db.execute(
-                "DELETE FROM reminders WHERE anchor IN"
-                " (SELECT CAST(value AS BIGINT) FROM json_each(?))",
-                [json.dumps(list(question_event_ids))],
-            )
+        await self._database.execute(
+            "DELETE FROM reminders WHERE anchor IN"
+            " (SELECT CAST(value AS BIGINT) FROM json_each(?))",
+            [json.dumps(list(question_event_ids))],
+        )
 
     async def forget_named(self, network: str | None, nick: str | None, account: str | None) -> int:
         """Delete all reminders under a nick, an account or both, on one network or on all; return
         how many."""
-        async with self._database.transaction() as db:
-            cursor = await db.execute(
-                "DELETE FROM reminders WHERE (CAST(?1 AS TEXT) IS NULL OR network = ?1)"
-                " AND (CAST(?2 AS TEXT) IS NULL OR nick = CAST(?2 AS CITEXT))"
-                " AND (CAST(?3 AS TEXT) IS NULL OR account = CAST(?3 AS CITEXT))",
-                [network, nick, account],
-            )
-            return cursor.rowcount
+        return await self._database.execute(
+            "DELETE FROM reminders WHERE (CAST(?1 AS TEXT) IS NULL OR network = ?1)"
+            " AND (CAST(?2 AS TEXT) IS NULL OR nick = CAST(?2 AS CITEXT))"
+            " AND (CAST(?3 AS TEXT) IS NULL OR account = CAST(?3 AS CITEXT))",
+            [network, nick, account],
+        )
 
 
 _ALL = "SELECT * FROM reminders"
@@ -145,20 +147,6 @@ _ALL = "SELECT * FROM reminders"
 
 def _owner(owner: Owner) -> dict[str, object]:
     return {name: getattr(owner, name) for name in Owner.__slots__}
-
-
-def _values(reminder: Reminder) -> dict[str, object]:
-    return _owner(reminder.owner) | {
-        "network": reminder.place.network,
-        "channel": reminder.place.channel,
-        "private": reminder.private,
-        "text": reminder.text,
-        "due": to_micros(reminder.due),
-        "rule": reminder.rule,
-        "zone": reminder.zone,
-        "anchor": reminder.question_event_id,
-        "asks": reminder.asks,
-    }
 
 
 def _reminder(row: Row) -> Reminder:

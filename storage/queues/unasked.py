@@ -34,10 +34,9 @@ class Silences:
 
     async def put(self, place: Place, silence: Silence) -> None:
         """Store the silence of a place."""
-        async with self._database.transaction() as db:
-            await db.execute(
-                "INSERT INTO unasked (network, channel, asked, muted) VALUES (?, ?, ?, ?)"
-                " ON CONFLICT (network, channel) DO UPDATE"
-                " SET asked = excluded.asked, muted = excluded.muted",
-                [place.network, place.channel, to_micros(silence.asked), int(silence.muted)],
-            )
+        await self._database.execute(
+            "INSERT INTO unasked (network, channel, asked, muted) VALUES (?, ?, ?, ?)"
+            " ON CONFLICT (network, channel) DO UPDATE"
+            " SET asked = excluded.asked, muted = excluded.muted",
+            [place.network, place.channel, to_micros(silence.asked), int(silence.muted)],
+        )

@@ -7,7 +7,7 @@ import heapq
 import json
 import sqlite3
 from collections.abc import Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -92,7 +92,7 @@ async def read_run(place: Path | PostgresSchema, name: str) -> RunRecord | None:
     if not rows:
         return None
     sql = "SELECT * FROM run_steps WHERE run_id = ? ORDER BY number"
-    steps = (await _all_rows(place, sql, int(number)))[tendril]
+    steps = (await _all_rows(place, sql, int(number))).get(tendril, ())
     asked = await _runs(
         place, "SELECT * FROM runs WHERE caller = ? ORDER BY started", rows[0]["key"]
     )
@@ -135,24 +135,25 @@ async def _all_rows(
     place: Path | PostgresSchema, sql: str, *values: str | int
 ) -> Mapping[str, Sequence[Row]]:
     """Run a query on the tables of each tendril and return the rows by tendril."""
-    if isinstance(place, Path):
-        return await asyncio.to_thread(
-            lambda: {path.stem: _rows(path, sql, values) for path in place.glob("*.db")}
-        )
-    from storage.db.postgres.reading import read_schemas  # needs the extra
+    if isinstance(place, PostgresSchema):
+        from storage.db.postgres.reading import read_schemas  # needs the extra
 
-    return await asyncio.to_thread(read_schemas, place, "runs", sql, values)
+        return await asyncio.to_thread(read_schemas, place, "runs", sql, values)
 
+    def read() -> Mapping[str, Sequence[Row]]:
+        found = {}
+        for path in place.glob("*.db"):
+            uri = f"{path.absolute().as_uri()}?mode=ro"
+            # A file that has no runs, or cannot be read, is left out.
+            with (
+                suppress(sqlite3.Error),
+                closing(sqlite3.connect(uri, uri=True, timeout=_LOCK_TIMEOUT)) as file,
+            ):
+                file.row_factory = sqlite3.Row
+                found[path.stem] = file.execute(sql, values).fetchall()
+        return found
 
-def _rows(path: Path, sql: str, values: Sequence[int | str]) -> list[Row]:
-    """Return the rows of a query, none if the file has no runs or cannot be read."""
-    uri = f"{path.absolute().as_uri()}?mode=ro"
-    try:
-        with closing(sqlite3.connect(uri, uri=True, timeout=_LOCK_TIMEOUT)) as file:
-            file.row_factory = sqlite3.Row
-            return file.execute(sql, values).fetchall()
-    except sqlite3.Error:
-        return []
+    return await asyncio.to_thread(read)
 
 
 def _step(row: Row) -> Step:
@@ -169,24 +170,18 @@ def _step(row: Row) -> Step:
 
 def _run(tendril: str, row: Row, steps: tuple[Step, ...] = ()) -> RunRecord:
     private, named = bool(row["private"]), row.keys()
+    same = ("profile", "model", "outcome", "reason", "prompt", "cached", "completion", "iterations")
     return RunRecord(
         id=f"{tendril}-{row['id']}",
         tendril=tendril,
         conversation="" if private else row["conversation"],
         private=private,
-        profile=row["profile"],
-        model=row["model"],
         started=from_micros(row["started"]),
         ended=from_micros(row["ended"]) if row["ended"] is not None else None,
-        outcome=row["outcome"],
-        reason=row["reason"],
-        prompt=row["prompt"],
-        cached=row["cached"],
-        completion=row["completion"],
-        iterations=row["iterations"],
         forced=bool(row["forced"]),
         question_event_id=row["anchor"],
         model_profile=row["model_profile"] if "model_profile" in named else "",
         cut="cut" in named and bool(row["cut"]),
         steps=steps,
+        **{name: row[name] for name in same},
     )

@@ -140,72 +140,71 @@ class Runs:
             return [Effect(*row) for row in db.execute(sql, [run.key])]
 
         # Only effects have to survive a power failure; `begin_effect` writes them durably.
-        return await self._database.write(insert, durable=False, inline=True)
+        return await self._database.write(insert, durable=False)
 
     async def begin_effect(self, run: str, effect: Effect) -> None:
         """Record, durably, that an effect is about to happen.
 
         Raises Unavailable also if there is no such run: the effect must not happen then.
         """
-        async with self._database.transaction() as db:
-            cursor = await db.execute(
-                "INSERT INTO effects SELECT id, ?, ?, NULL FROM runs WHERE key = ?"
-                " ON CONFLICT (run_id, key) DO UPDATE SET tool = excluded.tool, result = NULL",
-                [effect.key, effect.tool, run],
-            )
-            if cursor.rowcount == 0:
-                raise Unavailable("the run has been removed")
+        count = await self._database.execute(
+            "INSERT INTO effects SELECT id, ?, ?, NULL FROM runs WHERE key = ?"
+            " ON CONFLICT (run_id, key) DO UPDATE SET tool = excluded.tool, result = NULL",
+            [effect.key, effect.tool, run],
+        )
+        if count == 0:
+            raise Unavailable("the run has been removed")
 
     async def end_effect(self, run: str, effect: Effect) -> None:
         """Record the result of an effect."""
-        async with self._database.transaction() as db:
-            await db.execute(
-                f"UPDATE effects SET result = ? WHERE run_id = {_ID} AND key = ?",
-                [effect.result, run, effect.key],
-            )
+        await self._database.execute(
+            f"UPDATE effects SET result = ? WHERE run_id = {_ID} AND key = ?",
+            [effect.result, run, effect.key],
+        )
 
     async def drop_effect(self, run: str, key: str) -> None:
         """Remove an effect that did not happen after all."""
-        async with self._database.transaction() as db:
-            await db.execute(f"DELETE FROM effects WHERE run_id = {_ID} AND key = ?", [run, key])
+        await self._database.execute(
+            f"DELETE FROM effects WHERE run_id = {_ID} AND key = ?", [run, key]
+        )
 
     async def end(self, run: str, ended: RunEnd, steps: Sequence[Step]) -> None:
         """Close a run, unless it was deleted. Its steps replace those of earlier attempts."""
         time, *numbers, quotes = astuple(ended)
         values = [to_micros(time), *numbers, json.dumps(list(quotes)), run]
-        rows = [(number, *_values(step), run) for number, step in enumerate(steps)]
+        rows = []
+        for number, step in enumerate(steps):
+            *plain, filters, parts = astuple(step)
+            rows.append([number, *plain, json.dumps(filters), json.dumps(parts), run])
 
         def update(db: Connection) -> None:
             db.execute(_END, values)
             db.execute(f"DELETE FROM run_steps WHERE run_id = {_ID}", [run])
             db.executemany(_STEP, rows)
 
-        await self._database.write(update, durable=False, inline=True)
+        await self._database.write(update, durable=False)
 
     async def interrupt(self) -> int:
         """Close all runs that an earlier process has left open; return how many."""
-        async with self._database.transaction() as db:
-            cursor = await db.execute(
-                "UPDATE runs SET outcome = 'interrupted', ended = started WHERE outcome = 'running'"
-            )
-            return cursor.rowcount
+        return await self._database.execute(
+            "UPDATE runs SET outcome = 'interrupted', ended = started WHERE outcome = 'running'"
+        )
 
     async def expire(self, now: datetime, days: int) -> None:
         """Delete closed runs that are older than `days` (with 0 none is too old), and those that
         are not among the newest 20,000."""
         oldest = to_micros(now - timedelta(days=days)) if days else -1
-        async with self._database.transaction() as db:
-            await db.execute(
-                "DELETE FROM runs WHERE outcome != 'running' AND (started < ? OR id <="
-                " (SELECT max(id) FROM runs) - ?)",
-                [oldest, _MAX_RUNS],
-            )
+        await self._database.execute(
+            "DELETE FROM runs WHERE outcome != 'running' AND (started < ? OR id <="
+            " (SELECT max(id) FROM runs) - ?)",
+            [oldest, _MAX_RUNS],
+        )
 
     async def clear(self, conversation: str) -> int:
         """Delete the runs of a conversation; return how many."""
-        async with self._database.transaction() as db:
-            cursor = await db.execute("DELETE FROM runs WHERE conversation = ?", [conversation])
-            return cursor.rowcount
+        return await self._database.execute(
+            "DELETE FROM runs WHERE conversation = ?", [conversation]
+        )
 
     async def forget(
         self, lines: Collection[int], network: str | None, names: Collection[str]
@@ -216,29 +215,21 @@ class Runs:
         one, or whose conversation ends with one of the `names` (on `network`, or on all).
         """
         folded, theirs = {name.lower() for name in names}, frozenset(lines)
+
+        def is_theirs(conversation: str) -> bool:
+            # On IRC: `network/#channel/nick` or `network/nick`.
+            first, _, rest = conversation.lower().partition("/")
+            on = network is None or network.lower() == first
+            return on and rest.rpartition("/")[2] in folded
+
         rows = await self._database.fetch_all("SELECT id, anchor, conversation, quotes FROM runs")
         # Lines find questions from the log, and names those that were not logged.
         gone = [
             [row["id"]]
             for row in rows
             if not theirs.isdisjoint([row["anchor"], *json.loads(row["quotes"])])
-            or _is_of(row["conversation"], network, folded)
+            or is_theirs(row["conversation"])
         ]
         if gone:
-            async with self._database.transaction() as db:
-                await db.executemany("DELETE FROM runs WHERE id = ?", gone)
+            await self._database.executemany("DELETE FROM runs WHERE id = ?", gone)
         return len(gone)
-
-
-def _values(step: Step) -> list[str | int]:
-    """Return a step as its row has it, without run and number."""
-    *plain, filters, parts = astuple(step)
-    return [*plain, json.dumps(filters), json.dumps(parts)]
-
-
-def _is_of(conversation: str, network: str | None, names: Collection[str]) -> bool:
-    """Return True if a conversation on IRC (`network/#channel/nick` or `network/nick`) is that of a
-    person with one of these names."""
-    first, _, rest = conversation.lower().partition("/")
-    on = network is None or network.lower() == first
-    return on and rest.rpartition("/")[2] in names

@@ -67,11 +67,6 @@ class Matcher:
         return MatchSnippet(f"{head}{text[start:end]}{tail}", tuple(inside))
 
 
-def contains(text: str, part: str) -> bool:
-    """Return True if a text contains a part literally, ignoring case only."""
-    return part.lower() in text.lower()
-
-
 def _pattern(term: Term) -> str:
     plain = fold(term.text)
     if term.kind is TermKind.PART:

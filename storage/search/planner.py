@@ -10,7 +10,7 @@ from storage.chat_log.event import SPOKEN, EventType
 from storage.chat_log.event_table import Query, VisibleChannels, channels_in, query_rows
 from storage.db.database import Connection, Row, to_micros
 from storage.log_index import fold_name, text_index
-from storage.search.matcher import Matcher, contains
+from storage.search.matcher import Matcher
 from storage.search.query_parser import Clause, ParsedQuery, Term, TermKind
 from storage.text_index.model import IdRange, IndexQuery, Phrase, WordMatch
 from storage.text_index.words import escape_like
@@ -54,14 +54,9 @@ class LineConditions:
             and query.own in (None, bool(row["own"]))
             and (self._since is None or row["time"] >= self._since)
             and (self._until is None or row["time"] < self._until)
-            and all(
-                wanted is None or row[column] == wanted
-                for column, wanted in (
-                    ("account", query.account),
-                    ("user", query.user),
-                    ("host", query.host),
-                )
-            )
+            and query.account in (None, row["account"])
+            and query.user in (None, row["user"])
+            and query.host in (None, row["host"])
         )
 
     def tags(self) -> tuple[tuple[tuple[str, ...], ...], tuple[str, ...]]:
@@ -105,7 +100,14 @@ class ClausePlan:
         self._included_parts = [term.text for term in clause.include if term.kind is TermKind.PART]
         self._excluded_parts = [term.text for term in clause.exclude if term.kind is TermKind.PART]
         excluded_words = [term for term in clause.exclude if term.kind is not TermKind.PART]
-        self._words = _words_match(clause, conditions)
+        # An index query cannot consist of exclusions only.
+        wanted = tuple(
+            (_phrase(each),) for each in clause.include if each.kind is not TermKind.PART
+        )
+        self._words = None
+        if wanted:
+            tags, no_tags = conditions.tags()
+            self._words = WordMatch(wanted, tags, tuple(map(_phrase, excluded_words)), no_tags)
         self._parts = [part for part in self._included_parts if len(part) >= _MIN_PART_LENGTH]
         # Without a word to find, unwanted words cannot be part of an index query.
         self._excluded_words = (
@@ -138,9 +140,10 @@ class ClausePlan:
 
     def fits(self, text: str) -> bool:
         """Return True if a text meets what the index query does not express."""
+        lower = text.lower()  # a part must occur literally except for its case
         return (
-            all(contains(text, part) for part in self._included_parts)
-            and not any(contains(text, part) for part in self._excluded_parts)
+            all(part.lower() in lower for part in self._included_parts)
+            and not any(part.lower() in lower for part in self._excluded_parts)
             and not (self._excluded_words is not None and self._excluded_words.matches(text))
         )
 
@@ -188,17 +191,6 @@ def _choose_channels(channels: VisibleChannels, parsed: ParsedQuery) -> VisibleC
     }
     others = channels.others | (channels.rows.keys() - rows.keys())
     return VisibleChannels(rows, others, channels.public and len(rows) == len(channels.rows))
-
-
-def _words_match(clause: Clause, conditions: LineConditions) -> WordMatch | None:
-    """Return the condition on words and tags, None for a clause without a wanted word: an index
-    query cannot consist of exclusions only."""
-    include = tuple((_phrase(term),) for term in clause.include if term.kind is not TermKind.PART)
-    if not include:
-        return None
-    tags, no_tags = conditions.tags()
-    exclude = tuple(_phrase(term) for term in clause.exclude if term.kind is not TermKind.PART)
-    return WordMatch(include, tags, exclude, no_tags)
 
 
 def _phrase(term: Term) -> Phrase:

@@ -207,26 +207,17 @@ class _Reader:
             return True
         if minus:
             return False
-        if kind != "hours":
-            return self._moment(kind, value)
         try:
-            hours = float(value)
-        except ValueError:
-            return False
-        if not 0 < hours < _MOST_HOURS:
-            return False
-        self._since.append(self._now - timedelta(hours=hours))
-        return True
-
-    def _moment(self, kind: str, value: str) -> bool:
-        try:
-            begin, end = _span(value, self._zone)
+            if kind == "hours":
+                if not 0 < (hours := float(value)) < _MOST_HOURS:
+                    return False
+                self._since.append(self._now - timedelta(hours=hours))
+            elif kind == "since":
+                self._since.append(_span(value, self._zone)[0])
+            else:
+                self._until.append(_span(value, self._zone)[1])
         except (ValueError, OverflowError):
             return False
-        if kind == "since":
-            self._since.append(begin)
-        else:
-            self._until.append(end)
         return True
 
     def _name_filter(self, kind: str, minus: bool) -> frozenset[str]:

@@ -162,7 +162,14 @@ class ResultScanner:
             looked_at += sum(self._lines(each, reached) for each in ranges)
             yield _Batch(ids, reached, looked_at)
             # This includes the time in which the caller has read the lines of the piece.
-            width = self._adapt_width(width, self._pace.clock() - began)
+            took, pace = self._pace.clock() - began, self._pace
+            if took < pace.quick:
+                # A coarse clock may not have moved at all.
+                growth = min(max(4, int(pace.slow / max(took, 1e-6))), pace.most_growth)
+                widest = LAST_ID if pace.spans_partitions else 1 << PARTITION_BITS
+                width = min(width * growth, widest)
+            elif took > pace.slow:
+                width = max(width >> 1, 1 << 20)
             end = reached - 1
 
     def _ranges(self, bottom: int, end: int, width: int) -> Sequence[IdRange]:
@@ -223,13 +230,3 @@ class ResultScanner:
             return False
         worked = self._pace.clock() - self._began
         return worked > budget or time.monotonic() > self._waited
-
-    def _adapt_width(self, width: int, took: float) -> int:
-        """Return the width of the next piece, in ids."""
-        pace = self._pace
-        if took < pace.quick:
-            # A coarse clock may not have moved at all.
-            growth = min(max(4, int(pace.slow / max(took, 1e-6))), pace.most_growth)
-            widest = LAST_ID if pace.spans_partitions else 1 << PARTITION_BITS
-            return min(width * growth, widest)
-        return max(width >> 1, 1 << 20) if took > pace.slow else width

@@ -72,7 +72,13 @@ def search(connection: Connection, search_query: SearchQuery) -> SearchPage:
         windows.read_again(cursor.top, cursor.bottom) if known else windows.read(cursor.top, size)
     )
     matcher = Matcher(parsed.terms)
-    ordered = _rank(window.rows, matcher) if search_query.order is Order.RANK else window.rows
+    ordered = list(window.rows)  # newest first
+    if search_query.order is Order.RANK:  # a sort keeps the newest of equal ones first
+        scores = {
+            row["id"]: matcher.score(row["text"], position / len(ordered))
+            for position, row in enumerate(ordered)
+        }
+        ordered.sort(key=lambda row: -scores[row["id"]])
     shown = ordered[cursor.skip : cursor.skip + search_query.within.limit]
     following = _next(search_query.order, window, cursor.skip + len(shown))
     count, more = (0, False)
@@ -95,15 +101,6 @@ def search(connection: Connection, search_query: SearchQuery) -> SearchPage:
         if search_query.cursor is None
         else Facets(),
     )
-
-
-def _rank(rows: Sequence[Row], matcher: Matcher) -> Sequence[Row]:
-    """Return rows by score, the best first, ties newest first. `rows` are newest first."""
-    scores = {
-        row["id"]: matcher.score(row["text"], position / len(rows))
-        for position, row in enumerate(rows)
-    }
-    return sorted(rows, key=lambda row: (-scores[row["id"]], -row["id"]))
 
 
 def _next(order: Order, window: ResultWindow, seen: int) -> _Cursor | None:

@@ -145,10 +145,13 @@ class VectorIndex:
         row = await self._database.fetch_one("SELECT name FROM vector_model")
         if row and row["name"] == _FORMAT:
             return
-        async with self._database.transaction() as db:
-            await db.execute("DELETE FROM vectors")
-            await db.execute("DELETE FROM vector_model")
-            await db.execute("INSERT INTO vector_model VALUES (?, 0)", [_FORMAT])
+
+        def clear(db: Connection) -> None:
+            db.execute("DELETE FROM vectors")
+            db.execute("DELETE FROM vector_model")
+            db.execute("INSERT INTO vector_model VALUES (?, 0)", [_FORMAT])
+
+        await self._database.write(clear)
 
     async def missing(self, after: int, limit: int) -> list[tuple[int, str]]:
         """Return ids and texts of at most `limit` lines after the id `after` that have no vector
@@ -169,10 +172,9 @@ class VectorIndex:
         """Store the embeddings of lines by id. A line that was deleted in the meantime is left
         out."""
         rows = [[encode(vector), event_id] for event_id, vector in vectors.items()]
-        async with self._database.transaction() as db:
-            await db.executemany(
-                "INSERT INTO vectors (vector, event_id)"
-                " SELECT ?, id FROM events WHERE id = ?"
-                " ON CONFLICT (event_id) DO UPDATE SET vector = excluded.vector",
-                rows,
-            )
+        await self._database.executemany(
+            "INSERT INTO vectors (vector, event_id)"
+            " SELECT ?, id FROM events WHERE id = ?"
+            " ON CONFLICT (event_id) DO UPDATE SET vector = excluded.vector",
+            rows,
+        )

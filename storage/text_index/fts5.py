@@ -72,18 +72,7 @@ class Fts5Index:
     ) -> list[int]:
         """Return at most `wanted.limit` candidate ids from `ranges` (both newest first), always in
         order."""
-        found: list[int] = []
-        for id_range in ranges:
-            found += self._ids(connection, id_range, wanted, wanted.limit - len(found))
-            if len(found) == wanted.limit:
-                break
-        return found
-
-    def _ids(
-        self, connection: Connection, id_range: IdRange, wanted: IndexQuery, limit: int
-    ) -> list[int]:
         match, parts = wanted.match, wanted.parts
-        number, bounds = id_range.number, [id_range.first, id_range.last]
         # What may have the parts, as hits are checked against the text. Without positions FTS5
         # allows no phrase of several trigrams, only their conjunction, and evenly spaced ones of a
         # long part will do.
@@ -92,19 +81,26 @@ class Fts5Index:
             each = list(dict.fromkeys(part[i : i + 3] for i in range(len(part) - 2)))
             chosen += each[:: -(-len(each) // _MAX_TRIGRAMS) or 1]  # rounded up
         trigrams = " AND ".join(map(_quote, chosen))
-        table, asked = (
-            (f"words_{number}", _expression(match)) if match else (f"parts_{number}", trigrams)
-        )
-        sql = f"SELECT rowid FROM {table} WHERE {table} MATCH ? AND rowid BETWEEN ? AND ?"
-        values: list[object] = [asked, *bounds]
-        if match and parts:
-            # The subquery is evaluated by itself, so it is given the range of ids as well.
-            table = f"parts_{number}"
-            sql += f" AND rowid IN (SELECT rowid FROM {table} WHERE {table} MATCH ?"
-            sql += " AND rowid BETWEEN ? AND ?)"
-            values += [trigrams, *bounds]
-        rows = connection.execute(f"{sql} ORDER BY rowid DESC LIMIT ?", [*values, limit])
-        return [row[0] for row in rows]
+        found: list[int] = []
+        for id_range in ranges:
+            number, bounds = id_range.number, [id_range.first, id_range.last]
+            table, asked = (
+                (f"words_{number}", _expression(match)) if match else (f"parts_{number}", trigrams)
+            )
+            sql = f"SELECT rowid FROM {table} WHERE {table} MATCH ? AND rowid BETWEEN ? AND ?"
+            values: list[object] = [asked, *bounds]
+            if match and parts:
+                # The subquery is evaluated by itself, so it is given the range of ids as well.
+                table = f"parts_{number}"
+                sql += f" AND rowid IN (SELECT rowid FROM {table} WHERE {table} MATCH ?"
+                sql += " AND rowid BETWEEN ? AND ?)"
+                values += [trigrams, *bounds]
+            sql += " ORDER BY rowid DESC LIMIT ?"
+            rows = connection.execute(sql, [*values, wanted.limit - len(found)])
+            found += [row[0] for row in rows]
+            if len(found) == wanted.limit:
+                break
+        return found
 
     def matching(
         self, connection: Connection, id_range: IdRange, match: WordMatch, order: str, limit: int

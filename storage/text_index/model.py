@@ -1,12 +1,9 @@
-"""The interface of a full-text index, and its queries in a form that suits any database."""
+"""The queries of a full-text index, in a form that suits any database."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
-
-from storage.connection import Connection
 
 IndexedLine = tuple[int, str, str]
 """A line to index: its id, its text, and its tags separated by blanks."""
@@ -56,33 +53,3 @@ class IndexQuery:
     parts: Sequence[str]
     limit: int
     ordered: bool
-
-
-class TextIndex(Protocol):
-    """A full-text index in one kind of database. Its partitions are numbered."""
-
-    def add(self, connection: Connection, number: int, lines: Sequence[IndexedLine]) -> None:
-        """Index lines in the transaction that stores them, creating the partition if necessary."""
-
-    def remove(self, connection: Connection, number: int, lines: Sequence[IndexedLine]) -> None:
-        """Remove lines, whose text and tags must be exactly those that were added."""
-
-    def merge(self, connection: Connection, number: int, *, begin: bool) -> bool:
-        """Rewrite some of the pages that still hold words of removed lines; return True while there
-        are more. The first of several steps says `begin`."""
-
-    def drop(self, connection: Connection, number: int) -> None:
-        """Drop a partition."""
-
-    def ids(
-        self, connection: Connection, ranges: Sequence[IdRange], wanted: IndexQuery
-    ) -> list[int]:
-        """Return at most `wanted.limit` candidate ids from `ranges`, which are newest first."""
-
-    def matching(
-        self, connection: Connection, id_range: IdRange, match: WordMatch, order: str, limit: int
-    ) -> list[int]:
-        """Return the first `limit` ids of matching lines, in `order`: ASC or DESC."""
-
-    def count(self, connection: Connection, number: int, match: WordMatch, most: int) -> int:
-        """Count the matching lines of a partition, up to `most`."""

@@ -4,28 +4,25 @@ ignored."""
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 _BREAKS = {code: " " for code in range(128) if not chr(code).isalnum()}
 
 
 def words(text: str) -> Sequence[str]:
     """Return the words of a text as FTS5's `unicode61` splits it."""
-    return text.translate(_BREAKS).split() if text.isascii() else list(_words(text))
-
-
-def _words(text: str) -> Iterator[str]:
-    # The token characters of `unicode61`, and combining marks (Mn) within a word.
-    word = ""
-    for char in text:
+    if text.isascii():
+        return text.translate(_BREAKS).split()
+    found, word = [], ""
+    for char in f"{text} ":
+        # The token characters of `unicode61`, and combining marks (Mn) within a word.
         category = unicodedata.category(char)
         if category[0] in "LN" or category == "Co" or (word and category == "Mn"):
             word += char
         elif word:
-            yield word
+            found.append(word)
             word = ""
-    if word:
-        yield word
+    return found
 
 
 def escape_like(text: str) -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from storage.connection import NOTIFY, AsyncConnection, Dialect
+from storage.connection import NOTIFY, Connection, Dialect
 from storage.db.database import Database, Row, from_micros, to_micros
 from storage.db.errors import StorageError
 
@@ -74,34 +74,39 @@ class Keys:
     async def create(self, key: Key) -> str:
         """Issue a new key and return its secret, which is not stored. Raises KeyExists."""
         secret = _new_secret()
-        async with self._database.transaction() as db:
-            cursor = await db.execute(
-                f"{_INSERT} ON CONFLICT DO NOTHING", _values(key, secret, is_launch=False)
-            )
-            if cursor.rowcount == 0:
-                raise KeyExists(f"there is a key {key.name} already; revoke it first")
-            await _announce(db)
+        values = _values(key, secret, is_launch=False)
+
+        def insert(db: Connection) -> int:
+            _announce(db)
+            return db.execute(f"{_INSERT} ON CONFLICT DO NOTHING", values).rowcount
+
+        if await self._database.write(insert) == 0:
+            raise KeyExists(f"there is a key {key.name} already; revoke it first")
         return secret
 
     async def replace_launch_keys(self, keys: Sequence[Key]) -> Mapping[str, str]:
         """Replace all launch keys by new ones, and return their secrets by name."""
         made = {key.name: _new_secret() for key in keys}
-        async with self._database.transaction() as db:
-            await db.execute("DELETE FROM keys WHERE launch = 1")
-            for key in keys:
-                await db.execute(_INSERT, _values(key, made[key.name], is_launch=True))
-            await _announce(db)
+        rows = [_values(key, made[key.name], is_launch=True) for key in keys]
+
+        def replace(db: Connection) -> None:
+            db.execute("DELETE FROM keys WHERE launch = 1")
+            db.executemany(_INSERT, rows)
+            _announce(db)
+
+        await self._database.write(replace)
         return made
 
     async def revoke(self, name: str) -> bool:
         """Revoke the issued key called `name`; return False if there is none."""
-        async with self._database.transaction() as db:
-            cursor = await db.execute(
-                "UPDATE keys SET revoked = ? WHERE name = ? AND revoked IS NULL AND launch = 0",
-                [to_micros(datetime.now(UTC)), name],
-            )
-            await _announce(db)
-            return cursor.rowcount > 0
+        sql = "UPDATE keys SET revoked = ? WHERE name = ? AND revoked IS NULL AND launch = 0"
+        now = to_micros(datetime.now(UTC))
+
+        def update(db: Connection) -> bool:
+            _announce(db)
+            return db.execute(sql, [now, name]).rowcount > 0
+
+        return await self._database.write(update)
 
     async def active(self) -> Mapping[bytes, Key]:
         """Return the valid keys by digest, launch keys included."""
@@ -147,10 +152,10 @@ def _values(key: Key, secret: str, *, is_launch: bool) -> Mapping[str, Any]:
     }
 
 
-async def _announce(db: AsyncConnection) -> None:
+def _announce(db: Connection) -> None:
     """Notify the agent servers that keys have changed. With SQLite they poll the file instead."""
     if db.dialect is Dialect.POSTGRES:
-        await db.execute(NOTIFY)
+        db.execute(NOTIFY)
 
 
 def _key(row: Row) -> Key:

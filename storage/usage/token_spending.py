@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import date
 
-from storage.db.database import Database
+from storage.db.database import Connection, Database
 from storage.usage.usage import UsageAmount
 
 _ADD = """
@@ -50,8 +50,7 @@ class Spending:
             asdict(expense) | {"day": expense.day.isoformat()} | asdict(amount)
             for expense, amount in amounts.items()
         ]
-        async with self._database.transaction() as db:
-            await db.executemany(_ADD, rows)
+        await self._database.executemany(_ADD, rows)
 
     async def by_purpose(
         self, since: date, until: date, *, room: str | None = None, conversation: str | None = None
@@ -88,9 +87,10 @@ class Spending:
 
     async def _make_nameless(self, which: str, value: str | int) -> None:
         # Sums by day and purpose stay, so that totals do not change; names may identify people.
-        async with self._database.transaction() as db:
-            await db.execute(_NAMELESS.format(which=which), {"value": value})
-            await db.execute(
-                f"DELETE FROM spending WHERE (room, conversation) != ('', '') AND {which}",
-                {"value": value},
-            )
+        delete = f"DELETE FROM spending WHERE (room, conversation) != ('', '') AND {which}"
+
+        def anonymise(db: Connection) -> None:
+            db.execute(_NAMELESS.format(which=which), {"value": value})
+            db.execute(delete, {"value": value})
+
+        await self._database.write(anonymise)

@@ -25,6 +25,11 @@ ON CONFLICT (day, tendril, model) DO UPDATE SET
     cached = usage.cached + excluded.cached, completion = usage.completion + excluded.completion,
     cost = usage.cost + excluded.cost
 """
+_ADD_SPENT = """
+INSERT INTO spender_usage VALUES (:day, :tendril, :model, :channel, :person, :tokens, :cost)
+ON CONFLICT (day, tendril, model, channel, person) DO UPDATE SET
+    tokens = spender_usage.tokens + excluded.tokens, cost = spender_usage.cost + excluded.cost
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,13 +106,8 @@ class UsageAmount:
 
     def __add__(self, other: UsageAmount) -> UsageAmount:
         """Return the sum of both."""
-        return UsageAmount(
-            self.requests + other.requests,
-            self.prompt + other.prompt,
-            self.cached + other.cached,
-            self.completion + other.completion,
-            self.cost + other.cost,
-        )
+        names = UsageAmount.__slots__
+        return UsageAmount(*(getattr(self, name) + getattr(other, name) for name in names))
 
 
 class UsageTable:
@@ -127,8 +127,7 @@ class UsageTable:
             | asdict(amount)
             for usage_key, amount in amounts.items()
         ]
-        async with self._database.transaction() as db:
-            await db.executemany(_ADD, rows)
+        await self._database.executemany(_ADD, rows)
 
     async def read(
         self, since: date, until: date, tendril: str | None = None
@@ -148,6 +147,53 @@ class UsageTable:
             )
             for row in rows
         ]
+
+
+@dataclass(frozen=True, slots=True)
+class SpenderKey:
+    """The key of an amount of a spending budget: UTC day, tendril, model, and the pseudonyms of
+    channel and person, "" where there is none."""
+
+    day: date
+    tendril: str
+    model: str
+    channel: str
+    person: str
+
+
+class SpenderUsage:
+    """The amounts of people and channels in a database file. Earlier days are deleted."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def add(self, amounts: Mapping[SpenderKey, UsageAmount]) -> None:
+        """Add amounts to those stored, all in one transaction. Raises Unavailable."""
+        rows = [
+            asdict(key)
+            | {"day": key.day.isoformat()}
+            | {"tokens": amount.prompt + amount.completion, "cost": amount.cost}
+            for key, amount in amounts.items()
+        ]
+        await self._database.executemany(_ADD_SPENT, rows)
+
+    async def read(self, day: date) -> Sequence[tuple[SpenderKey, int, float]]:
+        """Return the keys of a day, each with its tokens and their cost. Raises Unavailable."""
+        rows = await self._database.fetch_all(
+            "SELECT * FROM spender_usage WHERE day = ?", [day.isoformat()]
+        )
+        return [
+            (
+                SpenderKey(day, row["tendril"], row["model"], row["channel"], row["person"]),
+                row["tokens"],
+                row["cost"],
+            )
+            for row in rows
+        ]
+
+    async def forget_before(self, day: date) -> None:
+        """Delete the amounts of all days before `day`. Raises Unavailable."""
+        await self._database.execute("DELETE FROM spender_usage WHERE day < ?", [day.isoformat()])
 
 
 WRITE_INTERVAL = 2.0
@@ -189,7 +235,14 @@ class WriteBehindCounter(Generic[K]):
     async def writing(self) -> AsyncIterator[None]:
         """Write the amounts every few seconds while the block runs, and at its end."""
         async with asyncio.TaskGroup() as tasks:
-            writer = tasks.create_task(self._keep_writing())
+
+            async def keep_writing() -> None:
+                while True:
+                    await asyncio.sleep(WRITE_INTERVAL)
+                    async with self._writing:
+                        await self._settle()
+
+            writer = tasks.create_task(keep_writing())
             try:
                 yield
             finally:
@@ -205,12 +258,6 @@ class WriteBehindCounter(Generic[K]):
         async with self._writing:
             await self._settle()
             yield
-
-    async def _keep_writing(self) -> None:
-        while True:
-            await asyncio.sleep(WRITE_INTERVAL)
-            async with self._writing:
-                await self._settle()
 
     async def _settle(self) -> None:
         # Exchanged before the await: what is added meanwhile belongs to the next write.

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from hashlib import sha256
 
-from storage.db.database import Database, to_micros
+from storage.db.database import Connection, Database, to_micros
 
 LIFETIME = timedelta(days=365)
 MAX_LOGINS = 1_000
@@ -32,18 +32,21 @@ class WebLogins:
         Unavailable.
         """
         secret, now = secrets.token_urlsafe(32), self._now()
-        async with self._database.transaction() as db:
-            await db.execute("DELETE FROM web_logins WHERE expires <= ?", [to_micros(now)])
+
+        def insert(db: Connection) -> None:
+            db.execute("DELETE FROM web_logins WHERE expires <= ?", [to_micros(now)])
             # Room for one more. The lifetime is constant, so the order of expiry is that of age.
-            await db.execute(
+            db.execute(
                 "DELETE FROM web_logins WHERE id IN"
                 " (SELECT id FROM web_logins ORDER BY expires DESC LIMIT ? OFFSET ?)",
                 [MAX_LOGINS, MAX_LOGINS - 1],
             )
-            await db.execute(
+            db.execute(
                 "INSERT INTO web_logins (id, proof, expires) VALUES (?, ?, ?)",
                 [_id(secret), token_fingerprint, to_micros(now + LIFETIME)],
             )
+
+        await self._database.write(insert)
         return secret
 
     async def token_fingerprint_of(self, secret: str) -> str | None:
@@ -57,8 +60,7 @@ class WebLogins:
 
     async def end(self, secret: str) -> None:
         """End a login, whose cookie is invalid from now on. Raises Unavailable."""
-        async with self._database.transaction() as db:
-            await db.execute("DELETE FROM web_logins WHERE id = ?", [_id(secret)])
+        await self._database.execute("DELETE FROM web_logins WHERE id = ?", [_id(secret)])
 
 
 def _id(secret: str) -> str:

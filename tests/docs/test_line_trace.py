@@ -15,8 +15,9 @@ from tests.kit.openai_script import ScriptedOpenAI
 MOST_IRC = 7
 """Files of `harnesses/irc` between the received bytes and the log's `write`."""
 
-MOST_FILES = 16
-"""All our files from the received bytes to the durable row."""
+MOST_FILES = 17
+"""All our files from the received bytes to the durable row; one of them only shields a write in a
+thread from the cancellation of its caller."""
 
 WAYS = 8
 """Number of traced lines; only files that all of them ran through count."""

@@ -18,6 +18,7 @@ from llm.messages.errors import Unreachable
 from llm.retrieval import LineEmbedding, Retrieval
 from llm.tools.log_search import LogSearch, LogTools
 from llm.tools.toolbox import ResultLength
+from storage.chat_log import deletion
 from storage.chat_log.event import PUBLIC, Event, EventType, Identity, Place, Scope
 from storage.chat_log.event_table import Query
 from storage.chat_log.opt_outs import OptOuts
@@ -162,7 +163,7 @@ async def test_a_vector_goes_with_its_event(tmp_path: Path) -> None:
     async with filled(tmp_path, [said("a line of some length")]) as (database, log, ids):
         await LineEmbedding(database, Embedder()).embed_missing()
         assert await stored(database) == 1
-        await log.remove(ids)
+        await deletion.remove(log.database, ids)
         assert await stored(database) == 0
 
 

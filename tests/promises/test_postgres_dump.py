@@ -15,8 +15,9 @@ from storage.queues.jobs import Jobs
 from storage.queues.outbox import Outbox
 from storage.search.models import SearchQuery
 from tests.kit.command import terrarium
+from tests.kit.lines import NOON
 from tests.kit.postgres import binaries, postgres_database
-from tests.storage.test_transfer import NOON, PLACE, everything, fill, said
+from tests.storage.test_transfer import PLACE, everything, fill, said
 
 LINES = 300
 

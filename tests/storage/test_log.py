@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import sqlite3
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -15,41 +15,17 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from storage.chat_log import statistics
 from storage.chat_log.event import PUBLIC, SPOKEN, Event, EventType, Place, Scope
 from storage.connection import Connection, Dialect
 from storage.db.database import Database
 from storage.db.errors import Unavailable
 from storage.log import MAX_QUEUED_EVENTS, ChatLog, Query
+from tests.kit.lines import LAKE, NOON, POND, said
 from tests.kit.patience import PATIENCE
 from tests.kit.stores import Stores
 
-NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
-HOME = Place("irc", "#home")
-AWAY = Place("irc", "#away")
-HERE = Scope.from_places(HOME)
-
-
-def said(text: str, *, place: Place = HOME, minute: int = 0, nick: str = "alice") -> Event:
-    return Event(
-        network=place.network,
-        channel=place.channel,
-        type=EventType.PRIVMSG,
-        time=NOON + timedelta(minutes=minute),
-        nick=nick,
-        text=text,
-    )
-
-
-@pytest.fixture
-async def database(stores: Stores) -> AsyncIterator[Database]:
-    async with Database.open(stores("irc")) as database:
-        yield database
-
-
-@pytest.fixture
-async def log(database: Database) -> AsyncIterator[ChatLog]:
-    async with ChatLog.open(database) as log:
-        yield log
+HERE = Scope.from_places(POND)
 
 
 async def store(log: ChatLog, *events: Event) -> list[int]:
@@ -91,7 +67,7 @@ async def test_leaving_the_log_waits_until_everything_is_stored(database: Databa
     async with ChatLog.open(database) as log:
         for number in range(700):
             log.append(said(str(number)))
-    assert (await ChatLog(database).stats(Query(scope=HERE))).lines == 700
+    assert (await ChatLog(database).read(statistics.stats, Query(scope=HERE))).lines == 700
 
 
 async def test_the_newest_or_the_oldest_events_come_in_order_of_time(log: ChatLog) -> None:
@@ -107,7 +83,7 @@ async def test_every_field_of_a_query_narrows_it(log: ChatLog) -> None:
         said("second", minute=1, nick="Bob"),
         replace(said("third", minute=2), own=True),
         replace(said("", minute=3), type=EventType.JOIN),
-        said("elsewhere", place=Place("oftc", "#home"), minute=4),
+        said("elsewhere", place=Place("oftc", "#pond"), minute=4),
     )
     query = Query(scope=PUBLIC)
     minute = timedelta(minutes=1)
@@ -117,7 +93,7 @@ async def test_every_field_of_a_query_narrows_it(log: ChatLog) -> None:
 
     assert await found(query) == [0, 1, 2, 3, 4]
     assert await found(replace(query, network="oftc")) == [4]
-    assert await found(replace(query, channel="#HOME", network="irc")) == [0, 1, 2, 3]
+    assert await found(replace(query, channel="#POND", network="irc")) == [0, 1, 2, 3]
     assert await found(replace(query, nick="bob")) == [1]
     assert await found(replace(query, own=True)) == [2]
     assert await found(replace(query, types=SPOKEN)) == [0, 1, 2, 4]
@@ -127,16 +103,12 @@ async def test_every_field_of_a_query_narrows_it(log: ChatLog) -> None:
 
 
 async def test_a_scope_shows_its_own_places_only(log: ChatLog) -> None:
-    await store(log, said("at home"), said("away", place=AWAY))
+    elsewhere = said("there", place=Place("oftc", POND.channel))
+    await store(log, said("at home"), said("away", place=LAKE), elsewhere)
     assert texts(await log.find(Query(scope=HERE))) == ["at home"]
-    assert texts(await log.find(Query(scope=Scope.from_places(HOME, AWAY)))) == ["at home", "away"]
+    assert texts(await log.find(Query(scope=Scope.from_places(POND, LAKE)))) == ["at home", "away"]
     assert await log.find(Query(scope=Scope.from_places())) == []
-    assert await log.find(Query(scope=HERE, channel="#away")) == []
-
-
-async def test_a_place_on_another_network_is_another_place(log: ChatLog) -> None:
-    await store(log, said("here"), said("there", place=Place("oftc", HOME.channel)))
-    assert texts(await log.find(Query(scope=HERE))) == ["here"]
+    assert await log.find(Query(scope=HERE, channel="#lake")) == []
 
 
 async def test_private_talk_is_seen_only_by_who_names_it(log: ChatLog) -> None:
@@ -144,34 +116,17 @@ async def test_private_talk_is_seen_only_by_who_names_it(log: ChatLog) -> None:
     (event_id,) = await store(log, private)
     assert await log.find(Query(scope=PUBLIC)) == []
     assert await log.get(PUBLIC, event_id) is None
-    assert await log.channels(PUBLIC) == []
-    assert (await log.stats(Query(scope=PUBLIC))).lines == 0
+    assert await log.read(statistics.channels, PUBLIC) == []
+    assert (await log.read(statistics.stats, Query(scope=PUBLIC))).lines == 0
     assert texts(await log.find(Query(scope=Scope.from_places(Place("irc", "alice"))))) == [
         "secret"
     ]
 
 
-async def test_statistics_count_what_people_said_in_scope(log: ChatLog) -> None:
-    await store(
-        log,
-        said("one", minute=0),
-        said("two", minute=1),
-        said("three", minute=2, nick="bob"),
-        replace(said("", minute=3), type=EventType.JOIN),
-        said("elsewhere", place=AWAY),
-    )
-    stats = await log.stats(Query(scope=HERE))
-    assert (stats.lines, stats.people) == (3, 2)
-    assert (stats.first, stats.last) == (NOON, NOON + timedelta(minutes=2))
-    assert stats.top == (("alice", 2), ("bob", 1))
-    empty = await log.stats(Query(scope=Scope.from_places()))
-    assert (empty.lines, empty.first, empty.top) == (0, None, ())
-
-
 async def test_channels_are_listed_by_their_last_activity(log: ChatLog) -> None:
-    await store(log, said("old"), said("new", place=AWAY, minute=9))
-    listed = await log.channels(PUBLIC)
-    assert [(channel.place, channel.events) for channel in listed] == [(AWAY, 1), (HOME, 1)]
+    await store(log, said("old"), said("new", place=LAKE, minute=9))
+    listed = await log.read(statistics.channels, PUBLIC)
+    assert [(channel.place, channel.events) for channel in listed] == [(LAKE, 1), (POND, 1)]
     assert listed[0].last_time == NOON + timedelta(minutes=9)
 
 
@@ -179,7 +134,7 @@ async def test_a_reader_is_not_held_up_by_a_transaction_that_is_open(
     log: ChatLog, database: Database
 ) -> None:
     await store(log, said("before"))
-    async with database.transaction():
+    async with database.exclusive():
         assert texts(await log.find(Query(scope=HERE))) == ["before"]
 
 
@@ -189,7 +144,7 @@ async def test_a_line_waits_until_another_process_has_written(stores: Stores) ->
         Database.open(stores("irc")) as other,
         ChatLog.open(database) as log,
     ):
-        async with other.transaction():
+        async with other.exclusive():
             stored = log.append(said("patient"))
             await asyncio.sleep(0)
             assert not stored.done()
@@ -197,53 +152,49 @@ async def test_a_line_waits_until_another_process_has_written(stores: Stores) ->
         assert await log.get(HERE, event_id) is not None
 
 
-async def test_an_answer_knows_its_question_that_is_put_in_line_just_before(stores: Stores) -> None:
-    async with Database.open(stores("irc")) as database, ChatLog.open(database) as log:
-        for _ in range(3):
-            question = log.write(said("why?"))
-            answer = log.write(replace(said("so", nick="Terra"), own=True), question)
-            after = log.write(said("ah"))
-            ids = [
-                await answer.wait_visible(),
-                await question.wait_visible(),
-                await after.wait_visible(),
-            ]
-            found = await log.get(PUBLIC, ids[0])
-            assert found is not None
-            assert found.reply_to == ids[1] < ids[0] < ids[2]
-
-
-async def test_an_answer_to_what_was_not_kept_answers_nothing(stores: Stores) -> None:
-    async with Database.open(stores("irc")) as database, ChatLog.open(database) as log:
-        question = log.write(None)
+async def test_an_answer_knows_its_question_that_is_put_in_line_just_before(log: ChatLog) -> None:
+    for _ in range(3):
+        question = log.write(said("why?"))
         answer = log.write(replace(said("so", nick="Terra"), own=True), question)
-        found = await log.get(PUBLIC, await answer.wait_visible())
+        after = log.write(said("ah"))
+        ids = [
+            await answer.wait_visible(),
+            await question.wait_visible(),
+            await after.wait_visible(),
+        ]
+        found = await log.get(PUBLIC, ids[0])
         assert found is not None
-        assert found.reply_to is None
+        assert found.reply_to == ids[1] < ids[0] < ids[2]
 
 
-async def test_what_keeps_nothing_is_behind_all_that_was_said_before(stores: Stores) -> None:
-    async with Database.open(stores("irc")) as database, ChatLog.open(database) as log:
-        for number in range(20):
-            log.write(said(str(number)))
-        assert await log.write(None).wait_visible() == 0
-        assert len(await log.find(Query(scope=HERE))) == 20
+async def test_an_answer_to_what_was_not_kept_answers_nothing(log: ChatLog) -> None:
+    question = log.write(None)
+    answer = log.write(replace(said("so", nick="Terra"), own=True), question)
+    found = await log.get(PUBLIC, await answer.wait_visible())
+    assert found is not None
+    assert found.reply_to is None
+
+
+async def test_what_keeps_nothing_is_behind_all_that_was_said_before(log: ChatLog) -> None:
+    for number in range(20):
+        log.write(said(str(number)))
+    assert await log.write(None).wait_visible() == 0
+    assert len(await log.find(Query(scope=HERE))) == 20
 
 
 async def test_what_was_said_before_a_line_is_known_before_the_line_is_written(
-    stores: Stores,
+    log: ChatLog,
 ) -> None:
-    async with Database.open(stores("log")) as database, ChatLog.open(database) as log:
-        first = log.write(said("first"))
-        assert await first.boundary_id() == first.id
-        unlogged, second = log.write(None), log.write(said("second"))
-        assert await unlogged.boundary_id() == first.id + 1
-        assert await second.boundary_id() == first.id + 1
-        third = log.write(said("third"))
-        assert await third.boundary_id() == second.id + 1
-        assert not third.is_settled
-        assert await third.wait_visible() > second.id
-        assert await third.boundary_id() == third.id
+    first = log.write(said("first"))
+    assert await first.boundary_id() == first.id
+    unlogged, second = log.write(None), log.write(said("second"))
+    assert await unlogged.boundary_id() == first.id + 1
+    assert await second.boundary_id() == first.id + 1
+    third = log.write(said("third"))
+    assert await third.boundary_id() == second.id + 1
+    assert not third.is_settled
+    assert await third.wait_visible() > second.id
+    assert await third.boundary_id() == third.id
 
 
 async def test_what_is_written_is_read_by_others_and_what_is_settled_is_on_the_disk(
@@ -260,17 +211,16 @@ async def test_what_is_written_is_read_by_others_and_what_is_settled_is_on_the_d
 
 
 async def test_who_no_longer_waits_for_a_line_does_not_keep_it_from_the_log(
-    stores: Stores,
+    log: ChatLog,
 ) -> None:
-    async with Database.open(stores("irc")) as database, ChatLog.open(database) as log:
-        pending_event = log.write(said("hello"))
-        waiting = asyncio.create_task(pending_event.wait_visible())
-        await asyncio.sleep(0)
-        waiting.cancel()
-        log.append(said("again")).cancel()
-        await log.flush()
-        assert pending_event.id
-        assert texts(await log.find(Query(scope=HERE))) == ["hello", "again"]
+    pending_event = log.write(said("hello"))
+    waiting = asyncio.create_task(pending_event.wait_visible())
+    await asyncio.sleep(0)
+    waiting.cancel()
+    log.append(said("again")).cancel()
+    await log.flush()
+    assert pending_event.id
+    assert texts(await log.find(Query(scope=HERE))) == ["hello", "again"]
 
 
 async def test_a_text_that_utf_8_cannot_carry_is_stored_all_the_same(log: ChatLog) -> None:
@@ -291,7 +241,9 @@ async def test_half_a_character_in_any_field_keeps_no_line_from_the_log(
     assert getattr(found[ids[1]], field) == "#a??é"
     await store(log, replace(said("again"), **odd), said("later"))
     assert len(await log.find(Query(scope=PUBLIC))) == 5
-    assert len(await log.channels(PUBLIC)) == (2 if field in ("network", "channel") else 1)
+    assert len(await log.read(statistics.channels, PUBLIC)) == (
+        2 if field in ("network", "channel") else 1
+    )
 
 
 async def test_a_file_that_stays_locked_does_not_hold_up_the_end_for_ever(tmp_path: Path) -> None:
@@ -344,28 +296,10 @@ def failing_fsync(path: Path) -> Iterator[None]:
         aside.replace(wal)
 
 
-async def test_what_an_fsync_failed_for_is_written_again_before_it_counts_as_durable(
+async def test_what_an_fsync_failed_for_counts_as_waiting_and_is_written_again(
     tmp_path: Path,
 ) -> None:
     path, copy = tmp_path / "irc.db", tmp_path / "copy.db"
-    async with Database.open(path) as database, ChatLog.open(database) as log:
-        await store(log, said("before"))
-        with failing_fsync(path):
-            pending_event = log.write(said("hello"))
-            assert await pending_event.wait_visible()
-            with pytest.raises(Unavailable):
-                await log.flush()
-        async with asyncio.timeout(PATIENCE):
-            await pending_event.durable
-        shutil.copy(path, copy)  # without the log, which the failed fsync was for
-    with closing(sqlite3.connect(copy)) as file:
-        assert file.execute("SELECT text FROM events").fetchall() == [("before",), ("hello",)]
-
-
-async def test_while_only_fsyncs_fail_the_trouble_stays_and_all_lines_count_as_waiting(
-    tmp_path: Path,
-) -> None:
-    path = tmp_path / "irc.db"
     with capture_logs() as logs:
         async with Database.open(path) as database, ChatLog.open(database) as log:
             await store(log, said("before"))
@@ -379,7 +313,11 @@ async def test_while_only_fsyncs_fail_the_trouble_stays_and_all_lines_count_as_w
             async with asyncio.timeout(PATIENCE):
                 await last.durable
             assert log.trouble == ""
+            shutil.copy(path, copy)  # without the log, which the failed fsync was for
     assert [each["event"] for each in logs] == ["log.write_failed", "log.written_again"]
+    with closing(sqlite3.connect(copy)) as file:
+        rows = file.execute("SELECT text FROM events").fetchall()
+    assert rows == [("before",), ("first",), ("second",)]
 
 
 async def test_while_only_fsyncs_fail_no_line_is_dropped(tmp_path: Path) -> None:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from storage.chat_log.event import EVERYTHING, PUBLIC, Event, EventType, Identity, Place
+from storage.chat_log import statistics
+from storage.chat_log.event import EVERYTHING, PUBLIC, Event, Identity, Place
 from storage.chat_log.opt_outs import OptOuts
 from storage.connection import Dialect
-from storage.db.address import Address
 from storage.db.database import Database
 from storage.log import ChatLog, Query
 from storage.memory.conversations import Conversations, Turn
@@ -30,45 +29,33 @@ from storage.transfer import ROWS_PER_BATCH, TransferError, copy_store
 from storage.usage.api_keys import Key, Keys
 from storage.usage.token_spending import Spending, TokenSpend
 from storage.usage.usage import UsageAmount
+from tests.kit.lines import NOON
+from tests.kit.lines import said as line
 from tests.kit.postgres import PostgresStores
 from tests.kit.stores import SqliteStores
 
-NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 PLACE = Place("irc", "#Frogs")
+Pair = tuple[Database, Database]
 
 
-def said(number: int, **values: object) -> Event:
-    event = Event(
-        network="irc",
-        channel="#frogs",
-        type=EventType.PRIVMSG,
-        time=NOON + timedelta(seconds=number),
-        nick="Ådå" if number % 7 == 0 else "bob",
-        user="~b",
-        host="host.example",
-        text=f"frog {number} \x02croaks\x02 {'pond' if number % 100 == 0 else ''}",
-    )
-    return replace(event, **values)  # type: ignore[arg-type]
+def said(number: int, **fields: Any) -> Event:
+    own: dict[str, Any] = {
+        "channel": "#frogs",
+        "nick": "Ådå" if number % 7 == 0 else "bob",
+        "user": "~b",
+        "host": "host.example",
+        "text": f"frog {number} \x02croaks\x02 {'pond' if number % 100 == 0 else ''}",
+    }
+    return replace(line(minute=number / 60), **own | fields)
 
 
-@dataclass(frozen=True, slots=True)
-class Places:
-    """From where to where a store moves."""
-
-    source: Address
-    target: Address
-
-
-@pytest.fixture(params=["into postgres", "into files"])
-def places(request: pytest.FixtureRequest, tmp_path: Path) -> Places:
+@pytest.fixture(params=[True, False], ids=["into postgres", "into files"])
+async def pair(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Pair]:
+    """A store to copy, and an empty one of the other kind."""
     file, schema = SqliteStores(tmp_path)("irc"), PostgresStores(tmp_path)("irc")
-    return Places(file, schema) if request.param == "into postgres" else Places(schema, file)
-
-
-@asynccontextmanager
-async def opened(places: Places) -> AsyncIterator[tuple[Database, Database]]:
-    async with Database.open(places.source) as source, Database.open(places.target) as target:
-        yield source, target
+    source, target = (file, schema) if request.param else (schema, file)
+    async with Database.open(source) as here, Database.open(target) as there:
+        yield here, there
 
 
 async def fill(database: Database, lines: int = 100) -> None:
@@ -116,10 +103,11 @@ async def everything(database: Database) -> list[object]:
     log, query = ChatLog(database), Query(scope=EVERYTHING, limit=20_000)
     return [
         [replace(event, text=event.text.replace("\0", "�")) for event in await log.find(query)],
-        await log.stats(query, 2),  # of those who said one line each any may come first
-        await log.heat_map(query),
-        await log.channels(EVERYTHING),
-        await log.person(EVERYTHING, "bob"),
+        # Of those who said one line each any may come first.
+        await log.read(statistics.stats, query, 2),
+        await log.read(statistics.heat_map, query),
+        await log.read(statistics.channels, EVERYTHING),
+        await log.read(statistics.person, EVERYTHING, "bob"),
         [hit.event.id for hit in (await log.search(SearchQuery(text="pond", within=query))).hits],
         [hit.event.id for hit in (await log.search(SearchQuery(text="*roak*", within=query))).hits],
         await OptOuts(database).load(),
@@ -134,69 +122,66 @@ async def everything(database: Database) -> list[object]:
     ]
 
 
-async def test_all_that_is_kept_arrives_and_comes_back(places: Places, tmp_path: Path) -> None:
-    async with opened(places) as (source, target):
-        await fill(source, 3 * ROWS_PER_BATCH)
-        copied = await copy(source, target)
-        assert copied > 3 * ROWS_PER_BATCH + 3
-        assert await copy(source, target) == copied  # again, which changes nothing
-        arrived = await everything(target)
-        assert arrived == await everything(source)
-    empty = SqliteStores if places.source == tmp_path / "irc.db" else PostgresStores
+async def test_all_that_is_kept_arrives_and_comes_back(pair: Pair, tmp_path: Path) -> None:
+    source, target = pair
+    await fill(source, 3 * ROWS_PER_BATCH)
+    copied = await copy(source, target)
+    assert copied > 3 * ROWS_PER_BATCH + 3
+    assert await copy(source, target) == copied  # again, which changes nothing
+    arrived = await everything(target)
+    assert arrived == await everything(source)
+    empty = SqliteStores if source.dialect is Dialect.SQLITE else PostgresStores
     (tmp_path / "back").mkdir()
-    async with opened(Places(places.target, empty(tmp_path / "back")("irc"))) as (target, back):
+    async with Database.open(empty(tmp_path / "back")("irc")) as back:
         assert await copy(target, back) == copied
         assert await everything(back) == arrived
 
 
-async def test_a_copy_that_is_interrupted_leaves_nothing_and_begins_again(places: Places) -> None:
-    async with opened(places) as (source, target):
-        await fill(source, 3 * ROWS_PER_BATCH)
-        has_begun, loop = asyncio.Event(), asyncio.get_running_loop()
+async def test_a_copy_that_is_interrupted_leaves_nothing_and_begins_again(pair: Pair) -> None:
+    source, target = pair
+    await fill(source, 3 * ROWS_PER_BATCH)
+    has_begun, loop = asyncio.Event(), asyncio.get_running_loop()
 
-        def report(line: str) -> None:
-            if line.startswith("events, "):
-                loop.call_soon_threadsafe(has_begun.set)
+    def report(line: str) -> None:
+        if line.startswith("events, "):
+            loop.call_soon_threadsafe(has_begun.set)
 
-        copying = asyncio.create_task(copy_store(source, target, report))
-        await has_begun.wait()
-        copying.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await copying
-        assert await ChatLog(target).channels(EVERYTHING) == []
+    copying = asyncio.create_task(copy_store(source, target, report))
+    await has_begun.wait()
+    copying.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await copying
+    assert await ChatLog(target).read(statistics.channels, EVERYTHING) == []
+    await copy(source, target)
+    assert await everything(target) == await everything(source)
+
+
+async def test_a_number_that_was_given_is_never_given_again(pair: Pair) -> None:
+    source, target = pair
+    jobs = Jobs(source)
+    given = [await jobs.add("work", {"n": number}) for number in range(3)]
+    await source.execute("DELETE FROM jobs")
+    await copy(source, target)
+    assert await Jobs(target).add("work", {}) == given[-1] + 1
+
+
+async def test_a_place_that_holds_something_else_is_refused(pair: Pair) -> None:
+    source, target = pair
+    await fill(source)
+    await ChatLog(target).add([said(1)])
+    kept = await everything(target)
+    with pytest.raises(TransferError, match="has something else in it already"):
         await copy(source, target)
-        assert await everything(target) == await everything(source)
+    assert await everything(target) == kept
 
 
-async def test_a_number_that_was_given_is_never_given_again(places: Places) -> None:
-    async with opened(places) as (source, target):
-        jobs = Jobs(source)
-        given = [await jobs.add("work", {"n": number}) for number in range(3)]
-        async with source.transaction() as db:
-            await db.execute("DELETE FROM jobs")
+async def test_a_source_that_was_written_to_since_is_not_taken_for_its_copy(pair: Pair) -> None:
+    source, target = pair
+    await fill(source)
+    await copy(source, target)
+    await ChannelSettings(source).put(PLACE, "model", "large")
+    with pytest.raises(TransferError, match="has something else in it already"):
         await copy(source, target)
-        assert await Jobs(target).add("work", {}) == given[-1] + 1
-
-
-async def test_a_place_that_holds_something_else_is_refused(places: Places) -> None:
-    async with opened(places) as (source, target):
-        await fill(source)
-        await ChatLog(target).add([said(1)])
-        kept = await everything(target)
-        with pytest.raises(TransferError, match="has something else in it already"):
-            await copy(source, target)
-        assert await everything(target) == kept
-
-
-async def test_a_source_that_was_written_to_since_is_not_taken_for_its_copy(
-    places: Places,
-) -> None:
-    async with opened(places) as (source, target):
-        await fill(source)
-        await copy(source, target)
-        await ChannelSettings(source).put(PLACE, "model", "large")
-        with pytest.raises(TransferError, match="has something else in it already"):
-            await copy(source, target)
 
 
 _DAMAGE = {
@@ -205,11 +190,10 @@ _DAMAGE = {
 }
 
 
-async def test_a_copy_that_is_not_the_same_is_told_and_not_kept(places: Places) -> None:
-    async with opened(places) as (source, target):
-        await fill(source)
-        async with target.transaction() as db:
-            await db.execute(_DAMAGE[target.dialect])
-        with pytest.raises(TransferError, match="turns has 0 rows instead of 1"):
-            await copy(source, target)
-        assert await ChatLog(target).channels(EVERYTHING) == []
+async def test_a_copy_that_is_not_the_same_is_told_and_not_kept(pair: Pair) -> None:
+    source, target = pair
+    await fill(source)
+    await target.execute(_DAMAGE[target.dialect])
+    with pytest.raises(TransferError, match="turns has 0 rows instead of 1"):
+        await copy(source, target)
+    assert await ChatLog(target).read(statistics.channels, EVERYTHING) == []

@@ -13,8 +13,7 @@ from storage.chat_log.channel_name import ChannelName
 from storage.chat_log.event import Place
 from storage.db.database import Database
 from storage.db.errors import StorageError
-from storage.queues.change_watch import ChangeWatch
-from storage.queues.outbox import Outbox, OutgoingMessage
+from storage.queues.outbox import ChangeWatch, Outbox, OutgoingMessage
 
 _POLL_INTERVAL = 1.0  # seconds
 

@@ -26,8 +26,7 @@ from llm.tools.toolbox import Tool, Toolbox, ToolError, ToolSource, describe, to
 from storage.chat_log.event import Identity, Scope
 from storage.db.database import Database
 from storage.db.errors import StorageError
-from storage.queues.change_watch import ChangeWatch
-from storage.queues.peer_questions import PeerQuestions
+from storage.queues.outbox import ChangeWatch, PeerQuestions
 from terrarium.cancellation import await_shielded
 from terrarium.clock import Clock
 

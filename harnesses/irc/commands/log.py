@@ -9,6 +9,7 @@ from harnesses.core.text import counted
 from harnesses.irc.policy.requests import CommandRequest, parse_command, without_highlight
 from harnesses.irc.services import BotServices
 from llm.messages.message import QuotingText, ShownText
+from storage.chat_log import statistics
 from storage.chat_log.event import Event, Scope
 from storage.chat_log.event_table import Query
 from storage.passages.passages import LineFilter
@@ -56,8 +57,8 @@ class LogCommands:
     async def stats(self, request: CommandRequest) -> str:
         """stats: how much is said here, and by whom"""
         await request.pending_event.wait_visible()
-        stats = await self._services.log.stats(
-            Query(scope=Scope.from_places(request.place), own=False)
+        stats = await self._services.log.read(
+            statistics.stats, Query(scope=Scope.from_places(request.place), own=False)
         )
         top = ", ".join(f"{without_highlight(nick)} {count:,}" for nick, count in stats.top)
         since = f" since {stats.first:%Y-%m-%d}" if stats.first else ""

@@ -184,7 +184,7 @@ class Standby:
 
     def guard(self, log: ChatLog) -> None:
         """Make every write to `log` check the fencing numbers of our leases."""
-        log.guard(self._leases.check)
+        log.check = self._leases.check
 
     async def advance_watermark(self, log: ChatLog) -> None:
         """Advance the watermark up to which our events are in the log, until cancelled.

@@ -37,6 +37,7 @@ from harnesses.web.queries import (
     page_of,
     search_by_meaning,
 )
+from storage.chat_log import arrivals, statistics
 from storage.chat_log.event import Event, EventType
 from storage.chat_log.event_table import Query
 from storage.search.models import Order, SearchQuery
@@ -109,7 +110,7 @@ async def answer_health(state: AppStateDep, response: Response) -> Health:
 @router.get("/channels")
 async def list_channels(state: AppStateDep, scope: ScopeDep) -> ChannelList:
     """The public channels, the most recently active first."""
-    found = await state.log.channels(scope)
+    found = await state.log.read(statistics.channels, scope)
     return ChannelList(channels=[ChannelInfo.from_channel(channel) for channel in found])
 
 
@@ -204,10 +205,14 @@ async def search(
 @router.get("/stats")
 async def show_stats(state: AppStateDep, query: RecentQuery) -> LogStats:
     """Return totals of the spoken lines, the nicks with the most lines, and lines over time."""
-    totals = await state.log.stats(query, top=10)
+    totals = await state.log.read(statistics.stats, query, top=10)
     if query.nick is not None:
         return LogStats.from_stats(totals)
-    return LogStats.from_stats(totals, await state.log.days(query), await state.log.heat_map(query))
+    return LogStats.from_stats(
+        totals,
+        await state.log.read(statistics.days, query),
+        await state.log.read(statistics.heat_map, query),
+    )
 
 
 @router.get("/stream", response_class=EventSourceResponse, responses=_PROBLEMS_OF_STREAMS)
@@ -225,7 +230,7 @@ async def stream(
     start = after_id if last_event_id is None else last_event_id
     if start is None:  # from the event that arrived last, in the whole scope
         everywhere = Query(scope=query.scope)
-        start = await state.log.newest_id_in_channels(everywhere)
+        start = await state.log.read(arrivals.newest_id_in_channels, everywhere)
         if not start and (newest := await first(state.log, everywhere)):
             start = newest.id  # imported history is not recorded as arrivals
     # An id without data sets the client's last event id and dispatches no event, so a client that

@@ -11,6 +11,7 @@ from mcp.shared.exceptions import MCPError
 
 from harnesses.web.queries import in_place, page_of
 from llm.messages.message import render_line
+from storage.chat_log import statistics
 from storage.chat_log.event import Event, Place, Scope
 from storage.log import ChatLog
 
@@ -49,11 +50,11 @@ class LogResources:
         """Return the last days with lines of each of the most recently active channels, newest
         first."""
         found = []
-        for channel in (await self._log.channels(self._scope))[:_MAX_CHANNELS]:
+        for channel in (await self._log.read(statistics.channels, self._scope))[:_MAX_CHANNELS]:
             place = channel.place
             names = (quote(each, safe="") for each in (place.network, place.channel))
             prefix = _DAY_PREFIX + "/".join(names)
-            days = await self._log.days(in_place(self._scope, place))
+            days = await self._log.read(statistics.days, in_place(self._scope, place))
             found += [
                 types.Resource(
                     name=f"{place} {day.date}",

@@ -30,6 +30,7 @@ from harnesses.web.chat_service import ChatService
 from harnesses.web.queries import MAX_QUERY_CHARS, NO_WORDS, Id, Moment, page_of
 from llm.retrieval import NOTHING, Retrieval
 from llm.tools.toolbox import Tool, ToolError, ToolOptions, ToolSource, tool
+from storage.chat_log import statistics
 from storage.chat_log.channel_name import ChannelName
 from storage.chat_log.event import SPOKEN, Scope
 from storage.chat_log.event_table import Query
@@ -94,7 +95,7 @@ class McpLogTools:
     @tool(reads=True, mcp=True)
     async def channels(self) -> ChannelList:
         """List the channels of the chat log that you may read, the most recently active first."""
-        found = await self._log.channels(self._scope)
+        found = await self._log.read(statistics.channels, self._scope)
         return ChannelList(channels=[ChannelInfo.from_channel(each, self._base) for each in found])
 
     @tool(reads=True, mcp=True)

@@ -15,6 +15,7 @@ from harnesses.web.queries import first, in_place
 from harnesses.web.rendering.charts import spark
 from harnesses.web.rendering.text import answer_html
 from harnesses.web.rendering.view import page
+from storage.chat_log import statistics
 from storage.chat_log.event import SPOKEN
 
 SPARK_DAYS = 30
@@ -25,9 +26,9 @@ router = APIRouter(include_in_schema=False)
 @router.get("/")
 async def show_channels(request: Request, state: AppStateDep, scope: ScopeDep) -> Response:
     """List the channels, the most recently active first, with the newest line of each."""
-    counts = await state.log.sparklines(scope, datetime.now(UTC), SPARK_DAYS)
+    counts = await state.log.read(statistics.sparklines, scope, datetime.now(UTC), SPARK_DAYS)
     channels = []
-    for each in await state.log.channels(scope):
+    for each in await state.log.read(statistics.channels, scope):
         newest = await first(state.log, replace(in_place(scope, each.place), types=SPOKEN))
         channels.append((each, newest, spark(counts.get(each.place, ()), *SPARK)))
     return page(request, "channels.html", channels=channels)

@@ -17,6 +17,7 @@ from harnesses.web.queries import MAX_QUERY_CHARS, search_by_meaning
 from harnesses.web.rendering.timezones import ZoneDep, ZoneName
 from harnesses.web.rendering.view import page
 from llm.retrieval import NOTHING
+from storage.chat_log import statistics
 from storage.chat_log.channel_name import ChannelName
 from storage.chat_log.event_table import Query
 from storage.search.models import Order, SearchPage, SearchQuery
@@ -100,6 +101,6 @@ async def show_search(
             ("Months", "month", found.facets.months),
         ],
         feed=asked.address("/feed.atom", month=None, order=None, tz=None),
-        channels=await state.log.channels(scope),
+        channels=await state.log.read(statistics.channels, scope),
         meaning=state.retrieval.knows_meaning and bool(asked.q.strip()),
     )

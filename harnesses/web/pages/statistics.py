@@ -18,6 +18,7 @@ from harnesses.web.queries import ChannelDep, in_place
 from harnesses.web.rendering.charts import bars, shade, shift_timezone
 from harnesses.web.rendering.timezones import UTC, ZoneDep, local_day
 from harnesses.web.rendering.view import page
+from storage.chat_log import statistics
 from storage.chat_log.event import SPOKEN, Place
 from storage.chat_log.event_table import Query
 from storage.log import ChatLog
@@ -55,11 +56,11 @@ async def show_calendar(
 ) -> Response:
     """Show a year of a channel: the days with lines as links, shaded by their number."""
     query = in_place(scope, place)
-    totals = await state.log.stats(query, 0)
+    totals = await state.log.read(statistics.stats, query, 0)
     first, last = (local_day(end or datetime.now(UTC), zone) for end in (totals.first, totals.last))
     shown = year or last.year
     begin, end = (datetime(each, 1, 1, tzinfo=zone) for each in (shown, shown + 1))
-    days = await state.log.days(replace(query, since=begin, until=end), zone)
+    days = await state.log.read(statistics.days, replace(query, since=begin, until=end), zone)
     lines = {day.date: day.lines for day in days}
     most = max(lines.values(), default=0)
     # Weeks begin on Monday. Months before the first line and after the last one are left out.
@@ -87,7 +88,7 @@ async def show_calendar(
 @router.get("/person/{nick:path}")
 async def show_person(request: Request, state: AppStateDep, scope: ScopeDep, nick: str) -> Response:
     """Show where and how much a nick spoke, and its newest lines."""
-    person = await state.log.person(scope, nick)
+    person = await state.log.read(statistics.person, scope, nick)
     if person is None:
         raise HTTPException(404, f"{nick} has said nothing that you may read.")
     query = Query(scope=scope, nick=nick, types=SPOKEN, limit=_RECENT_LINES)
@@ -104,10 +105,10 @@ async def show_person(request: Request, state: AppStateDep, scope: ScopeDep, nic
 async def _stats(
     request: Request, log: ChatLog, query: Query, place: Place | None, zone: ZoneInfo
 ) -> Response:
-    totals = await log.stats(query, _MAX_NICKS)
+    totals = await log.read(statistics.stats, query, _MAX_NICKS)
     last = local_day(totals.last or datetime.now(UTC), zone)
-    days = await log.days(query, zone)
-    heat = shift_timezone(await log.heat_map(query), zone, datetime.now(UTC))
+    days = await log.read(statistics.days, query, zone)
+    heat = shift_timezone(await log.read(statistics.heat_map, query), zone, datetime.now(UTC))
     most = max(max(row) for row in heat)
     return page(
         request,

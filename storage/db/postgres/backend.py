@@ -3,34 +3,35 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import secrets
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import psycopg
+import structlog
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
-from psycopg_pool import AsyncConnectionPool, ConnectionPool
+from psycopg_pool import ConnectionPool, PoolTimeout
 
-from storage.connection import AsyncConnection, Connection, Row, Values
+from storage.connection import Connection, Row
 from storage.db.address import PostgresSchema
 from storage.db.errors import Conflict, Rejected, Unavailable
 from storage.db.postgres.connection import (
-    AsyncPostgresConnection,
     PostgresConnection,
     adapt,
     in_one_line,
     row_factory,
 )
 from storage.db.postgres.migration import migrate
-from storage.db.postgres.outage_log import outages
 from terrarium.cancellation import await_shielded
 
-_READER_THREADS = 3  # threads, each with a connection
-_SHARED_CONNECTIONS = 4  # connections of the event loop
+_READERS = 3  # threads, each with a connection
+_WRITERS = 3  # threads; one writes at a time, besides those that are not exclusive
 # Seconds to wait for the outcome of a COMMIT during which the server went away.
 _OUTCOME_TIMEOUT = 300.0
 _RETRY_PAUSE = 0.2  # seconds between two attempts to reach a server that is away
@@ -38,6 +39,7 @@ _RETRY_PAUSE = 0.2  # seconds between two attempts to reach a server that is awa
 _WAKE_INTERVAL = 30.0
 # One lock for each schema, held until the end of the transaction.
 _LOCK_SCHEMA = "SELECT pg_advisory_xact_lock(hashtextextended(current_schema(), 0))"
+_TRY_LOCK = "SELECT 1 WHERE pg_try_advisory_lock(hashtextextended(current_schema() || %s, 0))"
 # One round trip for the lock and the number of the write, see `_was_committed`.
 _LOCK_AND_NUMBER_WRITE = f"""
 WITH numbered AS (
@@ -52,10 +54,13 @@ _SESSION_OPTIONS = (
 )
 
 T = TypeVar("T")
+P = ParamSpec("P")
+
+_log = structlog.get_logger()
 
 
 class PostgresBackend:
-    """A schema of PostgreSQL. Use `open` to get one.
+    """A schema of PostgreSQL.
 
     An advisory lock allows one write transaction to a schema at a time, as in an SQLite file. So
     what holds for two processes that share a file also holds for two machines that share a schema.
@@ -67,104 +72,71 @@ class PostgresBackend:
     also ends the process, loses them.
     """
 
-    def __init__(
-        self,
-        address: PostgresSchema,
-        writers: ConnectionPool[Any],
-        readers: ConnectionPool[Any],
-        shared: AsyncConnectionPool[Any],
-        threads: ThreadPoolExecutor,
-    ) -> None:
+    def __init__(self, address: PostgresSchema, patience: float) -> None:
         self._address = address
-        self._writers = writers
-        self._readers = readers
-        self._shared = shared
-        self._threads = threads
+        self._patience = patience
+        self._writers = _pool(address, patience, read_only=False, size=_WRITERS)
+        self._readers = _pool(address, patience, read_only=True, size=_READERS)
+        self._writing = ThreadPoolExecutor(_WRITERS, thread_name_prefix="writer")
+        self._reading = ThreadPoolExecutor(_READERS, thread_name_prefix="reader")
         self._lock = asyncio.Lock()
         self._name = secrets.token_hex(8)  # of our row in the table `writers`
         self._last_write = 0  # the number of our last write, stored in that row
+        self._is_away = False  # whether the server could not be reached at the last attempt
 
-    @classmethod
-    @asynccontextmanager
-    async def open(
-        cls, address: PostgresSchema, *, patience: float
-    ) -> AsyncIterator[PostgresBackend]:
-        """Open a schema, creating it and migrating its tables. Raises StorageError."""
-        await asyncio.to_thread(_prepare, address, patience)
-        outages.install()
-        with ThreadPoolExecutor(_READER_THREADS + 1, thread_name_prefix="postgres") as threads:
-            writers = _pool(address, patience, read_only=False, size=1)
-            readers = _pool(address, patience, read_only=True, size=_READER_THREADS)
-            shared = _async_pool(address, patience)
-            try:
-                await asyncio.gather(
-                    asyncio.to_thread(writers.open), asyncio.to_thread(readers.open), shared.open()
-                )
-                yield cls(address, writers, readers, shared, threads)
-            finally:
-                await asyncio.gather(
-                    asyncio.to_thread(writers.close),
-                    asyncio.to_thread(readers.close),
-                    shared.close(),
-                )
+    def connect(self) -> None:
+        """Open the pools. Blocks."""
+        self._writers.open()
+        self._readers.open()
 
-    def __repr__(self) -> str:
-        return f"<PostgresBackend {self._address}>"
+    def close(self) -> None:
+        """Close the pools once the work in progress has ended. Blocks."""
+        for threads in (self._writing, self._reading):
+            threads.shutdown()
+        self._writers.close()
+        self._readers.close()
 
-    @asynccontextmanager
-    async def transaction(self, *, exclusive: bool = True) -> AsyncIterator[AsyncConnection]:
-        """Yield a connection in a transaction; any exception rolls it back.
+    async def write(
+        self, work: Callable[[Connection], T], *, durable: bool = True, exclusive: bool = True
+    ) -> T:
+        """Run `work` in one durable transaction and return its result.
 
-        If the connection is lost during the COMMIT of an exclusive transaction, it finds out
-        whether that took effect.
+        If the connection is lost during the COMMIT of an exclusive one, it finds out whether that
+        took effect.
         """
         if not exclusive:
-            async with self._transaction() as connection:
-                yield connection
-            return
+            return await self._in_writer(self._write_beside_others, work)
         # Our own lock first: without it several connections of this process, which has few, could
         # wait for the advisory lock at once.
         async with self._lock:
-            self._last_write += 1
-            is_committing = False
-            try:
-                async with self._transaction() as connection:
-                    await connection.raw.execute(
-                        _LOCK_AND_NUMBER_WRITE, [self._name, self._last_write]
-                    )
-                    yield connection
-                    is_committing = True
-            except Unavailable as error:
-                is_unanswered = is_committing and isinstance(
-                    error.__cause__, psycopg.OperationalError
-                )
-                if not (is_unanswered and await self._find_outcome()):
-                    raise
+            return await self._in_writer(self._write, work)
 
-    @asynccontextmanager
-    async def _transaction(self) -> AsyncIterator[AsyncPostgresConnection]:
+    async def _in_writer(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        loop = asyncio.get_running_loop()
+        running = loop.run_in_executor(self._writing, partial(call, *args, **kwargs))
         try:
-            async with self._shared.connection() as raw, raw.transaction():
-                yield AsyncPostgresConnection(raw)
+            result = await await_shielded(running)
         except psycopg.errors.UniqueViolation as error:
             raise Conflict(f"another transaction was quicker: {in_one_line(error)}") from error
         except psycopg.Error as error:
-            raise _unwritable(error) from error
+            self._note_outage(error)
+            kind = Rejected if isinstance(error, _REJECTED) else Unavailable
+            raise kind(f"the database cannot be written: {in_one_line(error)}") from error
+        self._note_outage(None)
+        return result
 
-    async def write(
-        self, work: Callable[[Connection], T], *, durable: bool = True, inline: bool = False
-    ) -> T:
-        """Run `work` in one durable transaction, always in a thread, and return its result.
+    def _note_outage(self, error: psycopg.Error | None) -> None:
+        """Log that the server cannot be reached, or can again, once each."""
+        if isinstance(error, PoolTimeout) and not self._is_away:
+            self._is_away = True
+            _log.warning("postgres.away", reason=in_one_line(error))
+        elif error is None and self._is_away:
+            self._is_away = False
+            _log.info("postgres.back")
 
-        If the connection is lost during the COMMIT, it finds out whether that took effect.
-        """
-        async with self._lock:
-            loop = asyncio.get_running_loop()
-            running = loop.run_in_executor(self._threads, self._write, work)
-            try:
-                return await await_shielded(running)
-            except psycopg.Error as error:
-                raise _unwritable(error) from error
+    def _write_beside_others(self, work: Callable[[Connection], T]) -> T:
+        with self._writers.connection() as raw, raw.transaction():
+            return work(PostgresConnection(raw))
 
     def _write(self, work: Callable[[Connection], T]) -> T:
         unanswered: psycopg.OperationalError | None = None
@@ -184,19 +156,9 @@ class PostgresBackend:
                 if not raw.closed:
                     raise
                 unanswered = error
-        # Only after leaving the context: the pool has a single writing connection, which the query
-        # for the outcome needs too.
         if unanswered is not None and not self._was_committed():
             raise unanswered
         return result
-
-    async def _find_outcome(self) -> bool:
-        """Call `_was_committed` in a thread, and await it even if the caller is cancelled."""
-        loop = asyncio.get_running_loop()
-        try:
-            return await await_shielded(loop.run_in_executor(self._threads, self._was_committed))
-        except psycopg.Error as error:
-            raise _unwritable(error) from error
 
     def _was_committed(self) -> bool:
         """Return True if the last write was committed although its COMMIT was never answered, so
@@ -221,40 +183,39 @@ class PostgresBackend:
             else:
                 return row is not None and row[0] == self._last_write
 
-    async def read(self, work: Callable[[Connection], T], *, inline: bool = False) -> T:
-        """Run `work` on one snapshot, always in a thread, and return its result."""
-        loop = asyncio.get_running_loop()
-        try:
-            return await loop.run_in_executor(self._threads, self._read, work)
-        except psycopg.Error as error:
-            raise _unreadable(error) from error
+    async def read(
+        self, work: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Run `work` on one snapshot, in a thread, and return its result."""
 
-    def _read(self, work: Callable[[Connection], T]) -> T:
-        with self._readers.connection() as raw, raw.transaction():
-            return work(PostgresConnection(raw))
+        def run() -> T:
+            with self._readers.connection() as raw, raw.transaction():
+                return work(PostgresConnection(raw), *args, **kwargs)
 
-    async def fetch_all(self, sql: str, values: Values = ()) -> list[Row]:
-        """Return every row of a query."""
         try:
-            async with (
-                self._shared.connection() as raw,
-                AsyncPostgresConnection(raw).execute(sql, values) as cursor,
-            ):
-                return await cursor.fetchall()
+            result = await asyncio.get_running_loop().run_in_executor(self._reading, run)
         except psycopg.Error as error:
-            raise _unreadable(error) from error
+            self._note_outage(error)
+            raise Unavailable(f"the database cannot be read: {in_one_line(error)}") from error
+        self._note_outage(None)
+        return result
+
+    def exclusive(self) -> AbstractAsyncContextManager[None]:
+        """Hold the lock of the schema inside the context."""
+        return session_lock(self._address, "", self._patience)
 
     async def sync(self) -> None:
         """Do nothing, because every commit is durable."""
 
     async def execute_outside_transaction(self, statement: str) -> list[Row]:
         """Run a statement that is not allowed inside a transaction, and return its rows."""
-        try:
-            async with self._shared.connection() as raw:
-                cursor = await raw.execute(statement.encode())
-                return await cursor.fetchall() if cursor.description else []
-        except psycopg.Error as error:
-            raise _unwritable(error) from error
+
+        def run() -> list[Row]:
+            with self._writers.connection() as raw:
+                cursor = raw.execute(statement.encode())
+                return cursor.fetchall() if cursor.description else []
+
+        return await self._in_writer(run)
 
     async def changes(self) -> AsyncGenerator[None, None]:
         """Yield whenever a NOTIFY says that lines were logged in this schema, for ever.
@@ -276,6 +237,43 @@ class PostgresBackend:
                         yield
             except psycopg.OperationalError:
                 await asyncio.sleep(_RETRY_PAUSE)
+
+
+@asynccontextmanager
+async def open_postgres(address: PostgresSchema, patience: float) -> AsyncIterator[PostgresBackend]:
+    """Open a schema as `Database.open` says. Raises StorageError."""
+    await asyncio.to_thread(_prepare, address, patience)
+    # The pools warn at each attempt to reconnect; `_note_outage` logs an outage once.
+    logging.getLogger("psycopg").setLevel(logging.ERROR)
+    database = PostgresBackend(address, patience)
+    try:
+        await asyncio.to_thread(database.connect)
+        yield database
+    finally:
+        await asyncio.to_thread(database.close)
+
+
+@asynccontextmanager
+async def session_lock(address: PostgresSchema, name: str, patience: float) -> AsyncIterator[None]:
+    """Hold an advisory lock of a schema inside the context; "" is the lock of its writers.
+
+    The server releases it when the connection ends, however this process does. Raises Unavailable
+    when somebody else still holds the lock after `patience` seconds.
+    """
+    until = time.monotonic() + patience
+    try:
+        raw = await psycopg.AsyncConnection.connect(_conninfo(address), autocommit=True)
+        async with raw:
+            await raw.execute("SET idle_session_timeout = 0")
+            # Neither a transaction nor a statement that waits: the snapshot of either would keep
+            # VACUUM from removing rows.
+            while not await (await raw.execute(_TRY_LOCK, [name])).fetchone():
+                if time.monotonic() > until:
+                    raise Unavailable(f"{address}: another process holds the lock{name}")
+                await asyncio.sleep(_RETRY_PAUSE)
+            yield
+    except psycopg.Error as error:
+        raise Unavailable(f"the database cannot be reached: {in_one_line(error)}") from error
 
 
 def _prepare(address: PostgresSchema, patience: float) -> None:
@@ -300,7 +298,6 @@ def _pool(
         raw.read_only = read_only
         if read_only:  # one snapshot for all queries of a transaction; by default each has its own
             raw.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-        outages.end()
 
     return ConnectionPool(
         _conninfo(address, patience),
@@ -311,24 +308,6 @@ def _pool(
         check=ConnectionPool.check_connection,
         timeout=patience,
         reconnect_timeout=patience,  # its pauses double, and would outlast the caller's patience
-        kwargs={"autocommit": True, "row_factory": row_factory},
-    )
-
-
-def _async_pool(address: PostgresSchema, patience: float) -> AsyncConnectionPool[Any]:
-    async def configure(raw: psycopg.AsyncConnection[Any]) -> None:
-        adapt(raw)
-        outages.end()
-
-    return AsyncConnectionPool(
-        _conninfo(address, patience),
-        min_size=1,
-        max_size=_SHARED_CONNECTIONS,
-        open=False,
-        configure=configure,
-        check=AsyncConnectionPool.check_connection,
-        timeout=patience,
-        reconnect_timeout=patience,
         kwargs={"autocommit": True, "row_factory": row_factory},
     )
 
@@ -346,12 +325,3 @@ def _conninfo(address: PostgresSchema, patience: float | None = None) -> str:
 
 _REJECTED = (psycopg.IntegrityError, psycopg.DataError, psycopg.errors.ProgramLimitExceeded)
 """Errors about the values of a write: of constraints, of types, of the size of an index entry."""
-
-
-def _unwritable(error: psycopg.Error) -> Unavailable:
-    kind = Rejected if isinstance(error, _REJECTED) else Unavailable
-    return kind(f"the database cannot be written: {in_one_line(error)}")
-
-
-def _unreadable(error: psycopg.Error) -> Unavailable:
-    return Unavailable(f"the database cannot be read: {in_one_line(error)}")

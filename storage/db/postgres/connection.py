@@ -9,7 +9,7 @@ because the columns hold numbers.
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -170,44 +170,3 @@ class PostgresConnection:
                     copy.write_row(row)
         elif rows:
             self.executemany(f"INSERT INTO {into} VALUES ({', '.join('?' * len(rows[0]))})", rows)
-
-
-class _Execution:
-    """A statement in execution on an asynchronous connection."""
-
-    def __init__(self, connection: psycopg.AsyncConnection[Any], sql: str, values: Values) -> None:
-        self._connection = connection
-        self._query, self._values = _bind(sql, values)
-
-    async def _run(self) -> psycopg.AsyncCursor[Any]:
-        self._cursor = await self._connection.execute(self._query, self._values)
-        return self._cursor
-
-    def __await__(self) -> Generator[Any, Any, psycopg.AsyncCursor[Any]]:
-        return self._run().__await__()
-
-    async def __aenter__(self) -> psycopg.AsyncCursor[Any]:
-        return await self._run()
-
-    async def __aexit__(self, *exc: object) -> None:
-        await self._cursor.close()
-
-
-class AsyncPostgresConnection:
-    """A psycopg connection as an `AsyncConnection`."""
-
-    dialect = Dialect.POSTGRES
-
-    def __init__(self, connection: psycopg.AsyncConnection[Any]) -> None:
-        self.raw = connection
-
-    def execute(self, sql: str, values: Values = (), /) -> _Execution:
-        """Run a statement."""
-        return _Execution(self.raw, sql, values)
-
-    async def executemany(self, sql: str, values: Iterable[Values], /) -> None:
-        """Run a statement once for each set of values, in one pipeline."""
-        query = translate(sql)
-        numbered = b"%(p1)s" in query
-        async with self.raw.cursor() as cursor:
-            await cursor.executemany(query, [_named(each) if numbered else each for each in values])

@@ -14,7 +14,7 @@ from agent_server.metering.accounts import Budgets, Spender
 from agent_server.metering.request_context import OURSELVES
 from agent_server.settings.prices import BudgetSettings, UsageSettings
 from storage.db.database import Database
-from storage.usage.spender_usage import SpenderUsage
+from storage.usage.usage import SpenderUsage
 from tests.kit.agent_server import agent_client
 from tests.kit.data_files import server_path
 from tests.kit.openai_script import ScriptedOpenAI

@@ -407,8 +407,8 @@ async def test_a_crash_before_the_run_was_noted_does_not_say_it_twice(world: Wor
         await clock.asleep()
         await clock.set(NINE)
         await world.ran(clock)
-    async with Database.open(world.data / "cron.db") as database, database.transaction() as db:
-        await db.execute("UPDATE schedule SET last_run = last_run - 86400000000")
+    async with Database.open(world.data / "cron.db") as database:
+        await database.execute("UPDATE schedule SET last_run = last_run - 86400000000")
     async with world.cron(clock := ManualClock(NINE), {"hello": job()}):
         await world.ran(clock)
     assert len(world.model.requests) == 1

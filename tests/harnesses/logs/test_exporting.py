@@ -20,8 +20,8 @@ from harnesses.logs.importing import import_logs
 from harnesses.logs.maintenance import OperationRefused, atomic_write
 from harnesses.logs.reading import ImportOptions
 from storage.chat_log.event import EVERYTHING, PUBLIC, Event, EventType, Scope
-from storage.db.backup import back_up
 from storage.db.database import Database
+from storage.db.integrity import back_up
 from storage.log import ChatLog, Query
 from terrarium.config import Config
 from tests.kit.command import Done, terrarium

@@ -6,30 +6,18 @@ import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import closing
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
-from storage.chat_log.event import EVERYTHING, PUBLIC, Event, EventType
+from storage.chat_log import deletion, statistics
+from storage.chat_log.event import EVERYTHING, PUBLIC, EventType
 from storage.db.database import Database
 from storage.log import ChatLog, Query
 from storage.search.models import SearchQuery
-from tests.kit.stores import Stores
+from tests.kit.lines import said
 
-NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
-
-
-def said(text: str, *, days: float = 0, nick: str = "ada", channel: str = "#pond") -> Event:
-    time = NOON + timedelta(days=days)
-    kind = EventType.PRIVMSG
-    return Event(network="irc", channel=channel, type=kind, time=time, nick=nick, text=text)
-
-
-@pytest.fixture
-async def log(stores: Stores) -> AsyncIterator[ChatLog]:
-    async with Database.open(stores("irc")) as database:
-        yield ChatLog(database)
+DAY = 24 * 60  # minutes
 
 
 @pytest.fixture
@@ -54,20 +42,20 @@ def tables(path: Path) -> set[str]:
 
 async def test_a_removed_line_is_not_found_any_more(log: ChatLog) -> None:
     frogs, _ = await log.add([said("the frogs"), said("the toads")])
-    assert await log.remove([frogs, frogs + 99]) == 1
+    assert await deletion.remove(log.database, [frogs, frogs + 99]) == 1
     assert await count(log, "frogs") == 0
     assert await count(log, "*rog*") == 0
     assert await count(log, "the") == 1
     assert [event.text for event in await log.find(Query(scope=PUBLIC))] == ["the toads"]
-    assert (await log.stats(Query(scope=PUBLIC))).lines == 1
+    assert (await log.read(statistics.stats, Query(scope=PUBLIC))).lines == 1
 
 
 async def test_removing_many_and_adding_again_leaves_the_index_true(log: ChatLog) -> None:
-    ids = await log.add([said(f"frogs {n}", days=n / 50) for n in range(1_200)])
-    assert await log.remove(ids[::2]) == 600
-    await log.scrub()
+    ids = await log.add([said(f"frogs {n}", n * DAY / 50) for n in range(1_200)])
+    assert await deletion.remove(log.database, ids[::2]) == 600
+    await deletion.scrub(log.database)
     assert await count(log, "frogs") == 600
-    await log.add([said("frogs again", days=n) for n in range(10)])
+    await log.add([said("frogs again", n * DAY) for n in range(10)])
     assert await count(log, "frogs") == 610
     assert await count(log, "again") == 10
 
@@ -81,8 +69,8 @@ async def test_after_scrubbing_no_word_is_left_in_the_file(
     for n in range(50):
         await log.add([said(f"frogs {n}", nick=f"ada{n}")])
     assert b"xylophonic" in _everything(path)
-    assert await log.remove(ids) == 2
-    await log.scrub()
+    assert await deletion.remove(log.database, ids) == 2
+    await deletion.scrub(log.database)
     with closing(sqlite3.connect(path)) as file:
         file.execute("VACUUM")
         file.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -96,25 +84,25 @@ async def test_a_stretch_of_which_nothing_is_left_goes_whole(
     tmp_path: Path, file_log: ChatLog
 ) -> None:
     log = file_log
-    old, _ = await log.add([said("frogs", days=-900), said("frogs")])
+    old, _ = await log.add([said("frogs", -900 * DAY), said("frogs")])
     assert len(tables(tmp_path / "irc.db")) == 4
-    await log.remove([old])
-    await log.scrub()
+    await deletion.remove(log.database, [old])
+    await deletion.scrub(log.database)
     assert len(tables(tmp_path / "irc.db")) == 2
     assert await count(log, "frogs") == 1
-    await log.add([said("frogs", days=-900)])
+    await log.add([said("frogs", -900 * DAY)])
     assert await count(log, "frogs") == 2
 
 
 async def test_what_nobody_said_can_be_removed_too(log: ChatLog) -> None:
     (joined,) = await log.add([replace(said(""), type=EventType.JOIN)])
-    assert await log.remove([joined]) == 1
+    assert await deletion.remove(log.database, [joined]) == 1
     assert await log.find(Query(scope=PUBLIC)) == []
 
 
 async def test_removing_nothing_is_no_error(log: ChatLog) -> None:
-    assert await log.remove([]) == 0
-    await log.scrub()
+    assert await deletion.remove(log.database, []) == 0
+    await deletion.scrub(log.database)
 
 
 def _everything(path: Path) -> bytes:

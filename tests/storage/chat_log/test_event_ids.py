@@ -2,33 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from datetime import UTC, datetime, timedelta
+from collections.abc import Sequence
+from datetime import timedelta
 
-import pytest
-
-from storage.chat_log.event import PUBLIC, Event, EventType, Place
-from storage.db.database import Database
+from storage.chat_log.event import PUBLIC, Event
 from storage.log import ChatLog, Query
 from storage.search.models import Order, SearchQuery
-from tests.kit.stores import Stores
-
-NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
-POND, LAKE = Place("irc", "#pond"), Place("irc", "#lake")
-
-
-def said(text: str, *, minute: float = 0, place: Place = POND) -> Event:
-    time = NOON + timedelta(minutes=minute)
-    kind = EventType.PRIVMSG
-    return Event(
-        network=place.network, channel=place.channel, type=kind, time=time, nick="ada", text=text
-    )
-
-
-@pytest.fixture
-async def log(stores: Stores) -> AsyncIterator[ChatLog]:
-    async with Database.open(stores("irc")) as database:
-        yield ChatLog(database)
+from tests.kit.lines import LAKE, NOON, said
 
 
 async def found(log: ChatLog, text: str) -> list[str]:

@@ -4,37 +4,17 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
-from datetime import UTC, datetime
 from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.chat_log.event import PUBLIC, Event, EventType, Identity, Place, is_private
-from storage.chat_log.event_table import values
-from storage.db.database import Database, to_micros
+from storage.chat_log import statistics
+from storage.chat_log.event import PUBLIC, Identity, is_private
+from storage.db.database import Database
 from storage.log import ChatLog, Query
 from storage.search.models import SearchQuery
-
-NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
-POND, VERA = Place("irc", "#pond"), Place("irc", "vera")
-
-
-def said(text: str, place: Place, nick: str) -> Event:
-    return Event(
-        network=place.network,
-        channel=place.channel,
-        type=EventType.PRIVMSG,
-        time=NOON,
-        nick=nick,
-        text=text,
-    )
-
-
-def rows(*events: tuple[int, Event]) -> list[tuple[object, ...]]:
-    """Rows of `events`; each event comes with the id of its channel."""
-    time = to_micros(NOON)
-    return [values(each, 100 + n, channel, time) for n, (channel, each) in enumerate(events)]
+from tests.kit.lines import ADA, POND, said
 
 
 async def test_a_row_that_says_it_is_public_is_not_believed_without_the_sign(
@@ -43,15 +23,15 @@ async def test_a_row_that_says_it_is_public_is_not_believed_without_the_sign(
     path = tmp_path / "irc.db"
     async with Database.open(path) as database:
         log = ChatLog(database)
-        await log.add([said("public", POND, "bob"), said("secret", VERA, "vera")])
+        await log.add([said("public"), said("secret", place=ADA)])
     with closing(sqlite3.connect(path)) as file:
         file.execute("UPDATE channels SET private = 0")
         file.commit()
     async with Database.open(path) as database:
         log = ChatLog(database)
         assert [each.text for each in await log.find(Query(scope=PUBLIC))] == ["public"]
-        assert [each.place for each in await log.channels(PUBLIC)] == [POND]
-        assert (await log.stats(Query(scope=PUBLIC))).lines == 1
+        assert [each.place for each in await log.read(statistics.channels, PUBLIC)] == [POND]
+        assert (await log.read(statistics.stats, Query(scope=PUBLIC))).lines == 1
         found = await log.search(SearchQuery(text="secret", within=Query(scope=PUBLIC)))
         assert found.hits == ()
 

@@ -3,50 +3,36 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from storage.chat_log import deletion, statistics
 from storage.chat_log.event import EVERYTHING, PUBLIC, SPOKEN, Event, EventType, Place, Scope
 from storage.chat_log.statistics import DayStats
 from storage.db.database import Database
 from storage.log import ChatLog, Query
-from tests.kit.stores import Stores
+from tests.kit.lines import ADA, LAKE, NOON, POND, said
 
-NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)  # a Friday
-POND, LAKE, ADA = Place("irc", "#pond"), Place("irc", "#lake"), Place("irc", "ada")
 HOUR = timedelta(hours=1)
 NAIVE = NOON.replace(tzinfo=None)
 
 
-def said(time: datetime = NOON, *, nick: str = "ada", place: Place = POND) -> Event:
-    return Event(
-        network=place.network,
-        channel=place.channel,
-        type=EventType.PRIVMSG,
-        time=time,
-        nick=nick,
-        text="frogs",
-    )
-
-
-@pytest.fixture
-async def log(stores: Stores) -> AsyncIterator[ChatLog]:
-    async with Database.open(stores("irc")) as database:
-        yield ChatLog(database)
+def at(time: datetime = NOON, **fields: Any) -> Event:
+    return said(time=time, **fields)
 
 
 EVENTS = st.lists(
     st.builds(
         lambda hours, nick, place, kind, own, reply: replace(
-            said(NOON + hours * HOUR, nick=nick, place=place),
+            at(NOON + hours * HOUR, nick=nick, place=place),
             type=kind,
             own=own,
             reply_to=1 if reply else None,
@@ -80,10 +66,12 @@ async def test_counts_stay_true_whatever_is_added_and_removed(
         async with Database.open(Path(folder) / "irc.db") as database:
             log = ChatLog(database)
             ids = await log.add(events)
-            assert await log.remove([ids[index] for index in gone]) == len(gone)
-            stats = await log.stats(query, top=99)
+            assert await deletion.remove(log.database, [ids[index] for index in gone]) == len(gone)
+            stats = await log.read(statistics.stats, query, top=99)
             left = await log.find(replace(query, types=SPOKEN))
-            listed = {each.place: each.events for each in await log.channels(scope)}
+            listed = {
+                each.place: each.events for each in await log.read(statistics.channels, scope)
+            }
             all_left = await log.find(Query(scope=scope, limit=99))
     lines = Counter(event.nick.lower() for event in left)
     assert {nick.lower(): count for nick, count in stats.top} == lines
@@ -95,9 +83,9 @@ async def test_counts_stay_true_whatever_is_added_and_removed(
 
 
 async def test_the_heat_map_has_a_row_for_each_weekday_from_monday(log: ChatLog) -> None:
-    await log.add([said(), said(NOON + HOUR), said(NOON + 25 * HOUR), said(place=ADA)])
+    await log.add([at(), at(NOON + HOUR), at(NOON + 25 * HOUR), said(place=ADA)])
     for scope in (PUBLIC, Scope.from_places(POND)):
-        heat = await log.heat_map(Query(scope=scope))
+        heat = await log.read(statistics.heat_map, Query(scope=scope))
         assert [len(row) for row in heat] == [24] * 7
         assert (heat[4][12], heat[4][13], heat[5][13]) == (1, 1, 1)
         assert sum(map(sum, heat)) == 3
@@ -105,22 +93,26 @@ async def test_the_heat_map_has_a_row_for_each_weekday_from_monday(log: ChatLog)
 
 async def test_days_are_days_of_the_zone_that_is_asked_for(log: ChatLog) -> None:
     late = datetime(2026, 5, 1, 22, 30, tzinfo=UTC)
-    answer = replace(said(late, nick="Terra"), own=True, reply_to=1)
+    answer = replace(at(late, nick="Terra"), own=True, reply_to=1)
     winter = datetime(2026, 1, 10, 22, 30, tzinfo=UTC)
-    await log.add([said(winter), said(), said(late), answer])
+    await log.add([at(winter), at(), at(late), answer])
     query = Query(scope=PUBLIC)
-    assert await log.days(query) == [
+    assert await log.read(statistics.days, query) == [
         DayStats(date(2026, 1, 10), 1, 0),
         DayStats(date(2026, 5, 1), 3, 1),
     ]
-    assert await log.days(query, ZoneInfo("Europe/Vienna")) == [
+    assert await log.read(statistics.days, query, ZoneInfo("Europe/Vienna")) == [
         DayStats(date(2026, 1, 10), 1, 0),
         DayStats(date(2026, 5, 1), 1, 0),
         DayStats(date(2026, 5, 2), 2, 1),
     ]
-    assert await log.days(replace(query, since=NOON + HOUR)) == [DayStats(date(2026, 5, 1), 2, 1)]
-    assert await log.days(replace(query, until=NOON)) == [DayStats(date(2026, 1, 10), 1, 0)]
-    assert await log.days(Query(scope=Scope.from_places(LAKE))) == []
+    assert await log.read(statistics.days, replace(query, since=NOON + HOUR)) == [
+        DayStats(date(2026, 5, 1), 2, 1)
+    ]
+    assert await log.read(statistics.days, replace(query, until=NOON)) == [
+        DayStats(date(2026, 1, 10), 1, 0)
+    ]
+    assert await log.read(statistics.days, Query(scope=Scope.from_places(LAKE))) == []
 
 
 @pytest.mark.slow
@@ -136,35 +128,37 @@ async def test_every_line_is_on_its_day_in_zones_of_whole_hours(
     aware = sorted(time.replace(tzinfo=UTC) for time in times)
     with TemporaryDirectory() as folder:
         async with Database.open(Path(folder) / "irc.db") as database:
-            await ChatLog(database).add([said(time) for time in aware])
-            days = await ChatLog(database).days(Query(scope=PUBLIC), zone)
+            await ChatLog(database).add([at(time) for time in aware])
+            days = await ChatLog(database).read(statistics.days, Query(scope=PUBLIC), zone)
     lines = Counter(time.astimezone(zone).date() for time in aware)
     assert {day.date: day.lines for day in days} == lines
     assert [day.date for day in days] == sorted(lines)
 
 
 async def test_a_sparkline_ends_with_the_newest_day(log: ChatLog) -> None:
-    await log.add([said(NOON - 100 * 24 * HOUR), said(NOON - 24 * HOUR), said(), said()])
+    await log.add([at(NOON - 100 * 24 * HOUR), at(NOON - 24 * HOUR), at(), at()])
     await log.add([said(place=LAKE, time=NOON - 3 * 24 * HOUR), said(place=ADA)])
-    lines = await log.sparklines(PUBLIC, NOON + HOUR, days=3)
+    lines = await log.read(statistics.sparklines, PUBLIC, NOON + HOUR, days=3)
     assert lines == {POND: (0, 1, 2)}
-    assert await log.sparklines(PUBLIC, NOON - 48 * HOUR, days=3) == {LAKE: (0, 0, 1)}
+    assert await log.read(statistics.sparklines, PUBLIC, NOON - 48 * HOUR, days=3) == {
+        LAKE: (0, 0, 1)
+    }
 
 
 async def test_a_person_is_shown_as_far_as_the_scope_goes(log: ChatLog) -> None:
-    await log.add([said(nick="ada"), said(NOON + HOUR, nick="Ada"), said(place=ADA)])
-    await log.add([said(NOON + 30 * HOUR, place=LAKE), said(nick="bob")])
-    person = await log.person(PUBLIC, "ADA")
+    await log.add([said(nick="ada"), at(NOON + HOUR, nick="Ada"), said(place=ADA)])
+    await log.add([at(NOON + 30 * HOUR, place=LAKE), said(nick="bob")])
+    person = await log.read(statistics.person, PUBLIC, "ADA")
     assert person is not None
     assert (person.nick, person.lines) == ("ada", 3)
     assert (person.first, person.last) == (NOON, NOON + 30 * HOUR)
     assert person.places == ((POND, 2), (LAKE, 1))
     assert [(day.date.day, day.lines) for day in person.days] == [(1, 2), (2, 1)]
-    assert await log.person(Scope.from_places(LAKE), "bob") is None
+    assert await log.read(statistics.person, Scope.from_places(LAKE), "bob") is None
 
 
 async def test_context_is_the_neighbours_on_the_channel_and_stays_in_scope(log: ChatLog) -> None:
-    ids = await log.add([said(NOON + n * HOUR, place=LAKE if n % 2 else POND) for n in range(7)])
+    ids = await log.add([at(NOON + n * HOUR, place=LAKE if n % 2 else POND) for n in range(7)])
     context = await log.context(PUBLIC, ids[2], before=5, after=1)
     assert context is not None
     assert [event.id for event in context.before] == [ids[0]]
@@ -182,6 +176,6 @@ async def test_a_nick_that_is_ours_and_somebody_elses_is_ranked_by_the_sum(
         [replace(said(nick=nick), own=own) for nick, often, own in lines for _ in range(often)]
     )
     for top, nicks in ((1, ["terra"]), (3, ["terra", "ada", "bob"])):
-        stats = await log.stats(Query(scope=scope), top=top)
+        stats = await log.read(statistics.stats, Query(scope=scope), top=top)
         assert [nick.lower() for nick, _ in stats.top] == nicks
     assert [count for _, count in stats.top] == [16, 10, 9]

@@ -40,8 +40,7 @@ async def test_a_new_file_is_made_with_its_folders_and_is_up_to_date(tmp_path: P
 async def test_opening_again_keeps_what_was_written(tmp_path: Path) -> None:
     for _ in range(2):
         async with Database.open(tmp_path / "x.db") as database:
-            async with database.transaction() as db:
-                await db.execute(PUT)
+            await database.execute(PUT)
             rows = await database.fetch_all("SELECT * FROM outbox")
     assert len(rows) == 2
 
@@ -55,31 +54,32 @@ async def test_two_openings_at_once_of_a_new_file_both_succeed(tmp_path: Path) -
         assert await asyncio.gather(*(opened(name) for _ in range(8))) == [0] * 8
 
 
-async def test_an_error_in_a_transaction_takes_all_of_it_back(tmp_path: Path) -> None:
+async def test_writes_of_two_tasks_come_one_after_the_other(tmp_path: Path) -> None:
+    def add(db: Connection) -> None:
+        (last,) = db.execute("SELECT last_run FROM schedule").fetchone()
+        db.execute("UPDATE schedule SET last_run = ?", [last + 1])
+
     async with Database.open(tmp_path / "x.db") as database:
-        with suppress(ZeroDivisionError):
-            async with database.transaction() as db:
-                await db.execute("INSERT INTO schedule VALUES ('job', 1)")
-                raise ZeroDivisionError
-        assert await database.fetch_all("SELECT * FROM schedule") == []
+        await database.execute("INSERT INTO schedule VALUES ('job', 0)")
+        await asyncio.gather(*(database.write(add, durable=n % 2 == 0) for n in range(20)))
+        rows = await database.fetch_all("SELECT last_run FROM schedule")
+    assert [row["last_run"] for row in rows] == [20]
 
 
-async def test_transactions_of_two_tasks_come_one_after_the_other(tmp_path: Path) -> None:
+async def test_a_process_has_one_connection_that_writes_and_three_that_read(
+    tmp_path: Path,
+) -> None:
+    ready = threading.Barrier(3)
+
+    def identity(db: Connection) -> int:
+        ready.wait()  # for three readers at once
+        return id(db)
+
     async with Database.open(tmp_path / "x.db") as database:
-        async with database.transaction() as db:
-            await db.execute("INSERT INTO schedule VALUES ('job', 0)")
-
-        async def add() -> None:
-            async with database.transaction() as db:
-                cursor = await db.execute("SELECT last_run FROM schedule")
-                row = await cursor.fetchone()
-                assert row is not None
-                await db.execute("UPDATE schedule SET last_run = ?", [row[0] + 1])
-
-        await asyncio.gather(*(add() for _ in range(20)))
-        row = await database.fetch_one("SELECT last_run FROM schedule")
-    assert row is not None
-    assert row["last_run"] == 20
+        readers = await asyncio.gather(*(database.read(identity) for _ in range(9)))
+        writers = [await database.write(id) for _ in range(3)]
+    assert len(set(readers)) == 3
+    assert len(set(writers)) == 1
 
 
 async def test_readers_cannot_write(tmp_path: Path) -> None:
@@ -88,77 +88,21 @@ async def test_readers_cannot_write(tmp_path: Path) -> None:
             await database.fetch_all("DELETE FROM events RETURNING 1")
 
 
-async def test_few_rows_are_looked_at_in_place_and_many_in_a_thread(tmp_path: Path) -> None:
-    async with Database.open(tmp_path / "x.db") as database:
-        for rows, here in ((10, True), (100_000, False), (10, True)):
-            every = "WITH n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n) SELECT i FROM n"
-            sql = f"{every} LIMIT {rows}"
-
-            def counted(db: Connection, sql: str = sql) -> tuple[int, int]:
-                return len(db.execute(sql).fetchall()), threading.get_ident()
-
-            found, thread = await database.read(counted, inline=True)
-            assert found == rows
-            assert (thread == threading.get_ident()) is here
-
-
-async def test_few_rows_are_looked_at_in_place_however_often(tmp_path: Path) -> None:
-    async with Database.open(tmp_path / "x.db") as database:
-        every = "WITH n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n) SELECT i FROM n LIMIT 800"
-
-        def thread(db: Connection) -> int:
-            assert len(db.execute(every).fetchall()) == 800
-            return threading.get_ident()
-
-        threads = [await database.read(thread, inline=True) for _ in range(100)]
-    assert threading.get_ident() in threads[-50:]  # on a busy machine some may take too long
-
-
-async def test_few_rows_are_put_in_place_unless_somebody_else_writes(tmp_path: Path) -> None:
-    def thread(db: Connection) -> int:
-        db.execute(PUT)
-        return threading.get_ident()
-
-    path = tmp_path / "x.db"
-    async with Database.open(path) as database:
-        assert await database.write(thread, durable=False, inline=True) == threading.get_ident()
-        with closing(sqlite3.connect(path, isolation_level=None)) as other:
-            assert other.execute("SELECT count(*) FROM outbox").fetchone() == (1,)
-            other.execute("BEGIN IMMEDIATE")
-            putting = asyncio.create_task(database.write(thread, durable=False, inline=True))
-            await database.fetch_all("SELECT 1")
-            assert not putting.done()
-            other.execute("COMMIT")
-            assert await putting != threading.get_ident()
-        assert await database.write(thread, durable=False, inline=True) == threading.get_ident()
-        assert len(await database.fetch_all("SELECT * FROM outbox")) == 3
-
-
-async def test_an_inline_write_cannot_be_durable(tmp_path: Path) -> None:
-    async with Database.open(tmp_path / "x.db") as database:
-        with pytest.raises(ValueError, match="durable"):
-            await database.write(lambda db: db.execute("SELECT 1"), inline=True)
-
-
 async def test_what_is_put_does_not_pile_up_beside_the_file(tmp_path: Path) -> None:
     def put(db: Connection) -> None:
         db.execute(PUT_TEXT, ["t" * 4_000])
 
     async with Database.open(tmp_path / "x.db") as database:
         for _ in range(1_000):
-            await database.write(put, durable=False, inline=True)
+            await database.write(put, durable=False)
             await database.sync()
-        assert (tmp_path / "x.db-wal").stat().st_size < 4_000_000
+        assert (tmp_path / "x.db-wal").stat().st_size < 5_000_000
 
 
-async def test_what_cannot_be_looked_at_is_unavailable(tmp_path: Path) -> None:
+async def test_what_cannot_be_read_is_unavailable(tmp_path: Path) -> None:
     async with Database.open(tmp_path / "x.db") as database:
         with pytest.raises(Unavailable, match="no such table: nowhere"):
-            await database.read(
-                lambda db: db.execute("SELECT * FROM nowhere").fetchall(), inline=True
-            )
-        with pytest.raises(Unavailable, match="readonly"):
-            await database.read(lambda db: db.execute("DELETE FROM outbox").fetchall(), inline=True)
+            await database.fetch_one("SELECT * FROM nowhere")
 
 
 async def test_changes_are_told_when_somebody_else_has_logged_a_line(stores: Stores) -> None:
@@ -213,27 +157,6 @@ def test_times_survive_to_the_microsecond(time: datetime) -> None:
     assert from_micros(to_micros(time)) == time
 
 
-async def test_a_write_that_is_cancelled_at_any_moment_leaves_the_file_writable(
-    tmp_path: Path,
-) -> None:
-    async with Database.open(tmp_path / "x.db") as database:
-
-        async def write() -> None:
-            async with database.transaction() as db:
-                await db.execute(PUT)
-
-        for steps in range(40):
-            writing = asyncio.create_task(write())
-            for _ in range(steps):
-                await asyncio.sleep(0)
-            writing.cancel()
-            with suppress(asyncio.CancelledError):
-                await writing
-            await write()
-        rows = await database.fetch_all("SELECT * FROM outbox")
-    assert len(rows) >= 40
-
-
 async def test_work_that_is_cancelled_at_any_moment_leaves_the_file_writable(
     tmp_path: Path,
 ) -> None:
@@ -262,8 +185,6 @@ async def test_an_error_in_work_takes_all_of_it_back(tmp_path: Path) -> None:
         for durable in (True, False):
             with pytest.raises(ZeroDivisionError):
                 await database.write(fail, durable=durable)
-        with pytest.raises(ZeroDivisionError):
-            await database.write(fail, durable=False, inline=True)
         assert await database.fetch_all("SELECT * FROM schedule") == []
 
 
@@ -291,37 +212,10 @@ async def test_a_disk_that_fails_is_told_of(tmp_path: Path) -> None:
 async def test_a_file_that_cannot_be_written_is_unavailable(tmp_path: Path) -> None:
     path = tmp_path / "x.db"
     async with Database.open(path) as database:
-        with sqlite3.connect(path) as other:
+        with closing(sqlite3.connect(path)) as other:
             other.execute("DROP TABLE schedule")
         with pytest.raises(Unavailable, match="schedule"):
-            async with database.transaction() as db:
-                await db.execute("DELETE FROM schedule")
-        other.close()
-
-
-async def test_a_transaction_that_is_cancelled_twice_is_over_before_the_next_write(
-    tmp_path: Path,
-) -> None:
-    slow = "WITH RECURSIVE c (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < 3000000)"
-    async with Database.open(tmp_path / "x.db") as database:
-        begun = asyncio.Event()
-
-        async def work() -> None:
-            async with database.transaction() as db:
-                await db.execute(PUT)
-                begun.set()
-                await db.execute(f"{slow} SELECT count(*) FROM c")
-
-        working = asyncio.create_task(work())
-        await begun.wait()
-        await asyncio.sleep(0)
-        for _ in range(2):  # the second one while the rollback waits for the statement's end
-            working.cancel()
-            await asyncio.sleep(0)
-        await database.write(lambda db: db.execute(PUT))
-        assert working.done()
-        rows = await database.fetch_all("SELECT * FROM outbox")
-        assert len(rows) == 1
+            await database.execute("DELETE FROM schedule")
 
 
 @contextmanager

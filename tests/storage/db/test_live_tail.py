@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from storage.chat_log import arrivals
 from storage.chat_log.event import PUBLIC
 from storage.db.database import Database
 from storage.log import ChatLog, Query
@@ -38,7 +39,7 @@ async def test_each_line_of_another_process_arrives_once_and_in_order(stores: St
         try:
             while len(arrived) < LINES:
                 await anext(changes)
-                found = await log.arrivals(query, position)
+                found = await log.read(arrivals.after, query, position)
                 position = found.position
                 arrived += [int(event.text) for event in found.events]
         finally:

@@ -17,6 +17,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from storage.chat_log import statistics
 from storage.chat_log.event import EVERYTHING, PUBLIC, Identity, Place
 from storage.chat_log.opt_outs import OptOuts
 from storage.connection import Dialect
@@ -125,7 +126,7 @@ async def test_a_store_of_an_earlier_schema_opens_with_all_that_is_in_it_and_goe
         assert {line.nick for line in lines} == {"bob", "Ådå", "Terra", "eve", "zoe"}
         found = await log.search(SearchQuery(text="frog 7", within=Query(scope=PUBLIC)))
         assert [hit.event.text for hit in found.hits] == ["frog 7 \x02croaks\x02 "]
-        assert (await log.stats(Query(scope=PUBLIC))).lines == 22
+        assert (await log.read(statistics.stats, Query(scope=PUBLIC))).lines == 22
         hides = (await OptOuts(database).load()).hides_person
         assert hides("irc", Identity("carol", "~c", "c.example", "carol"))
         (turn,) = await Conversations(database).turns("irc/#frogs/bob")

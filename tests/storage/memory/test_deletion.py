@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from storage.chat_log import deletion
 from storage.chat_log.event import EVERYTHING, Event, EventType, Identity
 from storage.chat_log.event_table import Query
 from storage.chat_log.opt_outs import OptOuts
@@ -209,7 +210,7 @@ async def test_whoever_keeps_the_file_forgets_somebody_of_whom_only_memories_are
 ) -> None:
     async with frogs(stores("irc")) as place:
         ids = [event.id for event in await place.log.find(_everything())]
-        await place.log.remove(ids)
+        await deletion.remove(place.log.database, ids)
         await place.database.execute_outside_transaction("DELETE FROM turns")
         await forget(place.database, place.log, NamedPerson("irc", nick=SECRET.upper()), tmp_path)
         assert SECRET.encode() not in stores.raw()

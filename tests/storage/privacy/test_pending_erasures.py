@@ -30,11 +30,11 @@ async def test_a_process_waits_while_another_carries_out_erasures(
             pass
 
 
-async def test_a_server_that_ends_idle_transactions_does_not_end_the_lock(tmp_path: Path) -> None:
+async def test_a_server_that_ends_idle_sessions_does_not_end_the_lock(tmp_path: Path) -> None:
     schema = PostgresStores(tmp_path)("irc")
     with psycopg.connect(schema.url, autocommit=True) as admin:
         name = psycopg.sql.Identifier(admin.info.dbname)
-        limit = psycopg.sql.SQL("ALTER DATABASE {} SET idle_in_transaction_session_timeout = 500")
+        limit = psycopg.sql.SQL("ALTER DATABASE {} SET idle_session_timeout = 500")
         admin.execute(limit.format(name))
     async with (
         Database.open(schema) as one,

@@ -6,7 +6,7 @@ import asyncio
 import os
 import time
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 from storage.chat_log.event import EVERYTHING, Event, EventType, Identity
@@ -19,20 +19,13 @@ from storage.privacy.erasure import NamedPerson, forget
 from storage.privacy.retention import expire
 from storage.runs.runs import Run, RunEnd, Runs
 from storage.settings import StorageSettings
+from tests.kit.lines import NOON as NOW
+from tests.kit.lines import said as line
 from tests.kit.stores import Stores
 
-NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 
-
-def said(text: str, channel: str = "#frogs", days: float = 0, nick: str = "ada") -> Event:
-    return Event(
-        network="irc",
-        channel=channel,
-        type=EventType.PRIVMSG,
-        time=NOW - timedelta(days=days),
-        nick=nick,
-        text=text,
-    )
+def said(text: str, channel: str = "#frogs", days: float = 0) -> Event:
+    return line(text, channel=channel, time=NOW - timedelta(days=days))
 
 
 async def test_only_what_is_older_than_its_channel_allows_is_removed(stores: Stores) -> None:
@@ -148,11 +141,10 @@ async def test_opt_outs_of_earlier_versions_hold_and_nobody_else_takes_them_back
     tmp_path: Path,
 ) -> None:
     async with Database.open(tmp_path / "irc.db") as database:
-        async with database.transaction() as db:
-            await db.executemany(
-                "INSERT INTO unlogged VALUES ('irc', ?, ?, ?, ?)",
-                [("ada", "ada", "", ""), ("", "bob", "*", "*")],
-            )
+        await database.executemany(
+            "INSERT INTO unlogged VALUES ('irc', ?, ?, ?, ?)",
+            [("ada", "ada", "", ""), ("", "bob", "*", "*")],
+        )
         opt_outs = OptOuts(database)
         hides = (await opt_outs.load()).hides_person
         assert hides("irc", Identity("adele", "a", "a.example", "ada"))

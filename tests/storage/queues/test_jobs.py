@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from storage.db.database import Database
-from storage.queues.jobs import LEASE, Job, Jobs
+from storage.queues.jobs import LEASE, CronRuns, Job, Jobs
 from tests.kit.stores import Stores
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
@@ -226,3 +226,16 @@ async def test_who_had_claimed_a_job_before_it_was_retried_cannot_finish_it(queu
     assert not await queue.fail(first, "old")
     assert await queue.finish(second, "new")
     assert await queue.result(job_id) == "new"
+
+
+async def test_the_last_run_of_each_job_is_remembered(stores: Stores) -> None:
+    async with Database.open(stores("cron")) as database:
+        schedule = CronRuns(database)
+        assert await schedule.last_run("digest") is None
+        await schedule.record_run("digest", NOON)
+        await schedule.record_run("digest", NOON + timedelta(days=1))
+        await schedule.record_run("hello", NOON)
+    async with Database.open(stores("cron")) as database:
+        schedule = CronRuns(database)
+        assert await schedule.last_run("digest") == NOON + timedelta(days=1)
+        assert await schedule.last_run("hello") == NOON

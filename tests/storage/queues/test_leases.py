@@ -100,7 +100,7 @@ async def test_who_was_replaced_writes_nothing_into_the_log(two: Two) -> None:
 
     async def write() -> None:
         async with ChatLog.open(two.database) as log:
-            log.guard(two.one.check)
+            log.check = two.one.check
             await log.append(line("before"))
             assert await two.other.acquire(NAMES, LONG)
             await asyncio.wait({log.append(line("after"))})

@@ -1,37 +1,42 @@
-"""The outbox: what one tendril hands to another is said once, and only once."""
+"""What tendrils share: a message is said once, a question lives as long as somebody waits."""
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
+from datetime import timedelta
+from pathlib import Path
+
 from storage.chat_log.event import Place
 from storage.db.database import Database
-from storage.queues.outbox import Outbox
+from storage.queues.outbox import ChangeWatch, Outbox, PeerQuestions, QueuedQuestion
+from tests.kit.lines import NOON
 from tests.kit.stores import Stores
 
 HOME = Place("irc", "#home")
+LATER = NOON + timedelta(minutes=1)
 
 
-async def test_messages_wait_in_order_until_they_have_been_said(stores: Stores) -> None:
-    async with Database.open(stores("outbox")) as database:
-        outbox = Outbox(database)
-        await outbox.put("a", HOME, "first")
-        await outbox.put("b", Place("oftc", "#away"), "second")
-        first, second = await outbox.list_unsent()
-        assert (first.place, first.text) == (HOME, "first")
-        assert (second.place, second.text) == (Place("oftc", "#away"), "second")
-        await outbox.mark_sent(first)
-        assert list(await outbox.list_unsent()) == [second]
+async def test_messages_wait_in_order_until_they_have_been_said(database: Database) -> None:
+    outbox = Outbox(database)
+    await outbox.put("a", HOME, "first")
+    await outbox.put("b", Place("oftc", "#away"), "second")
+    first, second = await outbox.list_unsent()
+    assert (first.place, first.text) == (HOME, "first")
+    assert (second.place, second.text) == (Place("oftc", "#away"), "second")
+    await outbox.mark_sent(first)
+    assert list(await outbox.list_unsent()) == [second]
 
 
-async def test_the_same_key_is_the_same_message_also_after_it_was_said(stores: Stores) -> None:
-    async with Database.open(stores("outbox")) as database:
-        outbox = Outbox(database)
-        await outbox.put("a", HOME, "first")
-        await outbox.put("a", HOME, "again")
-        (message,) = await outbox.list_unsent()
-        assert message.text == "first"
-        await outbox.mark_sent(message)
-        await outbox.put("a", HOME, "again")
-        assert list(await outbox.list_unsent()) == []
+async def test_the_same_key_is_the_same_message_also_after_it_was_said(database: Database) -> None:
+    outbox = Outbox(database)
+    await outbox.put("a", HOME, "first")
+    await outbox.put("a", HOME, "again")
+    (message,) = await outbox.list_unsent()
+    assert message.text == "first"
+    await outbox.mark_sent(message)
+    await outbox.put("a", HOME, "again")
+    assert list(await outbox.list_unsent()) == []
 
 
 async def test_the_text_of_a_message_that_was_said_is_not_kept(stores: Stores) -> None:
@@ -52,3 +57,58 @@ async def test_one_process_hands_over_to_another_and_a_restart_loses_nothing(
             assert [message.text for message in await Outbox(receiver).list_unsent()] == ["hello"]
     async with Database.open(stores("outbox")) as receiver:
         assert [message.text for message in await Outbox(receiver).list_unsent()] == ["hello"]
+
+
+async def test_a_question_waits_for_its_tendril_until_it_is_answered(database: Database) -> None:
+    questions = PeerQuestions(database)
+    first = await questions.put("kettle", "hot?", LATER, NOON)
+    second = await questions.put("kettle", "full?", LATER, NOON)
+    await questions.put("pantry", "bread?", LATER, NOON)
+    await questions.take(first)
+    assert list(await questions.unanswered("kettle")) == [
+        QueuedQuestion(first, "hot?", taken=True),
+        QueuedQuestion(second, "full?", taken=False),
+    ]
+    assert await questions.answer_to(first) is None
+    await questions.answer(first, "yes")
+    assert await questions.answer_to(first) == "yes"
+    assert [each.id for each in await questions.unanswered("kettle")] == [second]
+    await questions.remove(first)
+    assert await questions.answer_to(first) is None
+
+
+async def test_what_a_dead_process_had_taken_is_answered_by_the_next(database: Database) -> None:
+    questions = PeerQuestions(database)
+    taken = await questions.put("kettle", "hot?", LATER, NOON)
+    waiting = await questions.put("kettle", "full?", LATER, NOON)
+    await questions.take(taken)
+    await questions.answer_taken("kettle", "it was restarted")
+    assert await questions.answer_to(taken) == "it was restarted"
+    assert [each.id for each in await questions.unanswered("kettle")] == [waiting]
+
+
+async def test_a_question_that_nobody_waits_for_any_more_goes_with_the_next(
+    database: Database,
+) -> None:
+    questions = PeerQuestions(database)
+    await questions.put("kettle", "hot?", NOON, NOON)
+    new = await questions.put("kettle", "full?", LATER, LATER)
+    assert [each.id for each in await questions.unanswered("kettle")] == [new]
+
+
+async def test_what_this_or_another_process_writes_is_noticed_once(tmp_path: Path) -> None:
+    path = tmp_path / "outbox.db"
+    async with Database.open(path) as database, Database.open(path) as other:
+        watch = ChangeWatch(database)
+        assert watch.may_have_changed()
+        assert not watch.may_have_changed()
+        for number, writer in enumerate((other, database, other)):
+            await Outbox(writer).put(f"{number}", Place("irc", "#frogs"), "hello")
+            assert watch.may_have_changed()
+            assert len(await Outbox(database).list_unsent()) == number + 1
+            assert not watch.may_have_changed()
+        with closing(sqlite3.connect(path)) as file:
+            file.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        watch.may_have_changed()
+        await Outbox(other).put("last", Place("irc", "#frogs"), "hello")
+        assert watch.may_have_changed()

@@ -30,52 +30,49 @@ async def test_reminders_survive_a_restart_the_next_one_first(stores: Stores) ->
         assert await kept.all() == [first]
 
 
-async def test_a_borrowed_nick_sees_and_cancels_nothing(stores: Stores) -> None:
-    async with Database.open(stores("irc")) as database:
-        kept = Reminders(database)
-        plain = await kept.add(TEA)
-        account = await kept.add(replace(TEA, owner=replace(ADA, account="ada")))
-        assert plain
-        assert account
-        for thief in (
-            replace(ADA, host="cafe.example"),
-            replace(ADA, network="oftc"),
-            replace(ADA, host="cafe.example", account="mallory"),
-        ):
-            assert await kept.for_owner(thief) == []
-            assert not await kept.remove(plain.id, thief)
-        assert await kept.for_owner(ADA) == [plain]
-        elsewhere = Owner("irc", "ada_", "u", "cafe.example", "Ada")
-        assert await kept.for_owner(elsewhere) == [account]
-        assert await kept.remove(account.id, elsewhere)
-        assert await kept.remove(plain.id, ADA)
+async def test_a_borrowed_nick_sees_and_cancels_nothing(database: Database) -> None:
+    kept = Reminders(database)
+    plain = await kept.add(TEA)
+    account = await kept.add(replace(TEA, owner=replace(ADA, account="ada")))
+    assert plain
+    assert account
+    for thief in (
+        replace(ADA, host="cafe.example"),
+        replace(ADA, network="oftc"),
+        replace(ADA, host="cafe.example", account="mallory"),
+    ):
+        assert await kept.for_owner(thief) == []
+        assert not await kept.remove(plain.id, thief)
+    assert await kept.for_owner(ADA) == [plain]
+    elsewhere = Owner("irc", "ada_", "u", "cafe.example", "Ada")
+    assert await kept.for_owner(elsewhere) == [account]
+    assert await kept.remove(account.id, elsewhere)
+    assert await kept.remove(plain.id, ADA)
 
 
 async def test_forgotten_reminders_are_those_of_the_person_or_of_all_under_a_name(
-    stores: Stores,
+    database: Database,
 ) -> None:
-    async with Database.open(stores("irc")) as database:
-        kept = Reminders(database)
-        owners = [
-            ADA,
-            replace(ADA, account="ada"),
-            replace(ADA, host="cafe.example"),
-            replace(ADA, network="oftc"),
-        ]
-        for owner in owners:
-            place = Place(owner.network, "#frogs")
-            await kept.add(replace(TEA, owner=owner, place=place))
-        assert await kept.forget(ADA) == 1
-        assert await kept.forget_named("irc", None, "ADA") == 1
-        assert await kept.forget_named("irc", "Ada", None) == 1
-        assert [each.owner for each in await kept.all()] == [replace(ADA, network="oftc")]
+    kept = Reminders(database)
+    owners = [
+        ADA,
+        replace(ADA, account="ada"),
+        replace(ADA, host="cafe.example"),
+        replace(ADA, network="oftc"),
+    ]
+    for owner in owners:
+        place = Place(owner.network, "#frogs")
+        await kept.add(replace(TEA, owner=owner, place=place))
+    assert await kept.forget(ADA) == 1
+    assert await kept.forget_named("irc", None, "ADA") == 1
+    assert await kept.forget_named("irc", "Ada", None) == 1
+    assert [each.owner for each in await kept.all()] == [replace(ADA, network="oftc")]
 
 
 async def test_nobody_has_more_than_twenty_and_others_have_room_all_the_same(
-    stores: Stores,
+    database: Database,
 ) -> None:
-    async with Database.open(stores("irc")) as database:
-        kept = Reminders(database)
-        assert all([await kept.add(TEA) for _ in range(MAX_REMINDERS)])
-        assert await kept.add(TEA) is None
-        assert await kept.add(replace(TEA, owner=Owner("irc", "bob", "~bob", "b.example")))
+    kept = Reminders(database)
+    assert all([await kept.add(TEA) for _ in range(MAX_REMINDERS)])
+    assert await kept.add(TEA) is None
+    assert await kept.add(replace(TEA, owner=Owner("irc", "bob", "~bob", "b.example")))

@@ -80,28 +80,26 @@ async def test_the_run_of_a_line_is_found_in_whatever_tendril(stores: Stores) ->
     assert await runs_for_event(stores.place, 6) == []
 
 
-async def test_an_effect_is_known_to_the_next_attempt_at_its_run(stores: Stores) -> None:
-    async with Database.open(stores("irc")) as database:
-        runs = Runs(database)
-        assert await runs.begin(RUN) == []
-        for key in ("done", "open", "undone"):
-            await runs.begin_effect("k", Effect(key, "say"))
-        await runs.end_effect("k", Effect("done", "say", "said"))
-        await runs.drop_effect("k", "undone")
-        await runs.end("k", ENDED, STEPS)
-        assert await runs.begin(RUN) == [Effect("done", "say", "said"), Effect("open", "say")]
-        assert await runs.begin(replace(RUN, key="other")) == []
+async def test_an_effect_is_known_to_the_next_attempt_at_its_run(database: Database) -> None:
+    runs = Runs(database)
+    assert await runs.begin(RUN) == []
+    for key in ("done", "open", "undone"):
+        await runs.begin_effect("k", Effect(key, "say"))
+    await runs.end_effect("k", Effect("done", "say", "said"))
+    await runs.drop_effect("k", "undone")
+    await runs.end("k", ENDED, STEPS)
+    assert await runs.begin(RUN) == [Effect("done", "say", "said"), Effect("open", "say")]
+    assert await runs.begin(replace(RUN, key="other")) == []
 
 
-async def test_an_effect_of_a_run_that_is_gone_cannot_begin(stores: Stores) -> None:
-    async with Database.open(stores("irc")) as database:
-        runs = Runs(database)
-        await runs.begin(RUN)
-        assert await runs.clear("irc/#frogs/ada") == 1
-        with pytest.raises(Unavailable):
-            await runs.begin_effect("k", Effect("a", "say"))
-        await runs.end("k", ENDED, STEPS)
-        assert await database.fetch_all("SELECT * FROM run_steps") == []
+async def test_an_effect_of_a_run_that_is_gone_cannot_begin(database: Database) -> None:
+    runs = Runs(database)
+    await runs.begin(RUN)
+    assert await runs.clear("irc/#frogs/ada") == 1
+    with pytest.raises(Unavailable):
+        await runs.begin_effect("k", Effect("a", "say"))
+    await runs.end("k", ENDED, STEPS)
+    assert await database.fetch_all("SELECT * FROM run_steps") == []
 
 
 async def test_old_runs_are_removed_and_those_that_go_on_are_not(stores: Stores) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from storage.chat_log.event import PUBLIC, Event, EventType, Place, Scope
+from storage.chat_log.event import PUBLIC, EventType, Place, Scope
 from storage.connection import Connection
 from storage.db.database import Database
 from storage.db.errors import BadCursor
@@ -24,28 +24,13 @@ from storage.search.models import Order, SearchPage, SearchQuery
 from storage.search.query_parser import Mode
 from storage.search.scanner import LAST_ID
 from storage.text_index.model import IdRange, Phrase, WordMatch
+from tests.kit.lines import ADA, LAKE, POND, said
 from tests.kit.stores import Stores
 
-NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
-POND, LAKE, ADA = Place("irc", "#pond"), Place("irc", "#lake"), Place("irc", "ada")
 EVERY_KIND = ["secret", "sec*", "*ecre*", "-nothing", "密", "密かな話", "from:eve", '"a secret"']
 few_files = settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-
-
-def said(text: str, *, minute: float = 0, nick: str = "ada", place: Place = POND) -> Event:
-    time = NOON + timedelta(minutes=minute)
-    kind = EventType.PRIVMSG
-    return Event(
-        network=place.network, channel=place.channel, type=kind, time=time, nick=nick, text=text
-    )
-
-
-@pytest.fixture
-async def log(stores: Stores) -> AsyncIterator[ChatLog]:
-    async with Database.open(stores("irc")) as database:
-        yield ChatLog(database)
 
 
 def asked(text: str, *, scope: Scope = PUBLIC, limit: int = 50, **more: Any) -> SearchQuery:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import pytest
 
 from llm.agent.tool_executor import RunBudget
-from storage.queues.peer_questions import PeerQuestions
+from storage.queues.outbox import PeerQuestions
 from storage.runs.reader import RunRecord, newest_runs, read_run
 from terrarium import Config, Origin, PeerQuestion, PeerRefused, TurnRequest, tool
 from tests.kit.openai_script import Answer, ScriptedOpenAI

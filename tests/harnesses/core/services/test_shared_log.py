@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from storage.chat_log import statistics
 from storage.chat_log.event import EVERYTHING, PUBLIC, Place
 from storage.log import Query
 from tests.kit.openai_script import ScriptedOpenAI
@@ -16,7 +17,7 @@ async def test_a_recorded_line_is_in_the_log_that_all_tendrils_share(tmp_path: P
         (found,) = await tendril.log.search("kettle", TEA)
         assert (found.network, found.channel, found.nick) == ("rooms", TEA, "ada")
         assert [event.text for event in await tendril.log.recent(TEA)] == [found.text]
-        places = await tendril.log.chat_log.channels(PUBLIC)
+        places = await tendril.log.chat_log.read(statistics.channels, PUBLIC)
         assert [channel.place for channel in places] == [Place("rooms", TEA)]
     assert (tmp_path / "irc.db").exists()
 

@@ -158,8 +158,7 @@ async def test_it_ends_when_the_line_by_which_it_was_asked_is_removed(tmp_path: 
         await schedule(it)
         async with Database.open(it.data / "irc.db") as database:
             (kept,) = await Reminders(database).all()
-            async with database.transaction() as db:
-                await db.execute("DELETE FROM events WHERE id = ?", [kept.question_event_id])
+            await database.execute("DELETE FROM events WHERE id = ?", [kept.question_event_id])
         await it.clock.set(MONDAY)
         await it.is_gone()
         assert it.script.requests == []
