@@ -7,13 +7,12 @@ import contextlib
 import os
 import sqlite3
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, closing, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
-from queue import Empty, LifoQueue
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
+import aiosqlite
 import stamina
 
 from storage.connection import Connection, Dialect, Row
@@ -23,9 +22,9 @@ from storage.db.migration import migrate, require_newest
 from storage.db.private_files import make_file, make_folder, tighten
 from terrarium.cancellation import await_shielded
 
-_WRITER_THREADS = 2  # threads: one that writes, and one that waits for the disk
 _WRITER_PRAGMAS = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON;"
-_READERS = 3  # threads, each with a connection that is opened on first use
+_READERS = 3  # connections, each opened on first use
+_ROWS_PER_FETCH = 64  # of a cursor of aiosqlite, which nothing here uses
 _READER_PRAGMAS = (
     "PRAGMA query_only = ON",
     "PRAGMA mmap_size = 17179869184",  # 16 GiB: read from the system's page cache without copying
@@ -48,6 +47,27 @@ class SqliteConnection(sqlite3.Connection):
             self.executemany(f"INSERT INTO {into} VALUES ({places})", rows)
 
 
+class AsyncConnection(aiosqlite.Connection):
+    """A connection with a thread of its own, in which whole functions run."""
+
+    @classmethod
+    async def open(cls, connect: Callable[[], SqliteConnection]) -> Self:
+        """Return the connection that `connect` makes, with a running thread."""
+        # Made before: aiosqlite leaves a thread behind whose connector fails.
+        made = await asyncio.to_thread(connect)
+        connection = cls(lambda: made, _ROWS_PER_FETCH)
+        await connection
+        return connection
+
+    async def run(
+        self, work: Callable[Concatenate[SqliteConnection, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Run `work` with the connection and return its result. Cancelling this does not end the
+        work."""
+        result: T = await self._execute(work, self._conn, *args, **kwargs)  # type: ignore[no-untyped-call]
+        return result
+
+
 class SqliteBackend:
     """An SQLite file in WAL mode.
 
@@ -62,24 +82,24 @@ class SqliteBackend:
     """
 
     def __init__(
-        self, path: Path, target: Path | str, writer: SqliteConnection, patience: float
+        self, path: Path, target: Path | str, writer: AsyncConnection, patience: float
     ) -> None:
         self._path = path
         self._connect_reader = partial(_open_connection, target, patience, _READER_PRAGMAS)
         self._writer = writer
         self._lock = asyncio.Lock()
-        self._writing = ThreadPoolExecutor(_WRITER_THREADS, thread_name_prefix="writer")
-        self._reading = ThreadPoolExecutor(_READERS, thread_name_prefix="reader")
-        self._idle: LifoQueue[SqliteConnection] = LifoQueue()  # readers without work
+        self._reading = asyncio.Semaphore(_READERS)
+        self._idle: list[AsyncConnection] = []  # readers without work
         self._has_lost_writes = False  # an fsync of the log has failed since it was last emptied
 
-    def close(self) -> None:
-        """Close all connections once the work in progress has ended. Blocks."""
-        for threads in (self._writing, self._reading):
-            threads.shutdown()
-        while not self._idle.empty():
-            self._idle.get_nowait().close()
-        self._writer.close()
+    async def close(self) -> None:
+        """Close all connections once the work in progress has ended."""
+        async with AsyncExitStack() as closing:
+            closing.push_async_callback(self._writer.close)
+            for _ in range(_READERS):
+                await self._reading.acquire()
+            for reader in self._idle:
+                closing.push_async_callback(reader.close)
 
     async def write(
         self, work: Callable[[Connection], T], *, durable: bool = True, exclusive: bool = True
@@ -90,10 +110,9 @@ class SqliteBackend:
 
     async def _write(self, work: Callable[[SqliteConnection], T]) -> T:
         """Run `work` in a thread with the writing connection, under the lock."""
-        loop = asyncio.get_running_loop()
         try:
             # A thread cannot be cancelled: the lock is held until it is done with the connection.
-            return await await_shielded(loop.run_in_executor(self._writing, work, self._writer))
+            return await await_shielded(asyncio.ensure_future(self._writer.run(work)))
         except sqlite3.Error as error:
             # The failed fsync was also for earlier commits that were not durable yet.
             if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_IOERR_FSYNC:
@@ -108,20 +127,25 @@ class SqliteBackend:
     ) -> T:
         """Run `work` on one snapshot of the file, in a thread, and return its result."""
 
-        def run() -> T:
-            try:
-                connection = self._idle.get_nowait()
-            except Empty:
-                connection = self._connect_reader()
+        def run(connection: SqliteConnection) -> T:
             try:
                 connection.execute("BEGIN")  # the first query takes the snapshot
                 return work(connection, *args, **kwargs)
             finally:
                 connection.rollback()
-                self._idle.put(connection)
+
+        async def run_in_reader() -> T:
+            async with self._reading:
+                connect = self._connect_reader
+                reader = self._idle.pop() if self._idle else await AsyncConnection.open(connect)
+                try:
+                    return await reader.run(run)
+                finally:
+                    self._idle.append(reader)
 
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._reading, run)
+            # Who is cancelled does not wait for the thread, but its connection does.
+            return await asyncio.shield(asyncio.ensure_future(run_in_reader()))
         except sqlite3.Error as error:
             raise Unavailable(f"the database cannot be read: {error}") from error
 
@@ -141,8 +165,7 @@ class SqliteBackend:
             if self._has_lost_writes:
                 await self._rewrite_wal()
                 self._has_lost_writes = False
-            loop = asyncio.get_running_loop()
-            await loop.run_in_executor(self._writing, _fsync_wal, f"{self._path}-wal")
+            await asyncio.to_thread(_fsync_wal, f"{self._path}-wal")
         except OSError as error:
             self._has_lost_writes = True
             raise Unavailable(f"the database cannot be brought to the disk: {error}") from error
@@ -171,15 +194,12 @@ class SqliteBackend:
         # `data_version` changes with the commits of all connections but the one that asks for it
         # (https://www.sqlite.org/pragma.html#pragma_data_version), so this one never writes.
         try:
-            with closing(self._connect_reader()) as connection:
-                loop, seen = asyncio.get_running_loop(), None
+            async with AsyncConnection(self._connect_reader, _ROWS_PER_FETCH) as connection:
+                seen = None
                 while True:
-                    asking = loop.run_in_executor(
-                        self._reading, connection.execute, "PRAGMA data_version"
-                    )
-                    (version,) = (await await_shielded(asking)).fetchone()
-                    if version != seen:
-                        seen = version
+                    [row] = await connection.execute_fetchall("PRAGMA data_version")
+                    if row[0] != seen:
+                        seen = row[0]
                         yield
                     await asyncio.sleep(_POLL_INTERVAL)
         except sqlite3.Error as error:
@@ -194,16 +214,16 @@ async def open_sqlite(
     if checked:
         await asyncio.to_thread(require_sound, path)
     target = await asyncio.to_thread(reading_address, path) if read_only else path
-    connection = await asyncio.to_thread(_connect, target, patience)
-    database = SqliteBackend(path, target, connection, patience)
+    writer = await AsyncConnection.open(partial(_connect, target, patience))
+    database = SqliteBackend(path, target, writer, patience)
     try:
         if read_only:
-            await asyncio.to_thread(require_newest, connection, path)
+            await writer.run(require_newest, path)
         else:
-            await asyncio.to_thread(_prepare, connection, path, patience)
+            await writer.run(_prepare, path, patience)
         yield database
     finally:
-        await asyncio.to_thread(database.close)
+        await database.close()
 
 
 def _run_transaction(
