@@ -162,6 +162,7 @@ class AgentClient:
                 timeout=httpx2.Timeout(patience, connect=_CONNECT_TIMEOUT),
                 limits=httpx2.Limits(max_keepalive_connections=_IDLE_CONNECTIONS),
                 trust_env=False,  # no proxy between a tendril and its agent server
+                verify=not settings.server_url.startswith("http:"),  # reading certificates is slow
             )
         except httpx2.InvalidURL as error:
             raise ConfigError(f"[agent] api_url is no URL: {error}") from error

@@ -15,6 +15,7 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import httpx2
@@ -81,6 +82,9 @@ class Page:
             return self.body.decode("utf-8", errors="replace")
 
 
+_trusted_certificates = cache(ssl.create_default_context)  # takes 20 ms, so once and when needed
+
+
 @dataclass(frozen=True, slots=True)
 class _Target:
     """A URL that was checked, the host name in it, and the checked endpoints to connect to."""
@@ -103,7 +107,7 @@ class Fetcher:
     ) -> None:
         self._policy, self._resolve = policy or AddressPolicy(), resolver
         self._limits = limits or FetchLimits()
-        self._tls = tls or ssl.create_default_context()
+        self._tls = tls
         # Pages by URL and parsed robots.txt files by (origin,), valid until a time of the loop.
         self._cache: OrderedDict[str | tuple[str], tuple[Any, float]] = OrderedDict()
         self._slots = asyncio.Semaphore(_MAX_CONCURRENT)
@@ -210,7 +214,8 @@ class Fetcher:
         """Yield the response of the first endpoint that accepts a connection, its body unread.
         Raises PageUnreadable."""
         # No proxies from the environment: a proxy would resolve the host again, unchecked.
-        client = httpx2.AsyncClient(verify=self._tls, trust_env=False, timeout=self._limits.time)
+        tls = self._tls or _trusted_certificates()
+        client = httpx2.AsyncClient(verify=tls, trust_env=False, timeout=self._limits.time)
         tried = target.endpoints[:_MAX_ADDRESSES]
         async with client:
             try:

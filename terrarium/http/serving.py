@@ -12,7 +12,7 @@ import asyncio
 import socket
 from asyncio import AbstractEventLoop, BaseTransport, TimerHandle
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from enum import Enum
 from http import HTTPStatus
@@ -86,7 +86,7 @@ async def serve(
     try:
         await asyncio.shield(running)  # a cancelled uvicorn would leave its sockets open
     finally:
-        server.should_exit = True
+        server.stop()
         stopping()
         await running
 
@@ -97,6 +97,18 @@ class _Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
         super().__init__(config)
         self._ready = ready
+        self._stopping = asyncio.Event()
+
+    def stop(self) -> None:
+        """Let `serve` end."""
+        self.should_exit = True
+        self._stopping.set()
+
+    async def main_loop(self) -> None:
+        """Update the date of answers each second until `stop`; uvicorn would look ten times."""
+        while not await self.on_tick(0):
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), 1)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

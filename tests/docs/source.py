@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 
 from tests.docs.reference import ROOT
 
@@ -25,11 +24,6 @@ def _trees(package: str) -> dict[str, ast.Module]:
         path.relative_to(ROOT).as_posix(): ast.parse(path.read_text(encoding="utf-8"))
         for path in sorted((ROOT / package).rglob("*.py"))
     }
-
-
-def modules(*packages: str) -> Iterator[Path]:
-    """Yield the path of each module of `packages`."""
-    return (ROOT / name for name in trees(*packages))
 
 
 def functions(tree: ast.Module) -> Iterator[tuple[str, Function]]:
