@@ -41,8 +41,19 @@ def server(
 
     Without MODEL_PATH or MODEL_UPSTREAM a small default model is pulled on the first start.
     """
+    settings = load(config, data)
+    address, models = settings.section(ServerSettings), settings.section(ModelSettings)
     if ray:
-        _serve_on_ray(load(config, data))
+        from agent_server.ray import command
+
+        address.require_key()
+        command.require_room(settings)
+        command.prepare(settings.data, is_own=command.is_own())
+        asyncio.run(_require_file(settings))
+        with _report_errors():
+            model_store.ensure(models)
+        embedder.ensure(models.folder)
+        command.run(settings)
         return
     # Imported here: loading the web framework would slow down `terrarium model` as well.
     import uvloop
@@ -50,8 +61,6 @@ def server(
     from agent_server import uvicorn_server
     from agent_server.app import create_app
 
-    settings = load(config, data)
-    address, models = settings.section(ServerSettings), settings.section(ModelSettings)
     address.require_key()
     uvloop.run(_require_file(settings))
     # Bind first: a port in use is reported before a model is downloaded.
@@ -61,20 +70,6 @@ def server(
         app = create_app(settings)
         embedder.ensure(models.folder)
         uvloop.run(uvicorn_server.serve(app, listener))
-
-
-def _serve_on_ray(settings: Config) -> None:
-    from agent_server.ray import command
-
-    settings.section(ServerSettings).require_key()
-    command.require_room(settings)
-    command.prepare(settings.data, is_own=command.is_own())
-    asyncio.run(_require_file(settings))
-    models = settings.section(ModelSettings)
-    with _report_errors():
-        model_store.ensure(models)
-    embedder.ensure(models.folder)
-    command.run(settings)
 
 
 async def _require_file(config: Config) -> None:
@@ -120,9 +115,29 @@ def pull(
 @model.command(name="list")
 def list_models(config: ConfigFile = None, data: DataFolder = Path("data")) -> None:
     """List the installed models and those to pull; * marks the best for this machine."""
-    settings = load(config, data).section(ModelSettings)
-    for line in _listing(settings, Machine.here(engine_gpus())):
-        typer.echo(line)
+    models, machine = load(config, data).section(ModelSettings), Machine.here(engine_gpus())
+    here = {path.name: path for path in sorted(models.folder.glob("*.gguf"))}
+    typer.echo(f"here, in {models.folder}:")
+    for path in here.values():
+        note = ", built in" if path.name == DEFAULT_NAME else ""
+        note += ", in use" if path == models.file else ""
+        typer.echo(f"  {path.stem}  {_size(path.stat().st_size)}{note}")
+    if not here:
+        typer.echo("  none yet: the built-in model is fetched on the first start")
+    gpus = [f"{gpu.name}, {_size(gpu.memory)}" if gpu.memory else gpu.name for gpu in machine.gpus]
+    here_is = "; ".join([f"{machine.cores} cores and {_size(machine.memory)}", *gpus])
+    typer.echo(f"to pull, for {here_is}:")
+    best = catalogue.best_for(machine)
+    rows = [("  name", "size", "memory", "licence", "what it can do")]
+    for entry in catalogue.entries():
+        name = f"{entry.name} ({entry.tier})" if entry.tier else entry.name
+        licence = entry.licence if entry.open_source else f"{entry.licence} (not open source)"
+        can = f"{entry.can}; is here" if entry.file in here else entry.can
+        sizes = (_size(entry.size), _size(entry.memory))
+        rows.append((f"* {name}" if entry == best else f"  {name}", *sizes, licence, can))
+    typer.echo(align_columns(rows))
+    if best:
+        typer.echo(f"* the best that runs well here: terrarium model pull {best.tier or best.name}")
 
 
 @contextlib.contextmanager
@@ -132,33 +147,6 @@ def _report_errors() -> Iterator[None]:
     except PullError as error:
         typer.echo(f"terrarium: {error}", err=True)
         sys.exit(1)
-
-
-def _listing(settings: ModelSettings, machine: Machine) -> Iterator[str]:
-    """Yield the lines of `terrarium model list`, which mark the model in use and the best one for
-    `machine`."""
-    here = {path.name: path for path in sorted(settings.folder.glob("*.gguf"))}
-    yield f"here, in {settings.folder}:"
-    for path in here.values():
-        note = ", built in" if path.name == DEFAULT_NAME else ""
-        note += ", in use" if path == settings.file else ""
-        yield f"  {path.stem}  {_size(path.stat().st_size)}{note}"
-    if not here:
-        yield "  none yet: the built-in model is fetched on the first start"
-    gpus = [f"{gpu.name}, {_size(gpu.memory)}" if gpu.memory else gpu.name for gpu in machine.gpus]
-    here_is = "; ".join([f"{machine.cores} cores and {_size(machine.memory)}", *gpus])
-    yield f"to pull, for {here_is}:"
-    best = catalogue.best_for(machine)
-    rows = [("  name", "size", "memory", "licence", "what it can do")]
-    for entry in catalogue.entries():
-        name = f"{entry.name} ({entry.tier})" if entry.tier else entry.name
-        licence = entry.licence if entry.open_source else f"{entry.licence} (not open source)"
-        can = f"{entry.can}; is here" if entry.file in here else entry.can
-        sizes = (_size(entry.size), _size(entry.memory))
-        rows.append((f"* {name}" if entry == best else f"  {name}", *sizes, licence, can))
-    yield align_columns(rows)
-    if best:
-        yield f"* the best that runs well here: terrarium model pull {best.tier or best.name}"
 
 
 def _size(size: int) -> str:

@@ -127,8 +127,18 @@ class AdmittedEngine:
         """Return whether the engine can answer now; once failed, it must first produce a token."""
         if not await self._engine.ready():
             return False
-        if self._failed:
-            self._failed = not await self._probe()
+        if not self._failed:
+            return True
+        # This request bypasses the queue.
+        body = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 1}
+        try:
+            async with (
+                asyncio.timeout(PROBE_TIMEOUT),
+                aclosing(self._engine.chat(body, None)) as chunks,
+            ):
+                self._failed = not (await anext(chunks)).get("choices")
+        except (ApiError, StopAsyncIteration, TimeoutError):
+            self._failed = True
         return not self._failed
 
     async def model_info(self, model: str | None = None) -> ModelInfo:
@@ -214,18 +224,6 @@ class AdmittedEngine:
                     await chunks.aclose()
             with self._measure_wait(call.context):
                 await self._queue.reacquire(call.request)
-
-    async def _probe(self) -> bool:
-        """Return whether the engine produces a token in time. The request bypasses the queue."""
-        body = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 1}
-        try:
-            async with (
-                asyncio.timeout(PROBE_TIMEOUT),
-                aclosing(self._engine.chat(body, None)) as chunks,
-            ):
-                return bool((await anext(chunks)).get("choices"))
-        except (ApiError, StopAsyncIteration, TimeoutError):
-            return False
 
     async def _acquire(self, body: Mapping[str, Any], context: RequestContext) -> EngineCall:
         """Reserve quota and budget, then wait for a slot. Raises RateLimited or QueueTimeout."""

@@ -164,7 +164,16 @@ class MessageStream:
             call = {"index": place, "id": block.get("id"), "type": "function", "function": function}
             return _chunk({"tool_calls": [call]})
         if kind == "content_block_delta":
-            return self._on_delta(event)
+            delta = _mapping(event.get("delta"))
+            if delta.get("type") == "text_delta":
+                return _chunk({"content": delta.get("text")})
+            if delta.get("type") == "thinking_delta":
+                return _chunk({"reasoning_content": delta.get("thinking")})
+            if delta.get("type") == "input_json_delta":
+                place = self._calls.get(event.get("index", 0), 0)
+                part = {"index": place, "function": {"arguments": delta.get("partial_json")}}
+                return _chunk({"tool_calls": [part]})
+            return None
         if kind == "message_delta":
             self._count(event)
             reason = _mapping(event.get("delta")).get("stop_reason")
@@ -177,19 +186,6 @@ class MessageStream:
             prompt = self._usage.get("input_tokens", 0) + written + cached
             used = TokenUsage(prompt, self._usage.get("output_tokens", 0), cached)
             return {"choices": [], "usage": used.as_wire()}
-        return None
-
-    def _on_delta(self, event: Event) -> Chunk | None:
-        delta = _mapping(event.get("delta"))
-        kind = delta.get("type")
-        if kind == "text_delta":
-            return _chunk({"content": delta.get("text")})
-        if kind == "thinking_delta":
-            return _chunk({"reasoning_content": delta.get("thinking")})
-        if kind == "input_json_delta":
-            place = self._calls.get(event.get("index", 0), 0)
-            part = {"index": place, "function": {"arguments": delta.get("partial_json")}}
-            return _chunk({"tool_calls": [part]})
         return None
 
     def _count(self, holder: Event) -> None:

@@ -32,12 +32,12 @@ def escape_control_tokens(body: Mapping[str, Any]) -> dict[str, Any]:
     """Return a chat body without control tokens in its messages; a bare `prompt` is unchanged."""
     if "messages" not in body:
         return dict(body)
-    return {**body, "messages": [_message(message) for message in body["messages"]]}
-
-
-def _message(message: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a message with all its texts escaped, including those of tool calls."""
-    return {key: value if key == "role" else _plain(value) for key, value in message.items()}
+    # All texts of a message, including those of tool calls.
+    messages = [
+        {key: value if key == "role" else _plain(value) for key, value in message.items()}
+        for message in body["messages"]
+    ]
+    return {**body, "messages": messages}
 
 
 def _plain(value: Any) -> Any:

@@ -166,14 +166,22 @@ class EmbeddedEngine(Engine):
         while True:
             backoff.mark_started()
             # Before the start, so that a file replaced while it is being loaded counts as changed.
-            stamp = file_stamp(Path(self._spec.path))
+            path = Path(self._spec.path)
+            stamp = file_stamp(path)
             ended = await self._run_child()
             pause = backoff.delay()
             refusals = refusals + 1 if ended.is_of_the_file else 0
             self._cannot_load = refusals >= MAX_LOAD_ATTEMPTS
             if self._cannot_load:
                 log.error("engine.cannot_load", model=self._spec.path, status=ended.status)
-                await _until_changed(Path(self._spec.path), stamp, RELOAD_INTERVAL)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(RELOAD_INTERVAL):
+                        while file_stamp(path) == stamp:  # noqa: ASYNC110 - a file tells nobody
+                            await asyncio.sleep(FILE_POLL_INTERVAL)
+                        # It may still be being written.
+                        while file_stamp(path) != stamp:
+                            stamp = file_stamp(path)
+                            await asyncio.sleep(FILE_POLL_INTERVAL)
             else:
                 log.warning("engine.exited", status=ended.status, restart_in=pause)
                 await asyncio.sleep(pause)
@@ -258,21 +266,6 @@ class EmbeddedEngine(Engine):
 def _child_body(body: Mapping[str, Any]) -> dict[str, Any]:
     """Return the body for the child: without control tokens, and with the salt of its key."""
     return add_salt(escape_control_tokens(body))
-
-
-async def _until_changed(path: Path, stamp: object, patience: float) -> None:
-    """Return once a file differs from its `stamp` and has then been stable for a moment.
-
-    Returns after `patience` seconds in any case.
-    """
-    with suppress(TimeoutError):
-        async with asyncio.timeout(patience):
-            while file_stamp(path) == stamp:  # noqa: ASYNC110 - a file tells nobody
-                await asyncio.sleep(FILE_POLL_INTERVAL)
-            # It may still be being written.
-            while file_stamp(path) != stamp:
-                stamp = file_stamp(path)
-                await asyncio.sleep(FILE_POLL_INTERVAL)
 
 
 async def _hand_over(process: Process, spec: EngineSpec) -> dict[str, Any] | None:

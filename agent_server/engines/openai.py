@@ -120,7 +120,13 @@ class HttpEngine(UpstreamEngine):
             # Not every upstream streams, whatever it is asked, or says rightly what it sends.
             begun = await answer.peek()
             if begun.startswith(b"{"):
-                yield _as_chunk(await answer.read_all())
+                whole = _parse(await answer.read_all())
+                for choice in whole.get("choices") or ():
+                    choice["delta"] = delta = choice.pop("message", None) or {}
+                    for index, call in enumerate(delta.get("tool_calls") or ()):
+                        # Calls have an index in a stream only.
+                        call["index"] = index
+                yield whole
                 return
             if begun.startswith(b"<"):
                 raise EngineUnavailable(
@@ -271,17 +277,6 @@ class HttpEngine(UpstreamEngine):
 
 def _post(path: str, body: Mapping[str, Any]) -> UpstreamRequest:
     return UpstreamRequest("POST", path, body, names_model=True)
-
-
-def _as_chunk(data: bytes) -> Chunk:
-    """Convert an answer that was sent as a whole to a single chunk."""
-    whole = _parse(data)
-    for choice in whole.get("choices") or ():
-        choice["delta"] = delta = choice.pop("message", None) or {}
-        for index, call in enumerate(delta.get("tool_calls") or ()):
-            # Calls have an index in a stream only.
-            call["index"] = index
-    return whole
 
 
 def _parse(data: bytes) -> Chunk:

@@ -79,7 +79,20 @@ async def _respond(request: Request, error: Exception) -> Response:
     if isinstance(error, ApiError):
         return error_response(error, path)
     if isinstance(error, RequestValidationError):
-        return error_response(_invalid(error), path)
+        # pydantic reports the errors of all branches of a union. The deepest one is most likely in
+        # the branch that was meant; of those equally deep, a wrong value says more than missing
+        # fields.
+        problem = max(
+            error.errors(), key=lambda each: (len(each["loc"]), each["type"] in FIXED_VALUE_ERRORS)
+        )
+        if problem["type"] == "json_invalid":
+            invalid = InvalidRequest("the body is not valid JSON", code="invalid_json")
+        else:
+            param = _param(problem["loc"])
+            message = str(problem["msg"]).removeprefix("Value error, ")
+            message = f"{param}: {message}" if param else message
+            invalid = InvalidRequest(message, param=param)
+        return error_response(invalid, path)
     assert isinstance(error, HTTPException)
     if error.status_code == BodyTooLarge.status:
         return error_response(too_large(request.scope[MAX_BODY_SIZE_SCOPE_KEY]), path)
@@ -94,19 +107,6 @@ async def _respond(request: Request, error: Exception) -> Response:
 def too_large(most: int) -> BodyTooLarge:
     """Return the error for a body of more than `most` bytes."""
     return BodyTooLarge(f"the request body is longer than {most} bytes ([server] max_body_bytes)")
-
-
-def _invalid(error: RequestValidationError) -> InvalidRequest:
-    # pydantic reports the errors of all branches of a union. The deepest one is most likely in the
-    # branch that was meant; of those equally deep, a wrong value says more than missing fields.
-    problem = max(
-        error.errors(), key=lambda each: (len(each["loc"]), each["type"] in FIXED_VALUE_ERRORS)
-    )
-    if problem["type"] == "json_invalid":
-        return InvalidRequest("the body is not valid JSON", code="invalid_json")
-    param = _param(problem["loc"])
-    message = str(problem["msg"]).removeprefix("Value error, ")
-    return InvalidRequest(f"{param}: {message}" if param else message, param=param)
 
 
 def _param(location: Sequence[Any]) -> str | None:

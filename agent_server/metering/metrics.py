@@ -156,7 +156,15 @@ class Metrics:
 
         `first` (None: there was no token) and `ended` are times of the monotonic clock.
         """
-        whose = self._series(self._tendril(context), model)
+        tendril = self._tendril(context)
+        whose = self._known.get((tendril, model))
+        if whose is None:
+            prompt, cached, completion = (
+                self._tokens.labels(tendril, model, kind) for kind in TOKEN_KINDS
+            )
+            latency, speed = (each.labels(tendril, model) for each in (self._first, self._speed))
+            whose = _Series(prompt, cached, completion, latency, speed)
+            self._known[tendril, model] = whose
         whose.prompt.inc(used.prompt)
         whose.cached.inc(used.cached)
         whose.completion.inc(used.completion)
@@ -172,17 +180,6 @@ class Metrics:
     def exposition(self) -> bytes:
         """Return these metrics in Prometheus's text format."""
         return generate_latest(self._registry)
-
-    def _series(self, tendril: str, model: str) -> _Series:
-        whose = self._known.get((tendril, model))
-        if whose is None:
-            prompt, cached, completion = (
-                self._tokens.labels(tendril, model, kind) for kind in TOKEN_KINDS
-            )
-            first, speed = (each.labels(tendril, model) for each in (self._first, self._speed))
-            whose = _Series(prompt, cached, completion, first, speed)
-            self._known[tendril, model] = whose
-        return whose
 
     def _tendril(self, context: RequestContext) -> str:
         name = context.key.name

@@ -84,20 +84,33 @@ def fetch(url: str, part: Path, wanted: ExpectedFile) -> None:
             promised = _attempt(url, part, wanted)
             break
         except (httpx2.TransportError, _Broken) as error:
-            if _size(part) <= before:
-                raise _connection_error(url, error, begun=bool(_size(part))) from error
+            if (have := _size(part)) > before:
+                continue
+            what = f"{url} broke off: {error};"
+            if isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout):
+                host = httpx2.URL(url).host
+                what = (
+                    f"{host} cannot be reached ({error}): is there a network, is HF_ENDPOINT right?"
+                )
+            hint = _RESUMABLE_HINT if have else "the same command goes on when it is there"
+            raise PullError(f"{what} {hint}") from error
     if promised.sha256:
         require_sha256(part, promised.sha256)
 
 
 def _attempt(url: str, part: Path, wanted: ExpectedFile) -> ExpectedFile:
     """Request the missing bytes once; return the size and digest that the whole file must have."""
-    have = _resumable(part, url, wanted)
+    have, note = _size(part), _read_note(part)
+    # What came from another URL is deleted. A part without a note is kept only if a checksum will
+    # verify the whole file in the end.
+    if have and note.get("url") != url and (note or not wanted.sha256):
+        part.unlink()
+        have = 0
     # With a content coding, ranges and lengths would count other bytes than those of the file.
     headers = {"accept-encoding": "identity"}
     if have:
         headers["range"] = f"bytes={have}-"
-        tag = str(_read_note(part).get("etag") or "")
+        tag = str(note.get("etag") or "")
         # If-Range needs a strong ETag: a weak one does not promise the same bytes (RFC 9110,
         # 13.1.5).
         if tag.startswith('"'):
@@ -222,28 +235,6 @@ def _status_error(response: httpx2.Response) -> PullError:
     else:
         why = "does not give it out"
     return PullError(f"{first}: {host} answered {status}: it {why}")
-
-
-def _connection_error(url: str, error: Exception, *, begun: bool) -> PullError:
-    host = httpx2.URL(url).host
-    if isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout):
-        what = f"{host} cannot be reached ({error}): is there a network, is HF_ENDPOINT right?"
-    else:
-        what = f"{url} broke off: {error};"
-    return PullError(
-        f"{what} {_RESUMABLE_HINT if begun else 'the same command goes on when it is there'}"
-    )
-
-
-def _resumable(part: Path, url: str, wanted: ExpectedFile) -> int:
-    """Return the size of the `.part` file, after deleting one that came from another URL."""
-    have = _size(part)
-    origin = _read_note(part)
-    # A part without a note is kept only if a checksum will verify the whole file in the end.
-    if have and origin.get("url") != url and (origin or not wanted.sha256):
-        part.unlink()
-        return 0
-    return have
 
 
 def _read_note(part: Path) -> dict[str, Any]:

@@ -6,7 +6,6 @@ Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -53,12 +52,29 @@ def read_header(path: Path) -> Header:
     with path.open("rb") as file:
         if file.read(len(MAGIC)) != MAGIC:
             raise HeaderError("not a GGUF file")
+        facts: dict[str, Any] = {}
         try:
-            facts = dict(_metadata(file))
+            _version, _tensors, keys = struct.unpack("<IQQ", file.read(20))
+            for _ in range(min(keys, _MAX_KEYS)):
+                key = _string(file)
+                if key.startswith("tokenizer."):  # from here on they are many and long
+                    break
+                facts[key] = _value(file, _unpack(file, "I"))
         except (struct.error, UnicodeDecodeError, MemoryError) as error:
             raise HeaderError(f"a broken header: {error}") from error
     kind = str(facts.get("general.architecture", ""))
-    return Header(kind, _number(facts.get(f"{kind}.context_length")), _per_token(facts, kind))
+    layers = _number(facts.get(f"{kind}.block_count"))
+    heads = _number(facts.get(f"{kind}.attention.head_count"))
+    # With grouped-query attention fewer heads are cached than there are. Hybrid models have a list
+    # with one count for each layer, 0 for layers without attention.
+    cached: Any = facts.get(f"{kind}.attention.head_count_kv", heads)
+    width = _number(facts.get(f"{kind}.embedding_length"))
+    each = width // heads if heads else 0
+    keys = _number(facts.get(f"{kind}.attention.key_length")) or each
+    values = _number(facts.get(f"{kind}.attention.value_length")) or each
+    total = sum(map(_number, cached)) if isinstance(cached, list) else layers * _number(cached)
+    per_token = total * (keys + values) * _CACHE_BYTES
+    return Header(kind, _number(facts.get(f"{kind}.context_length")), per_token)
 
 
 def fitting_context(path: Path, slots: int, memory: int) -> int:
@@ -77,16 +93,6 @@ def fitting_context(path: Path, slots: int, memory: int) -> int:
     fits = [n for n in CONTEXT_SIZES if n * slots * header.per_token <= room]
     chosen = fits[0] if fits else CONTEXT_SIZES[-1]
     return min(chosen, header.window) if header.window >= 256 else chosen
-
-
-def _metadata(file: BinaryIO) -> Iterator[tuple[str, Any]]:
-    """Yield keys and values up to those of the tokenizer, which are many and long."""
-    _version, _tensors, keys = struct.unpack("<IQQ", file.read(20))
-    for _ in range(min(keys, _MAX_KEYS)):
-        key = _string(file)
-        if key.startswith("tokenizer."):
-            return
-        yield key, _value(file, _unpack(file, "I"))
 
 
 def _value(file: BinaryIO, kind: int) -> Any:
@@ -111,21 +117,6 @@ def _string(file: BinaryIO) -> str:
 
 def _unpack(file: BinaryIO, form: str) -> Any:
     return struct.unpack(f"<{form}", file.read(struct.calcsize(f"<{form}")))[0]
-
-
-def _per_token(facts: dict[str, Any], kind: str) -> int:
-    """Return the bytes of KV cache for one token, over all layers; 0 if unknown."""
-    layers = _number(facts.get(f"{kind}.block_count"))
-    heads = _number(facts.get(f"{kind}.attention.head_count"))
-    # With grouped-query attention fewer heads are cached than there are. Hybrid models have a list
-    # with one count for each layer, 0 for layers without attention.
-    cached: Any = facts.get(f"{kind}.attention.head_count_kv", heads)
-    width = _number(facts.get(f"{kind}.embedding_length"))
-    each = width // heads if heads else 0
-    keys = _number(facts.get(f"{kind}.attention.key_length")) or each
-    values = _number(facts.get(f"{kind}.attention.value_length")) or each
-    total = sum(map(_number, cached)) if isinstance(cached, list) else layers * _number(cached)
-    return total * (keys + values) * _CACHE_BYTES
 
 
 def _number(value: Any) -> int:

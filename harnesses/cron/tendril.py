@@ -104,23 +104,17 @@ class CronTendril(Tendril):
                 changing.cancel()
             if is_due:
                 due = job.timetable.due(last, self.clock.now())  # the machine may have slept
-                await self._enqueue(job, due)
+                # One job writes the text of a run, and a second one delivers it. The keys make this
+                # idempotent: after a crash before `record_run` the run is enqueued once all the
+                # same.
+                run, lane = f"cron/{job.name}/{due.isoformat()}", f"cron/{job.name}"
+                payload = {"job": job.name, "due": due.isoformat()}
+                written = await self._queue.add(_WRITE, payload, key=f"{run}/write", lane=lane)
+                await self._queue.add(
+                    _DELIVER, payload, key=f"{run}/deliver", lane=lane, depends_on=written
+                )
                 await schedule.record_run(name, due)
                 last = due
-
-    async def _enqueue(self, job: CronJob, due: datetime) -> None:
-        """Enqueue a run of a job: one job writes its text, and a second one, which depends on the
-        first, delivers it.
-
-        The keys make this idempotent: if a crash came before the run was recorded, it is enqueued
-        once all the same.
-        """
-        run, lane = f"cron/{job.name}/{due.isoformat()}", f"cron/{job.name}"
-        payload = {"job": job.name, "due": due.isoformat()}
-        written = await self._queue.add(_WRITE, payload, key=f"{run}/write", lane=lane)
-        await self._queue.add(
-            _DELIVER, payload, key=f"{run}/deliver", lane=lane, depends_on=written
-        )
 
     async def _write(self, queued: Job) -> object:
         """Have the model write the text of a run. Return the id of its turn in the job's

@@ -97,7 +97,14 @@ class EventHandler:
         # which tells the lines before it from those after it.
         first = services.medium.log.write(line, may_log=may_log)
         if event.type == "KICK" and network.fold(event.target) == network.fold(network.nick):
-            self._on_kick(network, event.channel or "")
+            channel = event.channel or ""
+            kicked_from = Place(network.name, network.fold(channel))
+            services.spawn(self.unasked.mute(kicked_from, muted=True))
+            times = self._kicks.setdefault(kicked_from, deque(maxlen=MAX_KICKS))
+            times.append(asyncio.get_running_loop().time())
+            if len(times) == MAX_KICKS and times[-1] - times[0] < KICKS_WINDOW:
+                _log.warning("irc.kicked_for_good", network=network.name, channel=channel)
+                network.part(channel)  # no longer wanted: this cancels the rejoin
         # Titles and unasked speech use only logged lines: an opt-out holds for them as well.
         is_read = (
             bool(first.event)
@@ -143,26 +150,16 @@ class EventHandler:
     async def _run(self, command: Command, request: CommandRequest) -> None:
         await self._services.run(command, request)
         self._services.policy.note_reply(request.network, request.who.name)
-        if self._services.log.trouble and self._may_warn(request):
-            await self._services.sender.reply(request, PrivateReply(NOT_LOGGED))
-
-    def _may_warn(self, request: CommandRequest) -> bool:
-        """Return True at most once in ten minutes for each person."""
+        if not self._services.log.trouble:
+            return
+        # At most once in ten minutes for each person.
         now, network = asyncio.get_running_loop().time(), request.network
         person = network.name, network.fold(request.who.name)
         self._warned = {
             who: time for who, time in self._warned.items() if now - time < _WARN_INTERVAL
         }
-        return self._warned.setdefault(person, now) == now
-
-    def _on_kick(self, network: Network, channel: str) -> None:
-        place = Place(network.name, network.fold(channel))
-        self._services.spawn(self.unasked.mute(place, muted=True))
-        times = self._kicks.setdefault(place, deque(maxlen=MAX_KICKS))
-        times.append(asyncio.get_running_loop().time())
-        if len(times) == MAX_KICKS and times[-1] - times[0] < KICKS_WINDOW:
-            _log.warning("irc.kicked_for_good", network=network.name, channel=channel)
-            network.part(channel)  # no longer wanted: this cancels the rejoin
+        if self._warned.setdefault(person, now) == now:
+            await self._services.sender.reply(request, PrivateReply(NOT_LOGGED))
 
 
 def _is_secret(asked: ParsedCommand) -> bool:

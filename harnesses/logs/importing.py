@@ -116,9 +116,12 @@ def import_(command: ImportCommand) -> None:
     .bz2). The bot may be running. To continue an interrupted import, run the same command again.
     """
     config = load(command.config, command.data)
+    # Without [irc.networks] the table [irc] is the network "irc".
+    irc = config.tables.get("irc", {})
+    networks = list(irc.get("networks", {})) if isinstance(irc, Mapping) else []
     options = ImportOptions(
         zone=_zone(command.timezone),
-        default_network=_only_network(config),
+        default_network=(networks or ["irc"])[0] if len(networks) < 2 else None,
         network=command.network,
         channel=command.channel,
         format=command.format,
@@ -161,14 +164,6 @@ def _report(stats: ImportStats, missing: list[str]) -> None:
         typer.echo(strip_control_chars(f"  no such file: {', '.join(missing)}"), err=True)
     if missing or stats.refused or not stats.files:
         raise typer.Exit(1)
-
-
-def _only_network(config: Config) -> str | None:
-    """Return the bot's network if it has only one, else None. Without [irc.networks] the table
-    [irc] is the network "irc"."""
-    irc = config.tables.get("irc", {})
-    names = list(irc.get("networks", {})) if isinstance(irc, Mapping) else []
-    return (names or ["irc"])[0] if len(names) < 2 else None
 
 
 async def import_logs(

@@ -117,8 +117,15 @@ class LogFile:
             if isinstance(found, ParsedLine):
                 has_seconds = found.when.has_seconds
                 found = self._event(found, dates.moment(found.when))
-            elif isinstance(found, Event):
-                found = self._relocate(found)
+            elif isinstance(found, Event):  # of our own export
+                channel = self.options.channel or found.channel
+                # A place is private by its name: another kind of name would publish a private line.
+                if is_private(channel) == found.private:
+                    network = self.options.network or found.network
+                    found = replace(found, network=network, channel=channel)
+                else:
+                    kind = "a private conversation" if found.private else "a channel"
+                    found = Refused(f"it is of {kind}, and {channel!r} is none")
             if isinstance(found, Event) and found.time > self.options.latest:
                 found = Refused(f"its time, {found.time:%Y-%m-%d %H:%M} UTC, is in the future")
             event = found if isinstance(found, Event) else None
@@ -139,16 +146,6 @@ class LogFile:
             host=entry.host,
             target=entry.target,
         )
-
-    def _relocate(self, event: Event) -> Event | Refused:
-        """Return an event of our own export, moved to the network and channel of the options."""
-        network = self.options.network or event.network
-        channel = self.options.channel or event.channel
-        # A place is private by its name: another kind of name would publish a private line.
-        if is_private(channel) != event.private:
-            kinds = ("a channel", "a private conversation")
-            return Refused(f"it is of {kinds[event.private]}, and {channel!r} is none")
-        return replace(event, network=network, channel=channel)
 
 
 class DateTracker:

@@ -229,6 +229,16 @@ class Trace:
     ) -> None:
         """Record a reply of the model to a prompt of these parts."""
         usage, calls = reply.usage, len(reply.calls)
+        estimated = sum(part.tokens for part in parts)
+        if usage.prompt and estimated:
+            # Scaled to the tokens of the prompt. The ends of the parts are rounded, not the parts,
+            # so that their sum is exact.
+            counts = accumulate(part.tokens for part in parts)
+            ends = [0, *(count * usage.prompt // estimated for count in counts)]
+            parts = [
+                replace(part, tokens=end - begin)
+                for part, (begin, end) in zip(parts, pairwise(ends), strict=True)
+            ]
         step = Step(
             "model",
             model,
@@ -240,7 +250,7 @@ class Trace:
             usage.completion,
             finish_reason=reply.finish_reason,
             filters=reply.filters,
-            parts=_scale(parts, usage.prompt),
+            parts=tuple(parts),
         )
         self._add(step, began)
 
@@ -350,14 +360,3 @@ def prompt_parts(
         if image := message.get("image"):
             add("image", image.tokens)
     return parts
-
-
-def _scale(parts: Sequence[PartSize], total: int) -> tuple[PartSize, ...]:
-    """Return the parts with tokens that sum up to `total`, if that is known (above 0)."""
-    estimated = sum(part.tokens for part in parts)
-    if not total or not estimated:
-        return tuple(parts)
-    # The ends of the parts are rounded, not the parts, so that their sum is exact.
-    ends = [end * total // estimated for end in accumulate(part.tokens for part in parts)]
-    tokens = (end - begin for begin, end in pairwise([0, *ends]))
-    return tuple(replace(part, tokens=next(tokens)) for part in parts)

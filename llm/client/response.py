@@ -543,26 +543,24 @@ class ResponseAccumulator:
         for choice in chunk.choices or ():
             if choice.logprobs:
                 self._logprobs += [token.logprob for token in choice.logprobs.content or ()]
-            await self._add_delta(choice.delta)
+            delta = choice.delta
+            self._pieces += 1
+            self._thought = (self._thought + (delta.reasoning_content or ""))[:_MAX_ANSWER_LENGTH]
+            if piece := (delta.content or "")[: max(0, self._left)]:
+                self._left -= len(piece)
+                await self._show(self._text.feed(piece))
+            for position, part in enumerate(delta.tool_calls or ()):
+                index = position if part.index is None else part.index
+                # A made-up id for servers that send none: tool results refer to calls by id.
+                known = self._calls.get(index) or ToolCall(f"call_{uuid.uuid4().hex[:12]}", "", "")
+                self._calls[index] = ToolCall(
+                    part.id or known.id,
+                    part.function.name or known.name,
+                    known.arguments + (part.function.arguments or ""),
+                )
             # A finish reason ends the answer too, for servers that send no [DONE].
             if choice.finish_reason is not None:
                 self._finish_reason, self._done = choice.finish_reason, True
-
-    async def _add_delta(self, delta: Delta) -> None:
-        self._pieces += 1
-        self._thought = (self._thought + (delta.reasoning_content or ""))[:_MAX_ANSWER_LENGTH]
-        if piece := (delta.content or "")[: max(0, self._left)]:
-            self._left -= len(piece)
-            await self._show(self._text.feed(piece))
-        for position, part in enumerate(delta.tool_calls or ()):
-            index = position if part.index is None else part.index
-            # A made-up id for servers that send none: tool results refer to calls by id.
-            known = self._calls.get(index) or ToolCall(f"call_{uuid.uuid4().hex[:12]}", "", "")
-            self._calls[index] = ToolCall(
-                part.id or known.id,
-                part.function.name or known.name,
-                known.arguments + (part.function.arguments or ""),
-            )
 
     async def _show(self, text: str) -> None:
         if text and self._on_text:

@@ -263,19 +263,17 @@ def wire(message: Message) -> Message:
         text, shown = {"type": "text", "text": sent["content"]}, {"url": image.url}
         sent["content"] = [text, {"type": "image_url", "image_url": shown}]
     if "tool_calls" in sent:
-        sent["tool_calls"] = [_escape_call(call) for call in sent["tool_calls"]]
+        # Chat templates write calls into the prompt; a name becomes one word.
+        sent["tool_calls"] = []
+        for call in message["tool_calls"]:
+            name = re.sub(r"[^\w-]+", "_", call["function"]["name"])[:64] or "_"
+            arguments = call["function"]["arguments"]
+            given: Any = json.loads(arguments)
+            # Without a tag they stay as the model spelled them: so they are in the prefix cache.
+            if (harmless := _escape_strings(given)) != given:
+                arguments = json.dumps(harmless)
+            sent["tool_calls"].append(call | {"function": {"name": name, "arguments": arguments}})
     return sent
-
-
-def _escape_call(call: Message) -> Message:
-    """Escape a call, which chat templates write into the prompt; its name becomes one word."""
-    function = call["function"]
-    name = re.sub(r"[^\w-]+", "_", function["name"])[:64] or "_"
-    given: Any = json.loads(function["arguments"])
-    harmless = _escape_strings(given)
-    # Without a tag the arguments stay as the model spelled them: so they are in the prefix cache.
-    arguments = function["arguments"] if harmless == given else json.dumps(harmless)
-    return call | {"function": {"name": name, "arguments": arguments}}
 
 
 def _escape_strings(value: Any) -> Any:

@@ -60,30 +60,26 @@ class Worker:
                 self._jobs.changed.clear()
                 due = None
                 try:
-                    now = await self._start_due(tasks)
+                    # On the first round. Safe only because the lock guarantees that no other worker
+                    # of this name is running: the jobs claimed under it belong to a process that
+                    # has died.
+                    if self._swept is None:
+                        await self._jobs.recover(self._lock.stem)
+                    now = self._clock.now()
+                    if self._swept is None or now - self._swept >= _SWEEP_INTERVAL:
+                        await self._jobs.sweep(now)
+                        self._swept = now
+                    # The end of any running job wakes the worker to start others.
+                    while self._running < _MAX_CONCURRENT:
+                        job = await self._jobs.claim(self._lock.stem, self._handlers, now)
+                        if job is None:
+                            break
+                        self._running += 1
+                        tasks.create_task(self._execute(job))
                     due = await self._jobs.next_due(self._handlers, now)
                 except StorageError as error:
                     _log.error("worker.no_jobs", error=str(error))
                 await self._wait_for_work(due)
-
-    async def _start_due(self, tasks: asyncio.TaskGroup) -> datetime:
-        """Start all due jobs that the limit and their lanes allow, and return the time that counted
-        as now. The end of any running job wakes the worker to start the others."""
-        # On the first round. Safe only because the lock guarantees that no other worker of this
-        # name is running: the jobs claimed under it belong to a process that has died.
-        if self._swept is None:
-            await self._jobs.recover(self._lock.stem)
-        now = self._clock.now()
-        if self._swept is None or now - self._swept >= _SWEEP_INTERVAL:
-            await self._jobs.sweep(now)
-            self._swept = now
-        while self._running < _MAX_CONCURRENT:
-            job = await self._jobs.claim(self._lock.stem, self._handlers, now)
-            if job is None:
-                break
-            self._running += 1
-            tasks.create_task(self._execute(job))
-        return now
 
     async def _wait_for_work(self, due: datetime | None) -> None:
         """Wait until a job is added or ends, until `due`, or for the polling interval."""

@@ -11,7 +11,7 @@ import asyncio
 import inspect
 import re
 import sys
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -143,7 +143,15 @@ class SkillRegistry:
         ]
         for name, source in sources:
             try:
-                skills[name] = _load(source, config)
+                if isinstance(source, Path):
+                    files = sorted(source.glob("*.py"))
+                    modules = [_guard(str(path), _execute, path) for path in files]
+                    skills[name] = Skill.read(source, modules, config)
+                    continue
+                module = _guard(source.value, source.load)
+                if not isinstance(module, ModuleType) or not module.__file__:
+                    raise ConfigError(f"{source.value} is no package")
+                skills[name] = Skill.read(Path(module.__file__).parent, [module], config)
             except ConfigError as error:
                 errors[name] = str(error)
                 if name in before.skills:
@@ -165,7 +173,20 @@ class SkillRegistry:
         """
         asked = content_stems(question)
         skills = [each for each in self.skills.values() if allowed is None or each.name in allowed]
-        hints = await _hints(skills, question, context or HintContext(datetime.now(UTC)))
+        context = context or HintContext(datetime.now(UTC))
+        # Most hints return at once, so they are called sequentially, within one time limit for all;
+        # failed and late ones are left out.
+        hints: dict[str, WorkedOut] = {}
+        until = asyncio.get_running_loop().time() + _HINT_TIME
+        for skill in skills if len(question) <= MAX_QUESTION_LENGTH else ():
+            if skill.hint is None or not skill.may_answer(question, context.reading):
+                continue
+            try:
+                async with asyncio.timeout_at(until):
+                    if said := await skill.hint(question, context):
+                        hints[skill.name] = said
+            except Exception as error:  # noqa: BLE001 -- anybody's code
+                _log.warning("skills.no_hint", skill=skill.name, reason=type(error).__name__)
         found = []
         for skill in skills:
             hint = hints.get(skill.name, _NO_HINT)
@@ -176,16 +197,6 @@ class SkillRegistry:
             found.append(Match(skill, score, hint.text, hint.is_whole, hint.free))
         found.sort(key=lambda match: (-match.score, match.skill.name))
         return [match for match in found if match.score >= _MIN_SCORE][:MAX_MATCHES]
-
-
-def _load(source: EntryPoint | Path, config: Config) -> Skill:
-    if isinstance(source, Path):
-        files = sorted(source.glob("*.py"))
-        return Skill.read(source, [_guard(str(path), _execute, path) for path in files], config)
-    module = _guard(source.value, source.load)
-    if not isinstance(module, ModuleType) or not module.__file__:
-        raise ConfigError(f"{source.value} is no package")
-    return Skill.read(Path(module.__file__).parent, [module], config)
 
 
 MAX_QUESTION_LENGTH = 500
@@ -215,27 +226,6 @@ def hint_in(module: ModuleType) -> Hint | None:
         return WorkedOut(str(said)) if said else None
 
     return hint
-
-
-async def _hints(
-    skills: Iterable[Skill], question: str, context: HintContext
-) -> dict[str, WorkedOut]:
-    """Return the hints for a question by skill name; failed and late ones are left out.
-
-    Most return at once, so they are called sequentially, within one time limit for all.
-    """
-    hints: dict[str, WorkedOut] = {}
-    until = asyncio.get_running_loop().time() + _HINT_TIME
-    for skill in skills if len(question) <= MAX_QUESTION_LENGTH else ():
-        if skill.hint is None or not skill.may_answer(question, context.reading):
-            continue
-        try:
-            async with asyncio.timeout_at(until):
-                if said := await skill.hint(question, context):
-                    hints[skill.name] = said
-        except Exception as error:  # noqa: BLE001 -- anybody's code
-            _log.warning("skills.no_hint", skill=skill.name, reason=type(error).__name__)
-    return hints
 
 
 def _guard(what: str, load: Callable[..., T], *arguments: object) -> T:

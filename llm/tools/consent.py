@@ -166,9 +166,9 @@ def to_remember(said: Said, given: Mapping[str, Any]) -> str:
 def to_remind(said: Said, given: Mapping[str, Any]) -> str:
     """The asker orders it or has said what they are reminded of, and has named the others."""
     others = (nick for nick in given["who"] if nick.casefold() not in ("me", said.who.casefold()))
-    unnamed = next(filter(None, (_not_named(said, nick) for nick in others)), "")
+    unnamed = [nick for nick in others if not any(map(_mention(nick).search, said.now))]
     if unnamed and not any(map(speaks_of_all, said.now)):
-        return unnamed
+        return f"{said.who} has not named {unnamed[0]}"
     # Whoever orders "remind me of what we decided" leaves the words to the model.
     return "" if any(_orders(said, _REMIND, "remind")) else _in_own_words(said, given["text"])
 
@@ -221,11 +221,6 @@ def is_order(text: str, verbs: str, nick: str) -> bool:
     return any(_orders_in(text, verbs, nick))
 
 
-def _not_named(said: Said, nick: str) -> str:
-    is_named = any(map(_mention(nick).search, said.now))
-    return "" if is_named else f"{said.who} has not named {nick}"
-
-
 def _not_asked(said: Said, order: str) -> str:
     return (
         f"{said.who} has not asked for it in so many words; tell them to write, if they want it:"
@@ -256,18 +251,13 @@ def _orders(said: Said, verbs: str, kind: str = "") -> Iterator[str]:
 
 
 def _orders_in(text: str, verbs: str, nick: str = "") -> Iterator[str]:
+    """Yield the orders in a text: sentences with one of these verbs that are neither negated nor a
+    question other than "can you". `nick` is masked, unless it is empty."""
     order = re.compile(_ORDER.format(verbs=verbs), re.IGNORECASE)
-    return (each for each in _possible_orders(text, nick) if order.search(each.lstrip()))
-
-
-def _possible_orders(text: str, nick: str) -> Iterator[str]:
-    """Yield the sentences of a text that are neither negated nor a question other than "can you".
-    `nick` is masked, unless it is empty."""
     masked = _mention(nick).sub("x", text) if nick else text
     for sentence in _SENTENCE.findall(masked):
-        if _NO_ORDER.match(sentence):
-            continue
-        if not sentence.endswith("?") or re.search(_REQUEST, sentence, re.IGNORECASE):
+        is_request = not sentence.endswith("?") or re.search(_REQUEST, sentence, re.IGNORECASE)
+        if is_request and not _NO_ORDER.match(sentence) and order.search(sentence.lstrip()):
             yield sentence
 
 

@@ -23,7 +23,16 @@ class LineConditions:
     """The non-text conditions of a search: channels, nicks, time range and event types."""
 
     def __init__(self, connection: Connection, within: Query, parsed: ParsedQuery) -> None:
-        self.query = _narrow(within, parsed)
+        sinces = [time for time in (within.since, parsed.since) if time]
+        untils = [time for time in (within.until, parsed.until) if time]
+        alone = next(iter(parsed.nicks)) if len(parsed.nicks) == 1 else None
+        self.query = replace(
+            within,
+            types=SPOKEN if within.types is None else SPOKEN & within.types,
+            nick=alone if within.nick is None else within.nick,
+            since=max(sinces, default=None),
+            until=min(untils, default=None),
+        )
         self.channels = _choose_channels(channels_in(connection, self.query), parsed)
         self._nicks = {fold_name(nick) for nick in parsed.nicks}
         self._excluded_nicks = {fold_name(nick) for nick in parsed.other_nicks}
@@ -132,22 +141,9 @@ class ClausePlan:
     ) -> list[int]:
         """Return at most `limit` candidate line ids from `ranges` (both newest first). With
         `ordered=False` any matching ids may be returned, in any order, which is cheaper."""
-        if not self._words and not self._parts:
-            return self._scan(connection, ranges, limit)
-        index = text_index(connection)
-        wanted = IndexQuery(self._words, self._parts, limit, ordered)
-        return index.ids(connection, ranges, wanted)
-
-    def fits(self, text: str) -> bool:
-        """Return True if a text meets what the index query does not express."""
-        lower = text.lower()  # a part must occur literally except for its case
-        return (
-            all(part.lower() in lower for part in self._included_parts)
-            and not any(part.lower() in lower for part in self._excluded_parts)
-            and not (self._excluded_words is not None and self._excluded_words.matches(text))
-        )
-
-    def _scan(self, connection: Connection, ranges: Sequence[IdRange], limit: int) -> list[int]:
+        if self._words or self._parts:
+            wanted = IndexQuery(self._words, self._parts, limit, ordered)
+            return text_index(connection).ids(connection, ranges, wanted)
         query = replace(
             self._conditions.query,
             after_id=ranges[-1].first - 1,
@@ -160,18 +156,14 @@ class ClausePlan:
         rows = query_rows(connection, query, self._conditions.channels, newest=True, extra=extra)
         return [row["id"] for row in rows]
 
-
-def _narrow(within: Query, parsed: ParsedQuery) -> Query:
-    sinces = [time for time in (within.since, parsed.since) if time]
-    untils = [time for time in (within.until, parsed.until) if time]
-    alone = next(iter(parsed.nicks)) if len(parsed.nicks) == 1 else None
-    return replace(
-        within,
-        types=SPOKEN if within.types is None else SPOKEN & within.types,
-        nick=alone if within.nick is None else within.nick,
-        since=max(sinces, default=None),
-        until=min(untils, default=None),
-    )
+    def fits(self, text: str) -> bool:
+        """Return True if a text meets what the index query does not express."""
+        lower = text.lower()  # a part must occur literally except for its case
+        return (
+            all(part.lower() in lower for part in self._included_parts)
+            and not any(part.lower() in lower for part in self._excluded_parts)
+            and not (self._excluded_words is not None and self._excluded_words.matches(text))
+        )
 
 
 def _choose_channels(channels: VisibleChannels, parsed: ParsedQuery) -> VisibleChannels:

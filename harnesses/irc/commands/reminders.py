@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
 from harnesses.irc.policy.requests import CommandRequest, PrivateReply, Reply
 from harnesses.irc.services import BotServices
@@ -41,8 +40,17 @@ class ReminderCommands:
                     "Cancelled." if cancelled else f"You have no reminder {number}."
                 )
             case ["cancel", *words] if words:
-                texts = await reminder_service.cancel_own(requester, " ".join(words))
-                return PrivateReply(_cancel_reply(texts, " ".join(words)))
+                asked = " ".join(words)
+                texts = await reminder_service.cancel_own(requester, asked)
+                if texts is None:
+                    reply = f"Several of your reminders fit {asked}: cancel one by its number."
+                elif not texts:
+                    reply = f"You have no {'reminders' if asked == 'all' else 'such reminder'}."
+                elif len(texts) == 1:
+                    reply = f"Cancelled: {texts[0]}"
+                else:
+                    reply = f"Cancelled: {len(texts)} reminders."
+                return PrivateReply(reply)
             case _:
                 prefix = self._services.prefix(request.place)
                 return PrivateReply(
@@ -59,12 +67,3 @@ class ReminderCommands:
             return await reminder_service.add(requester, time, text, asks=asks)
         except NotUnderstood as error:
             return PrivateReply(str(error))
-
-
-def _cancel_reply(texts: Sequence[str] | None, words: str) -> str:
-    """Return the reply for cancelled reminders; None: several match, none is cancelled."""
-    if texts is None:
-        return f"Several of your reminders fit {words}: cancel one by its number."
-    if not texts:
-        return "You have no such reminder." if words != "all" else "You have no reminders."
-    return f"Cancelled: {texts[0]}" if len(texts) == 1 else f"Cancelled: {len(texts)} reminders."

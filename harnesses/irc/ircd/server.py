@@ -96,7 +96,16 @@ class Client(asyncio.Protocol):
         """
         if self._is_closed or self._transport.is_closing():
             return
-        self._transport.write(_cut(message.render().encode("utf-8", "surrogateescape")) + b"\r\n")
+        line = message.render().encode("utf-8", "surrogateescape")
+        if len(line) > MAX_LINE:
+            # Not within a UTF-8 character: step back over at most four continuation bytes
+            # (10xxxxxx) to its beginning; if there are more the text is no UTF-8, and any position
+            # will do.
+            end = MAX_LINE
+            while end > MAX_LINE - 4 and line[end] & 0xC0 == 0x80:
+                end -= 1
+            line = line[: end if line[end] & 0xC0 != 0x80 else MAX_LINE]
+        self._transport.write(line + b"\r\n")
         if self._transport.get_write_buffer_size() > SEND_QUEUE:
             self._is_closed = True
             self._transport.abort()
@@ -122,18 +131,6 @@ class Client(asyncio.Protocol):
             self._is_pinged = True
             self.send(Message("PING", (NAME,)))
         self._timer = asyncio.get_running_loop().call_later(PING_AFTER, self._check)
-
-
-def _cut(line: bytes) -> bytes:
-    """Truncate to at most `MAX_LINE` bytes, not within a UTF-8 character."""
-    if len(line) <= MAX_LINE:
-        return line
-    # Step back over at most four continuation bytes (10xxxxxx) to the beginning of a character; if
-    # there are more the text is no UTF-8, and any position will do.
-    end = MAX_LINE
-    while end > MAX_LINE - 4 and line[end] & 0xC0 == 0x80:
-        end -= 1
-    return line[: end if line[end] & 0xC0 != 0x80 else MAX_LINE]
 
 
 @dataclass(slots=True, eq=False)

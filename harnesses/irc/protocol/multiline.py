@@ -39,9 +39,19 @@ class MultilineAssembler:
         if message.command == "BATCH":
             return [message, *self._end(reference[1:])]
         batch = self._open.get(message.tags.get("batch", ""))
-        if not batch or not _belongs(message, *batch):
+        if not batch:
             return [message]
-        lines = batch[1]
+        opening, lines = batch
+        first = lines[0] if lines else message
+        # All lines must have the same command, source and target, so that no line is attributed to
+        # another sender. CTCP is left to be handled as a message by itself.
+        if (
+            message.command not in ("PRIVMSG", "NOTICE")
+            or message.param(1).startswith("\x01")
+            or message.param(0) != opening.param(2)
+            or (message.command, message.source) != (first.command, first.source)
+        ):
+            return [message]
         lines.append(message)
         if len(lines) < MAX_LINES and sum(len(line.param(1)) for line in lines) < MAX_CHARACTERS:
             return []
@@ -63,18 +73,3 @@ class MultilineAssembler:
         return [
             Message(first.command, (first.param(0), text), first.source, {**tags, **opening.tags})
         ]
-
-
-def _belongs(line: Message, opening: Message, lines: list[Message]) -> bool:
-    """Return whether a line of a batch can be part of its message.
-
-    All lines must have the same command, source and target, so that no line is attributed to
-    another sender. CTCP is left to be handled as a message by itself.
-    """
-    first = lines[0] if lines else line
-    return (
-        line.command in ("PRIVMSG", "NOTICE")
-        and not line.param(1).startswith("\x01")
-        and line.param(0) == opening.param(2)
-        and (line.command, line.source) == (first.command, first.source)
-    )

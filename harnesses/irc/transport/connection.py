@@ -315,29 +315,27 @@ class IrcConnection(asyncio.Protocol):
         for line in self._buffer.feed(data):
             # Handling a line may close the connection, as an STS upgrade does; the lines after it
             # in the same read must not be handled.
-            if self._transport and not self._transport.is_closing():
-                self._on_line(line)
+            if not self._transport or self._transport.is_closing():
+                continue
+            self._heard = self._loop.time()
+            if not (message := parse(line)):
+                continue
+            for event in handlers.receive(self._session, message):
+                self._on_event(event)
+            self.flush()
+            if message.command not in ("PRIVMSG", "NOTICE"):
+                self._changed()
+            if self._plugins:
+                self._plugins.dispatch(strip_tags(line))
+            # After an STS upgrade (https://ircv3.net/specs/extensions/sts) nothing more may be sent
+            # on the unencrypted connection; ERROR is the last line of a server.
+            if self._session.upgrade or self._session.error is not None:
+                self._abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Called by asyncio."""
         if not self._lost.done():
             self._lost.set_result(self._fault or exc)
-
-    def _on_line(self, line: str) -> None:
-        self._heard = self._loop.time()
-        if not (message := parse(line)):
-            return
-        for event in handlers.receive(self._session, message):
-            self._on_event(event)
-        self.flush()
-        if message.command not in ("PRIVMSG", "NOTICE"):
-            self._changed()
-        if self._plugins:
-            self._plugins.dispatch(strip_tags(line))
-        # After an STS upgrade (https://ircv3.net/specs/extensions/sts) nothing more may be sent on
-        # the unencrypted connection; ERROR is the last line of a server.
-        if self._session.upgrade or self._session.error is not None:
-            self._abort()
 
     def _write(self, line: str) -> bool:
         assert self._transport, "nothing is sent before the connection is made"

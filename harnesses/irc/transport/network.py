@@ -244,7 +244,19 @@ class Network:
             try:
                 await self._connection.open(self.server, self._port)
                 self._backoff.mark_started()
-                self._on_closed(await self._connection.wait_closed())
+                fault = await self._connection.wait_closed()
+                # A server with another certificate may be an impostor; it must not extend the
+                # policy.
+                if self.session.encrypted and not isinstance(fault, UntrustedCertificate):
+                    self._policies.renew(self.server)
+                if fault and not isinstance(fault, OSError):
+                    raise fault  # no network error: `on_event` has raised it
+                if self.session.upgrade:
+                    log.info("irc.sts_upgrade", network=self.name, port=self.session.upgrade)
+                elif not self._closing.is_set():
+                    why = self.session.error or str(fault or "the server closed the connection")
+                    self._failure = f"disconnected: {why}"
+                    log.warning("irc.disconnected", network=self.name, error=why)
             except (OSError, UnicodeError) as error:
                 self._failure = explain(error, self._port, encrypted)
                 log.warning("irc.connect_failed", network=self.name, error=self._failure)
@@ -358,19 +370,6 @@ class Network:
         self.close(reason)
         if self._connection:
             await self._connection.wait_disconnected(QUIT_TIMEOUT)
-
-    def _on_closed(self, fault: Exception | None) -> None:
-        # A server with another certificate may be an impostor; it must not extend the policy.
-        if self.session.encrypted and not isinstance(fault, UntrustedCertificate):
-            self._policies.renew(self.server)
-        if fault and not isinstance(fault, OSError):
-            raise fault  # no network error: `on_event` has raised it
-        if self.session.upgrade:
-            log.info("irc.sts_upgrade", network=self.name, port=self.session.upgrade)
-        elif not self._closing.is_set():
-            why = self.session.error or str(fault or "the server closed the connection")
-            self._failure = f"disconnected: {why}"
-            log.warning("irc.disconnected", network=self.name, error=why)
 
     async def _wait_backoff(self) -> None:
         if self._closing.is_set() or self.session.upgrade:  # STS: reconnect with TLS at once

@@ -110,22 +110,19 @@ class SecurityMiddleware:
         request.state.viewer = await self._tokens.viewer(request)
         given = request.query_params.get("token")
         if given is not None and not is_feed(path) and self._tokens.scope_of(given) is not None:
-            return await self._logged_in(request, given)
+            # Log the browser in and redirect to the address without the token, so that it does not
+            # stay in the history.
+            rest = [pair for pair in request.query_params.multi_items() if pair[0] != "token"]
+            response = see_other(local_path(_with_query(request, urlencode(rest))))
+            # Login CSRF: anybody can write a link with a restricted token, which must not replace a
+            # full login of whoever follows it. The same access needs no second login.
+            viewer, opened = request.state.viewer, self._tokens.scope_of(given)
+            is_same = viewer is not None and viewer.is_logged_in and opened == viewer.scope
+            is_wider = viewer is not None and viewer.has_full_access and opened != viewer.scope
+            if not is_same and not is_wider:
+                await self._tokens.log_in(given, response, secure=request.url.scheme == "https")
+            return response
         return None if request.state.viewer else ask_to_log_in(request)
-
-    async def _logged_in(self, request: Request, token: str) -> Response:
-        """Log the browser in and redirect to the address without the token, so that it does not
-        stay in the history."""
-        rest = [pair for pair in request.query_params.multi_items() if pair[0] != "token"]
-        response = see_other(local_path(_with_query(request, urlencode(rest))))
-        # Login CSRF: anybody can write a link with a restricted token, which must not replace a
-        # full login of whoever follows it. The same access needs no second login.
-        viewer, opened = request.state.viewer, self._tokens.scope_of(token)
-        is_same = viewer is not None and viewer.is_logged_in and opened == viewer.scope
-        is_wider = viewer is not None and viewer.has_full_access and opened != viewer.scope
-        if not is_same and not is_wider:
-            await self._tokens.log_in(token, response, secure=request.url.scheme == "https")
-        return response
 
 
 def see_other(target: str) -> Response:

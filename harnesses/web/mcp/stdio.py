@@ -51,42 +51,33 @@ async def _serve(config: Config, url: str) -> None:
     from mcp.client.streamable_http import streamable_http_client
     from mcp.server.stdio import stdio_server
 
-    base = url.rstrip("/") or _own_address(config)
+    base = url.rstrip("/")
+    if not base:
+        web = report(config.data, "web")
+        if web is None or not web.is_fresh or web.state is not ProcessState.READY:
+            raise TendrilError(
+                f"no web tendril runs with the data folder {config.data}: start `terrarium up`, or"
+                " name the folder with --data, or another machine's address with --url"
+            )
+        base = web.detail
     token = config.section(WebSettings).token
     headers = {"authorization": f"Bearer {token.get_secret_value()}"} if token else {}
     timeout = httpx2.Timeout(_READ_TIMEOUT, connect=_CONNECT_TIMEOUT)
     async with httpx2.AsyncClient(headers=headers, timeout=timeout) as http:
-        await _require_access(http, base)
+        try:
+            answer = await http.get(base + PATH)
+        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+            why = str(error) or type(error).__name__
+            raise TendrilError(f"{base} cannot be reached: {why}") from error
+        if answer.status_code == HTTPStatus.UNAUTHORIZED:
+            raise TendrilError(f"{base} asks for a token: set WEB_TOKEN to one of that site")
+        # A GET passes the token check and then gets 405 from `McpEndpoint`, or 501 without the SDK.
+        if answer.status_code != HTTPStatus.METHOD_NOT_ALLOWED:
+            raise TendrilError(f"{base}{PATH} does not speak MCP: {answer.text[:300]}")
         async with Client(streamable_http_client(base + PATH, http_client=http)) as client:
             server = _forwarding_server(client)
             async with stdio_server() as (incoming, outgoing):
                 await server.run(incoming, outgoing, server.create_initialization_options())
-
-
-def _own_address(config: Config) -> str:
-    """Return the address of the web tendril with this data folder. Raises TendrilError."""
-    web = report(config.data, "web")
-    if web is None or not web.is_fresh or web.state is not ProcessState.READY:
-        raise TendrilError(
-            f"no web tendril runs with the data folder {config.data}: start `terrarium up`, or name"
-            " the folder with --data, or another machine's address with --url"
-        )
-    return web.detail
-
-
-async def _require_access(http: httpx2.AsyncClient, base: str) -> None:
-    """Raise TendrilError, with what to do, if the site or its MCP endpoint cannot be used."""
-    try:
-        answer = await http.get(base + PATH)
-    except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-        raise TendrilError(
-            f"{base} cannot be reached: {str(error) or type(error).__name__}"
-        ) from error
-    if answer.status_code == HTTPStatus.UNAUTHORIZED:
-        raise TendrilError(f"{base} asks for a token: set WEB_TOKEN to one of that site")
-    # A GET passes the token check and then gets 405 from `McpEndpoint`, or 501 without the SDK.
-    if answer.status_code != HTTPStatus.METHOD_NOT_ALLOWED:
-        raise TendrilError(f"{base}{PATH} does not speak MCP: {answer.text[:300]}")
 
 
 def _forwarding_server(client: Client) -> Server[Any]:

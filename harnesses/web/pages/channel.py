@@ -93,7 +93,12 @@ async def show_channel(
     elif page_query.at is not None:
         log_slice = await _around(state.log, query, place, page_query)
     else:
-        log_slice = await _page_slice(state.log, query, place, page_query)
+        before, after = page_query.before, page_query.after
+        narrowed = replace(query, before_id=before, after_id=after)
+        newest = after is None or before is not None
+        events, more = await page_of(state.log, narrowed, LINES_PER_PAGE, newest=newest)
+        older, newer = (more, before is not None) if newest else (True, more)
+        log_slice = _with_links(place, events, page_query.tz, older=older, newer=newer)
     linked = log_slice.linked
     return page(
         request,
@@ -204,15 +209,6 @@ async def _around(log: ChatLog, query: Query, place: Place, page_query: PageQuer
         newer=len(around.after) == half,
     )
     return replace(found, linked=around.event)
-
-
-async def _page_slice(log: ChatLog, query: Query, place: Place, page_query: PageQuery) -> LogSlice:
-    before, after, tz = page_query.before, page_query.after, page_query.tz
-    narrowed = replace(query, before_id=before, after_id=after)
-    newest = after is None or before is not None
-    events, more = await page_of(log, narrowed, LINES_PER_PAGE, newest=newest)
-    older, newer = (more, before is not None) if newest else (True, more)
-    return _with_links(place, events, tz, older=older, newer=newer)
 
 
 def _with_links(

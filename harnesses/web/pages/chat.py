@@ -64,11 +64,16 @@ async def show_chat(
         "+encodeURIComponent(location.href)+'&selected='+"
         f"encodeURIComponent(String(getSelection()).slice(0,{_LONGEST_SELECTION})))"
     )
+    # Only filled into the box: a link of another site must not ask the model by itself.
+    draft = ""
+    if len(about) <= _LONGEST_URL and about.startswith(("http://", "https://")):
+        words = selected.strip()[:_LONGEST_SELECTION]
+        draft = f"About {about}:\n\n“{words}”\n\n" if words else f"What does {about} say?"
     response = page(
         request,
         "chat.html",
         said=await state.chat.history(_name(conversation)) if conversation else [],
-        draft=_draft(about, selected),
+        draft=draft,
         bookmarklet=f"javascript:{quote(script)}",
     )
     if conversation is None:
@@ -153,17 +158,6 @@ class StreamedAnswer(Response):
 def _decode(image: str) -> Image:
     """Return a base64-encoded image. Raises UnusableImage, binascii.Error."""
     return Image.from_bytes(base64.b64decode(image, validate=True))
-
-
-def _draft(about: str, selected: str) -> str:
-    """Return the draft of a question about the page `about`, "" unless it is an HTTP URL.
-
-    It is only filled into the box: a link of another site must not ask the model by itself.
-    """
-    if len(about) > _LONGEST_URL or not about.startswith(("http://", "https://")):
-        return ""
-    words = selected.strip()[:_LONGEST_SELECTION]
-    return f"About {about}:\n\n“{words}”\n\n" if words else f"What does {about} say?"
 
 
 def _conversation(request: Request) -> str | None:
