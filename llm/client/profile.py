@@ -15,6 +15,7 @@ the choice. Nothing else in the tendrils asks for the size of a model.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -22,8 +23,14 @@ from typing import Literal
 from pydantic import BaseModel, Field
 
 from llm.client.response import AnswerLimit
-from llm.reading.question_text import is_one_piece
 from llm.reading.reading import Reading, refers_back
+
+_MAX_PIECE = 6  # words; another request needs a verb and something to do it to
+_ANOTHER_CLAUSE = re.compile(
+    r"[,;:.?!](?:\s|$)|\b(?:and|or|but|then|because|if|whether|what|who|whose|where|why|how|which|when"
+    r"|und|oder|aber|dann|weil|ob|was|wer|wo|warum|wie|welche[rns]?|wann|wenn)\b",
+    re.IGNORECASE,
+)
 
 ProfileName = Literal["tiny", "small", "capable"]
 
@@ -223,3 +230,12 @@ TINY = replace(
 )
 CAPABLE = Profile()
 _PROFILES: dict[str, Profile] = {"tiny": TINY, "small": SMALL, "capable": CAPABLE}
+
+
+def is_one_piece(text: str) -> bool:
+    """Return whether a text that a form has taken over as it stands is short and simple: it has no
+    room for another request.
+
+    A form cannot tell "check the oven" from "check the oven and tell me what bob said".
+    """
+    return len(text.split()) <= _MAX_PIECE and _ANOTHER_CLAUSE.search(text) is None

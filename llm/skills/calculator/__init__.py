@@ -15,7 +15,6 @@ from typing import Annotated
 from pydantic import Field
 
 from llm.reading.numbers import count_at, number_at, numbers_in_digits
-from llm.reading.question_text import plain
 from llm.reading.reading import words_beside_frame
 from llm.reading.vocabulary import Sentence, plain_word
 from llm.skills.calculator.sums import (
@@ -29,6 +28,11 @@ from llm.skills.calculator.sums import (
 from llm.skills.hint import HintContext, WorkedOut
 from llm.tools.toolbox import ToolError, tool
 
+MAX_QUESTION_LENGTH = 400
+"""The length in characters up to which a question is matched by skills."""
+
+_END = re.compile(r"(?:[\s?.,;]|(?<!\d)!)+$")  # "5!" is a sum
+_QUOTES = str.maketrans({"’": "'", "‘": "'", "“": '"', "”": '"', "„": '"', "−": "-", "–": "-"})
 _KINDS = frozenset({"calculation"})
 _MOST_BEFORE, _MOST_AFTER = 6, 4  # other words around a sum
 # Dates, scores, ranges and names such as "24/7" or "10-4" are hardly ever sums; "what is 17/3" is.
@@ -372,3 +376,11 @@ def _is_needless(word: str) -> bool:
     """Return whether a word beside a sum is no part of it: no number, sign or unit."""
     word = word.strip(",.:;?")
     return word.isalpha() and unit_of(word) is None
+
+
+def plain(question: str) -> str:
+    """Return a question with straight quotes and single spaces, without final punctuation; "" if it
+    is too long."""
+    text = " ".join(question.translate(_QUOTES).split())
+    # The length bounds the backtracking of all patterns that the text is matched against.
+    return _END.sub("", text) if len(text) <= MAX_QUESTION_LENGTH else ""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from harnesses.irc.commands.general import TOPICS, Introduction
 from harnesses.irc.policy.requests import ParsedCommand, parse_command
 from llm.memory.room import Statement, statement_in
-from llm.reading.introduction import TOPICS, Introduction
 
 
 @pytest.mark.parametrize(
