@@ -24,6 +24,7 @@ _MIN_COVERAGE = 0.6  # the least share of a topic's weight that a line about it 
 _MAX_LINE_LENGTH = 350  # characters of a line that are quoted
 _MAX_NEAR = 10  # possible answers that a model reads, at most
 _MIN_NEAR_SCORE = 0.03  # their least score
+_LIKELY_MEANT = 0.3  # least score of what somebody may have meant who said none of the words
 
 PERHAPS_LEAD = "Perhaps:"
 """The lead of lines none of which surely is the answer."""
@@ -194,7 +195,7 @@ async def answer_about_log(
             # need not have said "varroa" when she spoke of mites.
             own = replace(within, nick=question.nick, limit=_MAX_NEAR)
             found = await retrieval.find(text, own, vector=vector, line_filter=line_filter)
-            if found.shown:
+            if found.passages and found.passages[0].score >= _LIKELY_MEANT:
                 return quote(found, quoting)
         return replace(answer, is_about_log=True)
     wanted = replace(within, limit=_MAX_NEAR)
@@ -286,13 +287,13 @@ async def _about(
     )
     fitting = [each for each in passages.items if each.coverage >= _MIN_COVERAGE]
     if not fitting:
-        who = quoting.nick(question.nick) if question.nick else "Nobody"
-        said = "has not said that here" if question.nick else "said that here"
+        who = quoting.nick(question.nick) if question.nick else ""
+        missed = f"I find nothing like that by {who} here" if who else "Nobody said that here"
         extent = ""
         if reached := passages.searched_back_to or passages.searched_up_to:
             direction = "back" if passages.searched_back_to else "up"
             extent = f" (searched {direction} to {reached.astimezone(quoting.zone):%Y-%m-%d})"
-        return QuotedAnswer(f"{who} {said}{question.span.phrase}{extent}.")
+        return QuotedAnswer(f"{missed}{question.span.phrase}{extent}.")
     if not best:  # among the lines that cover the topic best, time decides
         most = max(each.coverage for each in fitting)
         fitting = [each for each in fitting if each.coverage >= most - 0.01]
