@@ -146,6 +146,8 @@ class FactAnswerer:
                 )
                 if not found.words:
                     return await _in_all(window, within) or None
+                if not found.count and reading.certainty < _CLAIMED:
+                    return None  # "how many has he got left?" is not about words
                 number = f"{found.count:,} line{'' if found.count == 1 else 's'}"
                 by = f" by {window.quoting.nick(by_nick)}" if by_nick else ""
                 about = f"{number}{by} here with: {', '.join(found.words)}."
