@@ -105,6 +105,7 @@ async def inspircd(
 ) -> AsyncIterator[Ircd]:
     """Run InspIRCd with the installed IRCv3 modules.
 
+    It welcomes each client a second after it came: `ngircd` is faster where IRCv3 is not needed.
     `extra` precedes the rest of its configuration: InspIRCd uses the first matching connect class.
     """
     program = installed("inspircd")

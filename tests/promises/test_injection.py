@@ -22,7 +22,7 @@ from storage.privacy.audit_log import AuditLog
 from storage.queues.reminders import Reminders
 from tests.kit.irc_client import IrcClient, irc_client
 from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril
-from tests.kit.ircd import inspircd
+from tests.kit.ircd import ngircd
 from tests.kit.openai_script import Answer, ScriptedOpenAI
 from tests.kit.page_server import PageServer, page, page_server
 
@@ -218,7 +218,7 @@ class Day:
 @asynccontextmanager
 async def hostile_day(data: Path) -> AsyncIterator[Day]:
     """Run everything; the admin has a fact, a skill and a reminder, all of which they asked for."""
-    async with inspircd() as ircd, ScriptedOpenAI() as script, page_server() as site:
+    async with ngircd() as ircd, ScriptedOpenAI() as script, page_server() as site:
         script.max_model_len = 100_000
         _page_skill(data, site.port)
         tables: dict[str, dict[str, Any]] = {

@@ -16,7 +16,7 @@ from storage.settings import log_path
 from terrarium.config import load
 from tests.kit.irc_client import IrcClient, irc_client
 from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril, kept_turns, logged
-from tests.kit.ircd import Ircd, inspircd
+from tests.kit.ircd import Ircd, inspircd, ngircd
 from tests.kit.openai_script import Answer, ScriptedOpenAI
 from tests.kit.patience import PATIENCE
 from tests.kit.readings import by_cues
@@ -51,7 +51,7 @@ async def test_only_admins_give_admin_commands_and_an_empty_list_means_nobody(
     tmp_path: Path,
 ) -> None:
     async with (
-        inspircd() as ircd,
+        ngircd() as ircd,
         irc_tendril(config_of(tmp_path, ircd, admins=[])) as tendril,
         people(ircd.port, "root") as (root,),
     ):
@@ -102,7 +102,7 @@ async def test_an_admin_orders_what_operators_do_and_nobody_else_does(tmp_path: 
 
 
 async def test_channels_joined_and_left_by_command_are_so_after_a_restart(tmp_path: Path) -> None:
-    async with inspircd() as ircd, irc_client(ircd.port, "root") as root:
+    async with ngircd() as ircd, irc_client(ircd.port, "root") as root:
         await root.join(OTHER)
         await root.join(ROOM)
         async with irc_tendril(config_of(tmp_path, ircd)):
@@ -120,7 +120,7 @@ async def test_channels_joined_and_left_by_command_are_so_after_a_restart(tmp_pa
 
 
 async def test_who_is_ignored_is_not_heard_until_they_are_again(tmp_path: Path) -> None:
-    async with inspircd() as ircd, people(ircd.port, "root", "bob") as (root, bob):
+    async with ngircd() as ircd, people(ircd.port, "root", "bob") as (root, bob):
         async with irc_tendril(config_of(tmp_path, ircd)):
             assert await root.told(".ignore bob") == "I ignore bob!*@* from now on."
         async with irc_tendril(config_of(tmp_path, ircd)):
@@ -137,7 +137,7 @@ async def test_who_is_ignored_is_not_heard_until_they_are_again(tmp_path: Path) 
 
 async def test_settings_of_a_channel_are_set_live_and_kept(tmp_path: Path) -> None:
     async with (
-        inspircd() as ircd,
+        ngircd() as ircd,
         ScriptedOpenAI() as script,
         people(ircd.port, "root", "bob") as (root, bob),
     ):
@@ -178,7 +178,7 @@ async def test_settings_of_a_channel_are_set_live_and_kept(tmp_path: Path) -> No
 
 
 async def test_a_channel_whose_log_is_off_is_answered_and_not_kept(tmp_path: Path) -> None:
-    async with inspircd() as ircd, ScriptedOpenAI() as script:
+    async with ngircd() as ircd, ScriptedOpenAI() as script:
         config = config_of(tmp_path, ircd, script.url, channel={ROOM: {"logging": False}})
         async with irc_tendril(config), people(ircd.port, "root") as (root,):
             await root.say(ROOM, "between ourselves")
@@ -197,7 +197,7 @@ async def test_the_file_is_read_anew_by_command_and_when_it_changes(tmp_path: Pa
         here = f'server = "127.0.0.1"\nport = {port}\nlines_per_second = 100\n'
         file.write_text(f'[irc]\n{here}admins = ["{ADMIN}"]\n{more}')
 
-    async with inspircd() as ircd, people(ircd.port, "root") as (root,):
+    async with ngircd() as ircd, people(ircd.port, "root") as (root,):
         write(ircd.port, "")
         async with irc_tendril(load(file, tmp_path)) as tendril:
             write(ircd.port, 'channels = ["#terrarium", "#other"]\n')
@@ -221,7 +221,7 @@ async def test_the_file_is_read_anew_by_command_and_when_it_changes(tmp_path: Pa
 
 async def test_the_status_tells_how_the_bot_is(tmp_path: Path) -> None:
     async with (
-        inspircd() as ircd,
+        ngircd() as ircd,
         ScriptedOpenAI() as script,
         irc_tendril(config_of(tmp_path, ircd, script.url)) as tendril,
         people(ircd.port, "root") as (root,),
@@ -380,7 +380,7 @@ async def test_an_invitation_is_followed_and_the_process_goes_on_while_nothing_c
     tmp_path: Path,
 ) -> None:
     async with (
-        inspircd() as ircd,
+        ngircd() as ircd,
         irc_tendril(config_of(tmp_path, ircd)),
         people(ircd.port, "root") as (root,),
     ):

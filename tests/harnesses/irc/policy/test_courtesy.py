@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.kit.irc_client import irc_client
 from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril, kept_turns, logged
-from tests.kit.ircd import inspircd
+from tests.kit.ircd import inspircd, ngircd
 from tests.kit.openai_script import ScriptedOpenAI
 from tests.kit.patience import PATIENCE
 
@@ -44,7 +44,7 @@ async def test_another_bot_is_never_answered(tmp_path: Path) -> None:
 
 async def test_a_conversation_of_two_bots_ends_after_three_turns(tmp_path: Path) -> None:
     async with (
-        inspircd() as ircd,
+        ngircd() as ircd,
         ScriptedOpenAI() as script,
         irc_tendril(irc_config(tmp_path, ircd.port, script.url)),
         irc_client(ircd.port, "parrot") as parrot,
@@ -67,7 +67,7 @@ async def test_a_conversation_of_two_bots_ends_after_three_turns(tmp_path: Path)
 async def test_who_speaks_through_a_relay_is_answered_by_name_and_is_never_an_admin(
     tmp_path: Path,
 ) -> None:
-    async with inspircd() as ircd, ScriptedOpenAI() as script:
+    async with ngircd() as ircd, ScriptedOpenAI() as script:
         irc = {"relays": ["bridge!*@*"], "admins": ["*!*@127.0.0.1"]}
         config = irc_config(tmp_path, ircd.port, script.url, irc=irc)
         async with irc_tendril(config) as tendril, irc_client(ircd.port, "bridge") as bridge:
@@ -89,7 +89,7 @@ async def test_who_speaks_through_a_relay_is_answered_by_name_and_is_never_an_ad
 
 async def test_one_who_only_looks_like_a_bridged_person_is_themselves(tmp_path: Path) -> None:
     async with (
-        inspircd() as ircd,
+        ngircd() as ircd,
         irc_tendril(irc_config(tmp_path, ircd.port, NOBODY)),
         irc_client(ircd.port, "mallory") as mallory,
     ):
@@ -103,7 +103,7 @@ async def test_one_who_only_looks_like_a_bridged_person_is_themselves(tmp_path: 
 async def test_after_a_kick_the_bot_waits_and_after_the_third_it_stays_away(
     tmp_path: Path,
 ) -> None:
-    async with inspircd() as ircd, irc_client(ircd.port, "oper") as oper:
+    async with ngircd() as ircd, irc_client(ircd.port, "oper") as oper:
         await oper.join(ROOM)
         config = irc_config(tmp_path, ircd.port, NOBODY, irc={"rejoin_after": 0.2})
         async with irc_tendril(config) as tendril:
@@ -120,7 +120,7 @@ async def test_after_a_kick_the_bot_waits_and_after_the_third_it_stays_away(
 
 
 async def test_the_topic_and_the_newest_lines_are_in_the_context(tmp_path: Path) -> None:
-    async with inspircd() as ircd, ScriptedOpenAI() as script:
+    async with ngircd() as ircd, ScriptedOpenAI() as script:
         agent = {"max_context_messages": 2}
         config = irc_config(tmp_path, ircd.port, script.url, agent=agent)
         async with (

@@ -15,7 +15,7 @@ from storage.settings import log_path
 from terrarium.clock import Clock
 from tests.kit.irc_client import IrcClient, irc_client
 from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril
-from tests.kit.ircd import inspircd
+from tests.kit.ircd import ngircd
 from tests.kit.openai_script import Answer, ScriptedOpenAI
 from tests.kit.patience import PATIENCE
 from tests.kit.readings import by_cues
@@ -31,7 +31,7 @@ async def a_room(
 ) -> AsyncIterator[tuple[IrcClient, IrcClient, IrcTendril]]:
     """Two people in the room of a tendril."""
     async with (
-        inspircd() as ircd,
+        ngircd() as ircd,
         irc_tendril(irc_config(data, ircd.port, url, irc=irc, agent=agent), clock) as tendril,
         irc_client(ircd.port, "alice") as alice,
         irc_client(ircd.port, "bob") as bob,

@@ -17,7 +17,7 @@ from storage.queues.pastes import Pastes
 from storage.settings import log_path
 from tests.kit.irc_client import IrcClient, irc_client
 from tests.kit.irc_tendril import ROOM, irc_config, irc_tendril
-from tests.kit.ircd import Ircd, inspircd
+from tests.kit.ircd import Ircd, ngircd
 from tests.kit.openai_script import Answer, ScriptedOpenAI
 from tests.kit.patience import PATIENCE
 from tests.kit.web_site import web_site
@@ -43,7 +43,7 @@ async def answering(
     data: Path, web: dict[str, str] | None = None, **irc: Any
 ) -> AsyncIterator[tuple[ScriptedOpenAI, IrcClient]]:
     """A scripted model and somebody who asks it, with a web site under the settings `web`."""
-    async with inspircd() as ircd, ScriptedOpenAI() as script, AsyncExitStack() as stack:
+    async with ngircd() as ircd, ScriptedOpenAI() as script, AsyncExitStack() as stack:
         if web is not None:
             await stack.enter_async_context(web_site(data, settings=web))
         yield script, await stack.enter_async_context(asking(data, script.url, ircd, **irc))
@@ -102,7 +102,7 @@ async def test_the_public_address_is_where_links_lead(tmp_path: Path) -> None:
     web = {"public_url": "https://logs.example.org/irc/"}
     status = StatusFile(tmp_path, "web")
     async with (
-        inspircd() as ircd,
+        ngircd() as ircd,
         ScriptedOpenAI() as script,
         irc_tendril(irc_config(tmp_path, ircd.port, script.url, web=web)),
         irc_client(ircd.port, "alice") as alice,
@@ -119,7 +119,7 @@ async def test_the_public_address_is_where_links_lead(tmp_path: Path) -> None:
 
 
 async def test_more_goes_on_after_a_restart(tmp_path: Path) -> None:
-    async with inspircd() as ircd, ScriptedOpenAI() as script:
+    async with ngircd() as ircd, ScriptedOpenAI() as script:
         script.say("\n".join(f"line {number}" for number in range(8)))
         async with asking(tmp_path, script.url, ircd) as alice:
             await alice.say(ROOM, ".terrarium count")
@@ -136,7 +136,7 @@ async def test_more_goes_on_after_a_restart(tmp_path: Path) -> None:
 
 async def test_more_keeps_the_lines_that_the_server_refuses(tmp_path: Path) -> None:
     async with (
-        inspircd() as ircd,
+        ngircd() as ircd,
         ScriptedOpenAI() as script,
         irc_client(ircd.port, "alice") as alice,
     ):
@@ -159,7 +159,7 @@ async def test_no_line_begins_like_a_command_of_another_bot_wherever_it_is_split
     tmp_path: Path,
 ) -> None:
     async with (
-        inspircd() as ircd,
+        ngircd() as ircd,
         ScriptedOpenAI() as script,
         irc_tendril(irc_config(tmp_path, ircd.port, script.url)) as tendril,
         irc_client(ircd.port, "alice") as alice,
