@@ -301,6 +301,7 @@ async def test_what_the_asker_wants_is_done_on_the_same_day(tmp_path: Path) -> N
         day.script.call("read_page", {"url": "http://bob.example/pot"})
         await day.asks("read the link that bob has posted")
         day.script.call("topic", {"text": "Tea time", **WHY})
+        day.script.reads = lambda _: "order"
         await day.asks("set the topic to: tea time")
         memories, taught, reminders, deeds = await day.kept()
         assert memories == [(f"irc/{ROOM}", "root", "cat", "Miez")]
