@@ -182,17 +182,17 @@ class AdminTools:
     def __init__(self, request: CommandRequest, audit: AuditLog) -> None:
         self._operator = ChannelOperator(request, audit)
 
-    @tool(effect=True, needs=OPERATE, asked=to_operate)
+    @tool(effect=True, needs=OPERATE, asked=to_operate("kick"))
     async def kick(self, nick: Nick, reason: Reason) -> str:
         """Remove somebody from this channel, when the person who asks you wants it."""
         return await _as_tool(self._operator.kick(nick, reason))
 
-    @tool(effect=True, needs=OPERATE, asked=to_operate)
+    @tool(effect=True, needs=OPERATE, asked=to_operate("ban", "kickban"))
     async def ban(self, nick: Nick, reason: Reason) -> str:
         """Ban somebody from this channel, when the person who asks you wants it."""
         return await _as_tool(self._operator.ban(nick, reason))
 
-    @tool(effect=True, needs=OPERATE, asked=to_operate)
+    @tool(effect=True, needs=OPERATE, asked=to_operate("topic"))
     async def topic(
         self,
         text: Annotated[str, Field(min_length=1, max_length=300, description="the new topic")],
@@ -201,7 +201,7 @@ class AdminTools:
         """Set the topic of this channel, when the person who asks you wants it."""
         return await _as_tool(self._operator.topic(text, reason))
 
-    @tool(effect=True, needs=OPERATE, asked=to_operate)
+    @tool(effect=True, needs=OPERATE, asked=to_operate())
     async def mode(
         self,
         change: Annotated[str, Field(pattern=r"^[+-][a-zA-Z]$", description="such as +m or -v")],

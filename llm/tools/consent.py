@@ -4,8 +4,8 @@ A model reads what strangers wrote, in lines of the log and on pages, and may do
 So what a tool does for a person depends on neither: the toolbox compares each call with what that
 person has said. A tool names its rule here by its option `asked`:
 
-- `to_operate`: an order, as the question was read, and in this turn the nick, the mode or the words
-  of the topic.
+- `to_operate`: an order, as the question was read, with the name of the act, and with the nick, the
+  mode or the words of the topic.
 - `to_forget`, `to_unlearn`, `to_cancel`: an order in this turn that names what is to go; for
   everything exactly "forget all". A fact or reminder that a tool has listed in this turn may be
   named by any of its words, and of the reminders the model may choose for "cancel my last one".
@@ -114,14 +114,21 @@ LISTS = frozenset({"recall", "reminders"})
 _EVERYDAY = 4.0  # the `rarity` of the words up to which a model may choose its own
 
 
-def to_operate(said: Said, given: Mapping[str, Any]) -> str:
-    """The asker orders it, and has written whom or what it is about."""
-    about = [given[name] for name in ("change", "text", "nick") if given.get(name)]
-    for name in about:
-        if not any(map(_mention(name).search, said.now)):
-            return f"{said.who} has not written {name}"
-    is_asked = said.kind == "order" and not _NO_ORDER.match(said.now[0])
-    return "" if is_asked else _not_asked(said, f"an order with: {' '.join(about)}")
+def to_operate(*acts: str) -> Rule:
+    """Return the rule that the asker orders one of these acts by its name, and has written whom or
+    what it is about. Without names, as of a mode, what it is about tells the act."""
+
+    def rule(said: Said, given: Mapping[str, Any]) -> str:
+        about = [given[name] for name in ("change", "text", "nick") if given.get(name)]
+        for name in about:
+            if not any(map(_mention(name).search, said.now)):
+                return f"{said.who} has not written {name}"
+        # An order of something else may have the words, too: "set the topic to: bob is great".
+        is_named = not acts or any(_mention(act).search(text) for act in acts for text in said.now)
+        is_asked = is_named and said.kind == "order" and not _NO_ORDER.match(said.now[0])
+        return "" if is_asked else _not_asked(said, f"an order: {' '.join([*acts[:1], *about])}")
+
+    return rule
 
 
 def to_forget(said: Said, given: Mapping[str, Any]) -> str:

@@ -83,26 +83,28 @@ def test_no_nick_turns_an_order_into_talk(nick: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "kind", "given", "why"),
+    ("text", "kind", "act", "given", "why"),
     [
-        ("kick bob", "order", {"nick": "Bob"}, ""),
-        ("wirf bob raus", "order", {"nick": "bob"}, ""),
-        ("give [bob]-: +v", "order", {"change": "+v", "nick": "[bob]-"}, ""),
-        ("topic be  kind", "order", {"text": "Be kind"}, ""),
-        ("what did bob say?", "said_by", {"nick": "bob"}, "want it: an order with: bob"),
-        ("don't kick bob", "order", {"nick": "bob"}, "want it: an order with: bob"),
-        ("kick bob", "", {"nick": "bob"}, "want it: an order with: bob"),
-        ("kick bobcat", "order", {"nick": "bob"}, "ada has not written bob"),
-        ("op bob", "order", {"change": "+o", "nick": "bob"}, "ada has not written +o"),
-        ("set -m", "order", {"change": "+m", "nick": ""}, "ada has not written +m"),
-        ("set a topic", "order", {"text": "Owned"}, "ada has not written Owned"),
+        ("kick bob", "order", "kick", {"nick": "Bob"}, ""),
+        ("bitte kick mal bob", "order", "kick", {"nick": "bob"}, ""),
+        ("give [bob]-: +v", "order", "", {"change": "+v", "nick": "[bob]-"}, ""),
+        ("topic be  kind", "order", "topic", {"text": "Be kind"}, ""),
+        ("what did bob say?", "said_by", "kick", {"nick": "bob"}, "want it: an order: kick bob"),
+        ("don't kick bob", "order", "kick", {"nick": "bob"}, "want it: an order: kick bob"),
+        ("kick bob", "", "kick", {"nick": "bob"}, "want it: an order: kick bob"),
+        ("topic: bob rules", "order", "ban", {"nick": "bob"}, "want it: an order: ban bob"),
+        ("kick bobcat", "order", "kick", {"nick": "bob"}, "ada has not written bob"),
+        ("op bob", "order", "", {"change": "+o", "nick": "bob"}, "ada has not written +o"),
+        ("set -m", "order", "", {"change": "+m", "nick": ""}, "ada has not written +m"),
+        ("set a topic", "order", "topic", {"text": "Owned"}, "ada has not written Owned"),
     ],
 )
 def test_an_operator_acts_on_an_order_that_names_whom_or_what(
-    text: str, kind: str, given: dict[str, str], why: str
+    text: str, kind: str, act: str, given: dict[str, str], why: str
 ) -> None:
-    assert to_operate(Said("ada", (text,), kind=kind), given).endswith(why)
-    assert bool(to_operate(Said("ada", (text,), kind=kind), given)) == bool(why)
+    rule = to_operate(*filter(None, [act]))
+    assert rule(Said("ada", (text,), kind=kind), given).endswith(why)
+    assert bool(rule(Said("ada", (text,), kind=kind), given)) == bool(why)
 
 
 CAT = "please keep in mind that my cat is called Miez"
