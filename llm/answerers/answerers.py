@@ -19,6 +19,7 @@ from llm.log_questions import QuotedAnswer
 from llm.messages.errors import Unsure
 from llm.prompt.log_window import LogWindow
 from llm.reading.reading import FROM_HERE, OF_PLACE, Reading, asks_for_everybody
+from llm.reading.times import without_time
 from storage.chat_log import statistics
 from storage.chat_log.event import SPOKEN, Event, EventType
 from storage.chat_log.event_table import Query
@@ -259,6 +260,7 @@ ENTRY_POINT_GROUP = "terrarium.answerers"
 TOO_SMALL = Unsure.sentence
 CANNOT = "I cannot do that; I can only answer questions and find what was said."
 ONLY_ENGLISH = "My model is too small for other languages than English; please ask in English."
+NO_REMINDERS = "I cannot set that reminder here."
 NO_TIME = 'When? Say it like "remind me in 20 minutes to ..." or "remind me tomorrow at 9 to ...".'
 TAKEN_NOTE = "I see."
 SELF = (
@@ -334,8 +336,8 @@ class HonestAnswerer:
             text = SELF
         elif reading.is_one_of(_STATEMENTS):
             text = TAKEN_NOTE
-        elif reading.is_one_of(_REMINDERS):  # those that are understood are set before
-            text = NO_TIME
+        elif reading.is_one_of(_REMINDERS):  # those that can be set are, before
+            text = NO_REMINDERS if without_time(reading.slots.words) else NO_TIME
         elif reading.is_one_of(_ACTS):
             text = CANNOT
         elif reading.is_foreign:

@@ -51,6 +51,7 @@ _STATEMENTS = tuple(
     )
 )
 _THAT = re.compile(r"(?:that|dass|this:)\s+", re.IGNORECASE)
+_VERBS = frozenset(("is", "are", "was", "has", "ist", "sind", "hat"))
 _PLAIN_KEY = re.compile(r"(?P<key>[\w-]{1,60})\s+(?P<value>\S.*)")
 
 
@@ -77,6 +78,8 @@ def statement_in(text: str) -> Statement | None:
     if is_sentence or re.match(r"(?:i|we|ich|wir)\b", said, re.IGNORECASE):
         return Statement("", said) if said else None
     match = _PLAIN_KEY.fullmatch(said)
+    if match and match["value"].split()[0].lower() in _VERBS:  # "bob is late" is no fact "bob"
+        return Statement("", said)
     return Statement(fact_key(match["key"]), match["value"]) if match else None
 
 

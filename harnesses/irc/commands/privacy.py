@@ -37,9 +37,11 @@ class PrivacyCommands:
         network, who = request.network.name, request.who
         if who.bridged:
             return PrivateReply(BRIDGED)
+        if request.words and request.words.lower() != "off":
+            return PrivateReply("Nobody can ask that for others: for yourself write only nolog.")
         await request.pending_event.wait_visible()  # what was said before is in the log
         privacy = self._services.medium.privacy
-        if request.words.lower() == "off":
+        if request.words:
             if await privacy.opt_in(who, network):
                 return PrivateReply("You are logged again.")
             return PrivateReply(

@@ -7,6 +7,8 @@ import pytest
 from llm.answerers.answerers import (
     CANNOT,
     COURTESIES,
+    NO_REMINDERS,
+    NO_TIME,
     ONLY_ENGLISH,
     SELF,
     TAKEN_NOTE,
@@ -15,7 +17,7 @@ from llm.answerers.answerers import (
     first_answer,
 )
 from llm.client.profile import CAPABLE, SMALL, TINY
-from llm.reading.reading import Reading
+from llm.reading.reading import Reading, Slots
 
 
 async def answered(reading: Reading, asked: AskedQuestion) -> tuple[str, str]:
@@ -44,6 +46,13 @@ async def test_a_tiny_model_is_asked_for_general_knowledge_and_what_follows_up(
 ) -> None:
     found, by = await answered(Reading("x", {kind: 0.8}), AskedQuestion(profile=TINY))
     assert (found, by) == (text, "honest" if text else "")
+
+
+async def test_a_reminder_that_nobody_set_lacks_a_time_or_is_not_possible_here() -> None:
+    asked = AskedQuestion(profile=TINY)
+    for words, text in (("to stretch", NO_TIME), ("in 10 minutes to stretch", NO_REMINDERS)):
+        reading = Reading("x", {"remind": 0.9}, slots=Slots(words=words))
+        assert await answered(reading, asked) == (text, "honest")
 
 
 async def test_small_talk_is_answered_by_its_kind() -> None:

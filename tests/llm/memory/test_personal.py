@@ -21,6 +21,7 @@ from llm.memory.room import Statement, statement_in
         ("I am called Ada", "name", "Ada"),
         ("dass mein Tee Oolong ist", "tee", "Oolong"),
         ("that I like frogs", "", "I like frogs"),
+        ("mara is late today", "", "mara is late today"),
         ("homepage https://example.org/a=b", "homepage", "https://example.org/a=b"),
     ],
 )

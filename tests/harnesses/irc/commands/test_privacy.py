@@ -41,6 +41,7 @@ def raw(folder: Path) -> bytes:
 async def test_who_says_nolog_is_not_logged_until_they_take_it_back(tmp_path: Path) -> None:
     async with alice_in(tmp_path, NOBODY) as (alice, tendril):
         await alice.say(ROOM, "first")
+        assert (await alice.told(".nolog bob")).startswith("Nobody can ask that for others")
         assert (await alice.told(".nolog")).startswith("I keep nothing more of what you say")
         await alice.say(ROOM, f"second {SECRET}")
         await alice.send(f"NOTICE {ROOM} :third {SECRET}")
