@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import sqlite3
+import traceback
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from functools import partial
@@ -117,6 +118,8 @@ class SqliteBackend:
             # The failed fsync was also for earlier commits that were not durable yet.
             if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_IOERR_FSYNC:
                 self._has_lost_writes = True
+            # A cursor in a frame of the error would keep the file open as long as that lives.
+            traceback.clear_frames(error.__traceback__)
             # sqlite3.ProgrammingError and the like are not about values: other writes fail too.
             is_rejected = isinstance(error, sqlite3.IntegrityError | sqlite3.DataError)
             kind = Rejected if is_rejected else Unavailable
