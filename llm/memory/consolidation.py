@@ -204,11 +204,12 @@ class Consolidator:
 
         Raises ModelError, StorageError and EmptyReply; the worker then retries the job.
         """
-        room, learns = job.payload.get("room"), await self._services.learns()
+        room = job.payload.get("room")
         if not room:
             for each in await self._memories.room_names():
                 await self.schedule(each)
             return
+        learns = await self._services.learns()
         await self._memories.progress(room)  # which creates the watermarks
         steps = [self._merge_notes]
         if learns:

@@ -122,12 +122,13 @@ async def test_what_is_no_image_or_too_large_is_refused(
 async def test_an_image_is_pasted_or_chosen_removed_and_made_smaller_when_it_is_too_large(
     tmp_path: Path,
 ) -> None:
+    script = ScriptedOpenAI()
+    script.able = {"vision": True}  # before the tendril asks for the card
     async with (
-        ScriptedOpenAI() as script,
+        script,
         web_site(tmp_path, agent_url=script.url) as site,
         browser() as chromium,
     ):
-        script.able = {"vision": True}
         page = await visit(chromium, f"{site.url}/chat")
         box, status = page.get_by_role("textbox", name="Your message"), page.get_by_role("status")
         pasted = """bytes => {
