@@ -60,7 +60,6 @@ schedule = "* * * * *"
 prompt = "{prompt}"
 log = "{network}/{room}"
 hours = 48
-lines = 1000
 deliver = "{network}/{digests}"
 """
 

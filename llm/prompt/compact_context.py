@@ -17,10 +17,11 @@ from llm.client.profile import Profile
 from llm.messages.errors import ContextTooLong
 from llm.messages.message import Message, ShownText, escape_tags
 from llm.prompt.context_manager import Counter, PromptInput, texts_shown
-from llm.reading.reading import ABOUT_TALK, Reading
+from llm.reading.reading import ABOUT_TALK, GOING_ON, Reading
 from storage.chat_log.event import Event, EventType
 
 _CHARACTERS_PER_TOKEN = 3  # per token, at least, in most texts
+_SURELY = 0.9  # the probability that a question follows up, from which its thread is missed
 _FOLLOW_UP_WITHIN = timedelta(hours=1)  # for which a question may follow up on the last turn
 _MAX_ANSWER_LENGTH = 400  # characters of the last turn's answer that are shown
 _LINK = re.compile(r"\s*https?://\S+")  # a small model would only copy it, and wrongly
@@ -82,7 +83,8 @@ class CompactPromptContext:
     def is_lost(self) -> bool:
         """True if a tiny model would only guess what the question follows up on."""
         shown = self._past or self._lines
-        return self._profile.quotes == "all" and self._reading.follows_up and not shown
+        surely_follows = self._reading.is_one_of(GOING_ON, _SURELY)
+        return self._profile.quotes == "all" and surely_follows and not shown
 
     async def fit(self, steps: Sequence[Message], count: Counter, reserve: int) -> list[Message]:
         """Return the messages. Lines beyond the budget or the window are dropped: of recent ones

@@ -244,7 +244,8 @@ NOT_ASKED = frozenset(
 """Kinds to which no line of the log is an answer."""
 
 _LONG = frozenset({"creative", "howto", "text", "page", "missed"})
-_GOING_ON = frozenset({"follow_up", "more"})
+GOING_ON = frozenset({"follow_up", "more"})
+"""Kinds that make sense only after what was said before."""
 _SURE = 0.5  # probability from which a question is rather of these kinds than of all others
 _SURELY_FOREIGN = 0.9  # a wrong refusal is worse than a weak answer
 
@@ -289,7 +290,7 @@ class Reading:
     @property
     def follows_up(self) -> bool:
         """True if the question makes sense only after what was said before it."""
-        return self.is_one_of(_GOING_ON)
+        return self.is_one_of(GOING_ON)
 
     @property
     def wants_long(self) -> bool:
