@@ -149,10 +149,6 @@ class Stage:
                 return await self._ask_terminal(turn)
             case "cron":
                 return await self._wait(self.model.play(turn), DIGESTS, turn.who)
-            case "unasked":
-                played = self.model.play(turn)
-                await self.say(turn.who, turn.text, GREENHOUSE)
-                return await self._wait(played, GREENHOUSE, turn.who)
         place = {"private": turn.who, "greenhouse": GREENHOUSE}.get(turn.door, ROOM)
         return await self.ask(turn, place)
 
@@ -175,7 +171,7 @@ class Stage:
             lines = [line for line in self.heard[number:] if line.to in (place, nick)]
             last = max([begin, self.model.active, *(line.at for line in lines)])
             quiet = _QUIET if played.requests and lines else _QUIET_UNASKED
-            is_due = played.requests or played.turn.door not in ("cron", "unasked")
+            is_due = played.requests or played.turn.door != "cron"
             if not self.model.busy and is_due and now - last > quiet:
                 break
             if played.is_answered and any(line.text.endswith(_end(played)) for line in lines):

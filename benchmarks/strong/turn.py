@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-Door = Literal["channel", "greenhouse", "private", "web", "terminal", "cron", "unasked"]
+Door = Literal["channel", "greenhouse", "private", "web", "terminal", "cron"]
 
 
 @dataclass(frozen=True, slots=True)

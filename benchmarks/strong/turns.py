@@ -300,13 +300,11 @@ TURNS = (
     ),
     Turn(
         25,
-        "unasked, with a status in JSON",
+        "in a channel where it may speak unasked",
         "carla",
-        "I wonder whether Terra knows how long such batteries last",
-        '{"response": "About two years. Shall I ask dieter which ones he has bought?", "status":'
-        ' "awaiting_answer"}',
-        door="unasked",
-        read="About two years. Shall I ask dieter which ones he has bought?",
+        "how long do such batteries last?",
+        "About two years. Shall I ask dieter which ones he has bought?",
+        door="greenhouse",
     ),
     Turn(
         26,
