@@ -52,8 +52,8 @@ _CHARS_PER_TOKEN = 3  # of log lines and code, rather too few
 
 _LONG_ANSWER_SENTENCES = 4
 _CERTAINTY = 0.32
-"""The mean probability of a token from which on the answer of a tiny model is given: nearly all right
-answers of the built-in one have it, and about half of the wrong ones."""
+"""The mean probability of a token from which on the answer of a tiny model is given: nearly all
+right answers of the built-in one have it, and about half of the wrong ones."""
 _STEP_SENTENCES = 2  # sentences of instructions; a small model invents the third and later steps
 
 
