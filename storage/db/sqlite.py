@@ -197,7 +197,8 @@ class SqliteBackend:
         # `data_version` changes with the commits of all connections but the one that asks for it
         # (https://www.sqlite.org/pragma.html#pragma_data_version), so this one never writes.
         try:
-            async with AsyncConnection(self._connect_reader, _ROWS_PER_FETCH) as connection:
+            connection = await AsyncConnection.open(self._connect_reader)
+            try:
                 seen = None
                 while True:
                     [row] = await connection.execute_fetchall("PRAGMA data_version")
@@ -205,6 +206,8 @@ class SqliteBackend:
                         seen = row[0]
                         yield
                     await asyncio.sleep(_POLL_INTERVAL)
+            finally:
+                await connection.close()
         except sqlite3.Error as error:
             raise Unavailable(f"the database cannot be read: {error}") from error
 
