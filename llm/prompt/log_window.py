@@ -38,7 +38,8 @@ _MAX_GROWTH = 10 / 3  # times the wanted lines by people, beyond which a window 
 _MAX_EVENTS = 20_000  # events read for one prompt
 _LONGEST_SHARE = 8  # the divisor of the window's size that gives the longest answer shown whole
 _NEAR = 0.25  # score from which a line may answer what is rather a question about the world
-_PERHAPS_HERE = 0.1  # probability of a question of this place, below which it never may
+_PERHAPS_HERE = 0.1  # probability of a question of this place, below which it may not
+_HARDLY_HERE = 0.02  # the same for a line that surely answers
 _RECENT_LINES = 12  # lines that show what people are talking about
 
 _log = structlog.get_logger()
@@ -259,8 +260,12 @@ async def quoted_answer(log_window: LogWindow, reading: Reading) -> QuotedAnswer
         _log.warning("turn.not_searched", error=str(error))
         return None
     is_of_world = not reading.kind or reading.is_one_of(OF_WORLD)
-    if found is None or found.is_sure or not is_of_world:
+    if found is None or found.is_about_log or not is_of_world:
         return found
-    # "which mirror is faster?" may be answered here, though it reads like one about the world.
-    may_be_here = found.score >= _NEAR and reading.is_one_of(FROM_HERE, _PERHAPS_HERE)
-    return found if may_be_here or found.is_about_log else None
+    # "which mirror is faster?" may be answered here, though it reads like one about the world; but
+    # no word of "from where again?" or "how many continents are there?" is about this place.
+    if found.is_sure:
+        is_shown = not reading.kind or reading.is_one_of(FROM_HERE, _HARDLY_HERE)
+    else:
+        is_shown = found.score >= _NEAR and reading.is_one_of(FROM_HERE, _PERHAPS_HERE)
+    return found if is_shown else None

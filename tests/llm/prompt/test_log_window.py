@@ -1,0 +1,57 @@
+"""Which questions are answered by lines of the log, by how they were read."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from llm.prompt.log_window import LogWindow, quoted_answer
+from llm.reading.reading import Reading
+from storage.chat_log.event import Event, EventType, Place
+from storage.db.database import Database, to_micros
+from storage.log import ChatLog
+
+NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
+POND = Place("irc", "#pond")
+PUMP = "the greenhouse pump starts at six"
+ASKED = "when does the greenhouse pump start?"
+
+
+@pytest.fixture
+async def window(tmp_path: Path) -> AsyncIterator[LogWindow]:
+    async with Database.open(tmp_path / "irc.db") as database:
+        log = ChatLog(database)
+        for number, text in enumerate(("good morning", PUMP, "hello all")):
+            time = NOW - timedelta(minutes=10 - number)
+            event = Event(
+                network=POND.network,
+                channel=POND.channel,
+                type=EventType.PRIVMSG,
+                time=time,
+                nick="bob",
+                text=text,
+            )
+            await log.add([event])
+        yield LogWindow(log=log, place=POND, anchor=to_micros(NOW) // 1000, last=50)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "is_shown"),
+    [
+        ({"local": 0.9}, True),
+        ({"howto": 0.95}, True),
+        ({}, True),  # not read
+        ({"general": 0.8, "local": 0.15}, True),
+        ({"general": 0.99, "local": 0.004}, False),
+        ({"follow_up": 0.99, "local": 0.004}, False),
+        ({"statement": 0.9}, False),
+    ],
+)
+async def test_a_line_answers_what_may_be_about_this_place(
+    window: LogWindow, kinds: Mapping[str, float], is_shown: bool
+) -> None:
+    found = await quoted_answer(window, Reading(ASKED, kinds))
+    assert (found is not None and PUMP in found.text) is is_shown
