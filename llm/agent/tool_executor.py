@@ -12,11 +12,12 @@ import json
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from time import monotonic
 from typing import Literal
 
 import structlog
 
-from llm.agent.trace import Key, Trace, canonical, now
+from llm.agent.trace import Key, Trace, canonical
 from llm.client.settings import AgentSettings
 from llm.messages.message import Message, ShownText, ToolCall
 from llm.tools.consent import RunSoFar
@@ -287,7 +288,7 @@ class ToolExecutor:
     async def _result(self, call: ToolCall, decision: CallDecision) -> ToolResult:
         """Run a call unless something speaks against it or its result is known; return its result,
         or that reason."""
-        began, act = now(), str(decision.act)
+        began, act = monotonic(), str(decision.act)
         key = (call.name, canonical(call.arguments))
         # Earlier calls of the same reply may have failed since this one was judged.
         if why := decision.words or self._guard.cooldown_reason(call.name):
@@ -302,7 +303,7 @@ class ToolExecutor:
                 result = await self._call(call)
             self._results[key] = result
         _log.info("turn.tool", tool=call.name, act=act, ok=result.ok)
-        self._trace.record_tool_call(call, act, ok=result.ok, began=began)
+        self._trace.add("tool", call.name[:64], began, ok=result.ok, verdict=act, call_id=call.id)
         return result
 
     async def _effect(self, call: ToolCall, key: str) -> tuple[ToolResult, str]:

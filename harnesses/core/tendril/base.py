@@ -298,6 +298,10 @@ class Tendril(ABC):
             async with self.open_resources():
                 self.status.tokens = self.accounting.today_by_purpose
                 self.status.mcp_troubles = self.prompts.mcp_servers.troubles
+                # The status file lists the tools for all clients alike, so no scope applies to the
+                # list. A call is run with the scope of its caller.
+                tools = offered_tools(self.mcp_owners(EMPTY_SCOPE))
+                self.status.mcp_tools = [each.model_dump() for each in tools]
                 lock = self.config.data / "run" / f"{self.name}.lock"
                 self._worker = Worker(self.jobs, self.handlers(), self.clock, lock)
                 await serve_until_stopped(
@@ -354,11 +358,7 @@ class Tendril(ABC):
     async def _answer_peers(self) -> None:
         """Answer the questions of other tendrils, and run the tools that MCP clients call, from
         the time this tendril is ready until cancelled."""
-        # The status file lists the tools for all clients alike, so no scope applies to the list.
-        # A call is run with the scope of its caller.
-        tools = offered_tools(self.mcp_owners(EMPTY_SCOPE))
-        self.status.offer_tools([each.model_dump() for each in tools])
-        if self.asked_about or tools:
+        if self.asked_about or self.status.mcp_tools:
             await self.status.became_ready.wait()
             await self.peers.run(self._answer_peer)
 

@@ -79,7 +79,8 @@ class StatusFile:
     `became_ready` is set when the process is ready for the first time. `disk_trouble` is the reason
     why the last report could not be written to a new file, "" if it could; other writes of this
     process will fail for the same reason. Each report includes `tokens()`, the tokens used since
-    midnight UTC by purpose, and `mcp_troubles()`, why MCP servers are not connected, by name.
+    midnight UTC by purpose, `mcp_troubles()`, why MCP servers are not connected, by name, and the
+    `mcp_tools` that MCP clients may call (`OfferedTool`, as JSON).
     """
 
     def __init__(self, data: Path, name: str, asked_about: str = "") -> None:
@@ -91,19 +92,13 @@ class StatusFile:
         self.mcp_troubles: Callable[[], dict[str, str]] = dict
         self._troubles: dict[str, str] = {}
         self.disk_trouble = ""
-        self._mcp_tools: list[dict[str, Any]] = []
+        self.mcp_tools: list[dict[str, Any]] = []
         self.became_ready = asyncio.Event()
 
     @property
     def state(self) -> ProcessState:
         """The state last reported."""
         return self._state
-
-    def offer_tools(self, tools: list[dict[str, Any]]) -> None:
-        """Report the tools that MCP clients may call (`OfferedTool`, as JSON)."""
-        self._mcp_tools = tools
-        if tools:
-            self._say(self._state, self._detail)
 
     def report_trouble(self, text: str, about: str = "") -> None:
         """Report a problem that only the owner can fix, and how to fix it; "" clears it.
@@ -162,7 +157,7 @@ class StatusFile:
             trouble="; ".join(filter(None, self._troubles.values())),
             asked_about=self._asked_about,
             mcp_troubles=self.mcp_troubles(),
-            mcp_tools=self._mcp_tools,
+            mcp_tools=self.mcp_tools,
         )
         try:
             self._write(report)

@@ -11,17 +11,15 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Any
 
 from harnesses.core.services.peers import Origin
 from llm.agent.agent_loop import OnActivity
-from llm.agent.tool_executor import Profile, RunLimits
-from llm.agent.trace import Outcome
+from llm.agent.tool_executor import Profile
 from llm.answerers.answerers import RoomView
 from llm.client.client import OnText, Priority
-from llm.client.settings import AgentSettings
 from llm.log_questions import QuotedAnswer
 from llm.messages.message import Image, Message, Question, quotes_of
 from llm.prompt.log_window import LogWindow, quoted_answer
@@ -60,19 +58,6 @@ class TurnResult:
     def quotes(self) -> frozenset[int]:
         """The ids of the log lines that the answer repeats."""
         return quotes_of(*self.messages[-1:])
-
-    @classmethod
-    def from_outcome(cls, outcome: Outcome, remember: Action, on_delivered: Action) -> TurnResult:
-        """Create the result of a turn from the outcome of its run."""
-        return cls(
-            outcome.text,
-            usage=outcome.usage,
-            iterations=outcome.iterations,
-            calls=outcome.calls,
-            messages=outcome.messages,
-            remember=remember,
-            on_delivered=on_delivered,
-        )
 
 
 NO_REPLY = TurnResult("", ok=False)
@@ -214,20 +199,6 @@ class TurnRequest:
             self.text,
             self.log_window.pending_event if self.log_window and self.joins else None,
         )
-
-    def limits(self, settings: AgentSettings) -> RunLimits:
-        """Return the limits of the run, which for a question from another tendril do not exceed
-        the budget that its run has left."""
-        limits = RunLimits.from_settings(settings, self.profile)
-        budget = self.origin.budget if self.origin else None
-        return limits.within(budget) if budget else limits
-
-    async def with_settled_log(self) -> TurnRequest:
-        """Wait until everything said before the question is in the log, and return the request with
-        the settled log window."""
-        if self.log_window is None:
-            return self
-        return replace(self, log_window=await self.log_window.settled())
 
 
 @dataclass(slots=True, eq=False)

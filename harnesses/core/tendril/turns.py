@@ -118,7 +118,9 @@ class Turns:
         """Return what is read from a sentence to us: its kind, and what that asks for. `people` are
         the nicks of those present. Never raises, except when cancelled."""
         resources = self._resources
-        around = Surroundings(resources.clock.now(), resources.agent.zone, speaker, people)
+        around = Surroundings(
+            resources.clock.now(), resources.configuration.agent.zone, speaker, people
+        )
         return await resources.reader.read(
             text, RequestOptions(f"{resources.name}/reading"), around
         )

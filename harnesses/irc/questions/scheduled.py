@@ -119,7 +119,7 @@ class ScheduledQuestions:
             last=_MAX_LINES,
             since=previous_due(reminder),
             speaker=reminder.owner.nick,
-            quoting=Quoting(services.resources.agent.zone),
+            quoting=Quoting(services.resources.configuration.agent.zone),
         )
         question = self._questions.turn_request(request, window, now)
         abilities = f"{question.values['abilities']}\n\n{_SCHEDULED}"
