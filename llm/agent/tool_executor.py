@@ -8,7 +8,6 @@ read.
 from __future__ import annotations
 
 import asyncio
-import json
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -332,8 +331,12 @@ class ToolExecutor:
         return result, "allow"
 
     async def _call(self, call: ToolCall, key: EffectKey = NO_KEY) -> ToolResult:
-        if call.name in self.toolbox.names() and (why := _fault(call.arguments)):
+        if call.name in self.toolbox.names() and (reason := call.fault()):
             self._guard.record(call.name, ok=False)
+            wrote = call.arguments  # its own message will hold only `{}` for them
+            if len(wrote) > 2 * _MAX_QUOTED_END:
+                wrote = f"{wrote[:_MAX_QUOTED_END]} [...] {wrote[-_MAX_QUOTED_END:]}"
+            why = f"arguments: Invalid JSON ({reason}); you wrote: {wrote}"
             return error_result(call.name, why)
         own = self.toolbox.options(call.name).timeout or TOOL_TIMEOUT
         seconds = max(0.0, min(own, self._seconds_left()))
@@ -351,20 +354,3 @@ class ToolExecutor:
             result = error_result(call.name, why)
         self._guard.record(call.name, ok=result.ok)
         return result
-
-
-def _fault(arguments: str) -> str:
-    """Return why arguments are no JSON object, with what the model wrote: its message holds only
-    `{}` for them. "" if nothing is wrong."""
-    try:
-        reason = "" if isinstance(json.loads(arguments or "{}"), dict) else "not an object"
-    except RecursionError:
-        reason = "nested too deeply"
-    except ValueError as error:
-        reason = str(error)
-    if not reason:
-        return ""
-    shown = arguments
-    if len(arguments) > 2 * _MAX_QUOTED_END:
-        shown = f"{arguments[:_MAX_QUOTED_END]} [...] {arguments[-_MAX_QUOTED_END:]}"
-    return f"arguments: Invalid JSON ({reason}); you wrote: {shown}"

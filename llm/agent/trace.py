@@ -29,6 +29,7 @@ from typing import Any, Self
 import structlog
 
 from llm.messages.message import (
+    CHARACTERS_PER_TOKEN,
     EARLIER,
     Message,
     ModelReply,
@@ -282,7 +283,6 @@ def canonical(arguments: str) -> str:
         return arguments
 
 
-_CHARACTERS_PER_TOKEN = 4
 _LOG, _MEMORY = "channel log", "memory"
 _PART_NAMES = {
     "irc_logs": _LOG,
@@ -299,7 +299,7 @@ def prompt_parts(
 ) -> list[PartSize]:
     """Return the parts of a prompt in the order in which the model reads them, with estimated
     tokens. The last `steps` messages are those of the run itself."""
-    parts = [PartSize("tools", len(json.dumps(tools)) // _CHARACTERS_PER_TOKEN)] if tools else []
+    parts = [PartSize("tools", len(json.dumps(tools)) // CHARACTERS_PER_TOKEN)] if tools else []
 
     def add(name: str, tokens: int, lines: int = 0) -> None:
         if parts and parts[-1].name == name:
@@ -323,7 +323,7 @@ def prompt_parts(
         for place, part in enumerate(map(str.strip, texts)):
             if part and place % 3 != 1:
                 tag = texts[place - 1] if place % 3 else ""
-                tokens = -(-len(part) // _CHARACTERS_PER_TOKEN)
+                tokens = -(-len(part) // CHARACTERS_PER_TOKEN)
                 add(_PART_NAMES.get(tag, tag) or name, tokens, part.count("\n") + 1)
         if image := message.get("image"):
             add("image", image.tokens)

@@ -34,7 +34,13 @@ from llm.messages.errors import (
     TimedOut,
     Unreachable,
 )
-from llm.messages.message import Message, ModelReply, ToolCall, escape_tags
+from llm.messages.message import (
+    CHARACTERS_PER_TOKEN,
+    Message,
+    ModelReply,
+    ToolCall,
+    escape_tags,
+)
 from storage.usage.usage import TokenUsage
 from terrarium.http.client import EventData, EventTooLong
 from terrarium.markdown_code import CodeSplitter, Segment
@@ -459,14 +465,13 @@ over, as the text so far came with tool calls."""
 
 _DONE = b"[DONE]"  # the data of the last event of a stream
 _FAREWELL = 0.05  # seconds that the end of a response may take after its last event
-_CHARACTERS_PER_TOKEN = 4
 # Characters of an answer, and of its thoughts; nobody reads more, and the end may never come.
 _MAX_ANSWER_LENGTH = 100_000
 
 
 class ResponseAccumulator:
     """Assembles a reply to `prompt` from the events of a response; each piece of its text that
-    passes the filter is given to `on_text`."""
+    passes the filter is given to `on_text`. `usage` is what the server has reported."""
 
     def __init__(
         self, on_text: OnText | None, text: AnswerFilter, prompt: Sequence[Message]
@@ -478,7 +483,7 @@ class ResponseAccumulator:
         self._left = _MAX_ANSWER_LENGTH  # of the text, in characters
         self._calls: dict[int, ToolCall] = {}
         self._logprobs: list[float] = []
-        self._usage = TokenUsage()
+        self.usage = TokenUsage()
         self._pieces = 0
         self._finish_reason: str | None = None
         self._done = False
@@ -487,11 +492,6 @@ class ResponseAccumulator:
     def is_full(self) -> bool:
         """True if enough of the answer has arrived; the rest is left unread."""
         return self._left <= 0 or self._text.has_ended
-
-    @property
-    def reported_prompt_tokens(self) -> int:
-        """The tokens of the prompt as the server reports them; 0 if it does not."""
-        return self._usage.prompt
 
     @property
     def has_shown_text(self) -> bool:
@@ -539,7 +539,7 @@ class ResponseAccumulator:
             failed = ContextTooLong if reason.code == _TOO_LONG else Unreachable
             raise failed(reason.message)
         if chunk.usage:
-            self._usage = TokenUsage.from_wire(chunk.usage)
+            self.usage = TokenUsage.from_wire(chunk.usage)
         for choice in chunk.choices or ():
             if choice.logprobs:
                 self._logprobs += [token.logprob for token in choice.logprobs.content or ()]
@@ -569,11 +569,11 @@ class ResponseAccumulator:
     def reply(self) -> ModelReply:
         """Return the whole reply."""
         finish_reason = "overlong" if self._left <= 0 else self._finish_reason or "stop"
-        text, usage = self._text.shown.lstrip(), self._usage
+        text, usage = self._text.shown.lstrip(), self.usage
         if self.is_full and not usage.prompt:
             # Reading stopped before the server could report it, so it is estimated.
             characters = sum(len(message.get("content") or "") for message in self._prompt)
-            usage = TokenUsage(characters // _CHARACTERS_PER_TOKEN, self._pieces)
+            usage = TokenUsage(characters // CHARACTERS_PER_TOKEN, self._pieces)
         return ModelReply(
             # What follows a text that was cut off may continue its last line.
             text if finish_reason == "length" else text.rstrip(),

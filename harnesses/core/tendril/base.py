@@ -322,7 +322,7 @@ class Tendril(ABC):
         """Use another configuration from now on, except for the address and key of the agent
         server. Raises ConfigError; the previous configuration then stays in use."""
         self._configuration.use(config)
-        self.client.configure(self.agent)
+        self.client.settings = self.agent
 
     def reload(self) -> str:
         """Read the configuration, the personas and the skills again; return the outcome as a

@@ -24,7 +24,7 @@ from llm.memory.room import RoomMemory
 from llm.messages.message import PromptSection
 from llm.prompt.builder import Persona, Prompt, PromptRequest
 from llm.prompt.compact_context import CompactPromptContext
-from llm.prompt.context_manager import ContextLimits, Conversation, PromptContext, PromptInput
+from llm.prompt.context_manager import PromptContext, PromptInput
 from llm.skills.hint import HintContext
 from storage.db.private_files import make_folder
 from storage.runs.runs import Run
@@ -128,13 +128,15 @@ async def create_context(
     The log lines in `quoted` are included. Raises StorageError.
     """
     profile = choice.profile
-    conversation = Conversation(own.conversations, request.conversation, memory.room, memory.person)
     given = PromptInput(
-        conversation,
-        prompt.system,
-        request.question(),
-        request.log_window,
-        quoted.events if quoted else (),
+        store=own.conversations,
+        conversation=request.conversation,
+        room=memory.room,
+        person=memory.person,
+        system=prompt.system,
+        question=request.question(),
+        log_window=request.log_window,
+        found=quoted.events if quoted else (),
     )
     if profile.is_compact:
         return CompactPromptContext(
@@ -160,7 +162,8 @@ async def create_context(
         given,
         sections=(*stable, *personal, *prompt.question_sections, clock),
         # What somebody wants to have looked at since a time is shown whole if it fits.
-        limits=ContextLimits(1.0 if since else agent.context_share, profile.context_tokens),
+        share=1.0 if since else agent.context_share,
+        most_tokens=profile.context_tokens,
         now=own.clock.now,
     )
 

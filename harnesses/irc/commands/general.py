@@ -117,7 +117,7 @@ class GeneralCommands:
         introduction = Introduction(
             name=request.network.nick,
             model=await catalog.shown_name(behaviour.model),
-            chooses_tools=await catalog.supports_tools(behaviour.model),
+            chooses_tools=bool(await catalog.tool_judgement(behaviour.model)),
             web_address=self._services.web_address or "",
             prefix=behaviour.command_prefix,
         )

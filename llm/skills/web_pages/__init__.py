@@ -12,7 +12,7 @@ from llm.tools.toolbox import ImageResult, ResultLength, ToolError, tool
 from llm.web.errors import PageError
 from llm.web.fetcher import Fetcher
 from llm.web.reader import PageReader
-from llm.web.search import WebSearch, create_search
+from llm.web.search import find_pages
 from llm.web.settings import PagesSettings
 from terrarium.config import Config
 
@@ -61,7 +61,7 @@ class PageTools:
 class SearchTools:
     """The tool that searches the web."""
 
-    def __init__(self, engine: WebSearch) -> None:
+    def __init__(self, engine: str) -> None:
         self._engine = engine
 
     @tool(
@@ -78,7 +78,7 @@ class SearchTools:
     ) -> str:
         """Search the web for what the log does not know; read_page opens what was found."""
         try:
-            found = await self._engine.search(query, limit)
+            found = await find_pages(self._engine, query, limit)
         except PageError as error:
             raise ToolError(f"nothing was searched: {error}") from error
         lines = (
@@ -91,6 +91,6 @@ def create_tools(config: Config) -> Sequence[object]:
     """Return the owners of the tools that `[pages]` enables. Raises ConfigError."""
     settings = config.section(PagesSettings)
     tools: list[object] = [PageTools(PageReader(Fetcher()))] if settings.read else []
-    if engine := create_search(settings.search):
-        tools.append(SearchTools(engine))
+    if settings.search:
+        tools.append(SearchTools(settings.search))
     return tools

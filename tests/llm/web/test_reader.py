@@ -17,7 +17,7 @@ from llm.web.detectors import detect
 from llm.web.errors import PageUnreadable
 from llm.web.fetcher import Fetcher
 from llm.web.reader import PageReader
-from llm.web.search import DdgsSearch, SearxngSearch, create_search
+from llm.web.search import find_pages
 from terrarium.config import Config, ConfigError
 from tests.kit.certificates import certificate
 from tests.kit.page_server import PageServer, page, page_server, redirect
@@ -203,8 +203,7 @@ async def searxng(answer: bytes) -> str:
     async with page_server() as site:
         query = "/search?q=pump&format=json&safesearch=1"
         site.answers[f"127.0.0.1{query}"] = answer
-        engine = SearxngSearch(f"http://127.0.0.1:{site.port}")
-        box = Toolbox.from_owners(SearchTools(engine))
+        box = Toolbox.from_owners(SearchTools(f"http://127.0.0.1:{site.port}"))
         return (await box.call("search_web", '{"query": "pump", "limit": 2}', 30)).text
 
 
@@ -226,7 +225,7 @@ async def test_a_public_search_that_fails_in_any_way_may_be_tried_later(
 ) -> None:
     monkeypatch.setenv("DDGS_PROXY", "not a URL")
     with capture_logs() as log, pytest.raises(PageUnreadable, match="try again later"):
-        await DdgsSearch().search("pumps", 3)
+        await find_pages("ddgs", "pumps", 3)
     assert [each["event"] for each in log] == ["search.failed"]
 
 
@@ -259,6 +258,6 @@ def test_the_configuration_says_what_models_may_do() -> None:
     assert names(read=False) == []
     assert names(search="ddgs") == ["read_page", "search_web"]
     assert names(read=False, search="http://127.0.0.1:8888/") == ["search_web"]
-    assert create_search("") is None
+    assert names(read=False, search="") == []
     with pytest.raises(ConfigError, match="address of a SearXNG server"):
         create_tools(config(search="google"))
