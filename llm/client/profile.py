@@ -193,9 +193,14 @@ class Profile:
 
     def may_shortcut(self, free: Iterable[str]) -> bool:
         """Return whether a form that has taken the pieces `free` over as they stand may answer in
-        place of the model."""
-        return self.shortcuts == "all" or all(
-            is_one_piece(piece) and not refers_back(piece) for piece in free
+        place of the model.
+
+        It cannot tell "check the oven" from "check the oven and tell me what bob said", so each
+        piece must be so short and simple that it has no room for another request.
+        """
+        return self.shortcuts == "all" or not any(
+            len(piece.split()) > _MAX_PIECE or _ANOTHER_CLAUSE.search(piece) or refers_back(piece)
+            for piece in free
         )
 
     def answer_limit(self, reading: Reading) -> AnswerLimit | None:
@@ -230,12 +235,3 @@ TINY = replace(
 )
 CAPABLE = Profile()
 _PROFILES: dict[str, Profile] = {"tiny": TINY, "small": SMALL, "capable": CAPABLE}
-
-
-def is_one_piece(text: str) -> bool:
-    """Return whether a text that a form has taken over as it stands is short and simple: it has no
-    room for another request.
-
-    A form cannot tell "check the oven" from "check the oven and tell me what bob said".
-    """
-    return len(text.split()) <= _MAX_PIECE and _ANOTHER_CLAUSE.search(text) is None

@@ -34,7 +34,7 @@ from harnesses.core.services.shared_log import (
 from harnesses.core.tendril.configuration import Configuration
 from harnesses.core.tendril.resources import Resources
 from harnesses.core.tendril.services import MediumServices
-from harnesses.core.tendril.status import StatusFile
+from harnesses.core.tendril.status import ProcessState, StatusFile
 from harnesses.core.tendril.turn import TurnRequest, TurnResult
 from harnesses.core.tendril.turns import Turns
 from llm.scheduling.worker import Handler, Worker
@@ -293,7 +293,7 @@ class Tendril(ABC):
     async def run(self) -> None:
         """Serve until told to stop (see `told_to_stop`), or until `serve` returns. Raises what
         `serve` raises."""
-        self.status.starting()
+        self.status.report(ProcessState.STARTING)
         try:
             async with self.open_resources():
                 self.status.tokens = self.accounting.today_by_purpose
@@ -316,7 +316,7 @@ class Tendril(ABC):
         except ExceptionGroup as group:  # of our tasks, or of those of a resource
             raise root_cause(group) from group
         finally:
-            self.status.mark_stopped()
+            self.status.report(ProcessState.STOPPED)
 
     def apply_config(self, config: Config) -> None:
         """Use another configuration from now on, except for the address and key of the agent

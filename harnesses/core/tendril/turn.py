@@ -218,6 +218,7 @@ class ConversationQueue:
     `arriving`: what is done to it before must not change the order. It is dropped if the number of
     `stops` has grown. Hold the lock `memory` while writing to or deleting from the conversation,
     and write only while `keeps` is True: it is False if the current turn must not be remembered.
+    `is_busy` is True while a question is being answered.
     """
 
     def __init__(self) -> None:
@@ -225,22 +226,17 @@ class ConversationQueue:
         self.arrivals = asyncio.Lock()
         self.stops = self.arriving = 0
         self.keeps = True
-        self._busy = False
+        self.is_busy = False
         self._waiting: deque[Waiting] = deque()
         self._granted: Waiting | None = None  # until its `enter` resumes
         self._running: asyncio.Task[TurnResult] | None = None
 
     def __repr__(self) -> str:
-        state = "busy" if self._busy else "idle"
+        state = "busy" if self.is_busy else "idle"
         return f"<ConversationQueue {state}, {len(self._waiting)} waiting>"
 
     def __len__(self) -> int:
-        return self._busy + len(self._waiting) + self.arriving
-
-    @property
-    def is_busy(self) -> bool:
-        """True while a question is being answered."""
-        return self._busy
+        return self.is_busy + len(self._waiting) + self.arriving
 
     async def enter(self, question: Question, joins: bool) -> bool:
         """Wait for the turn of `question`; return False if it joined another or was stopped.
@@ -253,10 +249,10 @@ class ConversationQueue:
         """Put a question at the end of the queue; its turn has come if it is the only one. The
         caller must `wait` for it."""
         waiting = Waiting(question, joins, asyncio.get_running_loop().create_future())
-        if self._busy:
+        if self.is_busy:
             self._waiting.append(waiting)
         else:
-            self._busy = True
+            self.is_busy = True
             self._granted = waiting
             waiting.turn.set_result(True)
         return waiting
@@ -310,7 +306,7 @@ class ConversationQueue:
                 waiting.turn.set_result(True)
                 self._granted = waiting
                 return
-        self._busy = False
+        self.is_busy = False
 
     async def take_followups(self) -> list[Message]:
         """Remove and return the follow-ups that join the running turn, in order of arrival.
