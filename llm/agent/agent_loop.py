@@ -13,7 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from llm.agent.tool_executor import Guardrails, RunBudget, RunLimits, ToolExecutor
 from llm.agent.trace import Outcome, Trace, prompt_parts
-from llm.client.client import AgentClient, OnText, RequestOptions, ToolChoice
+from llm.client.client import AgentClient, RequestOptions, ToolChoice
+from llm.client.response import OnText
 from llm.messages.errors import ContextTooLong, ModelError
 from llm.messages.message import Message, ModelReply, escape_tags
 from llm.tools.toolbox import Toolbox, tool
@@ -293,11 +294,11 @@ class AgentLoop:
             (*_without_images(self._steps), final),
             self._usage,
             self._iterations,
-            forced,
-            self.options.model,
-            self._limits.calls - self._guard.calls_left,
-            is_cut,
-            tuple(self._filters),
+            forced=forced,
+            model=self.options.model,
+            calls=self._limits.calls - self._guard.calls_left,
+            cut=is_cut,
+            filters=tuple(self._filters),
             shown=tuple(self._execution.shown),
         )
 

@@ -21,11 +21,11 @@ from llm.client.response import (
     AnswerFilter,
     AnswerLimit,
     Heartbeat,
+    OnText,
     ResponseAccumulator,
     read_body,
     read_error,
 )
-from llm.client.response import OnText as OnText
 from llm.client.settings import AgentSettings
 from llm.messages.errors import (
     Busy,
@@ -225,7 +225,7 @@ class AgentClient:
                 filters_output=options.filters_output,
                 limit=options.limit,
             )
-            tried.append(ResponseAccumulator(shown, text, messages))
+            tried.append(ResponseAccumulator(shown, text))
             async with self._request("POST", "/v1/chat/completions", body, options) as response:
                 self._trouble = None
                 await tried[-1].read(response)
@@ -244,9 +244,12 @@ class AgentClient:
                     await _with_retry(attempt, tried)
         except TimeoutError as error:
             raise TimedOut(f"no answer in {seconds:g} s") from error
-        if tokens := tried[-1].usage.prompt:  # 0 if the server does not report it
-            self._learn_size(messages, body, tokens)
         reply = tried[-1].reply()
+        if tokens := reply.usage.prompt:  # 0 if the server does not report it
+            self._learn_size(messages, body, tokens)
+        elif tried[-1].is_full:  # reading stopped before the server could report it
+            estimated = self.estimate(messages, body.get("tools", ()), body["model"])
+            reply = replace(reply, usage=replace(reply.usage, prompt=estimated))
         if self._spend:
             self._spend(options, reply.usage)
         if reply.certainty < least:

@@ -34,13 +34,7 @@ from llm.messages.errors import (
     TimedOut,
     Unreachable,
 )
-from llm.messages.message import (
-    CHARACTERS_PER_TOKEN,
-    Message,
-    ModelReply,
-    ToolCall,
-    escape_tags,
-)
+from llm.messages.message import Message, ModelReply, ToolCall, escape_tags
 from storage.usage.usage import TokenUsage
 from terrarium.http.client import EventData, EventTooLong
 from terrarium.markdown_code import CodeSplitter, Segment
@@ -470,20 +464,17 @@ _MAX_ANSWER_LENGTH = 100_000
 
 
 class ResponseAccumulator:
-    """Assembles a reply to `prompt` from the events of a response; each piece of its text that
-    passes the filter is given to `on_text`. `usage` is what the server has reported."""
+    """Assembles a reply from the events of a response; each piece of its text that passes the
+    filter is given to `on_text`."""
 
-    def __init__(
-        self, on_text: OnText | None, text: AnswerFilter, prompt: Sequence[Message]
-    ) -> None:
+    def __init__(self, on_text: OnText | None, text: AnswerFilter) -> None:
         self._on_text = on_text
-        self._prompt = prompt
         self._text = text
         self._thought = ""
         self._left = _MAX_ANSWER_LENGTH  # of the text, in characters
         self._calls: dict[int, ToolCall] = {}
         self._logprobs: list[float] = []
-        self.usage = TokenUsage()
+        self._usage = TokenUsage()
         self._pieces = 0
         self._finish_reason: str | None = None
         self._done = False
@@ -539,7 +530,7 @@ class ResponseAccumulator:
             failed = ContextTooLong if reason.code == _TOO_LONG else Unreachable
             raise failed(reason.message)
         if chunk.usage:
-            self.usage = TokenUsage.from_wire(chunk.usage)
+            self._usage = TokenUsage.from_wire(chunk.usage)
         for choice in chunk.choices or ():
             if choice.logprobs:
                 self._logprobs += [token.logprob for token in choice.logprobs.content or ()]
@@ -569,11 +560,9 @@ class ResponseAccumulator:
     def reply(self) -> ModelReply:
         """Return the whole reply."""
         finish_reason = "overlong" if self._left <= 0 else self._finish_reason or "stop"
-        text, usage = self._text.shown.lstrip(), self.usage
-        if self.is_full and not usage.prompt:
-            # Reading stopped before the server could report it, so it is estimated.
-            characters = sum(len(message.get("content") or "") for message in self._prompt)
-            usage = TokenUsage(characters // CHARACTERS_PER_TOKEN, self._pieces)
+        text, usage = self._text.shown.lstrip(), self._usage
+        if self.is_full and not usage.prompt:  # the server could not report it yet
+            usage = TokenUsage(0, self._pieces)
         return ModelReply(
             # What follows a text that was cut off may continue its last line.
             text if finish_reason == "length" else text.rstrip(),

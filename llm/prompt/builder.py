@@ -159,12 +159,12 @@ _TOOLS_BY_KIND: Mapping[str, frozenset[str]] = {
         ("who_said", "said_by", "when_said", "search", "local", "person", "seen", "links"),
         frozenset({"search_log", "search_memory"}),
     ),
-    **dict.fromkeys(("general", "live"), frozenset({"search_web", "web_search"})),
+    **dict.fromkeys(("general", "live"), frozenset({"search_web"})),
     **dict.fromkeys(
         ("remind", "reminders", "cancel_reminder", "schedule"),
         frozenset({"remind", "reminders", "cancel_reminder", "schedule"}),
     ),
-    "page": frozenset({"fetch_page", "read_page"}),
+    "page": frozenset({"read_page"}),
     **dict.fromkeys(
         ("remember", "recall", "forget_fact"),
         frozenset({"remember", "recall", "forget", "search_memory"}),

@@ -19,7 +19,8 @@ from harnesses.core.services.peers import Origin
 from llm.agent.agent_loop import OnActivity
 from llm.agent.tool_executor import Profile
 from llm.answerers.answerers import RoomView
-from llm.client.client import OnText, Priority
+from llm.client.client import Priority
+from llm.client.response import OnText
 from llm.log_questions import QuotedAnswer
 from llm.messages.message import Image, Message, Question, quotes_of
 from llm.prompt.log_window import LogWindow, quoted_answer
