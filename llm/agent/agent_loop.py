@@ -57,21 +57,6 @@ _DOUBTFUL_FROM = 4  # model calls; a forced answer that takes as many or more is
 _log = structlog.get_logger()
 
 
-class EscalateTool:
-    """The tool that hands the run over to a better model, if there is one."""
-
-    def __init__(self) -> None:
-        self.is_requested = False
-
-    @tool(quiet=True)
-    async def escalate(
-        self, reason: Annotated[str, Field(max_length=300, description="why, in a few words")]
-    ) -> str:
-        """Hand a question that is too hard for you to a model that knows more."""
-        self.is_requested = True
-        return f"handed on: {reason}"
-
-
 class AgentLoop:
     """One run: ask the model and execute its tool calls until it answers, within `limits`.
 
@@ -96,8 +81,8 @@ class AgentLoop:
         self._limits = limits
         self._unasked = limits.is_unasked
         self._trace = trace or Trace()
-        self._escalation, self._tools = EscalateTool(), toolbox
-        full = toolbox.extended_by(self._escalation) if self._smart else toolbox
+        self._is_handed_on, self._tools = False, toolbox
+        full = toolbox.extended_by(self) if self._smart else toolbox
         self._guard = Guardrails(self._limits, full.options)
         self._execution = ToolExecutor(
             full,
@@ -161,7 +146,7 @@ class AgentLoop:
                 on_activity(self._execution.toolbox.activity(reply.calls[-1]))
             joined = [step["content"] for step in self._steps if "name" in step]
             self._steps += await self._execution.results(reply.calls, joined)
-            if self._escalation.is_requested:
+            if self._is_handed_on:
                 self._switch_model()
         return await self._force_answer()
 
@@ -269,9 +254,17 @@ class AgentLoop:
                 await on_text(CUT_MARK)
         return self._outcome(replace(reply, text=text), forced=forced, is_cut=is_cut)
 
+    @tool(quiet=True)
+    async def escalate(
+        self, reason: Annotated[str, Field(max_length=300, description="why, in a few words")]
+    ) -> str:
+        """Hand a question that is too hard for you to a model that knows more."""
+        self._is_handed_on = True
+        return f"handed on: {reason}"
+
     def _switch_model(self) -> None:
         """Continue with the `smart` model and the results so far."""
-        self._escalation.is_requested = False
+        self._is_handed_on = False
         # Whether that model accepts images is not known here, so it is sent none. What is done to
         # the answers of a small model is not done to its own.
         self.options = replace(

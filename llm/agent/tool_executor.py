@@ -24,13 +24,13 @@ from llm.tools.toolbox import NO_KEY, EffectKey, Toolbox, ToolOptions, ToolResul
 from storage.db.errors import StorageError
 from storage.runs.runs import Effect
 
-Profile = Literal["standard", "command", "job", "asked", "proactive"]
-"""The trigger of a run: a question (`standard`), a command that asks the model for something small,
+Trigger = Literal["standard", "command", "job", "asked", "proactive"]
+"""The reason for a run: a question (`standard`), a command that asks the model for something small,
 a scheduled job, a question from another tendril (`asked`); or, with nobody waiting, the bot's own
 initiative (`proactive`)."""
 
-_ITERATIONS: dict[Profile, float] = {"command": 2 / 3, "job": 5 / 2}  # relative to a question
-_CALLS: dict[Profile, int] = {"proactive": 8}  # at most
+_ITERATIONS: dict[Trigger, float] = {"command": 2 / 3, "job": 5 / 2}  # relative to a question
+_CALLS: dict[Trigger, int] = {"proactive": 8}  # at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,17 +65,17 @@ class RunLimits:
     is_unasked: bool = False
 
     @classmethod
-    def from_settings(cls, settings: AgentSettings, profile: Profile = "standard") -> RunLimits:
-        """Derive the limits of a profile from the settings, which apply to a question unchanged.
+    def from_settings(cls, settings: AgentSettings, trigger: Trigger = "standard") -> RunLimits:
+        """Derive the limits of a run from the settings, which apply to a question unchanged.
 
         A command gets two thirds of the model calls, a scheduled job two and a half times as many;
         unasked runs get fewer tool calls.
         """
         return cls(
-            iterations=max(1, round(settings.max_iterations * _ITERATIONS.get(profile, 1))),
-            calls=min(settings.max_tool_calls, _CALLS.get(profile, settings.max_tool_calls)),
+            iterations=max(1, round(settings.max_iterations * _ITERATIONS.get(trigger, 1))),
+            calls=min(settings.max_tool_calls, _CALLS.get(trigger, settings.max_tool_calls)),
             seconds=settings.timeout,
-            is_unasked=profile == "proactive",
+            is_unasked=trigger == "proactive",
         )
 
     def within(self, budget: RunBudget) -> RunLimits:

@@ -7,7 +7,7 @@ Personas describe the bot; they are Markdown files with front matter (docs/perso
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from string import Template
 from typing import Annotated
@@ -74,17 +74,15 @@ class Persona(PersonaKeys):
         return Template(text).safe_substitute(harmless)
 
 
+@dataclass(frozen=True, slots=True)
 class Personas:
     """The tendril's own persona, those of a folder by file name, and the errors of files there
     that could not be read."""
 
-    def __init__(
-        self, own: Persona, named: Mapping[str, Persona], errors: Mapping[str, str]
-    ) -> None:
-        self.own = own
-        self.by_name = named
-        self.errors = errors
-        self._missed: set[str] = set()
+    own: Persona
+    by_name: Mapping[str, Persona]
+    errors: Mapping[str, str]
+    _missed: set[str] = field(default_factory=set)
 
     @classmethod
     def read(cls, own: Path, folder: Path, before: Personas) -> Personas:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from llm.agent.agent_loop import AgentLoop
-from llm.agent.tool_executor import Profile, RunLimits
+from llm.agent.tool_executor import RunLimits, Trigger
 from llm.agent.trace import Outcome
 from llm.client.client import AgentClient, RequestOptions
 from llm.client.settings import AgentSettings
@@ -66,7 +66,7 @@ async def run(
     script: ScriptedOpenAI,
     *owners: object,
     smart: str = "",
-    profile: Profile = "standard",
+    profile: Trigger = "standard",
     options: RequestOptions = FILTERED,
     shown: list[str] | None = None,
     asked: Sequence[Message] = ASKED,

@@ -100,18 +100,14 @@ class Tendril(ABC):
     clock = Part(lambda self: self._clock)
     status = Part(lambda self: self._status)
 
-    access = Part(lambda self: self.resources.access)
     accounting = Part(lambda self: self.resources.accounting)
-    catalog = Part(lambda self: self.resources.catalog)
     client = Part(lambda self: self.resources.client)
     conversations = Part(lambda self: self.resources.conversations)
     database = Part(lambda self: self.resources.database)
     jobs = Part(lambda self: self.resources.jobs)
     memory = Part(lambda self: self.resources.memory)
     reader = Part(lambda self: self.resources.reader)
-    runs = Part(lambda self: self.resources.runs)
     skills = Part(lambda self: self.resources.skills)
-    token_counter = Part(lambda self: self.resources.token_counter)
 
     log = Part(lambda self: self.medium_services.log)
     metrics = Part(lambda self: self.medium_services.metrics)

@@ -17,7 +17,7 @@ from typing import Any
 
 from harnesses.core.services.peers import Origin
 from llm.agent.agent_loop import OnActivity
-from llm.agent.tool_executor import Profile
+from llm.agent.tool_executor import Trigger
 from llm.answerers.answerers import RoomView
 from llm.client.client import Priority
 from llm.client.response import OnText
@@ -92,7 +92,8 @@ class TurnRequest:
     - `keeps`: memory keeps the turn. Otherwise nothing of it is stored and, for a person's
       question, no trace either.
     - `origin`: the person and scope for questions to other tendrils; None: none may be asked.
-    - `profile` sets the limits of the run; with `review` the answer is reviewed.
+    - `profile` is the reason for the run, which sets its limits (that of the model is
+      `llm.client.profile`); with `review` the answer is reviewed.
     - `private`: the trace holds no words and does not show the conversation's name.
     - `run`: the key of the trace, for a run that is repeated after a crash (`llm.agent.trace`).
     - `image`: shown to the model with the question, but not stored. If the model cannot see, the
@@ -117,7 +118,7 @@ class TurnRequest:
     joins: bool = False
     keeps: bool = True
     deliver: Deliver | None = None
-    profile: Profile = "standard"
+    profile: Trigger = "standard"
     private: bool = False
     review: bool = False
     run: str = ""
