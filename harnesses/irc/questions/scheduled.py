@@ -118,7 +118,7 @@ class ScheduledQuestions:
             anchor=now,
             last=_MAX_LINES,
             speaker=reminder.owner.nick,
-            quoting=Quoting(services.resources.agent.zone),
+            quoting=Quoting(services.resources.configuration.agent.zone),
         )
         # What any question would be shown now, and all since the previous due time of this one.
         recent = await window.recent(behaviour.max_context_messages)

@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx2
 
-from harnesses.core.tendril.status import StatusFile
+from harnesses.core.tendril.status import ProcessState, StatusFile
 from storage.db.database import Database
 from storage.queues.pastes import Pastes
 from storage.settings import log_path
@@ -112,7 +112,7 @@ async def test_the_public_address_is_where_links_lead(tmp_path: Path) -> None:
         script.say(LONG)
         await alice.say(ROOM, ".terrarium explain")
         await alice.expect(r"more\) https://logs\.example\.org/irc/paste/[\w-]{24}$")
-        status.mark_stopped()
+        status.report(ProcessState.STOPPED)
         script.say(LONG)
         await alice.say(ROOM, ".terrarium explain")
         await alice.expect(r"\(3 more lines: \.more\)$")
