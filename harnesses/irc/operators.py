@@ -15,8 +15,7 @@ from pydantic import Field
 
 from harnesses.irc.policy.requests import CommandRequest, PrivateReply, Reply, mask_of
 from harnesses.irc.protocol.errors import InvalidMessage
-from harnesses.irc.protocol.message import Message
-from harnesses.irc.replies.sender import sanitize
+from harnesses.irc.protocol.message import Message, sanitize
 from harnesses.irc.services import BotServices
 from llm.tools.consent import to_operate
 from llm.tools.toolbox import ToolError, tool

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import structlog
 
-from harnesses.irc.channel_settings import UnknownKey, key_of, value_of
+from harnesses.irc.channel_settings import key_of, value_of
 from harnesses.irc.policy.requests import CommandRequest, PrivateReply, Reply, mask_of
 from harnesses.irc.protocol.errors import InvalidMessage
 from harnesses.irc.protocol.events import IrcEvent
@@ -59,7 +59,7 @@ class AdminCommands:
     async def ignore(self, request: CommandRequest) -> Reply:
         """ignore [NICK or MASK]: ignore a person; alone, list who is ignored"""
         if not request.words:
-            masks = self._services.overrides.ignore_masks(request.network.name)
+            masks = self._services.overrides.ignored.get(request.network.name, ())
             return PrivateReply(f"Ignored: {', '.join(masks) or 'nobody'}.")
         mask = mask_of(request.words.split()[0])
         await self._services.overrides.set_ignored(request.network.name, mask, on=True)
@@ -86,16 +86,16 @@ class AdminCommands:
             shown = request.place.channel if channel == EVERYWHERE else channel
             place = _fold_channel(request, shown)
             behaviour = self._services.behaviours.resolve(place)
-            sources = {key: how for key, (_, how) in self._services.behaviours.sources(place)}
+            sources = self._services.behaviours.sources(place)
             lines = []
             for key in type(behaviour).__slots__:
-                value = str(getattr(behaviour, key))
+                value, (_, source) = str(getattr(behaviour, key)), sources.get(key, ("", "default"))
                 cut = f"{value[:_MAX_SHOWN]}..." if len(value) > _MAX_SHOWN else value
-                lines.append(f"{key} = {cut} ({sources.get(key, 'default')})")
+                lines.append(f"{key} = {cut} ({source})")
             return PrivateReply("\n".join(lines))
         try:
             return PrivateReply(await self._set(request, channel, words[0], " ".join(words[1:])))
-        except (UnknownKey, ValueError) as error:
+        except ValueError as error:
             return PrivateReply(str(error))
 
     async def reload(self, request: CommandRequest) -> Reply:

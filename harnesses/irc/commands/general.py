@@ -19,9 +19,9 @@ from harnesses.irc.policy.requests import (
     conversation_of,
     without_highlight,
 )
+from harnesses.irc.protocol.message import sanitize
 from harnesses.irc.questions.handler import QuestionHandler
 from harnesses.irc.questions.unasked import UnaskedAnswers
-from harnesses.irc.replies.sender import sanitize
 from harnesses.irc.services import BotServices
 from llm.answerers.plain_commands import asks_for_fact, plain_command
 from llm.client.profile import Profile

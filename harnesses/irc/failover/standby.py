@@ -27,7 +27,7 @@ from harnesses.core.errors import TendrilError
 from harnesses.core.tendril.status import StatusFile
 from harnesses.irc.channel_settings import load_channel_settings
 from harnesses.irc.event_handler import EventHandler
-from harnesses.irc.failover.takeover import BufferedEvent, take_over
+from harnesses.irc.failover.takeover import take_over
 from harnesses.irc.protocol.events import IrcEvent
 from harnesses.irc.services import BotServices
 from harnesses.irc.transport.network import Network
@@ -228,16 +228,17 @@ class Standby:
         """Pass events to `on_event` from now on, instead of buffering them."""
         self._pass_on = on_event
 
-    def drain(self) -> list[BufferedEvent]:
-        """Remove and return the buffered events of the last `BUFFER_SECONDS`, oldest first."""
+    def drain(self) -> list[tuple[IrcEvent, bool]]:
+        """Remove and return the buffered events of the last `BUFFER_SECONDS`, oldest first, each
+        with whether the last holder's watermark covers it."""
         kept, self._buffer = self._buffer, deque(maxlen=MAX_BUFFERED)
-        since, heard = self._time() - BUFFER_SECONDS, []
+        since, heard = self._time() - BUFFER_SECONDS, list[tuple[IrcEvent, bool]]()
         for time, event in kept:
             # The last holder's watermark, by the event loop's clock.
             lease = self._holders.get(self._names[event.network])
             mark = self._leases_read_at - lease.settled.total_seconds() if lease else 0.0
             if time >= since:
-                heard.append(BufferedEvent(event, time < mark - MAX_LAG))
+                heard.append((event, time < mark - MAX_LAG))
         return heard
 
 

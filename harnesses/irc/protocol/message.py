@@ -347,6 +347,21 @@ def _decimal(text: str, default: int) -> int:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else default
 
 
+_COLOURS = re.compile(r"\x03(?:\d{1,2}(?:,\d{1,2})?)?|\x04(?:[0-9A-Fa-f]{6})?")
+_UNSAYABLE = {code: None for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
+# A right-to-left override could make a line read as somebody else's.
+_UNSAYABLE |= dict.fromkeys((*range(0x202A, 0x202F), *range(0x2066, 0x206A)))
+_COMBINING_MARKS = "\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f"
+# "Zalgo" text: of a stack of combining marks four are kept.
+_STACKED = re.compile(f"([{_COMBINING_MARKS}]{{4}})[{_COMBINING_MARKS}]+")
+
+
+def sanitize(text: str) -> str:
+    """Remove control and formatting codes, bidirectional overrides and excess combining marks."""
+    whole = text.encode("utf-8", "replace").decode().replace("\r\n", "\n").replace("\r", "\n")
+    return _STACKED.sub(r"\1", _COLOURS.sub("", whole).translate(_UNSAYABLE))
+
+
 MIN_BUDGET = 4
 """The smallest budget in bytes: the longest UTF-8 encoding of a character."""
 

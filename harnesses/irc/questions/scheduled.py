@@ -10,11 +10,7 @@ from dataclasses import replace
 
 from harnesses.core.services.reminders import RunOutcome, previous_due
 from harnesses.core.tendril.turn import TurnResult
-from harnesses.irc.policy.requests import (
-    CommandRequest,
-    Decision,
-    scope_of,
-)
+from harnesses.irc.policy.requests import CommandRequest, scope_of
 from harnesses.irc.questions.handler import QuestionHandler
 from harnesses.irc.reminder_delivery import find_owner
 from harnesses.irc.services import BotServices
@@ -61,7 +57,7 @@ class ScheduledQuestions:
         if reminder.question_event_id and asked is None:
             return RunOutcome.ENDED  # the line that scheduled it was erased
         request = self._request(reminder, who, asked)
-        if services.policy.decide(request) is not Decision.YES:
+        if not services.policy.try_acquire(request):
             return RunOutcome.LATER
         result = await self._turn(reminder, request)
         return RunOutcome.ASKED if result.ok else RunOutcome.LATER

@@ -19,7 +19,7 @@ from harnesses.irc.channel_settings import BehaviourResolver
 from harnesses.irc.policy.requests import CommandRequest, PrivateReply, Reply, identity_of
 from harnesses.irc.protocol.errors import IrcError
 from harnesses.irc.protocol.events import Talk
-from harnesses.irc.protocol.message import LOST, ReceiptStatus
+from harnesses.irc.protocol.message import LOST, ReceiptStatus, sanitize
 from harnesses.irc.session.session import utc_now
 from harnesses.irc.transport.network import Network
 from llm.messages.message import QuotingText
@@ -30,13 +30,6 @@ from storage.queues.pastes import Pastes
 
 _log = structlog.get_logger()
 
-_COLOURS = re.compile(r"\x03(?:\d{1,2}(?:,\d{1,2})?)?|\x04(?:[0-9A-Fa-f]{6})?")
-_UNSAYABLE = {code: None for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
-# A right-to-left override could make a line read as somebody else's.
-_UNSAYABLE |= dict.fromkeys((*range(0x202A, 0x202F), *range(0x2066, 0x206A)))
-_COMBINING_MARKS = "\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f"
-# "Zalgo" text: of a stack of combining marks four are kept.
-_STACKED = re.compile(f"([{_COMBINING_MARKS}]{{4}})[{_COMBINING_MARKS}]+")
 # Services and other bots could take this for a command, and run it with our rights instead of those
 # of the person who talked the model into it.
 _COMMAND = re.compile(r"[!$%&+,.;?@\\^~-][a-zA-Z]")
@@ -485,12 +478,6 @@ def with_mark(text: str, mark: str) -> str:
     if plain.startswith("```"):  # a fence is one only at the beginning of a line
         plain = f"\n{plain}"
     return f"{_ACTION if deed else ''}{mark}{plain}"
-
-
-def sanitize(text: str) -> str:
-    """Remove control and formatting codes, bidirectional overrides and excess combining marks."""
-    whole = text.encode("utf-8", "replace").decode().replace("\r\n", "\n").replace("\r", "\n")
-    return _STACKED.sub(r"\1", _COLOURS.sub("", whole).translate(_UNSAYABLE))
 
 
 def _split(target: Target, text: str) -> list[str]:
