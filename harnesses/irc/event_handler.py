@@ -21,6 +21,7 @@ from harnesses.irc.policy.requests import (
     ParsedCommand,
     PrivateReply,
     is_said_to_all,
+    person_key,
     to_log_event,
 )
 from harnesses.irc.protocol.events import IrcEvent
@@ -139,13 +140,12 @@ class EventHandler:
             services.spawn(services.sender.reply(request, PrivateReply(RATE_LIMITED)))
 
     async def _run(self, command: Command, request: CommandRequest) -> None:
-        await self._services.run(command, request)
+        await self._questions.run(command, request)
         self._services.policy.note_reply(request.network, request.who.name)
         if not self._services.log.trouble:
             return
         # At most once in ten minutes for each person.
-        now, network = asyncio.get_running_loop().time(), request.network
-        person = network.name, network.fold(request.who.name)
+        now, person = asyncio.get_running_loop().time(), person_key(request)
         self._warned = {
             who: time for who, time in self._warned.items() if now - time < _WARN_INTERVAL
         }

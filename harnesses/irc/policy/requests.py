@@ -269,7 +269,7 @@ class RequestPolicy:
         if not self.should_process(heard):
             return None
         asked = self.parse_words(heard, prefix)
-        person, room = _person(heard), (network.name, network.fold(event.channel or ""))
+        person, room = person_key(heard), (network.name, network.fold(event.channel or ""))
         if not asked:
             if is_said_to_all(event):
                 self._loop_detector.note_line(room, person)
@@ -323,11 +323,11 @@ class RequestPolicy:
         """Apply the rate limits of the person, then of the channel; return whether a command may
         run."""
         room = (request.network.name, request.network.fold(request.place.channel))
-        return self._people.try_acquire(_person(request)) and self._rooms.try_acquire(room)
+        return self._people.try_acquire(person_key(request)) and self._rooms.try_acquire(room)
 
     def should_notify(self, request: CommandRequest) -> bool:
         """Return whether to tell the author of the rate limit: at most once a minute."""
-        return self._people.should_notify(_person(request))
+        return self._people.should_notify(person_key(request))
 
     def should_explain(self, request: CommandRequest) -> bool:
         """Return whether to explain to the author that this is no command: at most once a minute,
@@ -352,7 +352,8 @@ class RequestPolicy:
         return matches_any(who, masks, network.fold) and not self.is_admin(network, who)
 
 
-def _person(asker: Heard | CommandRequest) -> tuple[str, str]:
+def person_key(asker: Heard | CommandRequest) -> tuple[str, str]:
+    """Return the network and the folded name of whoever asks: the key of their rate limits."""
     return asker.network.name, asker.network.fold(asker.who.name)
 
 

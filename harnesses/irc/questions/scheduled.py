@@ -101,10 +101,9 @@ class ScheduledQuestions:
             if not (result.ok and result.text):
                 return True  # no apology is sent: the question is asked again later
             target = replace(services.sender.target_of(request), quotes=result.quotes)
-            mark = services.networks.settings.mark
             services.policy.note_reply(network, request.who.name)
             is_markdown = result.iterations > 0
-            answer = services.sender.compose(target, result.text, mark, is_markdown=is_markdown)
+            answer = services.sender.compose(target, result.text, is_markdown=is_markdown)
             return await services.sender.deliver(target, answer)
 
         now = to_micros(services.resources.clock.now()) // 1000  # ids of the log follow time

@@ -83,7 +83,7 @@ def on_refused(session: Session, message: Message) -> None:
             reason=reason,
             retry_in=pause,
         )
-    refusal = JoinRefusal(name, numeric, reason, attempts, session.now(), pause)
+    refusal = JoinRefusal(name, numeric, reason, attempts, pause)
     session.join_refusals[fold(name)] = refusal
     session.join(name, pause)
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import functools
+from collections.abc import Mapping
 
+from harnesses.irc.channel_settings import AdminOverrides
 from harnesses.irc.session.session import JoinRefusal
 from harnesses.irc.session.sts import StsPolicies
 from harnesses.irc.settings import IrcSettings, networks
@@ -27,11 +29,6 @@ class Networks(dict[str, Network]):
             (name, Network(name, settings, plugins=make_plugins, policies=policies))
             for name, settings in networks(config).items()
         )
-
-    @property
-    def servers(self) -> list[str]:
-        """The configured host name or address of each server."""
-        return [network.server for network in self.values()]
 
     def check(self, config: Config) -> None:
         """Raise ConfigError if `config` cannot be applied without a restart."""
@@ -62,10 +59,12 @@ class Networks(dict[str, Network]):
             for network in self.values():
                 tasks.create_task(network.quit(reason))
 
-    @property
-    def incomplete(self) -> list[Network]:
-        """The networks with a JOIN that is not answered yet (`Network.joins_answered`)."""
-        return [network for network in self.values() if not network.joins_answered]
+
+def follow(networks: Mapping[str, Network], overrides: AdminOverrides) -> None:
+    """Join and leave channels as admins have decided, whatever the configuration says."""
+    for name, network in networks.items():
+        for channel, key in overrides.channels(name).items():
+            network.part(channel) if key is None else network.join(channel, key)
 
 
 def describe_refusal(refusal: JoinRefusal) -> str:
