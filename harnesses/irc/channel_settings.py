@@ -138,14 +138,10 @@ def key_of(word: str) -> str:
     raise ValueError(f"There is no key {word!r}; there are: {', '.join(keys)}.")
 
 
-_SWITCHES = ("logging", "titles")
-
-
 def value_of(key: str, text: str) -> Any:
     """Parse the value of a key as an admin types it. Raises ValueError, worded for people."""
-    words = {"on": "true", "off": "false"} if key in _SWITCHES else {}
     try:
-        return getattr(ChannelKeys.model_validate({key: words.get(text.lower(), text)}), key)
+        return getattr(ChannelKeys.model_validate({key: text}), key)
     except ValidationError as error:
         raise ValueError(f"{key}: {error.errors(include_url=False)[0]['msg']}") from error
 

@@ -20,6 +20,7 @@ from harnesses.irc.policy.requests import (
     Heard,
     ParsedCommand,
     PrivateReply,
+    fold_place,
     is_said_to_all,
     person_key,
     to_log_event,
@@ -97,7 +98,7 @@ class EventHandler:
         first = services.medium.log.write(to_log_event(heard.event, heard.place), may_log=may_log)
         if event.type == "KICK" and network.fold(event.target) == network.fold(network.nick):
             channel = event.channel or ""
-            kicked_from = Place(network.name, network.fold(channel))
+            kicked_from = fold_place(network, channel)
             services.spawn(self.unasked.mute(kicked_from, muted=True))
             times = self._kicks.setdefault(kicked_from, deque(maxlen=MAX_KICKS))
             times.append(asyncio.get_running_loop().time())

@@ -468,6 +468,11 @@ def place_of(event: IrcEvent, other: Identity, fold: Callable[[str], str]) -> Pl
     return Place(event.network, event.channel)
 
 
+def fold_place(network: Network, channel: str) -> Place:
+    """Return the place of a channel with its name folded, so that equal places are equal."""
+    return Place(network.name, network.fold(channel))
+
+
 def belongs_to(conversation: str, network: str, who: Identity, fold: Callable[[str], str]) -> bool:
     """Return whether a conversation is with a given person, privately or on any channel."""
     if conversation == room_key(Place(network, who.room(fold)), fold):

@@ -140,7 +140,7 @@ class QuestionHandler:
                         self.turn_request(request, window, line),
                         command=command,
                         room_view=room_view(request.network, request.place.channel),
-                        joins=True,
+                        joins=True,  # a follow-up may join the question being answered
                         on_text=reply.on_text,
                         on_activity=on_activity,
                         deliver=deliver,
@@ -201,7 +201,7 @@ class QuestionHandler:
         scope = self._log_views.readable_scope(request) if logs else EMPTY_SCOPE
         address = functools.cache(lambda: services.web_address)
         pastes = services.sender.pastes
-        door = Door(
+        door = Door(  # the tools of every tendril; those of IRC alone follow
             log=self._log_views.tools(place, scope, before),
             address=address,
             requester=request.requester,

@@ -297,6 +297,7 @@ class MessageSender:
             return lines[already:]
         if not (target.logged and self._web_address()):
             return await self._within_budget(target, answer.text, lines[already:], already)
+        # Sent are the first sentences before any code, or if it begins with code, those after it.
         is_short = len(lines[0].text) < _SHORT_LINE
         count = max(already, min(answer.opening, 2 if is_short and target.budget > 2 else 1))
         shown, rest = list(lines[:count]), [line.text for line in lines[count:]]

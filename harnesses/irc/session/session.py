@@ -129,7 +129,7 @@ class JoinRefusal:
     """A channel that refuses our JOIN.
 
     `attempts` counts the refusals so far; the next attempt follows the last of them after
-    `retry_in` seconds. `numeric` is the server's, `reason` a text for people.
+    `retry_in` seconds. `numeric` and `reason` are the server's.
     """
 
     channel: str
@@ -142,7 +142,8 @@ class JoinRefusal:
 class Roster:
     """The channels that we are in and their members, keyed by names folded per CASEMAPPING.
 
-    `isupport` are the server's tokens, replaced by `update_isupport`.
+    `isupport` are the server's tokens, replaced by `update_isupport`. They are here and not in the
+    `Session`, as names are folded between two connections too.
     """
 
     def __init__(self) -> None:
