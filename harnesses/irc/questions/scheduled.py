@@ -10,11 +10,7 @@ from dataclasses import replace
 
 from harnesses.core.services.reminders import RunOutcome, previous_due
 from harnesses.core.tendril.turn import TurnResult
-from harnesses.irc.policy.requests import (
-    CommandRequest,
-    Decision,
-    scope_of,
-)
+from harnesses.irc.policy.requests import CommandRequest, scope_of
 from harnesses.irc.questions.handler import QuestionHandler
 from harnesses.irc.reminder_delivery import find_owner
 from harnesses.irc.services import BotServices
@@ -61,7 +57,7 @@ class ScheduledQuestions:
         if reminder.question_event_id and asked is None:
             return RunOutcome.ENDED  # the line that scheduled it was erased
         request = self._request(reminder, who, asked)
-        if services.policy.decide(request) is not Decision.YES:
+        if not services.policy.try_acquire(request):
             return RunOutcome.LATER
         result = await self._turn(reminder, request)
         return RunOutcome.ASKED if result.ok else RunOutcome.LATER
@@ -105,10 +101,9 @@ class ScheduledQuestions:
             if not (result.ok and result.text):
                 return True  # no apology is sent: the question is asked again later
             target = replace(services.sender.target_of(request), quotes=result.quotes)
-            mark = services.networks.settings.mark
             services.policy.note_reply(network, request.who.name)
             is_markdown = result.iterations > 0
-            answer = services.sender.compose(target, result.text, mark, is_markdown=is_markdown)
+            answer = services.sender.compose(target, result.text, is_markdown=is_markdown)
             return await services.sender.deliver(target, answer)
 
         now = to_micros(services.resources.clock.now()) // 1000  # ids of the log follow time
