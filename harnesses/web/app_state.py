@@ -12,7 +12,7 @@ from fastapi import Depends, HTTPException, Request
 
 from harnesses.core.rate_limit import TokenBuckets
 from harnesses.web.auth.login_delays import LoginDelays
-from harnesses.web.auth.tokens import Viewer
+from harnesses.web.auth.tokens import AccessTokens, Viewer
 from harnesses.web.change_notifier import LogChangeNotifier
 from harnesses.web.chat_service import ChatService
 from harnesses.web.settings import WebSettings
@@ -22,7 +22,6 @@ from storage.chat_log.event_table import Query
 from storage.db.address import PostgresSchema
 from storage.log import ChatLog
 from storage.queues.pastes import Pastes
-from storage.usage.web_logins import WebLogins
 
 QUESTIONS_PER_SECOND = 0.5
 """Questions per second that an address may ask, over the chat box and MCP together, in bursts of
@@ -46,7 +45,7 @@ class AppState:
     notifier: LogChangeNotifier
     chat: ChatService
     pastes: Pastes
-    web_logins: WebLogins
+    tokens: AccessTokens
     data: Path
     runs: Path | PostgresSchema
     logins: LoginDelays = field(default_factory=LoginDelays)
@@ -103,11 +102,9 @@ viewer's login ends, which a stream has to notice by itself."""
 
 
 def _follow(state: AppStateDep, viewer: ViewerDep) -> Follow:
-    async def is_open() -> bool:
-        login = viewer.login
-        return not login or await state.web_logins.token_fingerprint_of(login) is not None
-
-    return lambda query: state.notifier.events(state.log, query, is_open)
+    return lambda query: state.notifier.events(
+        state.log, query, is_open=lambda: state.tokens.is_valid(viewer)
+    )
 
 
 FollowDep = Annotated[Follow, Depends(_follow)]

@@ -15,6 +15,7 @@ from harnesses.core.services.peers import Origin
 from harnesses.core.tendril.base import Tendril
 from harnesses.web.app import create_app
 from harnesses.web.app_state import AppState
+from harnesses.web.auth.tokens import AccessTokens
 from harnesses.web.change_notifier import LogChangeNotifier
 from harnesses.web.chat_service import ChatService
 from harnesses.web.mcp.tools import TendrilTools
@@ -88,7 +89,7 @@ class WebTendril(Tendril):
             LogChangeNotifier(database),
             ChatService(self),
             Pastes(database),
-            WebLogins(self.database, self.clock.now),
+            AccessTokens(self.settings, WebLogins(self.database, self.clock.now)),
             self.config.data,
             self.config.data if isinstance(store, Path) else store,
             tool_owners=tool_owners,

@@ -138,12 +138,17 @@ def add_security_headers(headers: MutableHeaders, *, is_indexable: bool = False)
         headers["X-Robots-Tag"] = "noindex"
 
 
-def refuse(status: HTTPStatus, message: str, headers: dict[str, str] | None = None) -> Response:
-    """Return a refusal as JSON, in the error format of the API."""
-    kind = status.name.lower()
-    return JSONResponse(
-        {"error": {"message": message, "type": kind, "param": None}}, status, headers
-    )
+def refuse(
+    status: HTTPStatus,
+    message: str,
+    headers: dict[str, str] | None = None,
+    *,
+    kind: str = "",
+    param: str | None = None,
+) -> Response:
+    """Return a refusal as JSON, in the error format of the API (`ErrorEnvelope`)."""
+    problem = {"message": message, "type": kind or status.name.lower(), "param": param}
+    return JSONResponse({"error": problem}, status, headers)
 
 
 def ask_to_wait(seconds: float) -> Response:
