@@ -44,6 +44,13 @@ def with_agent_address(config: Config, tendril: str | None = None) -> Config:
     return replace(config, tables={**config.tables, "agent": values})
 
 
+def irc_networks(config: Config) -> list[str]:
+    """Return the names of the configured IRC networks; without any the table [irc] itself is the
+    network "irc"."""
+    table = config.tables.get("irc", {})
+    return list(table.get("networks", {}) if isinstance(table, Mapping) else {}) or ["irc"]
+
+
 def table_settings(config: Config, name: str) -> Mapping[str, Any]:
     """Return the settings of a table by its name, or {} if no package defines that table.
 

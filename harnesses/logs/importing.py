@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import codecs
 import glob
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
@@ -15,6 +15,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+from harnesses.core.addresses import irc_networks
 from harnesses.core.text import counted, strip_control_chars
 from harnesses.logs.formats import FORMATS
 from harnesses.logs.reading import ImportOptions, LogFile, UnrecognisedLog, log_file
@@ -116,12 +117,10 @@ def import_(command: ImportCommand) -> None:
     .bz2). The bot may be running. To continue an interrupted import, run the same command again.
     """
     config = load(command.config, command.data)
-    # Without [irc.networks] the table [irc] is the network "irc".
-    irc = config.tables.get("irc", {})
-    networks = list(irc.get("networks", {})) if isinstance(irc, Mapping) else []
+    networks = irc_networks(config)
     options = ImportOptions(
         zone=_zone(command.timezone),
-        default_network=(networks or ["irc"])[0] if len(networks) < 2 else None,
+        default_network=networks[0] if len(networks) == 1 else None,
         network=command.network,
         channel=command.channel,
         format=command.format,

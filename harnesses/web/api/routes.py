@@ -33,7 +33,6 @@ from harnesses.web.queries import (
     RangeQuery,
     RecentQuery,
     first,
-    iterate,
     page_of,
     search_by_meaning,
 )
@@ -128,8 +127,9 @@ async def dump_messages(state: AppStateDep, query: MessageQuery) -> JsonLines:
     """Stream all events that match, oldest first, as JSON Lines, without a limit."""
 
     async def lines() -> AsyncIterator[bytes]:
-        async for event in iterate(state.log, query):
-            yield LogMessage.from_event(event).model_dump_json().encode() + b"\n"
+        async for events in state.log.pieces(query):
+            for event in events:
+                yield LogMessage.from_event(event).model_dump_json().encode() + b"\n"
 
     return JsonLines(lines())
 
