@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated
@@ -30,8 +29,6 @@ from storage.search.models import Order, SearchPage, SearchQuery
 from storage.settings import log_address, log_file
 from terrarium.command_line import ConfigFile, DataFolder
 from terrarium.config import load
-
-_ANSWERS = 3  # lines that may answer a question
 
 logs = typer.Typer(help="The chat log: read it, bring logs in and out.", no_args_is_help=True)
 logs.command("import")(import_)
@@ -60,7 +57,7 @@ def search(
         async with open_log(log_address(load(config, data))) as database:
             log = ChatLog(database)
             # Without the agent server: by words alone.
-            answers = await Retrieval(log).answers(query, replace(within, limit=_ANSWERS))
+            answers = await Retrieval(log).answers(query, within)
             asked = SearchQuery(text=query, within=within, order=Order.TIME)
             return answers, await log.search(asked)
 
@@ -136,18 +133,14 @@ def forget(
     loaded = load(config, data)
     person = NamedPerson(network, nick, account)
 
-    async def count_events() -> int:
-        async with open_log(log_address(loaded)) as database:
-            return await count_of(ChatLog(database), person)
-
     async def carry_out() -> Forgotten:
         async with open_log(log_address(loaded)) as database:
             log = ChatLog(database)
+            if not yes and (found := await count_of(log, person)):
+                question = f"Remove {found} events, and what the bot answered to them?"
+                typer.confirm(question, abort=True)
             return await forget_person(database, log, person, loaded.data, "command line")
 
-    found = asyncio.run(count_events())
-    if found and not yes:
-        typer.confirm(f"Remove {found} events, and what the bot answered to them?", abort=True)
     gone = asyncio.run(carry_out())
     typer.echo(
         f"{gone.events} events removed, with the bot's answers to them and its quotes of them;"

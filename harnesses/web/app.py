@@ -59,12 +59,12 @@ def create_app(state: AppState) -> FastAPI:
     app.state.app_state = state
     # The last one added is the outermost. CORS comes before the token check, because preflights
     # carry no token. The ETag is computed inside the compression, from the uncompressed body.
-    # It counts the bytes of bodies without a `Content-Length`; `SecurityMiddleware` refuses others.
+    # The limit is for bodies without a `Content-Length`; `SecurityMiddleware` refuses long others.
     app.add_middleware(RequestBodyLimitMiddleware, max_body_size=MAX_BODY_BYTES)
     app.add_middleware(ETag)
     compress = partial(GZipMiddleware, minimum_size=_MIN_BYTES, compresslevel=_GZIP_LEVEL)
     app.add_middleware(Only, middleware=compress, condition=may_compress)
-    app.add_middleware(SecurityMiddleware, tokens=state.tokens, logins=state.logins)
+    app.add_middleware(SecurityMiddleware, tokens=state.tokens, delays=state.delays)
     if origins := state.settings.cors_origins:
         # The API alone is open to scripts of these sites. They send a token in a header, and cannot
         # use the login of this browser, as credentialed requests are not allowed.

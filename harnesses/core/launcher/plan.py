@@ -163,11 +163,6 @@ class LaunchPlan:
         )
         return replace(self, programs=programs)
 
-    def key_of(self, name: str) -> str | None:
-        """Return the API key of a tendril that `with_keys` has set, None if there is none."""
-        program = next(each for each in self.programs if each.name == name)
-        return program.environment.get("AGENT_API_KEY")
-
 
 def command_line(config: Config, *verb: str) -> tuple[str, ...]:
     """Return the command line of a `terrarium` command with the same configuration and data

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
-from datetime import date, datetime
+from datetime import datetime
 from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, Field
@@ -107,14 +106,6 @@ class Speaker(BaseModel):
     lines: int
 
 
-class DayCount(BaseModel):
-    """The number of lines of a day; `replies` of them are answers by Terrarium."""
-
-    date: date
-    lines: int
-    replies: int
-
-
 class LogStats(BaseModel):
     """Totals of the spoken lines that match; `people` counts nicks, `replies` the answers by
     Terrarium."""
@@ -125,10 +116,10 @@ class LogStats(BaseModel):
     first: datetime | None
     last: datetime | None
     top: list[Speaker]
-    days: list[DayCount] | None = Field(
+    days: Sequence[DayStats] | None = Field(
         description="the newest 366 days with lines, oldest first; null for a nick"
     )
-    heat_map: list[list[int]] | None = Field(
+    heat_map: HeatMap | None = Field(
         description="lines of all time by weekday (Monday first) and hour, in UTC; null for a nick"
     )
 
@@ -144,8 +135,8 @@ class LogStats(BaseModel):
             first=stats.first,
             last=stats.last,
             top=[Speaker(nick=nick, lines=lines) for nick, lines in stats.top],
-            days=None if days is None else [DayCount(**asdict(day)) for day in days[-366:]],
-            heat_map=None if heat is None else [list(hours) for hours in heat],
+            days=days and days[-366:],
+            heat_map=heat,
         )
 
 
@@ -238,7 +229,7 @@ class ErrorDetails(BaseModel):
 
 
 class ErrorEnvelope(BaseModel):
-    """The body of every error response: those with a status of 400 or more."""
+    """The body of every error response, as `harnesses.web.auth.middleware.refuse` writes it."""
 
     error: ErrorDetails
 

@@ -58,7 +58,6 @@ _PROBLEMS_OF_STREAMS: dict[int | str, dict[str, object]] = {
 _SEMANTIC_PROBLEMS: dict[int | str, dict[str, object]] = {
     503: {"model": ErrorEnvelope, "description": "lines cannot be searched by meaning now"},
 }
-_ANSWERS = 3  # lines that may answer a question
 router = APIRouter(prefix="/api", tags=["log"], responses=_PROBLEMS)
 health = APIRouter(tags=["health"])
 
@@ -100,7 +99,7 @@ SearchWords = Annotated[
 @health.get("/health", responses={503: {"model": Health}})
 async def answer_health(state: AppStateDep, response: Response) -> Health:
     """Report whether the web tendril works: 503 while it cannot write to disk. Needs no token."""
-    if not state.disk_trouble():
+    if not state.tendril.disk_trouble:
         return Health()
     response.status_code = 503
     return Health(status="the disk cannot be written")
@@ -197,8 +196,7 @@ async def search(
         raise no_words
     if cursor is not None:
         return SearchResults.from_page(found, first=False)
-    wanted = replace(within, limit=min(limit, _ANSWERS))
-    answers = await state.retrieval.answers(q, wanted)
+    answers = await state.retrieval.answers(q, within)
     return SearchResults.from_page(found, answers, first=True)
 
 

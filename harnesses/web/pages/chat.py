@@ -110,7 +110,7 @@ async def forget(request: Request, state: AppStateDep) -> Response:
     """Delete the conversation and begin a new one."""
     conversation = _conversation(request)
     if conversation:
-        await state.chat.forget(_name(conversation))
+        await state.tendril.clear(_name(conversation))
     response = see_other("/chat")
     keep(request, response, COOKIE, secrets.token_hex(16))
     return response

@@ -36,12 +36,12 @@ async def log_in(request: Request, state: AppStateDep) -> Response:
     form = await _read_form(request)
     target = local_path(form.get("next", "/"))
     tokens, token, address = state.tokens, form.get("token", "").strip(), address_of(request)
-    if wait := state.logins.wait(address):
+    if wait := state.delays.wait(address):
         return ask_to_wait(wait)
     response = see_other(target)
     if tokens.is_required:
         opened = tokens.scope_of(token)
-        state.logins.record(address, token, opened)
+        state.delays.record(address, token, opened)
         if opened is None:
             status = HTTPStatus.UNAUTHORIZED
             return page(request, "login.html", status=status, next=target, wrong=True)
