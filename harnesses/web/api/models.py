@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
+from dataclasses import asdict
+from datetime import date, datetime
 from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, Field
@@ -106,6 +107,14 @@ class Speaker(BaseModel):
     lines: int
 
 
+class DayCount(BaseModel):
+    """The number of lines of a day; `replies` of them are answers by Terrarium."""
+
+    date: date
+    lines: int
+    replies: int
+
+
 class LogStats(BaseModel):
     """Totals of the spoken lines that match; `people` counts nicks, `replies` the answers by
     Terrarium."""
@@ -116,7 +125,7 @@ class LogStats(BaseModel):
     first: datetime | None
     last: datetime | None
     top: list[Speaker]
-    days: Sequence[DayStats] | None = Field(
+    days: list[DayCount] | None = Field(
         description="the newest 366 days with lines, oldest first; null for a nick"
     )
     heat_map: HeatMap | None = Field(
@@ -135,7 +144,7 @@ class LogStats(BaseModel):
             first=stats.first,
             last=stats.last,
             top=[Speaker(nick=nick, lines=lines) for nick, lines in stats.top],
-            days=days and days[-366:],
+            days=None if days is None else [DayCount(**asdict(day)) for day in days[-366:]],
             heat_map=heat,
         )
 
