@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 from typing import ClassVar
 
 import structlog
 
-from harnesses.core.addresses import url_host
-from harnesses.core.errors import PortTaken, TendrilError
+from harnesses.core.addresses import listen_on, url_host
 from harnesses.core.tendril.base import Tendril
 from harnesses.web.app import create_app
 from harnesses.web.app_state import AppState
 from harnesses.web.settings import WebSettings
 from terrarium.config import Config
 from terrarium.http.serving import serve
-from terrarium.sockets import listen
 
 _log = structlog.get_logger()
 
@@ -33,16 +30,8 @@ class WebTendril(Tendril):
     async def serve(self) -> None:
         """Serve until cancelled. Raises PortTaken, TendrilError, StorageError."""
         host, port = self.settings.host, self.settings.port
-        try:
-            listener = listen(host, port)
-        except OSError as error:
-            if error.errno == errno.EADDRINUSE:
-                raise PortTaken(host, port, "WEB_PORT", "[web] port") from error
-            raise TendrilError(
-                f"cannot listen on {host} port {port}: {error.strerror or error}; "
-                "choose another with WEB_HOST and WEB_PORT or `[web] host` and `port`"
-            ) from error
-        with listener:
+        with listen_on(host, port, "WEB_PORT", "[web] port") as listener:
+            # Not `url`: of 0.0.0.0 it makes loopback, which links for people must not have.
             host, port = listener.getsockname()[:2]
             address = f"http://{url_host(host)}:{port}"
             _log.info("web.serving", address=address)
