@@ -21,7 +21,7 @@ from tests.kit.openai_script import Answer, ScriptedOpenAI
 
 PIN = "my bank pin is 4711 and I want to leave Contoso"
 LONG = "\n".join(f"line {number} of zzsecretlong" for number in range(9))
-BRIDGE = {"relays": ["bridge!*@*"]}
+BRIDGE: dict[str, Any] = {"relays": ["bridge!*@*"]}
 
 
 @asynccontextmanager
