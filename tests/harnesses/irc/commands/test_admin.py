@@ -422,5 +422,5 @@ async def test_permission_is_looked_at_again_when_a_tool_runs(tmp_path: Path) ->
                 await asyncio.sleep(0.01)
         script.release()
         await root.expect("root: No")
-        assert results(script) == [f"error: not done: root is not on {ROOM}"]
+        assert results(script) == [f"error: root is not on {ROOM}"]
     assert await deeds(tmp_path) == []
