@@ -139,7 +139,7 @@ async def test_only_what_may_be_seen_is_near(tmp_path: Path) -> None:
         retrieval, here = Retrieval(log, embedder), Scope.from_places(Place("irc", "#frogs"))
         for scope, texts in (
             (here, ["a toad of this place"]),
-            (PUBLIC, ["the frog of the other place", "a toad of this place"]),
+            (PUBLIC, ["the frog of the other place"]),  # next to which the toad is far
             (Scope.from_places(), []),
         ):
             page = await retrieval.near("frog", query(scope, limit=5))
