@@ -175,6 +175,19 @@ NO_ASKER = "nobody"
 """The asker of a turn that nobody has asked for."""
 
 
+def render_answer(event: Event, answer: str, longest: int, zone: tzinfo = UTC) -> str:
+    """Render an answer of ours at the place of the event that began it, whole up to `longest`
+    characters.
+
+    Its further lines are indented: at the beginning of one, text could pass for a line of the log.
+    """
+    answer = answer.removeprefix(f"{NO_ASKER}: ")
+    if len(answer) > longest:
+        answer = f"{answer[:longest]}\n[{len(answer) - longest:,} more characters]"
+    text = "\n  ".join(escape_tags(answer).splitlines())
+    return f"{stamp(event.time, zone)} <{event.nick}> {text}"
+
+
 Message = dict[str, Any]
 """A message in the OpenAI chat format.
 

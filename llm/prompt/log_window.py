@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, tzinfo
+from datetime import datetime
 from itertools import groupby
 
 import structlog
@@ -20,11 +20,9 @@ from llm.log_questions import (
 )
 from llm.messages.message import (
     MERGED_TYPES,
-    NO_ASKER,
-    escape_tags,
+    render_answer,
     render_line,
     render_membership,
-    stamp,
 )
 from llm.reading.reading import ABOUT_LOG, ABOUT_TALK, FROM_HERE, NOT_ASKED, OF_WORLD, Reading
 from llm.retrieval import Retrieval
@@ -160,7 +158,7 @@ class LogWindow:
                     yield WindowLine(event.id, text, event.text, is_said)
                 elif question in answers and question not in shown:
                     shown.add(question)
-                    text = _whole(event, answers[question], longest, zone)
+                    text = render_answer(event, answers[question], longest, zone)
                     yield WindowLine(event.id, text, answers[question], answers=question)
                 elif question not in answers:
                     asked = by_id[question].text if question in by_id else ""
@@ -235,16 +233,6 @@ def _newest(lines: Sequence[WindowLine], most_said: int, characters: int) -> lis
             break
         kept.append(line)
     return kept[::-1]
-
-
-def _whole(event: Event, answer: str, longest: int, zone: tzinfo) -> str:
-    """Render our answer in full, at the place of the event that began it."""
-    answer = answer.removeprefix(f"{NO_ASKER}: ")
-    if len(answer) > longest:
-        answer = f"{answer[:longest]}\n[{len(answer) - longest:,} more characters]"
-    # Further lines are indented: at the beginning of one, text could pass for a line of the log.
-    text = "\n  ".join(escape_tags(answer).splitlines())
-    return f"{stamp(event.time, zone)} <{event.nick}> {text}"
 
 
 async def quoted_answer(log_window: LogWindow, reading: Reading) -> QuotedAnswer | None:
