@@ -334,7 +334,8 @@ class LogTools:
             lines.append(f"no line of {name} is known here")
         else:
             where = ", ".join(f"{self._name(place)} {count:,}" for place, count in stats.places)
-            lines.append(f"{_lines(stats.lines)} since {stats.first:%Y-%m-%d}: {where}")
+            first = stats.first.astimezone(self.zone)
+            lines.append(f"{_lines(stats.lines)} since {first:%Y-%m-%d}: {where}")
         return _quoting("\n".join(lines), [*said, *came])
 
     async def _within(self, channel: str, after: Bound, before: Bound) -> Query:

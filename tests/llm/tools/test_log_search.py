@@ -174,6 +174,8 @@ async def test_times_are_given_and_shown_in_one_zone(log: ChatLog) -> None:
     assert ada not in await call(tools, "search_log", query="pump", after="2026-03-01 13:00:30")
     span: dict[str, Any] = {"from": "2026-03-01 13:00", "to": "2026-03-01 13:01"}
     assert await call(tools, "read_log", **span) == [ada]
+    far = replace(tools, zone=ZoneInfo("Pacific/Kiritimati"))  # 14 hours ahead
+    assert "1 line since 2026-02-28: #pond 1" in await call(far, "people", nick="zoe")
 
 
 async def test_a_channel_that_may_not_be_read_is_refused_with_those_that_may(log: ChatLog) -> None:
