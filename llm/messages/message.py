@@ -354,12 +354,13 @@ class Question:
     """A question, and the person who asks it.
 
     `pending_event` is the log event, perhaps not yet written, of a question that may join a running
-    turn.
+    turn; `quotes` are the ids of further lines in its text.
     """
 
     who: str
     text: str
     pending_event: PendingEvent | None = None
+    quotes: tuple[int, ...] = ()
 
     async def wait_logged(self) -> None:
         """Wait until the line of the question is in the log."""
@@ -370,6 +371,8 @@ class Question:
         """Return the question as a message to store; await `wait_logged` first, for the event's
         id."""
         message: Message = {"role": "user", "content": self.text, "name": self.who}
+        if self.quotes:
+            message["quotes"] = list(self.quotes)
         event = self.pending_event
         return message | {"anchor": event.id} if event and event.id else message
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import groupby
 
 import structlog
@@ -38,6 +38,8 @@ _LONGEST_SHARE = 8  # the divisor of the window's size that gives the longest an
 _NEAR = 0.25  # score from which a line may answer what is rather a question about the world
 _PERHAPS_HERE = 0.1  # probability of a question of this place, below which it may not
 _HARDLY_HERE = 0.02  # the same for a line that surely answers
+_MAX_PASTED = 50  # lines
+_PASTE_GAP = timedelta(seconds=2)  # the longest between two lines of a text that a client sends
 _RECENT_LINES = 12  # lines that show what people are talking about
 
 _log = structlog.get_logger()
@@ -182,6 +184,33 @@ class LogWindow:
             self.line_filter,
             reading.vector or None,
         )
+
+    async def pasted(self) -> list[Event]:
+        """Return what the asker has said right after the question, as far as it is in the log: the
+        further lines of a text that they pasted. What is said to us is none of them.
+
+        Raises StorageError.
+        """
+        asked = await self.pending_event.wait_visible() if self.pending_event else 0
+        if not asked:
+            return []
+        said = Query(
+            scope=Scope.from_places(self.place),
+            after_id=asked,
+            nick=self.speaker,
+            types=SPOKEN,
+            own=False,
+            limit=_MAX_PASTED,
+        )
+        found = await self.log.find(said, newest=False)
+        lines: list[Event] = []
+        last = from_micros(asked * 1_000)  # ids of the log follow time
+        for line in await self.log.shown_to_model(found):
+            if self.line_filter.is_for_bot(line) or line.time - last > _PASTE_GAP:
+                break
+            lines.append(line)
+            last = line.time
+        return lines
 
     async def nick_in(self, names: Iterable[str]) -> str:
         """Return the first of these names under which somebody has spoken here, "" if there is

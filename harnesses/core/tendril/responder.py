@@ -65,6 +65,8 @@ class Responder:
         # Only now: the lines before the question are being written to the log while the steps
         # above, which do not read it, run.
         request = await request.with_settled_log()
+        if not profile.is_compact:
+            request = await request.with_pasted_lines()
         # A model that has tools searches the log itself.
         quoted = await request.find_quotes() if profile.offers != "all" else None
         direct = None

@@ -27,6 +27,7 @@ from llm.messages.message import Image, Message, Question, quotes_of
 from llm.prompt.log_window import LogWindow, quoted_answer
 from llm.reading.reading import Reading
 from llm.tools.consent import Asker, Rights
+from storage.chat_log.event import Event
 from storage.db.errors import StorageError
 from storage.memory.conversations import Conversations
 from storage.usage.usage import TokenUsage
@@ -102,6 +103,7 @@ class TurnRequest:
     - `command` returns what runs the command that a reading asks for, None if it asks for none.
     - `room_view`: who and what is in the room now, if the medium knows. `reading` is what was read
       from the question, by the turn itself.
+    - `pasted`: further lines of the question, which its turn finds in the log.
     - `joins`: the question may join the one being answered, if it is a follow-up.
     - `keeps`: memory keeps the turn. Otherwise nothing of it is stored and, for a person's
       question, no trace either.
@@ -140,6 +142,7 @@ class TurnRequest:
     command: Callable[[Reading], Awaitable[Action | None]] | None = None
     reading: Reading | None = None
     room_view: RoomView | None = None
+    pasted: tuple[Event, ...] = ()
 
     def __repr__(self) -> str:
         """Show the label of the conversation, but never the text, as it may appear in logs."""
@@ -211,8 +214,9 @@ class TurnRequest:
         """Return the question for the model; with its pending event only if it may join."""
         return Question(
             self.who,
-            self.text,
+            "\n".join([self.text, *(line.text for line in self.pasted)]),
             self.log_window.pending_event if self.log_window and self.joins else None,
+            tuple(line.id for line in self.pasted),
         )
 
     def limits(self, settings: AgentSettings) -> RunLimits:
@@ -228,6 +232,13 @@ class TurnRequest:
         if self.log_window is None:
             return self
         return replace(self, log_window=await self.log_window.settled())
+
+    async def with_pasted_lines(self) -> TurnRequest:
+        """Return the request with the further lines of a text that the asker has pasted: clients
+        send each as a message of its own. Raises StorageError."""
+        if self.log_window is None or not self.is_by_person:
+            return self
+        return replace(self, pasted=tuple(await self.log_window.pasted()))
 
 
 @dataclass(slots=True, eq=False)
