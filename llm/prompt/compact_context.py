@@ -85,7 +85,7 @@ class CompactPromptContext:
         surely_follows = self._reading.is_one_of(GOING_ON, _SURELY)
         return self._profile.quotes == "all" and surely_follows and not shown
 
-    async def fit(self, steps: Sequence[Message], count: Counter, reserve: int) -> list[Message]:
+    async def fit(self, steps: Sequence[Message], count: Counter) -> list[Message]:
         """Return the messages. Lines beyond the budget or the window are dropped: of recent ones
         the oldest, else the worst.
 
@@ -102,13 +102,12 @@ class CompactPromptContext:
             if characters <= limit < math.inf:
                 return messages
             counted = await count(messages)
-            room = counted.window - reserve
-            if counted.tokens <= room:
+            if counted.tokens <= counted.window:
                 return messages
             if not self._lines:
-                raise ContextTooLong(f"{counted.tokens} tokens, room for {room}")
+                raise ContextTooLong(f"{counted.tokens} tokens, room for {counted.window}")
             # As many as are surely too much, as each count is a request.
-            excess = float(counted.tokens - room)
+            excess = float(counted.tokens - counted.window)
             while self._lines and excess > 0:
                 excess -= len(self._drop_line()) / CHARACTERS_PER_TOKEN
 
@@ -134,7 +133,8 @@ class CompactPromptContext:
         asked = f"Question: {question}\nAnswer:"
         content = "\n".join([*lines, *notes, *([""] if lines or notes else []), asked])
         system: Message = {"role": "system", "content": self._given.system}
-        return [system, *self._past, {"role": "user", "content": content}]
+        shown: Message = {"role": "user", "content": content}
+        return [system, *self._past, self._given.with_image(shown)]
 
 
 def _line(event: Event) -> str:

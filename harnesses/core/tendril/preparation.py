@@ -135,6 +135,7 @@ async def create_context(
         person=memory.person,
         system=prompt.system,
         question=request.question(),
+        image=request.image,
         log_window=request.log_window,
         found=quoted.events if quoted else (),
     )

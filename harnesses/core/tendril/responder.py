@@ -186,7 +186,7 @@ class ModelRun:
         review its answer if the request asks for that. Raises ModelError."""
         if self.context.is_lost:
             return Outcome.without_model(LOST)
-        own, request, image = self.resources, self.request, self.request.image
+        own, request = self.resources, self.request
         limits = RunLimits.from_settings(own.configuration.agent, request.profile)
         if request.origin and request.origin.budget:
             limits = limits.within(request.origin.budget)
@@ -196,26 +196,18 @@ class ModelRun:
             self.choice.options,
             limits,
             # No escalation for an image: the other model may not accept images.
-            smart="" if image else await own.catalog.smart(),
+            smart="" if request.image else await own.catalog.smart(),
             trace=self.trace,
         )
         if self.peer_tools:
             self.peer_tools.begin(loop, self.trace.run)
-        # `loop.options` is read anew in each round, because an escalation changes the model.
-        counter, reserve = own.token_counter, image.tokens if image else 0
+        counter = own.token_counter
 
         async def fit(steps: Sequence[Message]) -> list[Message]:
-            prompt = await self.context.fit(
-                steps,
-                lambda messages: counter.count(loop.options, messages, loop.schemas, reserve),
-                reserve,
+            # `loop.options` is read anew in each round, because an escalation changes the model.
+            return await self.context.fit(
+                steps, lambda messages: counter.count(loop.options, messages, loop.schemas)
             )
-            # Attached after counting, because `reserve` is the image's tokens. The question is the
-            # last message before the steps.
-            if image:
-                question = len(prompt) - len(steps) - 1
-                prompt[question] = prompt[question] | {"image": image}
-            return prompt
 
         outcome = await loop.run(
             fit,

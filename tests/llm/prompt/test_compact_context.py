@@ -52,7 +52,7 @@ async def ask(
         now=lambda: NOON + timedelta(minutes=minutes),
     )
     await context.load()
-    messages = await context.fit(steps, room.count, reserve=50)
+    messages = await context.fit(steps, room.count)
     await context.remember([*steps, {"role": "assistant", "content": answer}])
     await room.says(f"bob: {answer}", "Terra", own=True, reply_to=anchor)
     return messages
