@@ -92,7 +92,6 @@ class AgentLoop:
             accepts_images=options.accepts_images,
         )
         self._steps: list[Message] = []
-        self._filters: list[str] = []
         self._usage = TokenUsage()
         self._iterations = 0
         self._deadline = 0.0
@@ -191,7 +190,6 @@ class AgentLoop:
                 if prompt == refused:
                     raise
         self._usage += reply.usage
-        self._filters += reply.filters
         parts = prompt_parts(prompt, len(steps), self.schemas)
         self._trace.add_model_call(self._client.model_of(self.options), reply, began, parts)
         return reply
@@ -288,10 +286,8 @@ class AgentLoop:
             self._usage,
             self._iterations,
             forced=forced,
-            model=self.options.model,
             calls=self._limits.calls - self._guard.calls_left,
             cut=is_cut,
-            filters=tuple(self._filters),
             shown=tuple(self._execution.shown),
         )
 

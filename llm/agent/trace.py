@@ -49,9 +49,8 @@ class Outcome:
     memory keeps, and the token usage.
 
     `iterations` and `calls` count the calls of the model and of tools. `forced`: the model had to
-    answer without tools. `model` is the model of the last request ("" for the configured one).
-    `cut`: the answer lacks its end, and says so. `filters` are those that removed something of what
-    the model wrote. `shown` are the log lines in the results of tools.
+    answer without tools. `cut`: the answer lacks its end, and says so. `shown` are the log lines in
+    the results of tools.
     """
 
     text: str
@@ -59,10 +58,8 @@ class Outcome:
     usage: TokenUsage
     iterations: int
     forced: bool
-    model: str = ""
     calls: int = 0
     cut: bool = False
-    filters: tuple[str, ...] = ()
     shown: tuple[ShownText, ...] = ()
 
     @classmethod
