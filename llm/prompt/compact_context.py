@@ -8,7 +8,6 @@ earlier turns only the last, if the question follows up on it.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
@@ -55,7 +54,8 @@ class CompactPromptContext:
         self._notes = notes
         self._is_unsure = is_unsure
         self._profile = profile
-        self._budget = math.inf if profile.context_tokens is None else profile.context_tokens
+        assert profile.context_tokens is not None  # a compact profile has a limit
+        self._limit = profile.context_tokens * CHARACTERS_PER_TOKEN
         # Lines of the current talk are in order of time, others the best first.
         self._is_about_talk = self._are_recent = reading.is_one_of(ABOUT_TALK)
         self._now = now
@@ -89,17 +89,16 @@ class CompactPromptContext:
         """Return the messages. Lines beyond the budget or the window are dropped: of recent ones
         the oldest, else the worst.
 
-        The size is estimated: tokens are counted only if the whole prompt exceeds the budget, or if
-        there is none. Raises ContextTooLong if it does not fit the window even without lines.
+        The size is estimated: tokens are counted only if the whole prompt exceeds the budget.
+        Raises ContextTooLong if it does not fit the window even without lines.
         """
-        limit = self._budget * CHARACTERS_PER_TOKEN
-        while self._lines and sum(map(len, map(_line, self._lines))) > limit:
+        while self._lines and sum(map(len, map(_line, self._lines))) > self._limit:
             self._drop_line()
         while True:
             messages = [*self._messages(), *steps]
             # A prompt within the budget is far below any window, so the server need not count it.
             characters = sum(len(message["content"] or "") for message in messages)
-            if characters <= limit < math.inf:
+            if characters <= self._limit:
                 return messages
             counted = await count(messages)
             if counted.tokens <= counted.window:

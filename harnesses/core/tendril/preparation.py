@@ -178,20 +178,19 @@ def create_trace(
     The readers of the trace of a private conversation do not see its name. If memory does not keep
     the turn, the name is not stored either; for a person's question, nothing is stored then.
     """
-    log_window = request.log_window
     run = Run(
         request.run or choice.options.id,
         request.conversation if request.keeps else "",
         request.profile,
         choice.options.model or own.configuration.agent.model,
         own.clock.now(),
-        log_window.anchor if log_window else 0,
-        request.private or not request.keeps,
-        request.origin.run if request.origin else "",
-        choice.profile.name,
+        private=request.private or not request.keeps,
+        caller=request.origin.run if request.origin else "",
+        model_profile=choice.profile.name,
     )
     store = None if request.is_unrecorded else own.runs
-    return Trace(run, store, background, log_window.pending_event if log_window else None)
+    log_window = request.log_window
+    return Trace(run, store, background, log_window.question_event_id if log_window else None)
 
 
 class Pseudonyms:
