@@ -44,10 +44,10 @@ _GO_ON = (
 
 _NO_ANSWER: Message = {"role": "assistant", "content": "[no answer]"}
 # What the model is told after a reply without an answer.
-_SAY_SOMETHING = "Your answer was empty: nobody has seen anything. Answer now, in plain words."
+_SAY_SOMETHING = "Your reply was empty: nobody has seen anything, and nothing was done. Reply now."
 _THINK_LESS = (
     "Your thoughts were so long that you were cut off before the first word of your answer. Think"
-    " briefly, and answer now."
+    " briefly, and reply now."
 )
 
 _MAX_SHORTENED = 3  # times that a prompt which the server refuses as too long is sent shorter
@@ -133,11 +133,17 @@ class AgentLoop:
         self._fit, self._shrink = fit, shrink
         self._on_text, self._take_followups = on_text, take_followups
         self._deadline = asyncio.get_running_loop().time() + self._limits.seconds
-        last = self._limits.iterations - 1  # one is reserved for the forced answer
+        last, why = self._limits.iterations - 1, ""  # one is reserved for the forced answer
         while self._seconds_left() > 0 and self._iterations < last and not self._guard.exhausted:
-            reply = await self._ask("auto")
+            # Nothing may be left of a reply that was a call of no tool; the next is to be words.
+            is_wordy = bool(why) and self.options.filters_output
+            reply = await self._ask("none" if is_wordy else "auto", why=why)
             if self._is_empty(reply):
-                return await self._force_answer(self._reason(reply))
+                if why:
+                    return await self._conclude(reply, forced=True)
+                why = self._reason(reply)
+                continue
+            why = ""
             if not reply.calls:
                 return await self._conclude(reply, forced=False)
             self._steps.append(reply.message())
@@ -147,7 +153,7 @@ class AgentLoop:
             self._steps += await self._execution.results(reply.calls, joined)
             if self._is_handed_on:
                 self._switch_model()
-        return await self._force_answer()
+        return await self._force_answer(why)
 
     def _seconds_left(self) -> float:
         return self._deadline - asyncio.get_running_loop().time()

@@ -134,6 +134,27 @@ async def test_more_goes_on_after_a_restart(tmp_path: Path) -> None:
         assert said(alice)[:4] == ["alice: line 3", "line 4", "line 5", "(2 more lines: .more)"]
 
 
+async def test_more_goes_on_with_the_answer_to_whoever_says_it(tmp_path: Path) -> None:
+    async with (
+        ngircd() as ircd,
+        ScriptedOpenAI() as script,
+        asking(tmp_path, script.url, ircd, line_budget=3) as alice,
+        irc_client(ircd.port, "bob") as bob,
+        irc_client(ircd.port, "carol") as carol,
+    ):
+        for client, word in ((alice, "pump"), (bob, "frog")):
+            if client is not alice:
+                await client.join(ROOM)
+            script.say("\n".join(f"{word} {number}" for number in range(8)))
+            await client.say(ROOM, f".terrarium count {word}s")
+            await client.expect(rf"{word} 1$")
+            await client.expect(r"\(6 more lines: \.more\)$")
+        await carol.join(ROOM)
+        for client, first in ((alice, "pump 2"), (carol, "frog 2"), (bob, "frog 4")):
+            await client.say(ROOM, ".more")
+            await client.expect(rf"PRIVMSG {ROOM} :\w+: {first}$")
+
+
 async def test_more_keeps_the_lines_that_the_server_refuses(tmp_path: Path) -> None:
     async with (
         ngircd() as ircd,
