@@ -123,7 +123,7 @@ class Trace:
         self.outcome: Outcome | None = None
 
     @property
-    def changed(self) -> bool:
+    def has_effects(self) -> bool:
         """True if the run, or an earlier attempt at it, has had an effect."""
         return bool(self._effects)
 

@@ -156,7 +156,8 @@ class PromptContext:
         return self._messages(kept)
 
     async def _fill(self, characters: int) -> Literal[True]:
-        """Choose the lines and turns to show, in at most so many characters."""
+        """Choose the lines and turns to show, in at most so many characters; return True, as a step
+        of `fit` that has left something out."""
         self._characters = characters
         if self._given.log_window:
             answers = partial(self._given.store.answers, self._given.room)

@@ -216,27 +216,24 @@ class Pseudonyms:
         return blake2b(text.encode(), key=self._key, digest_size=8).hexdigest()
 
     def _key_of(self, day: date) -> bytes:
-        """Return the key of a day, from its file, or else a new one. Never raises OSError."""
+        """Return the key of a day, from its file, which is written now if it has none. Never raises
+        OSError."""
         path = self._folder / f"{self._name}-{day.isoformat()}.key"
         try:
             make_folder(self._folder)
             for old in set(self._folder.glob(f"{self._name}-????-??-??.key")) - {path}:
                 old.unlink(missing_ok=True)
-            return self._shared_key(path)
+            with open(os.open(path, os.O_CREAT | os.O_RDWR, 0o600), "r+b") as file:
+                # Several processes of a tendril, as IRC standbys, share the file: one writes the
+                # key, and the others wait for that moment.
+                fcntl.flock(file, fcntl.LOCK_EX)
+                key = file.read()
+                if len(key) != _KEY_BYTES:  # new, or a crash came before it was written
+                    key = secrets.token_bytes(_KEY_BYTES)
+                    file.seek(0)
+                    file.truncate()
+                    file.write(key)
+            return key
         except OSError as error:  # a full disk: the pseudonyms are stable only in this process
             _log.warning("pseudonyms.not_kept", error=str(error))
             return secrets.token_bytes(_KEY_BYTES)
-
-    def _shared_key(self, path: Path) -> bytes:
-        """Return the key in a file, written now if the file has none. Raises OSError."""
-        with open(os.open(path, os.O_CREAT | os.O_RDWR, 0o600), "r+b") as file:
-            # Several processes of a tendril, as IRC standbys, share the file: one writes the key,
-            # and the others wait for that moment.
-            fcntl.flock(file, fcntl.LOCK_EX)
-            key = file.read()
-            if len(key) != _KEY_BYTES:  # new, or a crash came before it was written
-                key = secrets.token_bytes(_KEY_BYTES)
-                file.seek(0)
-                file.truncate()
-                file.write(key)
-        return key
