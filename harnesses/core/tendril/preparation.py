@@ -189,8 +189,11 @@ def create_trace(
         model_profile=choice.profile.name,
     )
     store = None if request.is_unrecorded else own.runs
-    log_window = request.log_window
-    return Trace(run, store, background, log_window.question_event_id if log_window else None)
+    log_window, reading = request.log_window, request.known_reading
+    trace = Trace(run, store, background, log_window.question_event_id if log_window else None)
+    if reading.kind:
+        trace.add("reading", reading.kind, verdict=f"{reading.certainty:.2f} {reading.language}")
+    return trace
 
 
 class Pseudonyms:
