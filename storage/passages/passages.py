@@ -478,7 +478,7 @@ class PassageSearch:
             event = self._event(row)
             if self._line_filter.leaves_out(event):
                 continue
-            values = self._values(event, recent=event.id in known)
+            values = self._values(event)
             passage = Passage(event, values, likeness.get(event.id))
             same = max(passage.coverage, passage.likeness or 0)
             # A line that asks the same is no answer, but may have been given one.
@@ -508,16 +508,16 @@ class PassageSearch:
             following = [each for each in events if not self._line_filter.leaves_out(each)]
             for reply in replies(question, following):
                 known = passages.get(reply.event.id)
-                known = known or Passage(reply.event, self._values(reply.event, recent=False))
+                known = known or Passage(reply.event, self._values(reply.event))
                 values = list(known.values)
                 if same * reply.chance > values[_REPLY]:
                     values[_REPLY] = same * reply.chance
                     passages[known.event.id] = replace(known, values=values, asked=question)
         return list(passages.values())
 
-    def _values(self, event: Event, *, recent: bool) -> list[float]:
+    def _values(self, event: Event) -> list[float]:
         line = SpokenLine.from_text(event.text, event.nick)
-        return self._asking.features(line, recent=recent)
+        return self._asking.features(line)
 
     def _rows(self, ids: Iterable[int]) -> Iterator[Row]:
         rows = self._connection.execute(_ROWS, [json.dumps(list(ids))])
