@@ -21,12 +21,16 @@ from unicodedata import normalize
 from storage.chat_log.event import Event, EventType, PendingEvent, event_line
 from storage.usage.usage import TokenUsage
 
+OUR_TAGS = (
+    "(?:earlier_|found_)?irc_logs|tool_results?|worked_out|guidance|lessons|episodes|own_facts|facts"
+    "|notes|memory|topic"
+)
+"""The tags of prompts that nobody writes for another reason, as a regular expression."""
+
 _TAGS = (
-    "(?:earlier_|found_)?irc_logs|tool_results?|tool_responses?|tool_calls?|tools?"
-    "|system|sys|think|thinking|thought|memory|topic"
-    "|facts|own_facts|summary|episodes|notes"  # sections of the prompt
+    f"{OUR_TAGS}|summary|skills?|draft|request|faults|now|tool_responses?|tool_calls?|tools?"
+    "|system|sys|think|thinking|thought"
     "|assistant|user|function(?:_calls?|s)?|invoke|parameter"  # roles, calls
-    "|skills?|lessons|guidance|worked_out|draft|request|faults|now"
 )
 _CONTROL = (  # tokens of models that are written with plain angles
     "start_of_turn|end_of_turn|end_of_utterance|bos|eos|s|pad|unk|mask|sop|eop"
