@@ -66,7 +66,7 @@ class BotServices:
 
     def configure(self) -> None:
         """Apply the current settings of networks and agent to the policy and to all channels."""
-        settings, agent = self.networks.settings, self.resources.agent
+        settings, agent = self.networks.settings, self.resources.configuration.agent
         self.policy.configure(settings)
         default = ChannelBehaviour(
             command_prefix=settings.command_prefix,

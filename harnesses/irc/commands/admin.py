@@ -113,7 +113,7 @@ class AdminCommands:
         network = request.network
         lag = await network.lag()
         model = services.behaviours.resolve(request.place).model
-        away = own.prompts.mcp_servers.troubles()
+        away = own.configuration.prompts.mcp_servers.troubles()
         up = timedelta(seconds=round(asyncio.get_running_loop().time() - services.started))
         return (
             f"up {up}; lag {f'{lag * 1000:.0f} ms' if lag is not None else 'unknown'};"
@@ -128,7 +128,11 @@ class AdminCommands:
             )
             + "".join(f"; {problem}" for problem in describe_problems(network))
             + (f"; MCP servers away: {', '.join(away)}" if away else "")
-            + (f"; broken: {', '.join(broken)}" if (broken := own.prompts.errors) else "")
+            + (
+                f"; broken: {', '.join(broken)}"
+                if (broken := own.configuration.prompts.errors)
+                else ""
+            )
         )
 
     async def _set(self, request: CommandRequest, channel: str, word: str, text: str) -> str:
@@ -137,7 +141,7 @@ class AdminCommands:
             return f"{key} = {getattr(self._services.behaviours.resolve(place), key)}"
         value = None if text == _RESET else value_of(key, text)
         if key == "persona" and value:
-            self._services.resources.prompts.personas.require(value)
+            self._services.resources.configuration.prompts.personas.require(value)
         await self._services.overrides.set_value(place, key, None if value is None else str(value))
         self._services.behaviours.set_value(place, key, value)
         if key == "proactive" and channel != EVERYWHERE:  # it ends the silence after a kick there

@@ -112,7 +112,7 @@ class GeneralCommands:
             topic,
             name=request.network.nick,
             model=await catalog.shown_name(behaviour.model),
-            chooses_tools=await catalog.supports_tools(behaviour.model),
+            chooses_tools=bool(await catalog.tool_judgement(behaviour.model)),
             web_address=self._services.web_address,
             prefix=behaviour.command_prefix,
         )
@@ -182,7 +182,7 @@ class GeneralCommands:
         """Return the profile of the model that a question would be answered by."""
         own = self._services.resources
         behaviour = self._services.behaviours.resolve(request.place)
-        persona = own.prompts.personas.choose(behaviour.persona)
+        persona = own.configuration.prompts.personas.choose(behaviour.persona)
         resolve = own.catalog.resolve
         name = await resolve(behaviour.model) or await resolve(persona.model)
         return Profile.from_card(await own.catalog.card(name))

@@ -56,7 +56,7 @@ class LogViews:
             starts=self._starts,
             # Quoted lines are in our time zone, with a link if people can open it, and with nicks
             # that highlight nobody.
-            quoting=Quoting(services.resources.agent.zone, link, without_highlight),
+            quoting=Quoting(services.resources.configuration.agent.zone, link, without_highlight),
             line_filter=self._quotable_lines(place),
         )
 

@@ -95,15 +95,18 @@ class ScheduledQuestions:
             return await services.sender.deliver(target, answer)
 
         now = to_micros(services.resources.clock.now()) // 1000  # ids of the log follow time
-        window = LogWindow(  # since the previous due time of the question
+        window = LogWindow(
             log=services.log,
             place=reminder.place,
             anchor=now,
             last=_MAX_LINES,
-            since=previous_due(reminder),
             speaker=reminder.owner.nick,
-            quoting=Quoting(services.resources.agent.zone),
+            quoting=Quoting(services.resources.configuration.agent.zone),
         )
+        # What any question would be shown now, and all since the previous due time of this one.
+        recent = await window.recent(behaviour.max_context_messages)
+        since = min([previous_due(reminder), *(event.time for event in recent[:1])])
+        window = replace(window, since=since)
         question = self._questions.turn_request(request, window, now)
         abilities = f"{question.values['abilities']}\n\n{_SCHEDULED}"
         return await services.turns.take(

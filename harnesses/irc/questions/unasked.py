@@ -53,9 +53,10 @@ class UnaskedAnswers:
         async def ask_model(question: OpenQuestion) -> None:
             await turns.catch_errors(functools.partial(self._answer, question))
 
-        self.speech = await UnaskedSpeech.restore(
+        self.speech = UnaskedSpeech(
             Silences(own.database), own.clock, own.accounting.today, ask_model
         )
+        await self.speech.restore()
 
     def admin_summary(self, place: Place) -> str:
         """Return the state of a folded place: whether a question is open, when the model was asked

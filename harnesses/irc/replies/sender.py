@@ -362,13 +362,14 @@ class MessageSender:
         return f"({more}; not kept)"
 
     async def send_more(self, target: Target) -> bool:
-        """Send the next lines of the newest paste of the place that has any left.
+        """Send the next lines of the newest paste of the place that has any left, that of whoever
+        asks first.
 
         Return False if there is none. Lines that the server has not accepted stay in the paste.
         """
         # One at a time in a place: the next goes on behind the lines that are accepted by then.
         async with self._more_locks.setdefault(target.place, asyncio.Lock()):
-            paste = await self.pastes.latest(target.place)
+            paste = await self.pastes.latest(target.place, target.nick)
             if paste is None:
                 return False
             target = replace(target, quotes=paste.quotes)
