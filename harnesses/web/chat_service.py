@@ -7,7 +7,7 @@ from harnesses.core.services.question_tools import Door
 from harnesses.core.tendril.base import Tendril
 from harnesses.core.tendril.status import web_address
 from harnesses.core.tendril.turn import TurnRequest, TurnResult
-from llm.client.client import OnText
+from llm.client.response import OnText
 from llm.messages.message import Image
 from llm.skills.registry import TEACH
 from storage.chat_log.event import Identity, Scope
