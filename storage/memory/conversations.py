@@ -13,7 +13,8 @@ from datetime import datetime
 from typing import Any
 
 from storage.chat_log.opt_outs import person_of
-from storage.db.database import Connection, Database, from_micros, to_micros
+from storage.connection import GIVEN, Connection
+from storage.db.database import Database, from_micros, to_micros
 from storage.memory.deletion import forget_conversation
 
 Message = dict[str, Any]
@@ -39,9 +40,9 @@ SELECT id, ?, ?, ?, ? FROM conversations WHERE name = ? RETURNING id"""
 _ASSIGN = """
 UPDATE memories SET first_turn = ?1, last_turn = ?1, begun = ?2
 WHERE conversation = ?3 AND last_turn = 0"""
-_ANSWERS = """
+_ANSWERS = f"""
 SELECT t.anchor, t.messages FROM conversations c JOIN turns t ON t.conversation_id = c.id
-WHERE c.room = ? AND t.anchor IN (SELECT CAST(value AS BIGINT) FROM json_each(?))"""
+WHERE c.room = ? AND t.anchor IN {GIVEN}"""
 _OLDEST = """
 DELETE FROM turns WHERE id IN (SELECT t.id FROM turns t JOIN conversations c
 ON c.id = t.conversation_id WHERE c.name = ? ORDER BY t.id DESC LIMIT 1000000000 OFFSET ?)"""
@@ -127,16 +128,15 @@ class Conversations:
         )
         return str(row["room"]) if row else name
 
-    async def window(self, name: str) -> PromptWindow:
-        """Return where the prompt of this conversation begins."""
-        return await self._database.read(_window, name)
-
     async def recall(self, name: str) -> tuple[PromptWindow, list[Turn]]:
         """Return where the prompt of this conversation begins, and its turns from there on, oldest
         first, read in one snapshot."""
 
         def both(db: Connection) -> tuple[PromptWindow, list[Turn]]:
-            window = _window(db, name)
+            row = db.execute(
+                "SELECT log_start, turn_start FROM conversations WHERE name = ?", [name]
+            ).fetchone()
+            window = PromptWindow(*row) if row else PromptWindow()
             return window, _turns(db, name, window.turn_start, MAX_TURNS)
 
         return await self._database.read(both)
@@ -163,13 +163,6 @@ class Conversations:
             return cursor.rowcount
 
         return await self._database.write(work)
-
-
-def _window(db: Connection, name: str) -> PromptWindow:
-    row = db.execute(
-        "SELECT log_start, turn_start FROM conversations WHERE name = ?", [name]
-    ).fetchone()
-    return PromptWindow(row["log_start"], row["turn_start"]) if row else PromptWindow()
 
 
 def _turns(db: Connection, name: str, start: int, limit: int) -> list[Turn]:

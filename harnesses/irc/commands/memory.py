@@ -12,7 +12,8 @@ from harnesses.irc.policy.requests import (
     room_key,
 )
 from harnesses.irc.services import BotServices
-from llm.memory.room import RoomMemory, TendrilMemory, fact_key, statement_in
+from llm.memory.consolidation import TendrilMemory
+from llm.memory.room import RoomMemory, fact_key, statement_in
 from llm.scheduling.cron_schedule import is_zone
 from llm.skills.world_clock.places import zone_name
 from storage.memory.memories import Memory
@@ -98,7 +99,7 @@ def memory_of(memory: TendrilMemory, request: CommandRequest) -> RoomMemory:
     """Return the memory of a request's author, in the place of the request."""
     fold = request.network.fold
     room, person = room_key(request.place, fold), fold(request.who.name)
-    return memory.for_room(room, conversation_of(request), person)
+    return RoomMemory.of(memory, room, conversation_of(request), person)
 
 
 def _list_facts(facts: list[Memory]) -> str:
