@@ -21,11 +21,8 @@ from agent_server.settings.models import DEFAULT_NAME, ModelSettings
 from agent_server.settings.server import ServerSettings
 from storage.db.database import Database
 from storage.db.private_files import tighten_data
-from terrarium.command_line import align_columns
+from terrarium.command_line import ConfigFile, DataFolder, align_columns
 from terrarium.config import Config, load
-
-ConfigFile = Annotated[Path | None, typer.Option("--config", help="terrarium.toml to read")]
-DataFolder = Annotated[Path, typer.Option("--data", help="folder for all stored data")]
 
 model = typer.Typer(help="Fetch and list models.", no_args_is_help=True)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import gc
 import socket
@@ -14,7 +13,7 @@ from agent_server.settings.server import ServerSettings
 from terrarium.config import ConfigError
 from terrarium.http import serving as http_serving
 from terrarium.sockets import listen
-from terrarium.supervision import told_to_stop
+from terrarium.supervision import serve_until_stopped
 
 log = structlog.get_logger()
 
@@ -37,13 +36,5 @@ async def serve(app: FastAPI, listener: socket.socket) -> None:
     gc.freeze()
     host, port = listener.getsockname()[:2]
     log.info("server.listening", host=host, port=port)
-    serving = asyncio.create_task(http_serving.serve(app, listener, behind_proxy=False))
-    stopped = asyncio.create_task(told_to_stop())
-    await asyncio.wait({serving, stopped}, return_when=asyncio.FIRST_COMPLETED)
-    # Once cancelled, `serving` lets running answers end within its grace period.
-    for task in (serving, stopped):
-        task.cancel()
-    await asyncio.wait({serving, stopped})
-    # Raises the error of a server that has failed.
-    if not serving.cancelled():
-        serving.result()
+    # Once cancelled, it lets running answers end within its grace period.
+    await serve_until_stopped(http_serving.serve(app, listener, behind_proxy=False))

@@ -20,11 +20,9 @@ from storage.db.database import Database
 from storage.settings import store_address
 from storage.usage.api_keys import ApiKeyRow, Key, Keys, Priority
 from storage.usage.usage import UsageAmount, UsageKey, UsageTable
-from terrarium.command_line import align_columns, take_options
+from terrarium.command_line import ConfigFile, DataFolder, align_columns, take_options
 from terrarium.config import Config, load
 
-ConfigFile = Annotated[Path | None, typer.Option("--config", help="terrarium.toml to read")]
-DataFolder = Annotated[Path, typer.Option("--data", help="folder for all stored data")]
 Quota = Annotated[int | None, typer.Option(min=1, help="At most so many; by default any number.")]
 
 keys = typer.Typer(

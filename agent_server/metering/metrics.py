@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import partial
-from typing import Protocol
+from functools import cache, partial
+from typing import Any, Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
@@ -37,29 +36,13 @@ MAX_TENDRILS = 100
 label takes memory until a restart."""
 
 
-TOKEN_KINDS = ("prompt", "cached", "completion")
-
-
-@dataclass(frozen=True, slots=True)
-class _Series:
-    """The series of one tendril and model, kept because looking them up by label is slow."""
-
-    prompt: Counter
-    cached: Counter
-    completion: Counter
-    first: Histogram
-    speed: Histogram
-
-
 class Metrics:
     """The metrics of one server. A tendril is named after its API key."""
 
     def __init__(self) -> None:
         self._registry = registry = CollectorRegistry()
         self._tendrils: set[str] = set()
-        self._known: dict[tuple[str, str], _Series] = {}
-        self._answered: dict[tuple[str, int], tuple[Counter, Histogram]] = {}
-        self._waits: dict[tuple[str, str, bool], Histogram] = {}
+        self._series = cache(_series)
         self._watched: dict[str, AdmissionState] = {}
         whose = ["tendril", "model"]
         self._requests = Counter(
@@ -126,22 +109,12 @@ class Metrics:
 
     def count_response(self, route: str, status: int, seconds: float) -> None:
         """Count a request, and observe how many seconds it took."""
-        known = self._answered.get((route, status))
-        if known is None:
-            known = self._requests.labels(route, str(status)), self._seconds.labels(route)
-            self._answered[route, status] = known
-        requests, times = known
-        requests.inc()
-        times.observe(seconds)
+        self._series(self._requests, route, status).inc()
+        self._series(self._seconds, route).observe(seconds)
 
     def observe_wait(self, context: RequestContext, model: str, seconds: float) -> None:
         """Observe the seconds that a request waited for a slot, or until it gave up."""
-        tendril = self._tendril(context)
-        wait = self._waits.get((tendril, model, context.background))
-        if wait is None:
-            priority = "background" if context.background else "interactive"
-            wait = self._wait.labels(tendril, model, priority)
-            self._waits[tendril, model, context.background] = wait
+        wait = self._series(self._wait, self._tendril(context), model, context.priority)
         wait.observe(seconds)
 
     def count_usage(
@@ -156,26 +129,19 @@ class Metrics:
 
         `first` (None: there was no token) and `ended` are times of the monotonic clock.
         """
-        tendril = self._tendril(context)
-        whose = self._known.get((tendril, model))
-        if whose is None:
-            prompt, cached, completion = (
-                self._tokens.labels(tendril, model, kind) for kind in TOKEN_KINDS
-            )
-            latency, speed = (each.labels(tendril, model) for each in (self._first, self._speed))
-            whose = _Series(prompt, cached, completion, latency, speed)
-            self._known[tendril, model] = whose
-        whose.prompt.inc(used.prompt)
-        whose.cached.inc(used.cached)
-        whose.completion.inc(used.completion)
+        whose = self._tendril(context), model
+        self._series(self._tokens, *whose, "prompt").inc(used.prompt)
+        self._series(self._tokens, *whose, "cached").inc(used.cached)
+        self._series(self._tokens, *whose, "completion").inc(used.completion)
         if first is None:
             return
         # A usage is there already after the first part of an answer made in two.
         if context.meter.usage is None:
-            whose.first.observe(first - context.began)
+            self._series(self._first, *whose).observe(first - context.began)
         # The time from the first token on covers all tokens but that one.
         if used.completion > 1 and ended > first:
-            whose.speed.observe((used.completion - 1) / (ended - first))
+            speed = (used.completion - 1) / (ended - first)
+            self._series(self._speed, *whose).observe(speed)
 
     def exposition(self) -> bytes:
         """Return these metrics in Prometheus's text format."""
@@ -187,3 +153,8 @@ class Metrics:
             self._tendrils.add(name)
             return name
         return "other"
+
+
+def _series(metric: Counter | Histogram, *labels: object) -> Any:
+    """Return the series of a metric with these labels; prometheus_client looks them up slowly."""
+    return metric.labels(*labels)

@@ -118,14 +118,18 @@ class RequestContext:
             size=int(size) if size.isdigit() and len(size) < 16 else 0,
         )
 
+    @property
+    def priority(self) -> str:
+        """The priority as clients and metrics name it, one of `PRIORITIES`."""
+        return PRIORITIES[self.background]
+
     def in_session(self, session: str | None) -> RequestContext:
         """Return the context of the same request in a `session`, unless the client named one."""
         return self if self.session or not session else replace(self, session=session)
 
     def log_fields(self) -> dict[str, Any]:
         """Return the fields for the access log. Seconds are rounded to milliseconds."""
-        priority = "background" if self.background else "interactive"
-        fields: dict[str, Any] = {"tendril": self.key.name, "priority": priority}
+        fields: dict[str, Any] = {"tendril": self.key.name, "priority": self.priority}
         if (used := self.meter.usage) is not None:
             fields |= {
                 "waited": round(self.meter.queue_seconds, 3),

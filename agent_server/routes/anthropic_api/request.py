@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from agent_server.schemas.chat import (
     INT32,
@@ -209,18 +209,6 @@ class CountTokensRequest(StrictRequest):
     thinking: Thinking | None = None
     output_config: OutputConfig | None = None
     speed: Literal["standard"] | None = None
-
-    @model_validator(mode="after")
-    def _tools_fit(self) -> Self:
-        names = [tool.name for tool in self.tools or []]
-        if len(names) != len(set(names)):
-            raise ValueError("two tools have the same name")
-        choice = self.tool_choice
-        if choice and choice.type not in ("auto", "none") and not names:
-            raise ValueError("tool_choice asks for a tool, but tools is empty")
-        if isinstance(choice, ToolChoiceTool) and choice.name not in names:
-            raise ValueError(f"tool_choice names {choice.name!r}: not in tools")
-        return self
 
     def as_tokenize(self) -> TokenizeMessages:
         """Return the request that counts the tokens of a chat. Raises InvalidRequest."""

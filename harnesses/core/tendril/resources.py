@@ -9,11 +9,9 @@ from dataclasses import dataclass
 from harnesses.core.tendril.configuration import Configuration
 from harnesses.core.tendril.status import AccessMonitor, StatusFile
 from llm.client.client import AgentClient, ModelCatalog, Reader
-from llm.client.settings import AgentSettings
 from llm.client.token_usage import TokenAccounting, TokenCounter
 from llm.memory.consolidation import TendrilMemory
 from llm.memory.settings import MemorySettings
-from llm.prompt.builder import PromptBuilder
 from storage.db.database import Database
 from storage.memory.conversations import Conversations, SkillTable
 from storage.memory.memories import Memories
@@ -93,13 +91,3 @@ class Resources:
                 runs=runs,
                 memory=memory,
             )
-
-    @property
-    def agent(self) -> AgentSettings:
-        """The table `[agent]` at the moment."""
-        return self.configuration.agent
-
-    @property
-    def prompts(self) -> PromptBuilder:
-        """The personas, skills and MCP servers."""
-        return self.configuration.prompts
