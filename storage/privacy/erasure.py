@@ -40,8 +40,8 @@ from storage.db.database import Address, Connection, Database, Row, to_micros
 from storage.db.errors import StorageError
 from storage.db.secure_delete import remove_copies, secure_delete
 from storage.log import ChatLog, Query
-from storage.memory.conversations import SkillTable
 from storage.memory.deletion import DeletedTurn, forget_people, scrub
+from storage.memory.skills import SkillTable
 from storage.privacy.audit_log import AuditLog
 from storage.privacy.pending_erasures import (
     PendingErasure,

@@ -13,8 +13,9 @@ from llm.client.token_usage import TokenAccounting, TokenCounter
 from llm.memory.consolidation import TendrilMemory
 from llm.memory.settings import MemorySettings
 from storage.db.database import Database
-from storage.memory.conversations import Conversations, SkillTable
+from storage.memory.conversations import Conversations
 from storage.memory.memories import Memories
+from storage.memory.skills import SkillTable
 from storage.queues.jobs import Jobs
 from storage.runs.runs import Runs
 from storage.settings import log_address, store_address
