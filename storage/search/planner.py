@@ -12,7 +12,7 @@ from storage.db.database import Connection, Row, to_micros
 from storage.log_index import fold_name, text_index
 from storage.search.matcher import Matcher
 from storage.search.query_parser import Clause, ParsedQuery, Term, TermKind
-from storage.text_index.model import IdOrder, IdRange, IndexQuery, Phrase, WordMatch
+from storage.text_index.model import IdRange, IndexQuery, Phrase, WordMatch
 from storage.text_index.words import escape_like
 
 _MAX_CHANNEL_TAGS = 24  # as tags of an index query; with more, the channel of each hit is checked
@@ -142,8 +142,7 @@ class ClausePlan:
         """Return at most `limit` candidate line ids from `ranges` (both newest first). With
         `ordered=False` any matching ids may be returned, in any order, which is cheaper."""
         if self._words or self._parts:
-            order: IdOrder = "DESC" if ordered else ""
-            wanted = IndexQuery(self._words, self._parts, limit, order)
+            wanted = IndexQuery(self._words, self._parts, limit, "DESC" if ordered else "")
             return text_index(connection).ids(connection, ranges, wanted)
         query = replace(
             self._conditions.query,
